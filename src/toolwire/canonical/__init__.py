@@ -1,0 +1,1 @@
+"""What is said, whatever the protocol: types only."""

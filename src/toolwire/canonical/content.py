@@ -1,0 +1,202 @@
+"""What a message is made of: text, media, reasoning, calls and results."""
+
+from typing import Literal
+
+from .node import Node, Raw
+from .tools import CacheMark, OutputFormat, Thinking, Tool, ToolRef
+
+Executor = Literal["client", "server"]
+"""Who runs a call: the one who reads the answer, or the provider that gave it."""
+
+
+class Seal(Node, tag=True):
+    """An opaque proof of continuity. It goes back only to its issuer."""
+
+    issuer: str
+    data: str
+    kind: Literal["signature", "encrypted"]
+    realm: str | None = None
+    model: str | None = None
+
+
+class Inline(Node, tag=True):
+    """Bytes in the message itself, as base64 text."""
+
+    data: str
+
+
+class Url(Node, tag=True):
+    url: str
+
+
+class FileId(Node, tag=True):
+    """A file that one provider holds; no other can read it."""
+
+    issuer: str
+    id: str
+
+
+class PlainText(Node, tag=True):
+    text: str
+
+
+class Nested(Node, tag=True):
+    parts: tuple["Part", ...]
+
+
+Source = Inline | Url | FileId | PlainText | Nested
+
+
+class Citation(Node, tag=True):
+    """Where a text came from. `start` and `end` count characters of the text that carries it."""
+
+    url: str | None = None
+    title: str | None = None
+    quote: str | None = None
+    start: int | None = None
+    end: int | None = None
+
+
+class Text(Node, tag=True):
+    text: str
+    annotations: tuple[Citation, ...] | None = None
+    seal: Seal | None = None
+    cache: CacheMark | None = None
+    id: str | None = None
+
+
+class Media(Node, tag=True):
+    kind: Literal["image", "audio", "video", "document"]
+    source: Source
+    media_type: str | None = None
+    name: str | None = None
+    detail: str | None = None
+    seal: Seal | None = None
+    cache: CacheMark | None = None
+
+
+class Data(Node, tag=True):
+    """A structured result that is not text."""
+
+    json: Raw
+
+
+class ReasoningText(Node, tag=True):
+    kind: Literal["full", "summary"]
+    text: str
+
+
+class Reasoning(Node, tag=True):
+    """Thinking, perhaps with nothing to read: an empty one still proves continuity and must be kept."""
+
+    content: tuple[ReasoningText | Media, ...] = ()
+    hidden: Literal["omitted", "redacted"] | None = None
+    seal: Seal | None = None
+    id: str | None = None
+
+
+class Caller(Node, tag=True):
+    """Who asked for a call: the model itself, or a program that it wrote."""
+
+    kind: str
+    id: str | None = None
+
+
+class ToolCall(Node, tag=True):
+    """A model's request to run a tool. `arguments` is the text it wrote, exactly, and may be invalid JSON.
+
+    `native` names a vendor's own kind of call that the client must answer (shell, apply_patch, computer).
+    """
+
+    id: str | None
+    name: str
+    arguments: str
+    shape: Literal["json", "freeform"] = "json"
+    namespace: str | None = None
+    executor: Executor = "client"
+    native: str | None = None
+    toolset: str | None = None
+    caller: Caller | None = None
+    complete: bool = True
+    asynchronous: bool | None = None
+    seal: Seal | None = None
+    cache: CacheMark | None = None
+
+
+class ToolResult(Node, tag=True):
+    """What came of a call. `content` absent is not the same as empty."""
+
+    call_id: str | None
+    content: "tuple[Part, ...] | None" = None
+    name: str | None = None
+    namespace: str | None = None
+    status: Literal["ok", "error", "denied"] = "ok"
+    executor: Executor = "client"
+    native: str | None = None
+    toolset: str | None = None
+    caller: Caller | None = None
+    cache: CacheMark | None = None
+
+
+class Refusal(Node, tag=True):
+    text: str
+
+
+class ItemRef(Node, tag=True):
+    """Something the provider stored, by id."""
+
+    id: str
+
+
+class Foreign(Node, tag=True):
+    """A part that only its own protocol understands. `pair` keeps two halves together; `gist` is what others get."""
+
+    protocol: str
+    body: Raw
+    kind: str = ""
+    pair: str | None = None
+    gist: str | None = None
+
+
+class ToolChange(Node, tag=True):
+    """From here on these tools are there, or gone."""
+
+    add: tuple[Tool | ToolRef, ...] = ()
+    remove: tuple[ToolRef, ...] = ()
+
+
+class SettingChange(Node, tag=True):
+    """From here on these settings hold."""
+
+    thinking: Thinking | None = None
+    output: OutputFormat | None = None
+
+
+Part = (
+    Text
+    | Media
+    | Data
+    | Reasoning
+    | ToolCall
+    | ToolResult
+    | ToolRef
+    | ToolChange
+    | SettingChange
+    | Refusal
+    | ItemRef
+    | Foreign
+)
+
+Role = Literal["system", "developer", "user", "assistant"]
+
+
+class Message(Node):
+    """One wire message, item, step or content. Decoders never move or merge."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    id: str | None = None
+    name: str | None = None
+    status: str | None = None
+    phase: str | None = None
+    clear_at: str | None = None

@@ -1,0 +1,116 @@
+"""An answer as it arrives.
+
+    ResponseStart (MessageStart (PartStart PartDelta* PartEnd)* MessageEnd | UsageReport | Notice)* (ResponseEnd | ResponseFailed)
+
+1. `index` numbers the parts of a candidate over the whole response, from 0, and `message` its messages; parts may
+   interleave, also those of different messages.
+2. `PartStart.part` is the part as known at its start: what deltas bring is still missing from it.
+3. A delta appends to the part's own text: the text of a Text, Refusal or Reasoning, the arguments of a ToolCall.
+4. `PartEnd.final` overrides what start and deltas said.
+5. `UsageReport` is a complete snapshot: the last one holds.
+"""
+
+from typing import Literal
+
+from .content import Citation, Part, Role, Seal
+from .errors import ApiError
+from .node import Node
+from .request import Continuation
+from .response import Stop, Usage
+
+
+class ResponseStart(Node):
+    origin: str
+    id: str | None = None
+    model: str | None = None
+    created: int | float | None = None
+    usage: Usage | None = None
+    status: str | None = None
+    continuation: Continuation | None = None
+
+
+class MessageStart(Node):
+    message: int = 0
+    candidate: int = 0
+    role: Role = "assistant"
+    id: str | None = None
+    name: str | None = None
+    status: str | None = None
+    phase: str | None = None
+
+
+class PartStart(Node):
+    index: int
+    part: Part
+    message: int = 0
+    candidate: int = 0
+
+
+class PartDelta(Node):
+    """`kind` says which text of a Reasoning grows, `block` which of its texts."""
+
+    index: int
+    text: str = ""
+    candidate: int = 0
+    kind: Literal["full", "summary"] | None = None
+    block: int = 0
+    seal: Seal | None = None
+    annotation: Citation | None = None
+
+
+class PartEnd(Node):
+    index: int
+    candidate: int = 0
+    final: Part | None = None
+
+
+class MessageEnd(Node):
+    """`status`, `id` and `phase` override what the start of the message said."""
+
+    message: int = 0
+    candidate: int = 0
+    id: str | None = None
+    status: str | None = None
+    phase: str | None = None
+
+
+class UsageReport(Node):
+    usage: Usage
+
+
+class Stopped(Node):
+    """Why a candidate ended, where the protocol says it."""
+
+    stop: Stop
+    candidate: int = 0
+
+
+class Notice(Node):
+    """Something to pass on or ignore: a ping, a progress report. It has no place in the folded response."""
+
+    kind: str
+
+
+class ResponseEnd(Node):
+    status: str | None = None
+    continuation: Continuation | None = None
+
+
+class ResponseFailed(Node):
+    error: ApiError
+    status: str | None = None
+
+
+Event = (
+    ResponseStart
+    | MessageStart
+    | PartStart
+    | PartDelta
+    | PartEnd
+    | MessageEnd
+    | UsageReport
+    | Stopped
+    | Notice
+    | ResponseEnd
+    | ResponseFailed
+)

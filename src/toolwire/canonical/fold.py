@@ -1,0 +1,264 @@
+"""Events into the response they tell, and a response into events."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from .content import Media, Message, Part, Reasoning, ReasoningText, Refusal, Text, ToolCall
+from .errors import ApiError
+from .events import (
+    Event,
+    MessageEnd,
+    MessageStart,
+    Notice,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    ResponseStart,
+    Stopped,
+    UsageReport,
+)
+from .node import Extras, Node
+from .request import Continuation
+from .response import Candidate, Response, Stop, Usage
+
+
+class _OpenPart:
+    """A part while it grows. Texts are lists, so that long ones are joined once."""
+
+    def __init__(self, start: PartStart) -> None:
+        self.start = start
+        self.deltas: list[PartDelta] = []
+        self.end: PartEnd | None = None
+
+    def finish(self) -> Part:
+        if self.end is not None and self.end.final is not None:
+            return self.end.final
+        part = self.start.part
+        if self.deltas:
+            part = _grown(part, self.deltas)
+        if self.end is None and isinstance(part, ToolCall):
+            part = replace(part, complete=False)
+        return part
+
+
+def _grown(part: Part, deltas: list[PartDelta]) -> Part:
+    text = "".join([delta.text for delta in deltas])
+    seal = next((delta.seal for delta in reversed(deltas) if delta.seal is not None), None)
+    if isinstance(part, ToolCall):
+        return replace(part, arguments=part.arguments + text, seal=seal or part.seal)
+    if isinstance(part, Text):
+        cited = tuple(delta.annotation for delta in deltas if delta.annotation is not None)
+        notes = (part.annotations or ()) + cited if cited else part.annotations
+        return replace(part, text=part.text + text, annotations=notes, seal=seal or part.seal)
+    if isinstance(part, Refusal):
+        return replace(part, text=part.text + text)
+    if isinstance(part, Reasoning):
+        return replace(part, content=_grown_reasoning(part, deltas), seal=seal or part.seal)
+    return part
+
+
+def _grown_reasoning(part: Reasoning, deltas: list[PartDelta]) -> tuple[ReasoningText | Media, ...]:
+    content: list[ReasoningText | Media] = list(part.content)
+    texts: dict[tuple[str, int], list[str]] = {}
+    counts = {"full": 0, "summary": 0}
+    places: dict[tuple[str, int], int] = {}
+    for position, block in enumerate(content):
+        if isinstance(block, ReasoningText):
+            places[block.kind, counts[block.kind]] = position
+            counts[block.kind] += 1
+    for delta in deltas:
+        if delta.kind is not None:
+            texts.setdefault((delta.kind, delta.block), []).append(delta.text)
+    for (kind, number), pieces in texts.items():
+        grown = "".join(pieces)
+        position = places.get((kind, number), -1)
+        if position < 0:
+            content.append(ReasoningText(kind="summary" if kind == "summary" else "full", text=grown))
+        elif isinstance(block := content[position], ReasoningText):
+            content[position] = replace(block, text=block.text + grown)
+    return tuple(content)
+
+
+class _OpenMessage:
+    def __init__(self, start: MessageStart) -> None:
+        self.start = start
+        self.end: MessageEnd | None = None
+        self.parts: list[_OpenPart] = []
+
+    def finish(self) -> Message:
+        start, end = self.start, self.end or MessageEnd()
+        return Message(
+            role=start.role,
+            parts=tuple(part.finish() for part in self.parts),
+            id=end.id or start.id,
+            name=start.name,
+            status=end.status or start.status,
+            phase=end.phase or start.phase,
+            extras=_joined(start, end),
+            form=start.form + end.form,
+        )
+
+
+def _joined(*nodes: Node) -> Extras | None:
+    joined: Extras = {}
+    for node in nodes:
+        for family, kept in (node.extras or {}).items():
+            joined.setdefault(family, {}).update(kept)
+    return joined or None
+
+
+class Folder:
+    """Takes events as they come; `response` is what they have told so far."""
+
+    def __init__(self) -> None:
+        self._start: ResponseStart | None = None
+        self._closing: list[Node] = []
+        self._messages: dict[tuple[int, int], _OpenMessage] = {}
+        self._parts: dict[tuple[int, int], _OpenPart] = {}
+        self._stops: dict[int, Stop] = {}
+        self._usage: Usage | None = None
+        self._status: str | None = None
+        self._error: ApiError | None = None
+        self._continuation: Continuation | None = None
+        self._origin = ""
+
+    def add(self, event: Event) -> None:
+        match event:
+            case PartDelta():
+                if (part := self._parts.get((event.candidate, event.index))) is not None:
+                    part.deltas.append(event)
+            case PartStart():
+                part = self._parts[event.candidate, event.index] = _OpenPart(event)
+                self._message(event.candidate, event.message).parts.append(part)
+            case PartEnd():
+                if (part := self._parts.get((event.candidate, event.index))) is not None:
+                    part.end = event
+            case MessageStart():
+                self._messages[event.candidate, event.message] = _OpenMessage(event)
+            case MessageEnd():
+                self._message(event.candidate, event.message).end = event
+            case ResponseStart():
+                self._start, self._origin = event, event.origin
+                self._usage, self._status, self._continuation = event.usage, event.status, event.continuation
+            case Stopped():
+                self._stops[event.candidate] = event.stop
+            case UsageReport():
+                self._usage = event.usage
+            case ResponseEnd():
+                self._closing.append(event)
+                self._status = event.status or self._status
+                self._continuation = event.continuation or self._continuation
+            case ResponseFailed():
+                self._closing.append(event)
+                self._error, self._status = event.error, event.status or self._status
+            case Notice():
+                pass
+
+    def _message(self, candidate: int, message: int) -> _OpenMessage:
+        key = (candidate, message)
+        if key not in self._messages:
+            self._messages[key] = _OpenMessage(MessageStart(candidate=candidate, message=message))
+        return self._messages[key]
+
+    def response(self) -> Response:
+        start = self._start or ResponseStart(origin=self._origin)
+        numbers = sorted({candidate for candidate, _ in self._messages} | set(self._stops))
+        return Response(
+            origin=self._origin,
+            id=start.id,
+            model=start.model,
+            created=start.created,
+            candidates=tuple(self._candidate(number) for number in numbers),
+            usage=self._usage,
+            status=self._status,
+            error=self._error,
+            continuation=self._continuation,
+            extras=_joined(start, *self._closing),
+            form=start.form + tuple(token for node in self._closing for token in node.form),
+        )
+
+    def _candidate(self, number: int) -> Candidate:
+        messages = [message for (candidate, _), message in sorted(self._messages.items()) if candidate == number]
+        folded = tuple(message.finish() for message in messages)
+        return Candidate(index=number, messages=folded, stop=self._stops.get(number))
+
+
+def fold(events: Iterable[Event]) -> Response:
+    folder = Folder()
+    for event in events:
+        folder.add(event)
+    return folder.response()
+
+
+def unfold(response: Response) -> Iterator[Event]:
+    """The events that would have told this response, in one delta per text."""
+    yield ResponseStart(
+        origin=response.origin,
+        id=response.id,
+        model=response.model,
+        created=response.created,
+        usage=response.usage,
+        status=response.status,
+        continuation=response.continuation,
+        extras=response.extras,
+        form=response.form,
+    )
+    for candidate in response.candidates:
+        index = 0
+        for number, message in enumerate(candidate.messages):
+            yield MessageStart(
+                candidate=candidate.index,
+                message=number,
+                role=message.role,
+                id=message.id,
+                name=message.name,
+                status=message.status,
+                phase=message.phase,
+                extras=message.extras,
+                form=message.form,
+            )
+            for part in message.parts:
+                yield from _unfold_part(part, index, number, candidate.index)
+                index += 1
+            yield MessageEnd(candidate=candidate.index, message=number)
+        if candidate.stop is not None:
+            yield Stopped(candidate=candidate.index, stop=candidate.stop)
+    if response.error is not None:
+        yield ResponseFailed(error=response.error, status=response.status)
+        return
+    if response.usage is not None:
+        yield UsageReport(usage=response.usage)
+    yield ResponseEnd(status=response.status, continuation=response.continuation)
+
+
+def _unfold_part(part: Part, index: int, message: int, candidate: int) -> Iterator[Event]:
+    hollow = part
+    if isinstance(part, Text | Refusal):
+        hollow = replace(part, text="")
+    elif isinstance(part, ToolCall):
+        hollow = replace(part, arguments="")
+    elif isinstance(part, Reasoning):
+        hollow = replace(part, content=(), seal=None if part.content else part.seal)
+    yield PartStart(index=index, part=hollow, message=message, candidate=candidate)
+    yield from _deltas(part, index, candidate)
+    if not (isinstance(part, ToolCall) and not part.complete):
+        yield PartEnd(index=index, candidate=candidate, final=part)
+
+
+def _deltas(part: Part, index: int, candidate: int) -> Iterator[PartDelta]:
+    if isinstance(part, Text | Refusal) and part.text:
+        yield PartDelta(index=index, text=part.text, candidate=candidate)
+    elif isinstance(part, ToolCall) and part.arguments:
+        yield PartDelta(index=index, text=part.arguments, candidate=candidate)
+    elif isinstance(part, Reasoning):
+        counts = {"full": 0, "summary": 0}
+        for block in part.content:
+            if isinstance(block, ReasoningText):
+                number = counts[block.kind]
+                counts[block.kind] += 1
+                yield PartDelta(index=index, text=block.text, kind=block.kind, block=number, candidate=candidate)
+        if part.content and part.seal is not None:
+            yield PartDelta(index=index, seal=part.seal, candidate=candidate)

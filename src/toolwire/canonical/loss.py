@@ -1,0 +1,18 @@
+"""What did not arrive as it was sent."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+LossKind = Literal["dropped", "approximated", "invented"]
+
+
+class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`path` is a JSON pointer into the source body, exact to the field; for something invented it is where the need
+    arose, and `target` is a pointer into what was made. `guarded`: refused under every policy."""
+
+    kind: LossKind
+    path: str
+    why: str
+    target: str | None = None
+    guarded: bool = False

@@ -1,0 +1,111 @@
+"""What a model may call, how it is asked to choose, and how it is asked to think and answer."""
+
+from typing import Literal
+
+from .node import Node, Raw
+
+
+class CacheMark(Node, tag=True):
+    """A prompt prefix up to here is worth keeping."""
+
+    ttl: str | None = None
+
+
+class FunctionTool(Node, tag=True):
+    name: str
+    description: str | None = None
+    parameters: Raw | None = None
+    namespace: str | None = None
+    strict: bool | None = None
+    defer: bool | None = None
+    allowed_callers: tuple[str, ...] | None = None
+    asynchronous: bool | None = None
+    output_schema: Raw | None = None
+    cache: CacheMark | None = None
+
+
+class Grammar(Node, tag=True):
+    syntax: str
+    definition: str
+
+
+class FreeformTool(Node, tag=True):
+    """A tool whose input is text, perhaps bound by a grammar."""
+
+    name: str
+    description: str | None = None
+    grammar: Grammar | None = None
+    namespace: str | None = None
+    defer: bool | None = None
+    allowed_callers: tuple[str, ...] | None = None
+    asynchronous: bool | None = None
+    cache: CacheMark | None = None
+
+
+class ToolGroup(Node, tag=True):
+    name: str
+    tools: tuple[FunctionTool | FreeformTool, ...]
+    description: str | None = None
+
+
+class NativeTool(Node, tag=True):
+    """A vendor's own tool, as it declares it. `kind` is the vendor's word without its date."""
+
+    protocol: str
+    kind: str
+    body: Raw
+    name: str | None = None
+    executor: Literal["client", "server"] = "server"
+    cache: CacheMark | None = None
+
+
+Tool = FunctionTool | FreeformTool | ToolGroup | NativeTool
+
+
+class ToolRef(Node, tag=True):
+    """A tool by name, declared elsewhere. `kind` says how its vendor would address it."""
+
+    name: str
+    namespace: str | None = None
+    server: str | None = None
+    kind: Literal["function", "freeform", "native", "server"] = "function"
+    cache: CacheMark | None = None
+
+
+class ToolChoice(Node):
+    """`mode` absent: nothing was said of it, only of `parallel`."""
+
+    mode: Literal["auto", "none", "required", "named", "allowed"] | None = None
+    names: tuple[ToolRef, ...] = ()
+    required: bool = False
+    parallel: bool | None = None
+
+
+class Thinking(Node):
+    enabled: bool | None = None
+    effort: str | None = None
+    budget_tokens: int | None = None
+    visibility: Literal["omitted", "summary", "full"] | None = None
+
+
+class OutputFormat(Node):
+    kind: Literal["text", "json", "json_schema"] | None = None
+    schema: Raw | None = None
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+    verbosity: str | None = None
+
+
+class Sampling(Node):
+    max_tokens: int | None = None
+    temperature: int | float | None = None
+    top_p: int | float | None = None
+    top_k: int | None = None
+    stop: tuple[str, ...] | None = None
+    n: int | None = None
+    seed: int | None = None
+    frequency_penalty: int | float | None = None
+    presence_penalty: int | float | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None

@@ -1,0 +1,19 @@
+"""The command line: one small module per command."""
+
+import click
+
+from . import check, protocols, translate
+
+
+@click.group(
+    epilog="Exit codes: 0 done, 1 findings, 2 bad input, 3 refused because something would be lost.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="toolwire", message="toolwire %(version)s")
+def main() -> None:
+    """Translate between tool-calling protocols, and see what could not be carried."""
+
+
+main.add_command(translate.command)
+main.add_command(check.command)
+main.add_command(protocols.command)

@@ -1,0 +1,40 @@
+"""How commands read: protocol names, the body on stdin, and one line for what is no good."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+import toolwire
+
+
+class BadInput(click.ClickException):
+    """One line on stderr, whatever the message holds, and exit code 2."""
+
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+def protocol(name: str) -> str:
+    # Not `click.Choice`: it wants the names when the command is declared, and they come with every codec.
+    from toolwire.protocols import PROTOCOLS
+
+    if name not in PROTOCOLS:
+        raise BadInput(f"unknown protocol {name!r}: choose from {', '.join(PROTOCOLS)}")
+    return name
+
+
+def read_stdin() -> bytes:
+    return sys.stdin.buffer.read()
+
+
+@contextmanager
+def refusing_bad_input() -> Iterator[None]:
+    """Answer what toolwire can't read as `BadInput`."""
+    try:
+        yield
+    except toolwire.ToolwireError as error:
+        raise BadInput(str(error)) from error

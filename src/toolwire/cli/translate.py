@@ -1,0 +1,121 @@
+"""`toolwire translate`: a body or a stream, from one protocol to another."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import toolwire
+
+from .arguments import BadInput, protocol, read_stdin, refusing_bad_input
+
+if TYPE_CHECKING:
+    from toolwire.canonical.loss import Loss
+
+REFUSED = 3
+
+
+@click.command("translate", short_help="Translate a body or a stream from stdin to stdout.")
+@click.option("--from", "source", type=protocol, required=True, metavar="P", help="The input's protocol.")
+@click.option("--to", "target", type=protocol, required=True, metavar="P", help="The output's protocol.")
+@click.option(
+    "--kind",
+    type=click.Choice(["request", "response", "stream", "error"]),
+    default="request",
+    show_default=True,
+    help="What the input is.",
+)
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.json",
+    help="Write the losses here as a JSON list, instead of to stderr.",
+)
+@click.option("--strict", is_flag=True, help="Refuse any loss: exit 3, and write nothing to stdout.")
+@click.option("--model", metavar="M", help="The model, where a protocol keeps it in the address.")
+@click.option(
+    "--hosted-tools",
+    type=click.Choice(["drop", "function", "refuse"]),
+    help="What becomes of tools that only the source's provider can run.",
+)
+@click.option(
+    "--binary-results",
+    type=click.Choice(["native", "summary"]),
+    help="Tool results that are images or files: as the target writes them, or as a line of text.",
+)
+def command(
+    *,
+    source: str,
+    target: str,
+    kind: str,
+    report: Path | None,
+    strict: bool,
+    model: str | None,
+    hosted_tools: str | None,
+    binary_results: str | None,
+) -> None:
+    """Translate a body or a stream from stdin to stdout.
+
+    What could not be carried is listed on stderr, one loss a line with its place in the input, or written
+    as JSON with --report. Names of protocols: `toolwire protocols`.
+
+    \b
+    Example:
+      toolwire translate --from anthropic --to openai-chat < request.json
+      toolwire translate --from openai-chat --to anthropic --kind stream < answer.sse
+    """
+    given = {"model": model, "hosted_tools": hosted_tools, "binary_results": binary_results}
+    options = {name: value for name, value in given.items() if value is not None}
+    if kind == "stream" and options:
+        flags = ", ".join("--" + name.replace("_", "-") for name in options)
+        raise BadInput(f"{flags}: for requests, not for --kind stream")
+    with refusing_bad_input():
+        output, losses = _translate(read_stdin(), source, target, kind, {"strict": strict, **options})
+    if report is not None:
+        _save(losses, report)
+    if output is None:
+        click.echo(f"Refused: {target} can't carry this.", err=True)
+    if output is None or report is None:
+        _show(losses)
+    if output is None:
+        raise SystemExit(REFUSED)
+    # Flushed here, so that a reader who has gone away is noticed while click can still end quietly.
+    sys.stdout.buffer.write(output)
+    sys.stdout.buffer.flush()
+
+
+def _translate(
+    body: bytes, source: str, target: str, kind: str, options: dict[str, Any]
+) -> tuple[bytes | None, "Sequence[Loss]"]:
+    """Give the whole output and its losses; no output where they are refused."""
+    try:
+        if kind != "stream":
+            encoded = toolwire.translate(body, source=source, target=target, kind=kind, **options)
+            return encoded.to_bytes() + b"\n", encoded.losses
+        stream = toolwire.translate_stream([body], source=source, target=target)
+        # Whole before the first byte is written: a stream that turns out bad leaves nothing on stdout.
+        output = b"".join(stream)
+    except toolwire.LossRefused as refusal:
+        return None, refusal.losses
+    refused = options["strict"] and stream.losses
+    return None if refused else output, stream.losses
+
+
+def _show(losses: "Sequence[Loss]") -> None:
+    for loss in losses:
+        place = loss.path or "the body"
+        if loss.target is not None:
+            place = f"{place} -> {loss.target}"
+        click.echo(" ".join(f"{loss.kind} {place}: {loss.why}".split()), err=True)
+
+
+def _save(losses: "Sequence[Loss]", report: Path) -> None:
+    import msgspec
+
+    listed = msgspec.json.encode([msgspec.structs.asdict(loss) for loss in losses])
+    try:
+        report.write_bytes(msgspec.json.format(listed, indent=2) + b"\n")
+    except OSError as error:
+        raise BadInput(f"can't write {report}: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""What every protocol folder is built from. No clock, randomness, network, files or event loop."""

@@ -1,0 +1,414 @@
+"""Reading wire objects without losing what their shape does not know, and writing them back.
+
+A protocol declares its wire objects as `Wire` structs. Reading tries the whole typed decode first, one pass in C that
+refuses unknown fields. Only when that fails is the same shape read field by field: unknown fields, and optional ones of
+another type, are kept verbatim in `unknown`; null where the type has none is kept in `nulls`; an element of a union with
+an unknown tag becomes `Other`. What is required and wrong is a `DecodeError` with its path. So nothing can be dropped by
+forgetting it, and the ordinary case costs no more than a typed decode.
+
+`rest` turns what was kept into the `extras` and `form` of a canonical value; `emit` is its mirror image.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.node import Node
+
+Extra = Raw | UnsetType
+"""A field that is known by name only: it is kept, as it is, in `extras`."""
+
+
+class Wire(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    unknown: dict[str, Raw] | UnsetType = field(default=UNSET, name="\x7funknown")
+    nulls: tuple[str, ...] | UnsetType = field(default=UNSET, name="\x7fnulls")
+
+
+class Other(Struct):
+    """An element whose tag its union does not know."""
+
+    tag: str
+    body: Raw
+
+
+class Mismatch(Exception):
+    """A value is not of the type that its field has."""
+
+
+W = TypeVar("W")
+Read = Callable[[Raw, str], Any]
+
+_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_array = msgspec.json.Decoder(list[Raw]).decode
+_decode_any = msgspec.json.Decoder().decode
+_NOTHING: dict[str, Any] = {}
+_BAD_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+LIMIT_BYTES = 256 * 1024 * 1024
+
+
+class Reader(Generic[W]):
+    """Reads one kind of wire value for one protocol."""
+
+    def __init__(self, kind: Any, protocol: str) -> None:
+        self._decode = msgspec.json.Decoder(kind).decode
+        self._open = _opener(kind, protocol)
+        self._protocol = protocol
+
+    def read(self, data: bytes | Raw, path: str = "") -> W:
+        """The value; `DecodeError` if it is not one of this kind."""
+        return self.read_noting(data, path)[0]
+
+    def read_noting(self, data: bytes | Raw, path: str = "") -> tuple[W, bool]:
+        """The value, and whether the plain typed decode took it whole."""
+        try:
+            return self._decode(data), True
+        except _BAD_JSON:
+            raw = well_formed(data, self._protocol, path)
+        try:
+            return self._open(raw, path), False
+        except Mismatch as mismatch:
+            raise DecodeError(self._protocol, path, str(mismatch), told(raw)) from None
+
+
+def well_formed(data: bytes | Raw, protocol: str, path: str = "") -> Raw:
+    """The data, if it is one JSON value in UTF-8 of bounded size; msgspec bounds its depth."""
+    if isinstance(data, bytes):
+        if len(data) > LIMIT_BYTES:
+            raise DecodeError(protocol, path, f"at most {LIMIT_BYTES} bytes", f"{len(data)} bytes")
+        data = Raw(data)
+    text = bytes(data)
+    try:
+        text.decode()
+        msgspec.json.decode(text, type=Raw)
+    except UnicodeDecodeError as error:
+        raise DecodeError(protocol, path, "UTF-8", f"byte {text[error.start]:#04x} at offset {error.start}") from None
+    except RecursionError:
+        raise DecodeError(protocol, path, "bounded nesting", "a value nested too deeply") from None
+    except msgspec.DecodeError as error:
+        raise DecodeError(protocol, path, "JSON", str(error)) from None
+    return data
+
+
+def told(raw: Raw) -> str:
+    """What a value is, in few words, for an error message."""
+    text = bytes(raw)
+    match text[:1]:
+        case b"{":
+            return "an object"
+        case b"[":
+            return "an array"
+        case b"":
+            return "nothing"
+        case _:
+            short = text[:40].decode(errors="replace")
+            return short if len(text) <= 40 else short + "..."
+
+
+# ---- the open reading, field by field
+
+
+def _opener(kind: Any, protocol: str) -> Read:
+    """How to read a value of this annotation when the typed decode of it failed."""
+    members = [m for m in _members(kind) if m is not UnsetType]
+    if len(members) > 1 or kind is Any:
+        return _open_union(members, protocol)
+    (member,) = members
+    origin = get_origin(member)
+    if origin in (list, tuple):
+        return _open_array(get_args(member)[0], origin, protocol)
+    if isinstance(member, type) and issubclass(member, Wire):
+        return _open_struct(member, protocol)
+    decode = msgspec.json.Decoder(member).decode
+    expected = _name(member)
+
+    def open_scalar(raw: Raw, path: str) -> Any:
+        try:
+            return decode(raw)
+        except _BAD_JSON:
+            raise Mismatch(expected) from None
+
+    return open_scalar
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _name(kind: Any) -> str:
+    if get_origin(kind) in (list, tuple):
+        return "an array"
+    if isinstance(kind, type) and issubclass(kind, Wire) or get_origin(kind) is dict:
+        return "an object"
+    names = {str: "a string", int: "an integer", float: "a number", bool: "true or false", NoneType: "null"}
+    if kind in names:
+        return names[kind]
+    choices = get_args(kind)
+    return "one of " + ", ".join(map(str, choices)) if choices else str(kind)
+
+
+def _open_array(element: Any, origin: Any, protocol: str) -> Read:
+    read = _reader(element, protocol)
+
+    def open_array(raw: Raw, path: str) -> Any:
+        try:
+            elements = _decode_array(raw)
+        except _BAD_JSON:
+            raise Mismatch("an array") from None
+        return origin(read(value, f"{path}/{index}") for index, value in enumerate(elements))
+
+    return open_array
+
+
+@lru_cache(maxsize=None)
+def _reader(kind: Any, protocol: str) -> Read:
+    """The typed decode where it works, else the open one."""
+    decode = msgspec.json.Decoder(kind).decode
+    opened = _opener(kind, protocol)
+
+    def read(raw: Raw, path: str) -> Any:
+        try:
+            return decode(raw)
+        except _BAD_JSON:
+            pass
+        try:
+            return opened(raw, path)
+        except Mismatch as mismatch:
+            raise DecodeError(protocol, path, str(mismatch), told(raw)) from None
+
+    return read
+
+
+def _open_union(members: list[Any], protocol: str) -> Read:
+    shapes = [m for m in members if isinstance(m, type) and issubclass(m, Wire)]
+    tagged = {m.__struct_config__.tag: _open_struct(m, protocol) for m in shapes if m.__struct_config__.tag is not None}
+    tag_field = next((m.__struct_config__.tag_field for m in shapes if m.__struct_config__.tag_field), "type")
+    plain = next((_open_struct(m, protocol) for m in shapes if m.__struct_config__.tag is None), None)
+    openers = [_opener(m, protocol) for m in members if m not in shapes]
+    expected = " or ".join(dict.fromkeys(_name(m) for m in members if m is not NoneType))
+
+    def open_union(raw: Raw, path: str) -> Any:
+        if shapes and bytes(raw)[:1] == b"{":
+            if plain is not None and not tagged:
+                return plain(raw, path)
+            tag = _tag(raw, tag_field)
+            if (opened := tagged.get(tag)) is not None:
+                return opened(raw, path)
+            if tag is None:
+                raise DecodeError(protocol, f"{path}/{tag_field}", "a string", "nothing")
+            return Other(tag, raw)
+        for opener in openers:
+            try:
+                return opener(raw, path)
+            except Mismatch:
+                continue
+        raise Mismatch(expected)
+
+    return open_union
+
+
+def _tag(raw: Raw, tag_field: str) -> str | None:
+    value = _decode_object(raw).get(tag_field)
+    if value is None:
+        return None
+    tag = _decode_any(value)
+    return tag if isinstance(tag, str) else None
+
+
+@lru_cache(maxsize=None)
+def _field_openers(kind: type[Wire], protocol: str) -> dict[str, tuple[str, Read, bool, bool]]:
+    """By wire name: the attribute, how to open it, whether it is required, whether it may be null."""
+    hints = get_type_hints(kind)
+    openers = {}
+    for spec in msgspec.structs.fields(kind):
+        if not spec.encode_name.startswith("\x7f"):
+            hint = hints[spec.name]
+            openers[spec.encode_name] = (spec.name, _opener(hint, protocol), spec.required, NoneType in _members(hint))
+    return openers
+
+
+def _open_struct(kind: type[Wire], protocol: str) -> Read:
+    tag_field = kind.__struct_config__.tag_field
+
+    def open_struct(raw: Raw, path: str) -> Any:
+        try:
+            values = _decode_object(raw)
+        except _BAD_JSON:
+            raise Mismatch("an object") from None
+        openers = _field_openers(kind, protocol)  # here, since shapes may contain themselves
+        known: dict[str, Any] = {}
+        unknown: dict[str, Raw] = {}
+        nulls: list[str] = []
+        for name, value in values.items():
+            if name == tag_field:
+                continue
+            if (entry := openers.get(name)) is None:
+                unknown[name] = value
+                continue
+            attribute, opener, required, nullable = entry
+            if not nullable and not required and bytes(value) == b"null":
+                nulls.append(name)
+                continue
+            try:
+                known[attribute] = opener(value, f"{path}/{escape(name)}")
+            except Mismatch as mismatch:
+                if required:
+                    raise DecodeError(protocol, f"{path}/{escape(name)}", str(mismatch), told(value)) from None
+                unknown[name] = value
+        for name, (attribute, _, required, _) in openers.items():
+            if required and attribute not in known:
+                raise DecodeError(protocol, f"{path}/{escape(name)}", "a value", "nothing")
+        return kind(**known, unknown=unknown or UNSET, nulls=tuple(nulls) or UNSET)
+
+    return open_struct
+
+
+class _Tagged(Struct):
+    type: str | None = None
+
+
+_decode_tagged = msgspec.json.Decoder(_Tagged).decode
+
+
+def tag_of(raw: Raw) -> str | None:
+    """The `type` of an object, if it has one that is a string."""
+    try:
+        return _decode_tagged(raw).type
+    except _BAD_JSON:
+        return None
+
+
+def escape(name: str) -> str:
+    """A name as one step of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1") if "~" in name or "/" in name else name
+
+
+# ---- between wire objects and canonical ones
+
+
+@lru_cache(maxsize=None)
+def _kept_fields(kind: type[Wire]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of a shape's nullable fields, and of those that are extras by declaration."""
+    hints = get_type_hints(kind)
+    nullable = []
+    extra = []
+    for spec in msgspec.structs.fields(kind):
+        members = _members(hints[spec.name])
+        if NoneType in members:
+            nullable.append(spec.name)
+        if Raw in members and UnsetType in members and spec.name != "unknown" and len(members) == 2:
+            extra.append(spec.name)
+    return tuple(nullable), tuple(extra)
+
+
+def known(value: W | None | UnsetType) -> W | None:
+    """A wire field as a canonical one: absent is None."""
+    return None if value is UNSET else value
+
+
+def given(value: W | None) -> W | UnsetType:
+    """A canonical field as a wire one: None is absent."""
+    return UNSET if value is None else value
+
+
+def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]:
+    """`extras` and `form` of the canonical value that this wire object becomes.
+
+    Keys of extras are JSON pointers below the value, without the leading slash; `under` is for a wire object that is
+    part of a larger canonical value (`metadata` of a request).
+    """
+    nullable, extra = _kept_fields(type(wire))
+    if not nullable and not extra and wire.unknown is UNSET and wire.nulls is UNSET:
+        return {"form": form} if form else _NOTHING
+    kept = {under + name: value for name in extra if (value := getattr(wire, name)) is not UNSET}
+    if wire.unknown is not UNSET:
+        kept.update((under + escape(name), value) for name, value in wire.unknown.items())
+    nulls = [name for name in nullable if getattr(wire, name) is None]
+    if wire.nulls is not UNSET:
+        nulls.extend(wire.nulls)
+    found: dict[str, Any] = {}
+    if kept:
+        found["extras"] = {family: kept}
+    if nulls:
+        form = (*form, *(f"{family}:null:{under}{name}" for name in nulls))
+    if form:
+        found["form"] = form
+    return found
+
+
+def joined(*rests: dict[str, Any]) -> dict[str, Any]:
+    """Several wire objects' rests as one, for the canonical value that they all become part of."""
+    extras: dict[str, dict[str, Raw]] = {}
+    form: tuple[str, ...] = ()
+    for one in rests:
+        for family, kept in one.get("extras", _NOTHING).items():
+            extras.setdefault(family, {}).update(kept)
+        form += one.get("form", ())
+    return {"extras": extras or None, "form": form}
+
+
+def emit(wire: Wire, node: Node | None, family: str) -> Any:
+    """The wire object with what its canonical value kept of this family."""
+    if node is None or (not node.extras and not node.form):
+        return wire
+    if not _keeps(node, family):
+        return wire
+    return restore(as_object(wire), node, family)
+
+
+def _keeps(node: Node, family: str) -> bool:
+    if node.extras and family in node.extras:
+        return True
+    prefix = family + ":null:"
+    return any(token.startswith(prefix) for token in node.form)
+
+
+def restore(out: dict[str, Any], node: Node | None, family: str) -> dict[str, Any]:
+    """Put back into a wire object what a canonical value kept of this family; what is there already stays."""
+    if node is None:
+        return out
+    if node.extras:
+        for key, value in node.extras.get(family, _NOTHING).items():
+            _put(out, key, value)
+    prefix = family + ":null:"
+    for token in node.form:
+        if token.startswith(prefix):
+            _put(out, token[len(prefix) :], None)
+    return out
+
+
+def _put(out: dict[str, Any], key: str, value: Any) -> None:
+    *parents, last = key.split("/")
+    for name in parents:
+        inner = out.get(unescape(name))
+        if isinstance(inner, Wire):
+            inner = as_object(inner)
+        elif isinstance(inner, Raw):
+            inner = dict(_decode_object(inner))
+        elif not isinstance(inner, dict):
+            inner = {}
+        out[unescape(name)] = inner
+        out = inner
+    out.setdefault(unescape(last), value)
+
+
+def unescape(step: str) -> str:
+    return step.replace("~1", "/").replace("~0", "~") if "~" in step else step
+
+
+def as_object(wire: Wire) -> dict[str, Any]:
+    """The wire object's fields by their wire names."""
+    config = type(wire).__struct_config__
+    out: dict[str, Any] = {}
+    if config.tag is not None and config.tag_field is not None:
+        out[config.tag_field] = config.tag
+    for name, encoded in zip(wire.__struct_fields__, wire.__struct_encode_fields__, strict=True):
+        value = getattr(wire, name)
+        if value is not UNSET and not encoded.startswith("\x7f"):
+            out[encoded] = value
+    return out

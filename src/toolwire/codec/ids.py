@@ -1,0 +1,45 @@
+"""Call ids: a legal one passes unchanged, a missing one is made from its place, an illegal one is escaped.
+
+Made ids are stable (the same history always gives the same) and recognisable, so that they are never sent to a protocol
+that issues none.
+"""
+
+import hashlib
+import re
+
+MADE = "call_tw"
+_ESCAPED = "twx_"
+_HASHED = "twh_"
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9-]")
+_HEX = re.compile(r"_([0-9a-f]+)_")
+
+
+def made_id(name: str, arguments: str, *place: int) -> str:
+    """The id of a call that came without: a digest of the call and its place in the conversation."""
+    text = "\0".join((name, arguments, *map(str, place)))
+    return MADE + hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+
+
+def is_made(id: str) -> bool:
+    return id.startswith(MADE)
+
+
+def legal_id(id: str, pattern: re.Pattern[str], limit: int) -> str:
+    """The id itself if the target takes it; else an escaped form, or a digest where that would be too long.
+
+    An id that was escaped for another protocol is first turned back.
+    """
+    id = original_id(id) or id
+    if len(id) <= limit and pattern.fullmatch(id):
+        return id
+    escaped = _ESCAPED + _ILLEGAL.sub(lambda match: f"_{ord(match[0]):x}_", id)
+    if len(escaped) <= limit:
+        return escaped
+    return _HASHED + hashlib.blake2s(id.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+
+
+def original_id(id: str) -> str | None:
+    """What an escaped id stood for; None if it was not escaped, or only a digest is left."""
+    if not id.startswith(_ESCAPED):
+        return None
+    return _HEX.sub(lambda match: chr(int(match[1], 16)), id[len(_ESCAPED) :])

@@ -1,0 +1,106 @@
+"""What a protocol is to the rest of toolwire: one record of functions, and what they are given."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, Protocol
+
+import msgspec
+from msgspec import Struct, field
+
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import Event
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import Response
+
+from .carries import Carrier
+from .check import Finding
+from .losses import Names, Report
+
+
+class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a protocol keeps outside its body: in the address, or in headers."""
+
+    path: str | None = None
+    model: str | None = None
+    stream: bool | None = None
+    version: str | None = None
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """What is known of the one who will read a request."""
+
+    model: str | None = None
+    version: str | None = None
+    stream: bool | None = None
+    realm: str | None = None
+    binary_results: Literal["native", "summary"] = "native"
+    hosted_tools: Literal["drop", "function", "refuse"] = "drop"
+
+
+class ToolName(Struct, frozen=True):
+    """A tool as the client knows it."""
+
+    name: str
+    namespace: str | None = None
+    freeform: bool = False
+
+
+class Undo(Struct):
+    """How to raise an answer again to what the client asked: aliases and what was lowered."""
+
+    names: dict[str, ToolName] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
+
+
+class Context(Struct, frozen=True, kw_only=True):
+    """What an answer needs besides itself. `request` is the client's."""
+
+    request: Request | None = None
+    undo: Undo = field(default_factory=Undo)
+    created: int = 0
+    carrier: Carrier | None = None
+
+
+class Encoding(Struct):
+    """What an encoder made: a tree of dicts, wire structs and raw JSON, with its losses still as trails."""
+
+    body: Any
+    report: Report
+    undo: Undo = field(default_factory=Undo)
+    route: Route = field(default_factory=Route)
+
+    def to_bytes(self) -> bytes:
+        return msgspec.json.encode(self.body)
+
+
+class StreamDecoder(Protocol):
+    """Bytes at any split in, events out. Total: what can't be read ends the stream with ResponseFailed."""
+
+    def feed(self, data: bytes) -> list[Event]: ...
+    def close(self) -> list[Event]: ...
+
+
+class StreamEncoder(Protocol):
+    """Events in, bytes out. `report` speaks of the response that the events fold into."""
+
+    report: Report
+
+    def encode(self, events: Iterable[Event]) -> bytes: ...
+    def close(self) -> bytes: ...
+
+
+class Codec(Struct, frozen=True, kw_only=True):
+    """One protocol. `families` key the extras that it writes back, its own first; `names` gives wire names to canonical
+    fields, for losses."""
+
+    name: str
+    families: tuple[str, ...]
+    names: Names
+    decode_request: Callable[[bytes, Route], Request]
+    encode_request: Callable[[Request, Target], Encoding]
+    decode_response: Callable[[bytes, Context], Response]
+    encode_response: Callable[[Response, Context], Encoding]
+    decode_error: Callable[[bytes, int | None], ApiError]
+    encode_error: Callable[[ApiError], Encoding]
+    stream_decoder: Callable[[Context], StreamDecoder]
+    stream_encoder: Callable[[Context], StreamEncoder]
+    check_request: Callable[..., list[Finding]]

@@ -1,0 +1,111 @@
+"""Collecting losses where they happen, and naming them once, as pointers into the source.
+
+An encoder knows canonical values only. It reports a *trail* from the root of what it encodes, such as
+`("messages", 2, "parts", 0)`, and a field. `resolve` walks the trail: a node's own `at`, else the wire name that the
+source codec's `names` gives for the field (`"Message.parts": "/content"`; `""` for a canonical group without a wire
+object of its own) and the index.
+"""
+
+from collections.abc import Container, Iterator, Mapping
+from functools import lru_cache
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from toolwire.canonical.loss import Loss, LossKind
+from toolwire.canonical.node import Node
+
+Trail = tuple[str | int, ...]
+Names = Mapping[str, str]
+
+NO_COUNTERPART = "the target has no counterpart"
+
+
+class Report:
+    """The losses of one encoding, as trails."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[LossKind, Trail, str, str, str | None, bool]] = []
+
+    def dropped(self, trail: Trail, field: str = "", why: str = NO_COUNTERPART, *, guarded: bool = False) -> None:
+        self._entries.append(("dropped", trail, field, why, None, guarded))
+
+    def approximated(self, trail: Trail, field: str, why: str) -> None:
+        self._entries.append(("approximated", trail, field, why, None, False))
+
+    def invented(self, trail: Trail, field: str, target: str, why: str) -> None:
+        self._entries.append(("invented", trail, field, why, target, False))
+
+    def unclaimed(self, root: Node, families: Container[str]) -> None:
+        """Report all extras below `root` that belong to none of these families."""
+        for trail, key in foreign_extras(root, families):
+            self._entries.append(("dropped", trail, "//" + key, "a field that only its own protocol has", None, False))
+
+    def resolve(self, root: Node, names: Names) -> list[Loss]:
+        found = {}
+        for kind, trail, field, why, target, guarded in self._entries:
+            path = pointer(root, trail, field, names)
+            loss = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)
+            found.setdefault((kind, path, target), loss)
+        return list(found.values())
+
+
+def pointer(root: Node, trail: Trail, field: str, names: Names) -> str:
+    """Where the field of the node that the trail leads to stands in the source."""
+    node: Any = root
+    path = ""
+    steps = iter(trail)
+    for step in steps:
+        owner = node
+        node = getattr(owner, str(step))
+        place = _place(owner, str(step), names)
+        if isinstance(node, tuple):
+            index = next(steps, None)
+            if index is None:
+                return path + place
+            node = node[int(index)]
+            place = f"{place}/{index}"
+        path += node.at if isinstance(node, Node) and node.at is not None else place
+    if field.startswith("//"):
+        return f"{path}/{field[2:]}"
+    return path + _place(node, field, names) if field else path
+
+
+def _place(node: Any, field: str, names: Names) -> str:
+    """The wire name of a field, as a pointer. A decoder that met another spelling of it says so in `form`."""
+    if isinstance(node, Node):
+        mark = f":name:{field}="
+        for token in node.form:
+            if mark in token:
+                return "/" + token.split(mark, 1)[1]
+    return names.get(f"{type(node).__name__}.{field}", "/" + field)
+
+
+def foreign_extras(root: Node, families: Container[str], trail: Trail = ()) -> Iterator[tuple[Trail, str]]:
+    if root.extras:
+        for family, kept in root.extras.items():
+            if family not in families:
+                for key in kept:
+                    yield trail, key
+    for field in _children(type(root)):
+        child = getattr(root, field)
+        if isinstance(child, tuple):
+            for index, element in enumerate(child):
+                if isinstance(element, Node):
+                    yield from foreign_extras(element, families, (*trail, field, index))
+        elif isinstance(child, Node):
+            yield from foreign_extras(child, families, (*trail, field))
+
+
+@lru_cache(maxsize=None)
+def _children(kind: type[Node]) -> tuple[str, ...]:
+    """The fields of a canonical type that can hold other canonical values."""
+    hints = get_type_hints(kind)
+    return tuple(spec.name for spec in msgspec.structs.fields(kind) if _holds_nodes(hints[spec.name]))
+
+
+def _holds_nodes(hint: Any) -> bool:
+    if get_origin(hint) in (Union, UnionType, tuple):
+        return any(_holds_nodes(member) for member in get_args(hint))
+    return isinstance(hint, type) and issubclass(hint, Node)

@@ -1,0 +1,47 @@
+"""What an encoder decided for a whole request or response before it writes the parts."""
+
+import re
+
+from msgspec import Struct
+
+from toolwire.canonical.content import ToolCall
+
+from .ids import legal_id, made_id
+from .interface import Target
+from .losses import Report
+from .tools import NameRules, ToolPlan
+from .turns import Placed
+
+
+class Rules(Struct, frozen=True):
+    """A protocol's own limits on ids and names, and whether it has free-text tools."""
+
+    ids: re.Pattern[str]
+    id_limit: int
+    names: NameRules
+    freeform: bool
+
+
+class Plan:
+    """`home`: what is encoded came from this protocol, so nothing is repaired, renamed or left out."""
+
+    def __init__(self, rules: Rules, report: Report, target: Target, *, home: bool) -> None:
+        self.home = home
+        self.report = report
+        self.target = target
+        self.tools = ToolPlan(rules.names, freeform=rules.freeform)
+        self._rules = rules
+
+    def call_id(self, id: str) -> str:
+        return id if self.home else legal_id(id, self._rules.ids, self._rules.id_limit)
+
+    def id_of(self, placed: Placed) -> str:
+        """The id of a call, made from its place if it has none."""
+        call = placed.part
+        assert isinstance(call, ToolCall)
+        if call.id:
+            return self.call_id(call.id)
+        return made_id(call.name, call.arguments, *(step for step in placed.trail if isinstance(step, int)))
+
+    def name(self, name: str, namespace: str | None = None) -> str:
+        return name if self.home else self.tools.alias(name, namespace)

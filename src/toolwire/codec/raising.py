@@ -1,0 +1,131 @@
+"""Raising an answer to what the client asked: aliases to its own tool names, lowered calls to free text again."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Part, ToolCall
+from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
+from toolwire.canonical.response import Candidate, Response
+
+from .interface import Undo
+from .tools import INPUT, raise_input
+
+
+def raise_response(response: Response, undo: Undo) -> Response:
+    if not undo.names:
+        return response
+    return replace(response, candidates=tuple(_raise_candidate(one, undo) for one in response.candidates))
+
+
+def _raise_candidate(candidate: Candidate, undo: Undo) -> Candidate:
+    return replace(candidate, messages=tuple(_raise_message(one, undo) for one in candidate.messages))
+
+
+def _raise_message(message: Message, undo: Undo) -> Message:
+    return replace(message, parts=tuple(raise_part(part, undo) for part in message.parts))
+
+
+def raise_part(part: Part, undo: Undo) -> Part:
+    """A call under its own name; a lowered one with its text, or as it came if the model did not keep to the shape."""
+    if not isinstance(part, ToolCall) or (known := undo.names.get(part.name)) is None:
+        return part
+    if not known.freeform:
+        return replace(part, name=known.name, namespace=known.namespace)
+    text = raise_input(part.arguments)
+    if text is None:
+        text = part.arguments
+    return replace(part, name=known.name, namespace=known.namespace, shape="freeform", arguments=text)
+
+
+class StreamRaiser:
+    """The same for a stream: the text of a lowered call is taken out of its JSON as it arrives."""
+
+    def __init__(self, undo: Undo) -> None:
+        self._undo = undo
+        self._texts: dict[tuple[int, int], InputText] = {}
+
+    def raise_events(self, events: Iterable[Event]) -> Iterable[Event]:
+        return map(self._raise, events) if self._undo.names else events
+
+    def _raise(self, event: Event) -> Event:
+        if isinstance(event, PartDelta):
+            text = self._texts.get((event.candidate, event.index))
+            return event if text is None else replace(event, text=text.feed(event.text))
+        if isinstance(event, PartStart) and isinstance(event.part, ToolCall):
+            raised = raise_part(event.part, self._undo)
+            if isinstance(raised, ToolCall) and raised.shape == "freeform":
+                text = self._texts[event.candidate, event.index] = InputText()
+                raised = replace(raised, arguments=text.feed(event.part.arguments))
+            return replace(event, part=raised)
+        if isinstance(event, PartEnd) and event.final is not None:
+            return replace(event, final=raise_part(event.final, self._undo))
+        return event
+
+
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+class InputText:
+    """The string value of `{"input": "..."}`, unescaped piece by piece."""
+
+    def __init__(self) -> None:
+        self._head = ""
+        self._inside = False
+        self._done = False
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        if self._done:
+            return ""
+        if not self._inside:
+            self._head += text
+            key = self._head.find(f'"{INPUT}"')
+            start = self._head.find('"', self._head.find(":", key) + 1) if key >= 0 and ":" in self._head[key:] else -1
+            if start < 0:
+                return ""
+            text = self._head[start + 1 :]
+            self._inside = True
+        return "".join(self._unescape(self._held + text))
+
+    def _unescape(self, text: str) -> Iterator[str]:
+        self._held = ""
+        place = 0
+        while place < len(text):
+            cut = min((at for at in (text.find('"', place), text.find("\\", place)) if at >= 0), default=-1)
+            if cut < 0:
+                yield text[place:]
+                return
+            yield text[place:cut]
+            if text[cut] == '"':
+                self._done = True
+                return
+            size = _escape_size(text, cut)
+            if size is None:
+                self._held = text[cut:]
+                return
+            yield _unescaped(text[cut : cut + size])
+            place = cut + size
+
+
+def _escape_size(text: str, at: int) -> int | None:
+    """How long the escape at this place is; None while it is cut."""
+    if at + 1 >= len(text):
+        return None
+    if text[at + 1] != "u":
+        return 2
+    if at + 6 > len(text):
+        return None
+    if text[at + 2 : at + 4].lower() in ("d8", "d9", "da", "db"):
+        return 12 if at + 12 <= len(text) else None
+    return 6
+
+
+def _unescaped(escape: str) -> str:
+    if escape[1] != "u":
+        return _ESCAPES.get(escape[1], escape[1])
+    try:
+        units = bytes.fromhex(escape[2:6] + escape[8:12])
+        return units.decode("utf-16-be")
+    except ValueError:
+        return "\ufffd"

@@ -1,0 +1,171 @@
+"""Tools for targets that lack something: names made legal, namespaces flattened, free text wrapped in a function.
+
+`plan_tools` decides it all once for a request; calls and choices in the history follow the same plan, and `Undo` lets an
+answer be raised again to the client's own tools.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Raw, Struct
+
+from toolwire.canonical.content import ToolChange
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolGroup, ToolRef
+
+from .interface import ToolName, Undo
+from .losses import Report, Trail
+
+INPUT = "input"
+"""The one string parameter of a function that stands for a free-text tool."""
+
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class NameRules(Struct, frozen=True):
+    """What a target takes as a tool name."""
+
+    pattern: re.Pattern[str]
+    limit: int
+
+
+class PlacedTool(Struct, frozen=True):
+    tool: FunctionTool | FreeformTool | NativeTool
+    trail: Trail
+
+
+class ToolPlan:
+    """Aliases for tools, made as they are first needed and the same for the whole request."""
+
+    def __init__(self, rules: NameRules, *, freeform: bool) -> None:
+        self.undo = Undo()
+        self.freeform = freeform
+        self._rules = rules
+        self._aliases: dict[tuple[str | None, str], str] = {}
+
+    def declare(self, tool: FunctionTool | FreeformTool, trail: Trail, report: Report) -> str:
+        alias = self.alias(tool.name, tool.namespace)
+        lowered = isinstance(tool, FreeformTool) and not self.freeform
+        if lowered or alias != tool.name or tool.namespace is not None:
+            self.undo.names[alias] = ToolName(tool.name, tool.namespace, lowered)
+        if lowered:
+            why = "the target has no free-text tools: declared as a function with one string"
+            report.approximated(trail, "", why)
+        return alias
+
+    def alias(self, name: str, namespace: str | None = None) -> str:
+        """The name that the target knows this tool by: injective, and unchanged if it is legal."""
+        key = (namespace, name)
+        if (known := self._aliases.get(key)) is not None:
+            return known
+        flat = name if namespace is None else f"{namespace}__{name}"
+        alias = flat
+        if len(flat) > self._rules.limit or not self._rules.pattern.fullmatch(flat):
+            alias = self._suffixed(_ILLEGAL.sub("_", flat) or "tool", key)
+        if alias in self._aliases.values():
+            alias = self._suffixed(alias, key)
+        self._aliases[key] = alias
+        if alias != name:
+            self.undo.names.setdefault(alias, ToolName(name, namespace))
+        return alias
+
+    def _suffixed(self, readable: str, key: tuple[str | None, str]) -> str:
+        text = f"{key[0] or ''}\0{key[1]}"
+        digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+        return f"{readable[: self._rules.limit - 9]}_{digest}"
+
+
+def tools_in_force(request: Request) -> Iterator[PlacedTool]:
+    """All tools of a conversation in order of first appearance, groups flattened: those declared at the start, and
+    those that came later. A removed one stays, since its calls may be in the history."""
+    for index, tool in enumerate(request.tools or ()):
+        yield from _flattened(tool, ("tools", index))
+    for number, message in enumerate(request.messages):
+        for position, part in enumerate(message.parts):
+            if isinstance(part, ToolChange):
+                for index, added in enumerate(part.add):
+                    if not isinstance(added, ToolRef):
+                        yield from _flattened(added, ("messages", number, "parts", position, "add", index))
+
+
+def _flattened(tool: Tool, trail: Trail) -> Iterator[PlacedTool]:
+    if isinstance(tool, ToolGroup):
+        for index, member in enumerate(tool.tools):
+            named = msgspec.structs.replace(member, namespace=tool.name)
+            yield PlacedTool(named, (*trail, "tools", index))
+    else:
+        yield PlacedTool(tool, trail)
+
+
+HOSTED = {
+    "web_search": ("google_web_search", "query", "Search the web."),
+    "web_fetch": ("web_fetch", "prompt", "Fetch URLs named in the prompt and answer from their content."),
+}
+"""Hosted tools that a client may run itself, as functions of one string."""
+
+_GUARDS = (b'"allowed_domains"', b'"blocked_domains"', b'"filters"')
+
+
+def without_native(placed: PlacedTool, report: Report, policy: str) -> FunctionTool | None:
+    """What becomes of a vendor's own tool at a target that lacks it: nothing, or a function the client can run."""
+    tool = placed.tool
+    assert isinstance(tool, NativeTool)
+    kind = tool.kind.removesuffix("_preview")
+    if policy == "refuse" or _wants_approval(tool):
+        report.dropped(placed.trail, "", f"the target has no {tool.kind} tool", guarded=True)
+        return None
+    if policy == "function" and kind in HOSTED:
+        if any(guard in bytes(tool.body) for guard in _GUARDS):
+            report.dropped(placed.trail, "", f"its filter can't be kept by a function in place of {kind}", guarded=True)
+            return None
+        name, parameter, about = HOSTED[kind]
+        schema = {"type": "object", "properties": {parameter: {"type": "string"}}, "required": [parameter]}
+        report.approximated(placed.trail, "", f"declared as the function {name}, which the client runs")
+        return FunctionTool(name=name, description=about, parameters=Raw(msgspec.json.encode(schema)))
+    report.dropped(placed.trail, "", f"the target has no {tool.kind} tool")
+    return None
+
+
+def _wants_approval(tool: NativeTool) -> bool:
+    """A person was to be asked before this tool runs: dropping that word is never right."""
+    if b'"require_approval"' not in bytes(tool.body):
+        return False
+    body = msgspec.json.decode(tool.body)
+    return isinstance(body, dict) and body.get("require_approval", "never") not in ("never", None)
+
+
+def usable_callers(tool: FunctionTool | FreeformTool, trail: Trail, report: Report) -> None:
+    """Report who may call a tool, at a target where only the model itself can."""
+    if tool.allowed_callers is None:
+        return
+    if "direct" not in tool.allowed_callers:
+        report.dropped(trail, "allowed_callers", "only programs may call this tool, and the target has none", guarded=True)
+    elif len(tool.allowed_callers) > 1:
+        report.dropped(trail, "allowed_callers", "the target's programs can't call tools")
+
+
+def lowered_schema(tool: FreeformTool) -> Raw:
+    """The schema of the function that stands for a free-text tool; the grammar goes into the description."""
+    about = "The whole input, as plain text."
+    if tool.grammar is not None:
+        about += f" It must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}"
+    properties = {INPUT: {"type": "string", "description": about}}
+    schema = {"type": "object", "properties": properties, "required": [INPUT], "additionalProperties": False}
+    return Raw(msgspec.json.encode(schema))
+
+
+def lower_input(text: str) -> str:
+    return msgspec.json.encode({INPUT: text}).decode()
+
+
+def raise_input(arguments: str) -> str | None:
+    """The free text in the arguments of a lowered call; None if the model wrote something else."""
+    try:
+        parsed = msgspec.json.decode(arguments.encode())
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    if isinstance(parsed, dict) and isinstance(text := parsed.get(INPUT), str):
+        return text
+    return None

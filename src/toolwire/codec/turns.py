@@ -1,0 +1,176 @@
+"""Turns: a conversation as targets want it, who alternate roles and answer every call at once.
+
+Decoders keep one Message per wire message. For its own protocol an encoder writes those back one by one (`as_written`).
+For another it asks for turns (`assemble`):
+
+1. Messages of one role in a row make one turn. System text keeps its place; only the leading run is lifted.
+2. Results stand first in the turn after their calls, in call order, one for each call. Pairing is within the turn: ids
+   may repeat later.
+3. A call that the next turn leaves unanswered gets a placeholder. At the end of the conversation it does not: its result
+   is still to come, and what was sent must stay a prefix of what will be.
+4. A result whose call is not in the turn before (late, or an orphan) stays where it is, as marked text: still data.
+5. Of two results for one call the last one counts, at the place of the first.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Part, Role, Text, ToolCall, ToolResult
+from toolwire.canonical.request import Request
+
+from .ids import made_id
+from .losses import Report, Trail
+
+UNANSWERED = "[no result was recorded for this call]"
+
+
+class Placed(Struct, frozen=True):
+    """A part and the trail that leads to it."""
+
+    part: Part
+    trail: Trail
+
+
+class Turn(Struct):
+    """What one side says. `message` is there when the turn is exactly one message of the source."""
+
+    role: Role
+    parts: list[Placed]
+    message: Message | None
+    trail: Trail
+
+
+def as_written(messages: tuple[Message, ...]) -> list[Turn]:
+    return [_turn(message, ("messages", index)) for index, message in enumerate(messages)]
+
+
+def leading_system(messages: tuple[Message, ...]) -> int:
+    """How many messages at the start are system text."""
+    count = 0
+    for message in messages:
+        if message.role not in ("system", "developer") or not all(isinstance(part, Text) for part in message.parts):
+            break
+        count += 1
+    return count
+
+
+def assemble(request: Request, report: Report, *, skip: int = 0) -> list[Turn]:
+    """The turns of a conversation, for a target that wants results right after their calls."""
+    turns: list[Turn] = []
+    for index, message in enumerate(request.messages[skip:], skip):
+        turn = _turn(message, ("messages", index))
+        if turns and turns[-1].role == turn.role and turn.role in ("user", "assistant"):
+            turns[-1].parts.extend(turn.parts)
+            turns[-1].message = None
+        else:
+            turns.append(turn)
+    return _answered(_identified(turns), report)
+
+
+def _turn(message: Message, trail: Trail) -> Turn:
+    places = [Placed(part, (*trail, "parts", index)) for index, part in enumerate(message.parts)]
+    return Turn(message.role, places, message, trail)
+
+
+def _identified(turns: list[Turn]) -> list[Turn]:
+    """Give an id to each call that has none, and to the results that then can only be matched by order."""
+    for number, turn in enumerate(turns):
+        if turn.role == "assistant" and any(isinstance(p.part, ToolCall) and not p.part.id for p in turn.parts):
+            following = next((t for t in turns[number + 1 :] if t.role in ("user", "assistant")), None)
+            _identify(turn, following)
+    return turns
+
+
+def _identify(turn: Turn, following: Turn | None) -> None:
+    nameless: list[tuple[str, str]] = []
+    for position, placed in enumerate(turn.parts):
+        part = placed.part
+        if isinstance(part, ToolCall) and not part.id:
+            id = made_id(part.name, part.arguments, *(step for step in placed.trail if isinstance(step, int)))
+            turn.parts[position] = Placed(replace(part, id=id), placed.trail)
+            nameless.append((part.name, id))
+    if following is None or following.role != "user":
+        return
+    for position, placed in enumerate(following.parts):
+        part = placed.part
+        if isinstance(part, ToolResult) and not part.call_id and nameless:
+            match = next((entry for entry in nameless if entry[0] == part.name), nameless[0])
+            nameless.remove(match)
+            following.parts[position] = Placed(replace(part, call_id=match[1]), placed.trail)
+
+
+def _answered(turns: list[Turn], report: Report) -> list[Turn]:
+    out: list[Turn] = []
+    open_calls: list[Placed] = []
+    for turn in turns:
+        if turn.role == "assistant":
+            if open_calls:
+                out.append(_placeholders(open_calls, report))
+            out.append(turn)
+            open_calls = [p for p in turn.parts if isinstance(p.part, ToolCall) and p.part.executor == "client"]
+        elif turn.role == "user":
+            if open_calls or any(isinstance(p.part, ToolResult) for p in turn.parts):
+                turn = _paired(turn, open_calls, report)
+            open_calls = []
+            out.append(turn)
+        else:
+            out.append(turn)
+    return _results_adjacent(out)
+
+
+def _results_adjacent(turns: list[Turn]) -> list[Turn]:
+    """A system turn between calls and their results moves behind the results."""
+    for index in range(len(turns) - 2):
+        first, second, third = turns[index : index + 3]
+        if (
+            first.role == "assistant"
+            and second.role in ("system", "developer")
+            and third.role == "user"
+            and third.parts
+            and isinstance(third.parts[0].part, ToolResult)
+        ):
+            turns[index + 1], turns[index + 2] = third, second
+    return turns
+
+
+def _paired(turn: Turn, calls: list[Placed], report: Report) -> Turn:
+    answers: dict[str, Placed] = {}
+    others: list[Placed] = []
+    wanted = {call.part.id for call in calls if isinstance(call.part, ToolCall)}
+    for placed in turn.parts:
+        part = placed.part
+        if isinstance(part, ToolResult) and part.executor == "client" and part.call_id in wanted:
+            if part.call_id in answers:
+                report.dropped(answers[part.call_id].trail, "", "a later result answers the same call")
+            answers[part.call_id] = placed
+        elif isinstance(part, ToolResult) and part.executor == "client":
+            report.approximated(placed.trail, "call_id", "no call of the turn before has this id: sent as text")
+            others.extend(_as_text(placed, part))
+        else:
+            others.append(placed)
+    results: list[Placed] = []
+    for call in calls:
+        assert isinstance(call.part, ToolCall)
+        id = call.part.id or ""
+        results.append(answers[id] if id in answers else _placeholder(call, report))
+    return Turn(turn.role, results + others, turn.message, turn.trail)
+
+
+def _as_text(placed: Placed, result: ToolResult) -> Iterable[Placed]:
+    label = result.name or "a tool"
+    yield Placed(Text(text=f"[result of {label}, call {result.call_id}]"), placed.trail)
+    for index, part in enumerate(result.content or ()):
+        yield Placed(part, (*placed.trail, "content", index))
+
+
+def _placeholders(calls: list[Placed], report: Report) -> Turn:
+    return Turn("user", [_placeholder(call, report) for call in calls], None, calls[0].trail[:2])
+
+
+def _placeholder(call: Placed, report: Report) -> Placed:
+    assert isinstance(call.part, ToolCall)
+    report.invented(call.trail, "", "", "the target wants every call answered: a placeholder result was added")
+    result = ToolResult(call_id=call.part.id, name=call.part.name, content=(Text(text=UNANSWERED),), status="error")
+    return Placed(result, call.trail)

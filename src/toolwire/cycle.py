@@ -1,0 +1,154 @@
+"""The tool-call cycle in any protocol's own words: declare, find the calls, answer them, ask again."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import Response
+from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, ToolGroup
+from toolwire.codec.check import Finding
+from toolwire.codec.interface import Context, Route, Target
+
+from .translation import Body, codec, to_bytes
+
+_CANONICAL = (FunctionTool, FreeformTool, ToolGroup, NativeTool)
+
+
+def format_tools(tools: Sequence[Any], protocol: str) -> list[Any]:
+    """Tool declarations for a protocol, from canonical tools or from a list in the shape of Chat Completions."""
+    if all(isinstance(tool, _CANONICAL) for tool in tools):
+        request = Request(origin="", tools=tuple(tools))
+    else:
+        reader = codec("openai-chat")
+        body = {"messages": [], "tools": [_chat_tool(tool) for tool in tools]}
+        request = reader.decode_request(to_bytes(body, reader.name), Route())
+    encoded = codec(protocol).encode_request(request, Target()).to_bytes()
+    found = json.loads(encoded).get("tools", [])
+    return found if isinstance(found, list) else []
+
+
+def _chat_tool(tool: Any) -> Any:
+    return tool if isinstance(tool, Mapping) and "type" in tool else {"type": "function", "function": tool}
+
+
+def parse_tool_calls(response: Body, protocol: str) -> list[dict[str, Any]]:
+    """The calls that a response leaves to the client, in order: id, name, arguments as text, shape, complete."""
+    return [
+        {"id": call.id, "name": call.name, "arguments": call.arguments, "shape": call.shape, "complete": call.complete}
+        | ({"namespace": call.namespace} if call.namespace is not None else {})
+        for call in _open_calls(_decode_response(response, protocol))
+    ]
+
+
+def _decode_response(response: Body, protocol: str) -> Response:
+    return codec(protocol).decode_response(to_bytes(response, protocol), Context())
+
+
+def _open_calls(response: Response) -> list[ToolCall]:
+    messages = response.candidates[0].messages if response.candidates else ()
+    calls = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
+    return [call for call in calls if call.executor == "client"]
+
+
+def format_tool_result(id: str, name: str, result: Any, protocol: str, *, is_error: bool = False) -> Any:
+    """One result as one message of the protocol."""
+    call = ToolCall(id=id, name=name, arguments="")
+    return _encode_results([(call, {"id": id, "output": result, "is_error": is_error})], protocol)[0]
+
+
+def format_tool_results(
+    calls: Sequence[Mapping[str, Any]], outputs: Sequence[Mapping[str, Any]], protocol: str
+) -> list[Any]:
+    """What continues the conversation after these calls: their results, in call order.
+
+    `outputs` are `{id, output, is_error?}`; an output that is not a string becomes JSON text.
+    """
+    made = [
+        ToolCall(
+            id=call["id"],
+            name=call.get("name", ""),
+            arguments=call.get("arguments", ""),
+            shape=call.get("shape", "json"),
+            namespace=call.get("namespace"),
+        )
+        for call in calls
+    ]
+    return _encode_results(_paired(made, outputs), protocol)
+
+
+def _paired(
+    calls: Sequence[ToolCall], outputs: Sequence[Mapping[str, Any]]
+) -> list[tuple[ToolCall, Mapping[str, Any]]]:
+    by_id = {output["id"]: output for output in outputs}
+    missing = [call.id for call in calls if call.id not in by_id]
+    if missing:
+        raise ValueError(f"no output for call {missing[0]!r}")
+    unasked = set(by_id) - {call.id for call in calls}
+    if unasked:
+        raise ValueError(f"no call has the id {sorted(map(str, unasked))[0]!r}")
+    return [(call, by_id[call.id]) for call in calls]
+
+
+def _encode_results(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: str) -> list[Any]:
+    """Encode calls and results as a conversation, and keep what comes after the calls."""
+    asking = Message(role="assistant", parts=tuple(call for call, _ in pairs))
+    writer = codec(protocol)
+    before = _turns(Request(origin="", messages=(asking,)), writer.name)
+    after = _turns(Request(origin="", messages=(asking, _answer(pairs))), writer.name)
+    return after[len(before) :]
+
+
+def _turns(request: Request, protocol: str) -> list[Any]:
+    body = json.loads(codec(protocol).encode_request(request, Target()).to_bytes())
+    for name in ("messages", "input", "contents"):
+        if isinstance(found := body.get(name), list):
+            return found
+    return []
+
+
+def _answer(pairs: list[tuple[ToolCall, Mapping[str, Any]]]) -> Message:
+    return Message(role="user", parts=tuple(_result(call, output) for call, output in pairs))
+
+
+def _result(call: ToolCall, output: Mapping[str, Any]) -> ToolResult:
+    value = output["output"]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    content: tuple[Part, ...] = (Text(text=text),)
+    status = "error" if output.get("is_error") else "ok"
+    native = "custom" if call.shape == "freeform" else call.native
+    return ToolResult(call_id=call.id, name=call.name, content=content, status=status, native=native, caller=call.caller)
+
+
+def continue_request(
+    request: Body, response: Body, outputs: Sequence[Mapping[str, Any]], protocol: str
+) -> dict[str, Any]:
+    """The next request: what was asked, the whole answer with its reasoning and signatures, then the results."""
+    writer = codec(protocol)
+    asked = writer.decode_request(to_bytes(request, protocol), Route())
+    answer = _decode_response(response, protocol)
+    said = answer.candidates[0].messages if answer.candidates else ()
+    pairs = _paired(_open_calls(answer), outputs)
+    messages = (*asked.messages, *(replace(message, at=None) for message in said), *_answers(pairs, protocol))
+    value = json.loads(writer.encode_request(replace(asked, messages=messages), Target()).to_bytes())
+    assert isinstance(value, dict)
+    return value
+
+
+def _answers(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: str) -> tuple[Message, ...]:
+    """The results as messages of the protocol itself, so that they stand as it would write them."""
+    if not pairs:
+        return ()
+    wire = _encode_results(pairs, protocol)
+    name = "input" if protocol == "openai-responses" else "messages"
+    return codec(protocol).decode_request(to_bytes({name: wire}, protocol), Route()).messages
+
+
+def check(body: Body, protocol: str, *, version: str | None = None) -> list[Finding]:
+    """What the provider would say against this request: nothing, if it would take it."""
+    parsed = json.loads(to_bytes(body, protocol)) if not isinstance(body, dict | list) else body
+    return codec(protocol).check_request(parsed, version=version)
+

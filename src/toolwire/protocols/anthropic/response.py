@@ -1,0 +1,257 @@
+"""Anthropic's answers and errors, to canonical and back."""
+
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from toolwire.canonical.content import Message, ToolCall
+from toolwire.canonical.errors import ApiError, ErrorKind
+from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.fields import Reader, as_object, emit, joined, known, rest, restore
+from toolwire.codec.interface import Context, Encoding, Target
+from toolwire.codec.losses import Report, Trail
+from toolwire.codec.plan import Plan
+from toolwire.codec.turns import Placed
+
+from .parts import decode_blocks, encode_parts
+from .request import RULES
+from .wire import FAMILY, ErrorBodyShape, ErrorShape, ResponseShape, UsageDetailsShape, UsageShape
+
+STOPS: dict[str, StopReason] = {
+    "end_turn": "end_turn",
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "tool_use": "tool_use",
+    "pause_turn": "paused",
+    "compaction": "paused",
+    "refusal": "refusal",
+    "model_context_window_exceeded": "context_window",
+}
+REASONS: dict[StopReason, str] = {
+    "end_turn": "end_turn",
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "tool_use": "tool_use",
+    "paused": "pause_turn",
+    "refusal": "refusal",
+    "filtered": "refusal",
+    "context_window": "model_context_window_exceeded",
+    "continuation": "pause_turn",
+    "malformed_call": "end_turn",
+    "cancelled": "end_turn",
+    "error": "end_turn",
+    "other": "end_turn",
+}
+_FAITHFUL = ("end_turn", "max_tokens", "stop_sequence", "tool_use", "paused", "refusal", "context_window")
+
+KINDS: dict[str, ErrorKind] = {
+    "invalid_request_error": "invalid_request",
+    "authentication_error": "authentication",
+    "billing_error": "billing",
+    "permission_error": "permission",
+    "not_found_error": "not_found",
+    "conflict_error": "conflict",
+    "request_too_large": "too_large",
+    "rate_limit_error": "rate_limit",
+    "api_error": "server",
+    "timeout_error": "timeout",
+    "overloaded_error": "overloaded",
+}
+TYPES: dict[ErrorKind, tuple[str, int]] = {
+    "invalid_request": ("invalid_request_error", 400),
+    "authentication": ("authentication_error", 401),
+    "billing": ("billing_error", 402),
+    "permission": ("permission_error", 403),
+    "not_found": ("not_found_error", 404),
+    "conflict": ("conflict_error", 409),
+    "too_large": ("request_too_large", 413),
+    "rate_limit": ("rate_limit_error", 429),
+    "context_length": ("invalid_request_error", 400),
+    "server": ("api_error", 500),
+    "timeout": ("timeout_error", 504),
+    "overloaded": ("overloaded_error", 529),
+    "other": ("api_error", 500),
+}
+
+_read_response = Reader[ResponseShape](ResponseShape, FAMILY).read_noting
+_read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
+
+
+# ---- decode
+
+
+def decode_response(body: bytes, context: Context) -> Response:
+    shape, plain = _read_response(body)
+    message = Message(role="assistant", parts=decode_blocks(shape.content), at="")
+    candidate = Candidate(messages=(message,), stop=decode_stop(shape.stop_reason, shape.stop_sequence), at="")
+    envelope = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(shape, name) is UNSET]
+    return Response(
+        origin=FAMILY,
+        id=known(shape.id),
+        model=known(shape.model),
+        candidates=(candidate,),
+        usage=None if shape.usage is UNSET else decode_usage(shape.usage),
+        plain=plain,
+        **rest(shape, FAMILY, *envelope),
+    )
+
+
+def decode_stop(reason: str | None | UnsetType, sequence: str | None | UnsetType) -> Stop | None:
+    if not reason:
+        return None
+    return Stop(reason=STOPS.get(reason, "other"), raw=reason, sequence=known(sequence))
+
+
+def decode_usage(shape: UsageShape) -> Usage:
+    """Anthropic counts what a cache gave or took apart from the input; canonically it is part of it."""
+    read, write = known(shape.cache_read_input_tokens), known(shape.cache_creation_input_tokens)
+    total = None
+    if isinstance(shape.input_tokens, int):
+        total = shape.input_tokens + (read or 0) + (write or 0)
+    kept = rest(shape, FAMILY)
+    reasoning = None
+    if isinstance(shape.output_tokens_details, UsageDetailsShape):
+        details = shape.output_tokens_details
+        reasoning = known(details.thinking_tokens)
+        kept = joined(kept, rest(details, FAMILY, under="output_tokens_details/"))
+    return Usage(
+        input_tokens=total,
+        output_tokens=shape.output_tokens if isinstance(shape.output_tokens, int) else None,
+        cache_read=_count(shape.cache_read_input_tokens),
+        cache_write=_count(shape.cache_creation_input_tokens),
+        reasoning=reasoning,
+        **kept,
+    )
+
+
+def _count(value: int | None | UnsetType) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def decode_error(body: bytes, status: int | None) -> ApiError:
+    shape = _read_error(body)
+    raw = shape.error.type or ""
+    kind = KINDS.get(raw, "other")
+    message = shape.error.message or ""
+    if kind == "invalid_request" and message.startswith("prompt is too long"):
+        kind = "context_length"
+    envelope = () if shape.type is not UNSET else ("anthropic:absent:type",)
+    kept = joined(rest(shape, FAMILY, *envelope), rest(shape.error, FAMILY, under="error/"))
+    return ApiError(
+        kind=kind, message=message, status=status, raw=known(raw), request_id=known(shape.request_id), **kept
+    )
+
+
+# ---- encode
+
+
+def encode_response(response: Response, context: Context) -> Encoding:
+    plan = Plan(RULES, Report(), Target(), home=response.origin == FAMILY)
+    candidate = response.candidates[0] if response.candidates else Candidate()
+    for index in range(1, len(response.candidates)):
+        plan.report.dropped(("candidates", index), "", "the target has one answer only")
+    content = encode_parts(places(candidate, plan), plan)
+    body: dict[str, Any] = {}
+    if response.id is not None or not plan.home:
+        body["id"] = message_id(response.id, plan)
+    if "anthropic:absent:type" not in response.form:
+        body["type"] = "message"
+    if "anthropic:absent:role" not in response.form:
+        body["role"] = "assistant"
+    if response.model is not None or not plan.home:
+        body["model"] = response.model or ""
+    body["content"] = content
+    encode_stop(candidate.stop, body, plan)
+    if response.usage is not None or not plan.home:
+        body["usage"] = encode_usage(response.usage or Usage(), plan)
+    restore(body, response, FAMILY)
+    if not plan.home:
+        report_response(response, plan)
+    if not response.plain:
+        plan.report.unclaimed(response, (FAMILY,))
+    return Encoding(body, plan.report)
+
+
+def places(candidate: Candidate, plan: Plan) -> list[Placed]:
+    found = []
+    for number, message in enumerate(candidate.messages):
+        trail: Trail = ("candidates", 0, "messages", number)
+        found.extend(Placed(part, (*trail, "parts", index)) for index, part in enumerate(message.parts))
+        for field in ("id", "phase") if not plan.home else ():
+            if getattr(message, field) is not None:
+                plan.report.dropped(trail, field)
+    return found
+
+
+def message_id(id: str | None, plan: Plan) -> str:
+    if plan.home or (id is not None and id.startswith("msg_")):
+        return id or ""
+    return f"msg_{id or 'tw'}"
+
+
+def encode_stop(stop: Stop | None, body: dict[str, Any], plan: Plan) -> None:
+    if stop is None:
+        if not plan.home:
+            body["stop_reason"], body["stop_sequence"] = None, None
+        return
+    body["stop_reason"] = stop.raw if plan.home and stop.raw else REASONS[stop.reason]
+    if stop.sequence is not None or not plan.home:
+        body["stop_sequence"] = stop.sequence
+    if not plan.home and stop.reason not in _FAITHFUL:
+        why = f"{stop.raw or stop.reason} is told as {body['stop_reason']}"
+        plan.report.approximated(("candidates", 0, "stop"), "reason", why)
+
+
+def encode_usage(usage: Usage, plan: Plan) -> Any:
+    shape = UsageShape()
+    if usage.input_tokens is not None:
+        shape.input_tokens = usage.input_tokens - (usage.cache_read or 0) - (usage.cache_write or 0)
+    elif not plan.home:
+        shape.input_tokens = 0
+    shape.output_tokens = _written(usage.output_tokens, plan)
+    if usage.cache_write is not None:
+        shape.cache_creation_input_tokens = usage.cache_write
+    if usage.cache_read is not None:
+        shape.cache_read_input_tokens = usage.cache_read
+    if usage.reasoning is not None:
+        shape.output_tokens_details = UsageDetailsShape(thinking_tokens=usage.reasoning)
+    return restore(as_object(shape), usage, FAMILY)
+
+
+def _written(count: int | None, plan: Plan) -> int | UnsetType:
+    return count if count is not None else UNSET if plan.home else 0
+
+
+def report_response(response: Response, plan: Plan) -> None:
+    if response.error is not None:
+        plan.report.dropped(("error",), "", "the target tells errors apart from answers")
+    for field in ("created", "status", "continuation"):
+        if getattr(response, field) is not None and field != "status":
+            plan.report.dropped((), field)
+
+
+def encode_error(error: ApiError) -> Encoding:
+    plan = Plan(RULES, Report(), Target(), home=bool(error.extras and FAMILY in error.extras) or error.raw in KINDS)
+    type_name, _ = TYPES[error.kind]
+    shape = ErrorShape(type=error.raw if error.raw in KINDS else type_name, message=error.message)
+    body: dict[str, Any] = {"type": "error", "error": shape}
+    if "anthropic:absent:type" in error.form:
+        del body["type"]
+    if error.request_id is not None:
+        body["request_id"] = error.request_id
+    restore(body, error, FAMILY)
+    for field in ("code", "param"):
+        if getattr(error, field) is not None:
+            plan.report.dropped((), field)
+    plan.report.unclaimed(error, (FAMILY,))
+    return Encoding(body, plan.report)
+
+
+def has_open_calls(response: Response) -> bool:
+    """Whether the client is to answer calls."""
+    return any(
+        isinstance(part, ToolCall) and part.executor == "client"
+        for candidate in response.candidates
+        for message in candidate.messages
+        for part in message.parts
+    )

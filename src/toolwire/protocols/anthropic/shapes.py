@@ -1,0 +1,307 @@
+"""What the Anthropic server says of a field, block, tool or setting by itself: the first half of its rules."""
+
+import re
+
+from toolwire.codec.check import (
+    Finding,
+    Findings,
+    Level,
+    Object,
+    Path,
+    Voice,
+    dig,
+    fields,
+    list_of,
+    members,
+    misfits,
+    number_of,
+    object_of,
+    shapes,
+    subschemas,
+    text_of,
+    words,
+)
+
+VOICE = Voice(
+    "anthropic",
+    place=lambda path: ".".join(map(str, path)),
+    types={"object": "dictionary", "array": "list"},
+    missing="{at}: Field required",
+    type="{at}: Input should be a valid {types}",
+    word="{at}: Input should be {words}",
+)
+EXTRA = "{at}: Extra inputs are not permitted"
+
+ModelKind = tuple[str, tuple[int, int]]
+"""Family and generation; ("", (0, 0)), of which nothing is known to be refused, for a name we don't know."""
+
+_MODEL = re.compile(
+    r"claude-(?:(\d)-(?:(\d)-)?)?(opus|sonnet|haiku|fable|mythos)(?:-(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?)?"
+)
+_EFFORTS = {
+    ("opus", (4, 5)): "high, low, medium",
+    ("opus", (4, 6)): "high, low, max, medium",
+    ("sonnet", (4, 6)): "high, low, max, medium",
+}
+
+_REQUEST = fields(
+    "model!:string max_tokens!:integer messages!:array system:string|array tools:array tool_choice:object "
+    "stop_sequences:array stream:boolean thinking:object output_config:object cache_control:object speed:string "
+    "container:string|object mcp_servers:array context_management:object compaction:object thread:object "
+    "metadata:object service_tier~auto|standard_only fallbacks:array|string inference_geo:string "
+    "temperature:number top_p:number top_k:integer"
+)
+_SETTINGS = shapes(
+    "thinking - type!~adaptive|enabled|disabled|between_tools display~summarized|omitted|updates budget_tokens:integer",
+    "output_config - effort~low|medium|high|xhigh|max format:object task_budget:object",
+    "tool_choice - type!=auto|any|tool|none name:string disable_parallel_tool_use:boolean",
+    "cache_control - type!~ephemeral ttl~5m|1h",
+    "compaction - type!~summarize instructions:string",
+    "thread - type!~create|continue previous_message_id:string",
+)
+_NOT_BETWEEN_TOOLS = words("display budget_tokens block_binding")
+_FORMAT = fields("type!~json_schema schema!:object")
+_MESSAGE = fields("role!=user|assistant|system content!:string|array")
+_SYSTEM_MESSAGE = fields("content:string|array clear_at~never|next_user_message output_config:object")
+_MCP_SERVER = fields("type!~url name!:string url!:string authorization_token:string")
+_TOOL = fields(
+    "name!:string input_schema!:object description:string strict:boolean defer_loading:boolean cache_control:object "
+    "eager_input_streaming:boolean input_examples:array allowed_callers:array"
+)
+# Keywords whose wrong type makes a JSON Schema invalid.
+_SCHEMA = fields(
+    "type:string|array properties:object required:array items:object|boolean|array enum:array anyOf:array"
+)
+_NOT_STRICT = words(
+    "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems"
+)
+_NATIVE_TOOL = fields("max_uses:integer allowed_domains:array blocked_domains:array cache_control:object")
+# The fixed name of each native tool, by the beginning of its type; a toolset has none.
+_NATIVE_NAMES = {
+    **{
+        f"{name}_": name for name in words("bash memory computer web_search web_fetch code_execution advisor")
+    },
+    **{name: name for name in words("tool_search_tool_regex tool_search_tool_bm25")},
+    **dict.fromkeys(words("text_editor_20250728 text_editor_20250429"), "str_replace_based_edit_tool"),
+    **dict.fromkeys(words("text_editor_20250124 text_editor_20241022"), "str_replace_editor"),
+    **dict.fromkeys(words("computer_toolset_ browser_toolset_ mcp_toolset"), ""),
+}
+_NOT_IN_TOOLSET = words("name strict input_examples defer_loading")
+# Block type, who may say it (user, assistant, system, or a tool's result), fields.
+_BLOCKS = shapes(
+    "text uasr text!:string citations:array cache_control:object",
+    "image ur source!:object cache_control:object",
+    "document uar source!:object title:string context:string citations:object cache_control:object",
+    "search_result ur source!:string title!:string content!:array citations:object cache_control:object",
+    "thinking a thinking!:string signature!:string",
+    "redacted_thinking a data!:string",
+    "tool_use,server_tool_use a id!:string name!:string input!:object caller:object cache_control:object",
+    "tool_result u tool_use_id!:string content:string|array is_error:boolean cache_control:object",
+    "web_search_tool_result,web_fetch_tool_result,code_execution_tool_result,bash_code_execution_tool_result,"
+    "text_editor_code_execution_tool_result,tool_search_tool_result,advisor_tool_result a "
+    "tool_use_id!:string content!:object|array",
+    "mcp_tool_use a id!:string name!:string server_name!:string input!:object",
+    "mcp_tool_result a tool_use_id!:string content:string|array is_error:boolean",
+    "mcp_tool_listing a mcp_server_name!:string tools!:array",
+    "container_upload ua file_id!:string",
+    "compaction ua content:string",
+    "fallback a from!:object to!:object",
+    "tool_addition,tool_removal s tool!:object",
+    "tool_reference r tool_name!:string",
+    "browser_state r type!:string",
+)
+_ONE_ROLE_ONLY = words("thinking redacted_thinking tool_use tool_result server_tool_use")
+_SOURCES = shapes(
+    "image.base64 - media_type!=image/jpeg|image/png|image/gif|image/webp data!:string",
+    "document.base64 - media_type!=application/pdf data!:string",
+    "document.text - media_type!=text/plain data!:string",
+    "document.content - content!:string|array",
+    "image.url,document.url - url!:string",
+    "image.file,document.file - file_id!:string",
+)
+# Words of other protocols, refused for certain. Any other unknown word may be a newer wire's: a warning at most.
+_FOREIGN_FIELDS = words(
+    "n stop max_completion_tokens max_output_tokens response_format parallel_tool_calls functions function_call "
+    "frequency_penalty presence_penalty logit_bias logprobs seed user input instructions reasoning store text "
+    "reasoning_effort previous_response_id stream_options contents"
+)
+_FOREIGN_IN_MESSAGE = words(
+    "tool_calls tool_call_id function_call name reasoning_content reasoning refusal phase"
+)
+_FOREIGN_TAGS = words(
+    "image_url input_text output_text input_image input_file input_audio file refusal function_call reasoning "
+    "function_call_output function namespace mcp file_search web_search code_interpreter image_generation shell"
+)
+
+
+def check_fields(body: Object) -> Findings:
+    yield from VOICE.fit((), body, _REQUEST)
+    for name, (_, table) in _SETTINGS.items():
+        yield from VOICE.fit((name,), body.get(name), table)
+    for path, server in members(body.get("mcp_servers"), ("mcp_servers",)):
+        yield from VOICE.fit(path, server, _MCP_SERVER)
+    foreign: list[Path] = [(name,) for name in sorted(_FOREIGN_FIELDS & body.keys())]
+    for path, message in members(body.get("messages"), ("messages",)):
+        yield from VOICE.fit(path, message, _SYSTEM_MESSAGE if message.get("role") == "system" else _MESSAGE)
+        foreign += [(*path, name) for name in sorted(_FOREIGN_IN_MESSAGE & message.keys())]
+    for path in foreign:
+        yield VOICE.found("field-foreign", path, EXTRA)
+
+
+def model_kind(model: str) -> ModelKind:
+    match = _MODEL.search(model)
+    if match is None:
+        return "", (0, 0)
+    return match[3], (int(match[1] or match[4] or 0), int(match[2] or match[5] or 0))
+
+
+def check_settings(body: Object, generation: tuple[int, int], removed: Level | None) -> Findings:
+    """`removed`: what `2026-10-21` took away is refused, perhaps refused (version unknown), or taken."""
+    yield from _check_thinking(body, generation)
+    for name in ("temperature", "top_p", "top_k"):
+        value = body.get(name)
+        if value is not None and removed:
+            yield VOICE.found("sampling-removed", (name,), EXTRA, removed)
+        if value not in (None, 1) and generation >= (4, 7):
+            yield VOICE.found("sampling-model", (name,), f"`{name}` is deprecated for this model.")
+    if body.get("temperature") not in (None, 1) and dig(body, "thinking", "type") in ("enabled", "adaptive"):
+        said = "`temperature` may only be set to 1 when thinking is enabled."
+        yield VOICE.found("sampling-thinking", ("temperature",), said)
+    for name in ("system", "tools") if dig(body, "thread", "type") == "continue" else ():
+        if body.get(name):
+            yield VOICE.found("thread-continue", (name,), "{at}: not permitted when a thread is continued")
+    forced = "tool_choice" if dig(body, "tool_choice", "type") in ("any", "tool") else "context_management"
+    for name in ("context_management", "stop_sequences", forced) if body.get("compaction") else ():
+        if body.get(name):
+            yield VOICE.found("compaction-conflict", (name,), "{at}: not permitted in a compaction request")
+    if len(list_of(body.get("fallbacks"))) > 3:
+        yield VOICE.found("fallbacks-limit", ("fallbacks",), "{at}: List should have at most 3 items")
+    for index, stop in enumerate(list_of(body.get("stop_sequences"))):
+        if isinstance(stop, str) and not stop.strip():
+            said = "stop_sequences: each stop sequence must contain non-whitespace"
+            yield VOICE.found("stop-blank", ("stop_sequences", index), said)
+
+
+def _check_thinking(body: Object, generation: tuple[int, int]) -> Findings:
+    thinking, at = object_of(body.get("thinking")), ("thinking", "budget_tokens")
+    mode, budget, most = (
+        thinking.get("type"),
+        number_of(thinking.get("budget_tokens")),
+        number_of(body.get("max_tokens")),
+    )
+    if mode == "adaptive" and (0, 0) < generation < (4, 6):
+        yield VOICE.found(
+            "thinking-adaptive-model", ("thinking",), "adaptive thinking is not supported on this model"
+        )
+    for name in sorted(_NOT_BETWEEN_TOOLS & thinking.keys()) if mode == "between_tools" else []:
+        yield VOICE.found("field-foreign", ("thinking", name), EXTRA)
+    if mode == "enabled" and generation >= (4, 7):
+        said = '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and '
+        said += '"output_config.effort" to control thinking behavior.'
+        yield VOICE.found("thinking-enabled-model", ("thinking",), said)
+    if mode == "enabled" and "budget_tokens" not in thinking:
+        yield VOICE.found("field-missing", at, "thinking.enabled.budget_tokens: Field required")
+    elif mode == "enabled" and budget is not None and budget < 1024:
+        said = "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+        yield VOICE.found("thinking-budget-least", at, said)
+    elif mode == "enabled" and budget is not None and most is not None and budget >= most:
+        yield VOICE.found(
+            "thinking-budget", at, "`max_tokens` must be greater than `thinking.budget_tokens`."
+        )
+
+
+def check_output(body: Object, kind: ModelKind) -> Findings:
+    effort, output = dig(body, "output_config", "effort"), dig(body, "output_config", "format")
+    at, levels = ("output_config", "effort"), _EFFORTS.get(kind)
+    if effort is not None and levels is None and (0, 0) < kind[1] < (4, 6):
+        yield VOICE.found("effort-unsupported", at, "This model does not support the effort parameter.")
+    elif isinstance(effort, str) and levels is not None and effort not in levels.split(", "):
+        said = f"This model does not support effort level '{effort}'. Supported levels: {levels}."
+        yield VOICE.found("effort-model", at, said)
+    yield from VOICE.fit(("output_config", "format"), output, _FORMAT)
+    yield from _check_strict(("output_config", "format", "schema"), dig(output, "schema"))
+
+
+def check_block(role: str, path: Path, block: Object) -> Findings:
+    """`role` is the initial of who says it; `r` is the content of a tool's result."""
+    tag = text_of(block.get("type"))
+    if tag not in _BLOCKS:
+        yield _unknown_tag(path, tag)
+        return
+    roles, table = _BLOCKS[tag]
+    yield from VOICE.fit(path, block, table, tag)
+    if role not in roles:
+        said = f"{{at}}: `{tag}` blocks can only be in `{'assistant' if 'a' in roles else 'user'}` messages"
+        yield VOICE.found("block-role", path, said, "error" if tag in _ONE_ROLE_ONLY else "warning")
+    if tag in ("thinking", "redacted_thinking") and "cache_control" in block:
+        yield VOICE.found("field-foreign", (*path, "cache_control"), EXTRA)
+    source = object_of(block.get("source"))
+    kind = text_of(source.get("type"))
+    if f"{tag}.{kind}" in _SOURCES:
+        yield from VOICE.fit((*path, "source"), source, _SOURCES[f"{tag}.{kind}"][1], kind)
+    if kind == "base64" and text_of(source.get("data")).startswith("data:"):
+        yield VOICE.found("base64-data-url", (*path, "source", "data"), "{at}: Invalid base64 data")
+
+
+def check_tool(path: Path, tool: Object) -> Findings:
+    tag = text_of(tool.get("type")) or "custom"
+    if tag == "custom":
+        yield from VOICE.fit(path, tool, _TOOL, tag)
+        yield from _check_custom_tool(path, tool)
+        return
+    known = max((start for start in _NATIVE_NAMES if tag.startswith(start)), key=len, default=None)
+    if known is None:
+        yield _unknown_tag(path, tag)
+        return
+    yield from VOICE.fit(path, tool, _NATIVE_TOOL, tag)
+    name = _NATIVE_NAMES[known]
+    if name and tool.get("name") != name:
+        said = f"{VOICE.place(path)}.{tag}.name: Input should be '{name}'"
+        yield VOICE.found("tool-name-fixed", (*path, "name"), said)
+    for extra in [] if name else sorted(_NOT_IN_TOOLSET & tool.keys()):
+        yield VOICE.found("field-foreign", (*path, extra), EXTRA)
+
+
+def _check_custom_tool(path: Path, tool: Object) -> Findings:
+    name, schema, at = text_of(tool.get("name")), object_of(tool.get("input_schema")), (*path, "input_schema")
+    place = f"{VOICE.place(path)}.custom"
+    # The documentation says 64; servers name 128.
+    if name and not re.fullmatch("[a-zA-Z0-9_-]{1,128}", name):
+        said = f"{place}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+        yield VOICE.found("tool-name", (*path, "name"), said)
+    if "input_schema" in tool and schema.get("type") != "object":
+        said = f"{place}.input_schema.type: " + (
+            "Input should be 'object'" if "type" in schema else "Field required"
+        )
+        yield VOICE.found("tool-schema-type", (*at, "type"), said)
+    if schema.keys() & {"oneOf", "allOf", "anyOf"}:
+        said = f"{place}.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"
+        yield VOICE.found("tool-schema-union", at, said)
+    if any(misfit for _, part in subschemas(schema) for misfit in misfits(part, _SCHEMA)):
+        said = f"{place}.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12"
+        yield VOICE.found("tool-schema", at, said)
+    for key in object_of(schema.get("properties")):
+        if not re.fullmatch("[a-zA-Z0-9_.-]{1,64}", key):
+            said = "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"
+            yield VOICE.found(
+                "tool-property-name", (*at, "properties", key), f"{place}.input_schema.properties: {said}"
+            )
+    if tool.get("strict") is True:
+        yield from _check_strict(at, schema)
+
+
+def _check_strict(at: Path, schema: object) -> Findings:
+    for path, part in subschemas(schema):
+        if part.get("type") == "object" and part.get("additionalProperties") is not False:
+            said = "{at}: For 'object' type, 'additionalProperties' must be explicitly set to false"
+            yield VOICE.found("strict-object", (*at, *path), said)
+        if refused := sorted(_NOT_STRICT & part.keys()):
+            said = (
+                f"For '{text_of(part.get('type'))}' type, properties {', '.join(refused)} are not supported"
+            )
+            yield VOICE.found("strict-keyword", (*at, *path), f"{{at}}: {said}")
+
+
+def _unknown_tag(path: Path, tag: str) -> Finding:
+    said = f"{{at}}: Input tag '{tag}' found using 'type' does not match any of the expected tags"
+    return VOICE.found("tag-unknown", path, said, "error" if tag in _FOREIGN_TAGS else "warning")

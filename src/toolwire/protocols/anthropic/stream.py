@@ -1,0 +1,493 @@
+"""Anthropic's event stream, to canonical events and back.
+
+    message_start  (content_block_start content_block_delta* content_block_stop | ping)*  message_delta+  message_stop
+
+1. One frame is one event or two, and home again one frame: `Stopped` and `UsageReport` are the two halves of
+   `message_delta`, and `MessageEnd` and `ResponseEnd` those of `message_stop`.
+2. Blocks follow one another; the wire index is the encoder's own count.
+3. The input of a call arrives as text; no text at all means `{}`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Citation, Reasoning, Seal, Text, ToolCall
+from toolwire.canonical.errors import ApiError, DecodeError
+from toolwire.canonical.events import (
+    Event,
+    MessageEnd,
+    MessageStart,
+    Notice,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    ResponseStart,
+    Stopped,
+    UsageReport,
+)
+from toolwire.canonical.response import Response, Stop, Usage
+from toolwire.codec.fields import Reader, Wire, as_object, joined, known, rest, restore
+from toolwire.codec.interface import Context, StreamDecoder, StreamEncoder, Target
+from toolwire.codec.losses import Report
+from toolwire.codec.plan import Plan
+from toolwire.codec.sequence import Sequence
+from toolwire.codec.sse import SseSplitter, frame
+from toolwire.codec.turns import Placed
+
+from .parts import decode_blocks, decode_citation, encode_citation, encode_parts
+from .request import RULES
+from .response import decode_error, decode_stop, decode_usage, encode_error, encode_stop, encode_usage, message_id
+from .wire import FAMILY, BlockUnion, ResponseShape, UsageShape
+
+
+class Frame(Wire, tag_field="type"):
+    """Any event of the stream."""
+
+
+class MessageStartFrame(Frame, tag="message_start"):
+    message: ResponseShape
+
+
+class BlockStartFrame(Frame, tag="content_block_start"):
+    content_block: BlockUnion
+    index: int | UnsetType = UNSET
+
+
+class Delta(Wire, tag_field="type"):
+    """Any growth of a block."""
+
+
+class TextDelta(Delta, tag="text_delta"):
+    text: str
+
+
+class InputDelta(Delta, tag="input_json_delta"):
+    partial_json: str
+
+
+class ThinkingDelta(Delta, tag="thinking_delta"):
+    thinking: str
+
+
+class SignatureDelta(Delta, tag="signature_delta"):
+    signature: str
+
+
+class CitationsDelta(Delta, tag="citations_delta"):
+    citation: Raw
+
+
+class CompactionDelta(Delta, tag="compaction_delta"):
+    content: Raw | UnsetType = UNSET
+    encrypted_content: Raw | UnsetType = UNSET
+
+
+class BlockDeltaFrame(Frame, tag="content_block_delta"):
+    delta: TextDelta | InputDelta | ThinkingDelta | SignatureDelta | CitationsDelta | CompactionDelta
+    index: int | UnsetType = UNSET
+
+
+class BlockStopFrame(Frame, tag="content_block_stop"):
+    index: int | UnsetType = UNSET
+
+
+class EndShape(Wire):
+    stop_reason: str | None | UnsetType = UNSET
+    stop_sequence: str | None | UnsetType = UNSET
+
+
+class MessageDeltaFrame(Frame, tag="message_delta"):
+    delta: EndShape
+    usage: UsageShape | UnsetType = UNSET
+
+
+class MessageStopFrame(Frame, tag="message_stop"):
+    pass
+
+
+class PingFrame(Frame, tag="ping"):
+    pass
+
+
+class ErrorFrame(Frame, tag="error"):
+    error: Raw
+
+
+FrameUnion = (
+    BlockDeltaFrame
+    | BlockStartFrame
+    | BlockStopFrame
+    | MessageStartFrame
+    | MessageDeltaFrame
+    | MessageStopFrame
+    | PingFrame
+    | ErrorFrame
+)
+
+_reader = Reader[Any](FrameUnion, FAMILY)
+_read_usage = Reader[UsageShape](UsageShape, FAMILY).read
+_fast = msgspec.json.Decoder(FrameUnion).decode
+_text = msgspec.json.Encoder().encode
+_IN_DELTA = ("stop_details", "container")
+
+
+# ---- decode
+
+
+class Decoder:
+    def __init__(self) -> None:
+        self._splitter = SseSplitter()
+        self._started = False
+        self._ended = False
+        self._open: dict[int, PartStart] = {}
+        self._grown: set[int] = set()
+        self._last = -1
+        self._usage: dict[str, Any] = {}
+        self._methods: dict[type, Callable[[Any], list[Event]]] = {
+            BlockDeltaFrame: self._delta,
+            BlockStartFrame: self._block_start,
+            BlockStopFrame: self._block_stop,
+            MessageStartFrame: self._message_start,
+            MessageDeltaFrame: self._message_delta,
+            MessageStopFrame: self._message_stop,
+            PingFrame: lambda _: [Notice(kind="ping")],
+            ErrorFrame: self._error,
+        }
+
+    def feed(self, data: bytes) -> list[Event]:
+        return self._read(self._splitter.feed(data))
+
+    def close(self) -> list[Event]:
+        events = self._read(self._splitter.close())
+        if not self._ended:
+            self._ended = True
+            error = ApiError(kind="server", message="the stream ended before its message did")
+            events.append(ResponseFailed(error=error))
+        return events
+
+    def _read(self, frames: list[tuple[bytes | None, bytes]]) -> list[Event]:
+        events: list[Event] = []
+        methods = self._methods
+        for _, data in frames:
+            if self._ended:
+                break
+            try:
+                shape = _fast(data)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                try:
+                    shape = _reader.read(data)
+                except DecodeError as error:
+                    self._ended = True
+                    events.append(ResponseFailed(error=ApiError(kind="server", message=str(error))))
+                    break
+            if (method := methods.get(type(shape))) is not None:
+                events += method(shape)
+        return events
+
+    def _message_start(self, shape: MessageStartFrame) -> list[Event]:
+        message = shape.message
+        self._started = True
+        self._usage = _counts(message.usage)
+        envelope = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(message, name) is UNSET]
+        start = ResponseStart(
+            origin=FAMILY,
+            id=known(message.id),
+            model=known(message.model),
+            usage=None if message.usage is UNSET else decode_usage(message.usage),
+            **rest(message, FAMILY, *envelope),
+        )
+        return [start, MessageStart()]
+
+    def _begin(self) -> list[Event]:
+        """A stream that starts in the middle still has a response."""
+        if self._started:
+            return []
+        self._started = True
+        return [ResponseStart(origin=FAMILY), MessageStart()]
+
+    def _block_start(self, shape: BlockStartFrame) -> list[Event]:
+        events = self._begin()
+        index = self._last + 1 if shape.index is UNSET else shape.index
+        self._last = index
+        (part,) = decode_blocks([shape.content_block])
+        if isinstance(part, ToolCall):
+            form = part.form if part.arguments else (*part.form, "anthropic:absent:input")
+            part = replace(part, arguments="" if part.arguments in ("{}", "") else part.arguments, form=form)
+        start = PartStart(index=index, part=part, **rest(shape, FAMILY))
+        self._open[index] = start
+        events.append(start)
+        return events
+
+    def _delta(self, shape: BlockDeltaFrame) -> list[Event]:
+        index = self._last if shape.index is UNSET else shape.index
+        delta = shape.delta
+        self._grown.add(index)
+        kept: dict[str, Any] = {}
+        if shape.unknown is not UNSET or getattr(delta, "unknown", UNSET) is not UNSET:
+            kept = joined(rest(shape, FAMILY), rest(delta, FAMILY, under="delta/"))
+        if type(delta) is TextDelta:
+            return [PartDelta(index=index, text=delta.text, **kept)]
+        if type(delta) is InputDelta:
+            return [PartDelta(index=index, text=delta.partial_json, **kept)]
+        if type(delta) is ThinkingDelta:
+            return [PartDelta(index=index, text=delta.thinking, kind="full", **kept)]
+        if type(delta) is SignatureDelta:
+            seal = Seal(issuer=FAMILY, data=delta.signature, kind="signature")
+            return [PartDelta(index=index, seal=seal, **kept)]
+        if type(delta) is CitationsDelta:
+            return [PartDelta(index=index, annotation=decode_citation(delta.citation), **kept)]
+        return [Notice(kind="delta", **_whole(shape))]
+
+    def _block_stop(self, shape: BlockStopFrame) -> list[Event]:
+        index = self._last if shape.index is UNSET else shape.index
+        start = self._open.pop(index, None)
+        events: list[Event] = []
+        if start is not None and isinstance(start.part, ToolCall) and not start.part.arguments:
+            if index not in self._grown:
+                events.append(PartDelta(index=index, text="{}", form=("anthropic:implied",)))
+        events.append(PartEnd(index=index, **rest(shape, FAMILY)))
+        return events
+
+    def _message_delta(self, shape: MessageDeltaFrame) -> list[Event]:
+        events: list[Event] = []
+        kept = joined(rest(shape, FAMILY), rest(shape.delta, FAMILY))
+        stop = decode_stop(shape.delta.stop_reason, shape.delta.stop_sequence)
+        if stop is not None:
+            events.append(Stopped(stop=stop, **kept))
+        if shape.usage is not UNSET:
+            # Cumulative; only the counts that are there overwrite.
+            said = _counts(shape.usage)
+            self._usage.update((name, value) for name, value in said.items() if value is not None)
+            usage = decode_usage(_read_usage(msgspec.json.encode(self._usage)))
+            usage = replace(usage, form=(*usage.form, "anthropic:said:" + ",".join(said)))
+            events.append(UsageReport(usage=usage, **({} if stop is not None else kept)))
+        return events
+
+    def _message_stop(self, shape: MessageStopFrame) -> list[Event]:
+        self._ended = True
+        return [MessageEnd(), ResponseEnd(**rest(shape, FAMILY))]
+
+    def _error(self, shape: ErrorFrame) -> list[Event]:
+        self._ended = True
+        body = {"type": "error", "error": shape.error, **(shape.unknown or {})}
+        try:
+            error = decode_error(msgspec.json.encode(body), None)
+        except DecodeError:
+            error = ApiError(kind="server", message=bytes(shape.error).decode(errors="replace"))
+        return [ResponseFailed(error=error)]
+
+
+def _whole(shape: Frame) -> dict[str, Any]:
+    return {"extras": {FAMILY: {"frame": Raw(msgspec.json.encode(shape))}}}
+
+
+def _counts(shape: UsageShape | UnsetType) -> dict[str, Any]:
+    """The counts that a frame has, by wire name."""
+    if shape is UNSET:
+        return {}
+    return {**as_object(shape), **(shape.unknown or {})}
+
+
+# ---- encode
+
+
+class Encoder:
+    def __init__(self, context: Context) -> None:
+        self.report = Report()
+        self._context = context
+        self._plan = Plan(RULES, self.report, Target(), home=True)
+        self._sequence = Sequence()
+        self._index = -1
+        self._parts: dict[tuple[int, int], int] = {}
+        self._kinds: dict[int, type] = {}
+        self._ended = False
+        self._stopped: Stopped | None = None
+        self._usage: Usage | None = None
+        self._calls = False
+        self._methods: dict[type, Callable[[Any], bytes]] = {
+            ResponseStart: self._start,
+            PartStart: self._part_start,
+            PartDelta: self._delta,
+            PartEnd: self._part_end,
+            Stopped: self._stop,
+            UsageReport: self._report_usage,
+            Notice: self._notice,
+            ResponseEnd: self._end,
+            ResponseFailed: self._fail,
+        }
+
+    def encode(self, events: Iterable[Event]) -> bytes:
+        if not self._plan.home:
+            events = self._sequence.order(events)
+        methods = self._methods
+        return b"".join([methods[type(event)](event) for event in events if type(event) in methods])
+
+    def close(self) -> bytes:
+        if self._ended:
+            return b""
+        waiting = self.encode(list(self._sequence.close()))
+        error = ApiError(kind="server", message="the upstream ended before its answer did")
+        return waiting + (b"" if self._ended else self._fail(ResponseFailed(error=error)))
+
+    def _start(self, event: ResponseStart) -> bytes:
+        self._plan.home = event.origin == FAMILY
+        plan = self._plan
+        message: dict[str, Any] = {}
+        if event.id is not None or not plan.home:
+            message["id"] = message_id(event.id, plan)
+        if "anthropic:absent:type" not in event.form:
+            message["type"] = "message"
+        if "anthropic:absent:role" not in event.form:
+            message["role"] = "assistant"
+        if event.model is not None or not plan.home:
+            message["model"] = event.model or ""
+        message["content"] = []
+        encode_stop(None, message, plan)
+        if event.usage is not None or not plan.home:
+            message["usage"] = encode_usage(event.usage or Usage(), plan)
+        self._usage = event.usage
+        restore(message, event, FAMILY)
+        if not plan.home and event.extras:
+            self.report.unclaimed(event, (FAMILY,))
+        return _frame(b"message_start", {"message": message})
+
+    def _part_start(self, event: PartStart) -> bytes:
+        if event.candidate != 0:
+            self.report.dropped(("candidates", event.candidate), "", "the target has one answer only")
+            return b""
+        part = event.part
+        block = self._block(event)
+        if block is None:
+            return b""
+        self._index += 1
+        self._parts[event.candidate, event.index] = self._index
+        self._kinds[self._index] = type(part)
+        self._calls |= isinstance(part, ToolCall) and part.executor == "client"
+        body = restore({"index": self._index, "content_block": block}, event, FAMILY)
+        return _frame(b"content_block_start", body)
+
+    def _block(self, event: PartStart) -> Any:
+        """The block as it starts: empty where deltas will fill it."""
+        part = event.part
+        trail = ("candidates", 0, "messages", event.message, "parts", event.index)
+        if isinstance(part, Text) and not self._plan.home:
+            return {"type": "text", "text": part.text}
+        if isinstance(part, Reasoning) and not self._plan.home and part.hidden != "redacted":
+            return {"type": "thinking", "thinking": "", "signature": ""}
+        if isinstance(part, ToolCall) and part.executor == "client":
+            whole = replace(part, arguments=part.arguments or "{}")
+            block = encode_parts([Placed(whole, trail)], self._plan)[0]
+            if self._plan.home and "anthropic:absent:input" in part.form:
+                block.input = UNSET
+            return block
+        blocks = encode_parts([Placed(part, trail)], self._plan)
+        return blocks[0] if blocks else None
+
+    def _delta(self, event: PartDelta) -> bytes:
+        index = self._parts.get((event.candidate, event.index))
+        if index is None:
+            return b""
+        head = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":' % index
+        if event.extras and self._plan.home:
+            return self._delta_with_extras(event, index)
+        if event.form:
+            return b""
+        if event.seal is not None:
+            if event.seal.issuer != FAMILY:
+                return b""
+            return b'%b"signature_delta","signature":%b}}\n\n' % (head, _text(event.seal.data))
+        if event.annotation is not None:
+            if not self._plan.home:
+                return b""
+            return b'%b"citations_delta","citation":%b}}\n\n' % (head, _text(encode_citation(event.annotation)))
+        kind = self._kinds[index]
+        if kind is ToolCall:
+            return b'%b"input_json_delta","partial_json":%b}}\n\n' % (head, _text(event.text))
+        if kind is Reasoning:
+            return b'%b"thinking_delta","thinking":%b}}\n\n' % (head, _text(event.text))
+        return b'%b"text_delta","text":%b}}\n\n' % (head, _text(event.text))
+
+    def _delta_with_extras(self, event: PartDelta, index: int) -> bytes:
+        plain = self._delta(replace(event, extras=None))
+        body = msgspec.json.decode(plain.partition(b"\ndata: ")[2], type=dict[str, Any])
+        del body["type"]
+        return _frame(b"content_block_delta", restore(body, event, FAMILY))
+
+    def _part_end(self, event: PartEnd) -> bytes:
+        index = self._parts.pop((event.candidate, event.index), None)
+        if index is None:
+            return b""
+        return _frame(b"content_block_stop", restore({"index": index}, event, FAMILY))
+
+    def _stop(self, event: Stopped) -> bytes:
+        if event.candidate == 0:
+            self._stopped = event
+        return b""
+
+    def _report_usage(self, event: UsageReport) -> bytes:
+        self._usage = event.usage
+        return self._message_delta(event) if self._plan.home else b""
+
+    def _message_delta(self, event: UsageReport | None) -> bytes:
+        delta: dict[str, Any] = {}
+        body: dict[str, Any] = {"delta": delta}
+        stop = None if self._stopped is None else self._stopped.stop
+        if stop is None and not self._plan.home:
+            stop = Stop(reason="tool_use" if self._calls else "end_turn")
+        encode_stop(stop, delta, self._plan)
+        usage = self._usage if event is None else event.usage
+        if usage is not None or not self._plan.home:
+            body["usage"] = self._said(encode_usage(usage or Usage(), self._plan), usage)
+        for node in (self._stopped, event):
+            if node is not None and node.extras:
+                for name, value in node.extras.get(FAMILY, {}).items():
+                    (delta if name in _IN_DELTA else body).setdefault(name, value)
+            for token in node.form if node is not None else ():
+                if token.startswith("anthropic:null:"):
+                    name = token.removeprefix("anthropic:null:")
+                    (body if name == "context_management" else delta).setdefault(name, None)
+        self._stopped = None
+        return _frame(b"message_delta", body)
+
+    def _said(self, whole: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
+        """At home only the counts that the frame had."""
+        for token in usage.form if usage is not None else ():
+            if token.startswith("anthropic:said:"):
+                names = token.removeprefix("anthropic:said:").split(",")
+                return {name: whole.get(name) for name in names if name}
+        return whole
+
+    def _notice(self, event: Notice) -> bytes:
+        if event.kind == "ping":
+            return _frame(b"ping", {})
+        if self._plan.home and event.extras and "frame" in event.extras.get(FAMILY, {}):
+            return frame(bytes(event.extras[FAMILY]["frame"]), b"content_block_delta")
+        return b""
+
+    def _end(self, event: ResponseEnd) -> bytes:
+        self._ended = True
+        closing = self._message_delta(None) if self._stopped is not None or not self._plan.home else b""
+        return closing + _frame(b"message_stop", restore({}, event, FAMILY))
+
+    def _fail(self, event: ResponseFailed) -> bytes:
+        self._ended = True
+        body = encode_error(event.error).body
+        return frame(msgspec.json.encode(body), b"error")
+
+
+def _frame(kind: bytes, body: dict[str, Any]) -> bytes:
+    return frame(msgspec.json.encode({"type": kind.decode(), **body}), kind)
+
+
+def stream_decoder(context: Context) -> StreamDecoder:
+    return Decoder()
+
+
+def stream_encoder(context: Context) -> StreamEncoder:
+    return Encoder(context)

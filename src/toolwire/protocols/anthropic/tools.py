@@ -1,0 +1,200 @@
+"""Anthropic's tool declarations and tool choice, to canonical and back."""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import CacheMark, FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolRef
+from toolwire.codec.fields import Reader, emit, given, known, rest, tag_of
+from toolwire.codec.losses import Trail
+from toolwire.codec.plan import Plan
+from toolwire.codec.tools import PlacedTool, lowered_schema, tools_in_force, usable_callers, without_native
+
+from .wire import FAMILY, CacheShape, ChoiceShape, ToolShape
+
+EMPTY_SCHEMA = Raw(b'{"type":"object","properties":{}}')
+
+_DATED = re.compile(r"_\d{8}$")
+_CLIENT_RUN = ("bash", "text_editor", "memory", "computer", "computer_toolset", "browser_toolset")
+
+_read_tool = Reader[ToolShape](ToolShape, FAMILY).read
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+# ---- decode
+
+
+def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
+    return tuple([decode_tool(raw, f"{path}/{index}") for index, raw in enumerate(tools)])
+
+
+def decode_tool(raw: Raw, path: str = "") -> FunctionTool | NativeTool:
+    kind = tag_of(raw)
+    if kind is None or kind == "custom":
+        return _decode_function(_read_tool(raw, path))
+    return _decode_native(raw, kind)
+
+
+def _decode_function(shape: ToolShape) -> FunctionTool:
+    callers = shape.allowed_callers
+    return FunctionTool(
+        name=shape.name,
+        description=known(shape.description),
+        parameters=shape.input_schema,
+        strict=known(shape.strict),
+        defer=known(shape.defer_loading),
+        allowed_callers=None if callers is UNSET else tuple(callers),
+        cache=decode_cache(shape.cache_control),
+        **rest(shape, FAMILY, *(() if shape.type is UNSET else ("anthropic:type:custom",))),
+    )
+
+
+def _decode_native(raw: Raw, kind: str) -> NativeTool:
+    kind = _DATED.sub("", kind)
+    name = _members(raw).get("name")
+    return NativeTool(
+        protocol=FAMILY,
+        kind=kind,
+        name=None if name is None else str(msgspec.json.decode(name)),
+        executor="client" if kind in _CLIENT_RUN else "server",
+        body=raw,
+    )
+
+
+def decode_cache(shape: CacheShape | UnsetType) -> CacheMark | None:
+    if shape is UNSET:
+        return None
+    return CacheMark(ttl=known(shape.ttl), **rest(shape, FAMILY))
+
+
+def decode_choice(shape: ChoiceShape) -> ToolChoice:
+    parallel = None if shape.disable_parallel_tool_use is UNSET else not shape.disable_parallel_tool_use
+    kept = rest(shape, FAMILY)
+    match shape.type:
+        case "any":
+            return ToolChoice(mode="required", parallel=parallel, **kept)
+        case "tool" if shape.name is not UNSET:
+            named = ToolRef(name=shape.name, at="/name")
+            return ToolChoice(mode="named", names=(named,), parallel=parallel, **kept)
+        case "none":
+            return ToolChoice(mode="none", parallel=parallel, **kept)
+        case _:
+            return ToolChoice(mode="auto", parallel=parallel, **kept)
+
+
+# ---- encode
+
+
+def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
+    if request.tools is None and plan.home:
+        return None
+    placed = [PlacedTool(tool, ("tools", index)) for index, tool in enumerate(request.tools or ()) if plan.home]
+    encoded = [encode_tool(one, plan) for one in placed or tools_in_force(request) if plan.home or _allowed(one, request)]
+    found = [tool for tool in encoded if tool is not None]
+    return found if found or request.tools is not None and plan.home else None
+
+
+def _allowed(placed: PlacedTool, request: Request) -> bool:
+    """A choice among some tools is kept by offering only those."""
+    choice = request.tool_choice
+    if choice is None or choice.mode != "allowed" or isinstance(placed.tool, NativeTool):
+        return True
+    return any(named.name == placed.tool.name for named in choice.names)
+
+
+def encode_tool(placed: PlacedTool, plan: Plan) -> Any:
+    tool = placed.tool
+    if isinstance(tool, NativeTool):
+        if tool.protocol == FAMILY:
+            return tool.body
+        function = without_native(placed, plan.report, plan.target.hosted_tools)
+        return None if function is None else _encode_function(function, placed.trail, plan)
+    return _encode_function(tool, placed.trail, plan)
+
+
+def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan) -> Any:
+    name = tool.name
+    callers: tuple[str, ...] | None = tool.allowed_callers
+    if not plan.home:
+        name = plan.tools.declare(tool, trail, plan.report)
+        usable_callers(tool, trail, plan.report)
+        callers = None
+        if tool.asynchronous:
+            plan.report.dropped(trail, "asynchronous")
+    if isinstance(tool, FreeformTool):
+        schema, strict = lowered_schema(tool), None
+    else:
+        schema, strict = _schema(tool, trail, plan), tool.strict
+        if tool.output_schema is not None:
+            plan.report.dropped(trail, "output_schema")
+    shape = ToolShape(
+        name=name,
+        input_schema=schema,
+        type="custom" if "anthropic:type:custom" in tool.form else UNSET,
+        description=given(tool.description),
+        strict=given(strict),
+        defer_loading=given(tool.defer),
+        allowed_callers=UNSET if callers is None else list(callers),
+        cache_control=encode_cache(tool.cache),
+    )
+    return emit(shape, tool, FAMILY)
+
+
+def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
+    """The schema; for another protocol's tool one that says `object`, which this provider insists on."""
+    if tool.parameters is None:
+        plan.report.invented(trail, "parameters", "/input_schema", "a schema is required: an empty object was declared")
+        return EMPTY_SCHEMA
+    if plan.home:
+        return tool.parameters
+    try:
+        members = _members(tool.parameters)
+    except msgspec.DecodeError:
+        plan.report.dropped(trail, "parameters", "not an object schema")
+        return EMPTY_SCHEMA
+    if "type" in members:
+        return tool.parameters
+    plan.report.approximated(trail, "parameters", 'the target wants "type": "object" in it')
+    return Raw(msgspec.json.encode({"type": "object", **members}))
+
+
+def encode_cache(cache: CacheMark | None) -> Any:
+    if cache is None:
+        return UNSET
+    return emit(CacheShape(type="ephemeral", ttl=given(cache.ttl)), cache, FAMILY)
+
+
+def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
+    """The choice, or UNSET. Without tools there is nothing to choose, and the provider refuses the word."""
+    choice = request.tool_choice
+    if choice is None:
+        return UNSET
+    parallel = UNSET if choice.parallel is None else not choice.parallel
+    if not plan.home and not any_tools:
+        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        return UNSET
+    match choice.mode:
+        case "required":
+            shape = ChoiceShape(type="any", disable_parallel_tool_use=parallel)
+        case "none":
+            shape = ChoiceShape(type="none", disable_parallel_tool_use=parallel if plan.home else UNSET)
+        case "named":
+            shape = _encode_named(choice, plan, parallel)
+        case "allowed":
+            plan.report.approximated(("tool_choice",), "names", "the target can't choose among some: only those are offered")
+            shape = ChoiceShape(type="any" if choice.required else "auto", disable_parallel_tool_use=parallel)
+        case _:
+            shape = ChoiceShape(type="auto", disable_parallel_tool_use=parallel)
+    return emit(shape, choice, FAMILY)
+
+
+def _encode_named(choice: ToolChoice, plan: Plan, parallel: bool | UnsetType) -> ChoiceShape:
+    named = choice.names[0]
+    if named.kind in ("native", "server") and not plan.home:
+        plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
+        return ChoiceShape(type="auto", disable_parallel_tool_use=parallel)
+    name = plan.name(named.name, named.namespace)
+    return ChoiceShape(type="tool", name=name, disable_parallel_tool_use=parallel)

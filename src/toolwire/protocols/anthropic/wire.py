@@ -1,0 +1,254 @@
+"""Anthropic's wire objects, as msgspec reads and writes them."""
+
+from msgspec import UNSET, Raw, UnsetType
+
+from toolwire.codec.fields import Extra, Wire
+
+FAMILY = "anthropic"
+
+
+class Block(Wire, tag_field="type"):
+    """Any content block."""
+
+
+class CacheShape(Wire):
+    type: str
+    ttl: str | UnsetType = UNSET
+
+
+class CallerShape(Wire):
+    type: str
+    tool_id: str | UnsetType = UNSET
+
+
+class SourceShape(Wire):
+    type: str
+    media_type: str | UnsetType = UNSET
+    data: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+    file_id: str | UnsetType = UNSET
+    content: "str | list[BlockUnion] | UnsetType" = UNSET
+
+
+class TextBlock(Block, tag="text"):
+    text: str
+    citations: list[Raw] | None | UnsetType = UNSET
+    cache_control: CacheShape | UnsetType = UNSET
+
+
+class CitationShape(Wire):
+    """Citations differ by type; what they have in common has a canonical home."""
+
+    url: str | UnsetType = UNSET
+    title: str | UnsetType = UNSET
+    cited_text: str | UnsetType = UNSET
+
+
+class ImageBlock(Block, tag="image"):
+    source: SourceShape
+    cache_control: CacheShape | UnsetType = UNSET
+    transformations: Extra = UNSET
+
+
+class DocumentBlock(Block, tag="document"):
+    source: SourceShape
+    title: str | None | UnsetType = UNSET
+    context: Extra = UNSET
+    citations: Extra = UNSET
+    cache_control: CacheShape | UnsetType = UNSET
+
+
+class ThinkingBlock(Block, tag="thinking"):
+    thinking: str
+    signature: str | UnsetType = UNSET
+
+
+class RedactedBlock(Block, tag="redacted_thinking"):
+    data: str
+
+
+class ToolUseBlock(Block, tag="tool_use"):
+    id: str
+    name: str
+    input: Raw | UnsetType = UNSET
+    caller: CallerShape | UnsetType = UNSET
+    toolset_name: str | UnsetType = UNSET
+    cache_control: CacheShape | UnsetType = UNSET
+
+
+class ServerToolUseBlock(ToolUseBlock, tag="server_tool_use"):
+    pass
+
+
+class ToolResultBlock(Block, tag="tool_result"):
+    tool_use_id: str
+    content: "str | list[BlockUnion] | UnsetType" = UNSET
+    is_error: bool | UnsetType = UNSET
+    toolset_name: str | UnsetType = UNSET
+    cache_control: CacheShape | UnsetType = UNSET
+
+
+class ToolReferenceBlock(Block, tag="tool_reference"):
+    tool_name: str
+    cache_control: CacheShape | UnsetType = UNSET
+
+
+BlockUnion = (
+    TextBlock
+    | ImageBlock
+    | DocumentBlock
+    | ThinkingBlock
+    | RedactedBlock
+    | ToolUseBlock
+    | ServerToolUseBlock
+    | ToolResultBlock
+    | ToolReferenceBlock
+)
+
+
+class McpUse(Wire):
+    type: str
+    id: str
+    name: str
+    server_name: str
+    input: Raw
+    cache_control: CacheShape | UnsetType = UNSET
+
+
+class ServerResult(Wire):
+    """What the provider got from a tool that it ran itself. Its content is for the provider alone to read again."""
+
+    type: str
+    tool_use_id: str
+    content: Raw | UnsetType = UNSET
+    is_error: bool | UnsetType = UNSET
+    caller: CallerShape | UnsetType = UNSET
+    cache_control: CacheShape | UnsetType = UNSET
+
+
+class ChangeShape(Wire):
+    type: str
+    tool: Raw
+
+
+class ReferenceShape(Wire):
+    type: str
+    name: str | UnsetType = UNSET
+    server_name: str | UnsetType = UNSET
+    definition: Raw | UnsetType = UNSET
+
+
+class FormatShape(Wire):
+    type: str
+    schema: Raw
+
+
+class SettingsShape(Wire):
+    """`output_config`, of a request or of one system message."""
+
+    effort: str | UnsetType = UNSET
+    format: FormatShape | UnsetType = UNSET
+    task_budget: Extra = UNSET
+
+
+class MessageShape(Wire):
+    role: str
+    content: str | list[BlockUnion] | UnsetType = UNSET
+    clear_at: str | UnsetType = UNSET
+    output_config: SettingsShape | UnsetType = UNSET
+
+
+class ThinkingShape(Wire):
+    type: str
+    budget_tokens: int | UnsetType = UNSET
+    display: str | UnsetType = UNSET
+
+
+class ChoiceShape(Wire):
+    type: str
+    name: str | UnsetType = UNSET
+    disable_parallel_tool_use: bool | UnsetType = UNSET
+
+
+class MetadataShape(Wire):
+    user_id: str | UnsetType = UNSET
+
+
+class ToolShape(Wire):
+    """A tool of the user's. All others are the vendor's own, told apart by their `type`."""
+
+    name: str
+    input_schema: Raw
+    type: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    strict: bool | UnsetType = UNSET
+    defer_loading: bool | UnsetType = UNSET
+    allowed_callers: list[str] | UnsetType = UNSET
+    cache_control: CacheShape | UnsetType = UNSET
+    eager_input_streaming: Extra = UNSET
+    input_examples: Extra = UNSET
+
+
+class RequestShape(Wire):
+    messages: list[MessageShape]
+    model: str | UnsetType = UNSET
+    max_tokens: int | UnsetType = UNSET
+    system: str | list[TextBlock] | UnsetType = UNSET
+    tools: list[Raw] | UnsetType = UNSET
+    tool_choice: ChoiceShape | UnsetType = UNSET
+    stop_sequences: list[str] | UnsetType = UNSET
+    stream: bool | UnsetType = UNSET
+    thinking: ThinkingShape | UnsetType = UNSET
+    output_config: SettingsShape | UnsetType = UNSET
+    cache_control: CacheShape | UnsetType = UNSET
+    metadata: MetadataShape | UnsetType = UNSET
+    service_tier: str | UnsetType = UNSET
+    temperature: int | float | UnsetType = UNSET
+    top_p: int | float | UnsetType = UNSET
+    top_k: int | UnsetType = UNSET
+    container: Extra = UNSET
+    context_management: Extra = UNSET
+    mcp_servers: Extra = UNSET
+
+
+class UsageDetailsShape(Wire):
+    thinking_tokens: int | UnsetType = UNSET
+
+
+class UsageShape(Wire):
+    input_tokens: int | None | UnsetType = UNSET
+    output_tokens: int | None | UnsetType = UNSET
+    cache_creation_input_tokens: int | None | UnsetType = UNSET
+    cache_read_input_tokens: int | None | UnsetType = UNSET
+    output_tokens_details: UsageDetailsShape | None | UnsetType = UNSET
+    cache_creation: Extra = UNSET
+    server_tool_use: Extra = UNSET
+    service_tier: Extra = UNSET
+    inference_geo: Extra = UNSET
+
+
+class ResponseShape(Wire):
+    content: list[BlockUnion]
+    id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    role: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    stop_reason: str | None | UnsetType = UNSET
+    stop_sequence: str | None | UnsetType = UNSET
+    usage: UsageShape | UnsetType = UNSET
+    stop_details: Extra = UNSET
+    container: Extra = UNSET
+    context_management: Extra = UNSET
+    diagnostics: Extra = UNSET
+
+
+class ErrorShape(Wire):
+    type: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+    details: Extra = UNSET
+
+
+class ErrorBodyShape(Wire):
+    error: ErrorShape
+    type: str | UnsetType = UNSET
+    request_id: str | None | UnsetType = UNSET

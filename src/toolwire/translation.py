@@ -1,0 +1,203 @@
+"""Translating bodies and streams from one protocol to another, with every loss named."""
+
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from typing import Any, Literal
+
+
+from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
+from toolwire.canonical.events import Event, PartDelta, ResponseFailed
+from toolwire.canonical.fold import Folder
+from toolwire.canonical.loss import Loss
+from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
+from toolwire.codec.raising import StreamRaiser, raise_response
+from toolwire.protocols import PROTOCOLS
+
+Body = bytes | bytearray | str | dict[str, Any] | list[Any]
+Kind = Literal["request", "response", "error"]
+
+
+class Encoded:
+    """A translated body: as plain JSON data, as bytes, with its losses and where it goes."""
+
+    def __init__(self, encoding: Encoding, losses: list[Loss]) -> None:
+        self.losses = losses
+        self.route = encoding.route
+        self._encoding = encoding
+        self._bytes: bytes | None = None
+
+    def to_bytes(self) -> bytes:
+        if self._bytes is None:
+            self._bytes = self._encoding.to_bytes()
+        return self._bytes
+
+    @property
+    def value(self) -> Any:
+        return json.loads(self.to_bytes())
+
+    def __repr__(self) -> str:
+        return f"Encoded({self.to_bytes().decode()}, losses={len(self.losses)})"
+
+
+def translate(
+    body: Body,
+    source: str,
+    target: str,
+    kind: Kind = "request",
+    *,
+    request: Body | None = None,
+    model: str | None = None,
+    stream: bool | None = None,
+    version: str | None = None,
+    binary_results: Literal["native", "summary"] = "native",
+    hosted_tools: Literal["drop", "function", "refuse"] = "drop",
+    strict: bool = False,
+) -> Encoded:
+    """Translate one body.
+
+    `request`, for a response: the request that it answers, as the client wrote it, in the target's protocol. It lets
+    renamed, flattened and lowered tools be raised again. `model` and `stream` are for protocols that keep them in the
+    address, and override what the body says. `strict` refuses any loss.
+    """
+    reader, writer = codec(source), codec(target)
+    data = to_bytes(body, source)
+    root: Any
+    match kind:
+        case "request":
+            root = reader.decode_request(data, Route(model=model, stream=stream))
+            options = Target(
+                model=model, version=version, stream=stream, binary_results=binary_results, hosted_tools=hosted_tools
+            )
+            encoding = writer.encode_request(root, options)
+        case "response":
+            context = answering(request, reader, writer)
+            root = raise_response(reader.decode_response(data, context), context.undo)
+            encoding = writer.encode_response(root, context)
+        case "error":
+            root = reader.decode_error(data, None)
+            encoding = writer.encode_error(root)
+        case _:
+            raise ValueError(f"kind is request, response or error, not {kind!r}")
+    losses = encoding.report.resolve(root, reader.names)
+    refuse(losses, target, strict=strict)
+    return Encoded(encoding, losses)
+
+
+def refuse(losses: list[Loss], target: str, *, strict: bool) -> None:
+    refused = losses if strict else [loss for loss in losses if loss.guarded]
+    if refused:
+        raise LossRefused(refused, target)
+
+
+def codec(name: str) -> Codec:
+    try:
+        return PROTOCOLS[name]
+    except KeyError:
+        raise ValueError(f"no protocol {name!r}: there are {', '.join(PROTOCOLS)}") from None
+
+
+def to_bytes(body: Body, protocol: str) -> bytes:
+    """The body as JSON text. Integers of any size pass; what JSON can't say is the sender's fault."""
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, bytearray):
+        return bytes(body)
+    try:
+        if isinstance(body, str):
+            return body.encode()
+        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DecodeError(protocol, "", "JSON data", str(error)) from None
+
+
+def answering(request: Body | None, reader: Codec, writer: Codec) -> Context:
+    """What the answer to this request needs, when `reader` reads it from the provider and `writer` writes it."""
+    if request is None:
+        return Context()
+    asked = writer.decode_request(to_bytes(request, writer.name), Route())
+    return Context(request=asked, undo=reader.encode_request(asked, Target()).undo)
+
+
+class Translation:
+    """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed."""
+
+    def __init__(self, reader: Codec, writer: Codec, context: Context) -> None:
+        self.losses: list[Loss] = []
+        self.error: ApiError | None = None
+        self._reader = reader
+        self._writer = writer
+        self._decoder = reader.stream_decoder(context)
+        self._encoder = writer.stream_encoder(context)
+        self._raiser = StreamRaiser(context.undo)
+        self._told: list[Event] = []
+
+    def feed(self, data: bytes) -> bytes:
+        return self._pass(self._decoder.feed(data))
+
+    def close(self) -> bytes:
+        last = self._pass(self._decoder.close()) + self._encoder.close()
+        folder = Folder()
+        for event in self._told:
+            folder.add(event)
+        response = folder.response()
+        if not response.plain:
+            self._encoder.report.unclaimed(response, self._writer.families)
+        self.losses = self._encoder.report.resolve(response, self._reader.names)
+        return last
+
+    def _pass(self, events: list[Event]) -> bytes:
+        for event in events:
+            if type(event) is not PartDelta or event.extras or event.annotation:
+                self._told.append(event)
+                if type(event) is ResponseFailed:
+                    self.error = event.error
+        return self._encoder.encode(self._raiser.raise_events(events))
+
+
+class TranslatedStream:
+    """The stream as bytes, as they become ready. Iterate it, or iterate it asynchronously; then see `losses`."""
+
+    def __init__(self, translation: Translation, chunks: Iterable[bytes] | AsyncIterable[bytes]) -> None:
+        self._translation = translation
+        self._chunks = chunks
+
+    @property
+    def losses(self) -> list[Loss]:
+        return self._translation.losses
+
+    @property
+    def error(self) -> ApiError | None:
+        """What ended the stream early, if something did."""
+        return self._translation.error
+
+    def __iter__(self) -> Iterator[bytes]:
+        if not isinstance(self._chunks, Iterable):
+            raise TypeError("these chunks arrive asynchronously: use 'async for'")
+        for chunk in self._chunks:
+            if data := self._translation.feed(chunk):
+                yield data
+        if data := self._translation.close():
+            yield data
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if isinstance(self._chunks, AsyncIterable):
+            async for chunk in self._chunks:
+                if data := self._translation.feed(chunk):
+                    yield data
+            if data := self._translation.close():
+                yield data
+        else:
+            for data in self:
+                yield data
+
+
+def translate_stream(
+    chunks: Iterable[bytes] | AsyncIterable[bytes] | bytes,
+    source: str,
+    target: str,
+    request: Body | None = None,
+) -> TranslatedStream:
+    """Translate a stream as it arrives, at any split. `request` as in `translate`."""
+    reader, writer = codec(source), codec(target)
+    translation = Translation(reader, writer, answering(request, reader, writer))
+    return TranslatedStream(translation, [chunks] if isinstance(chunks, bytes) else chunks)

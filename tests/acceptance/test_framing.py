@@ -1,0 +1,132 @@
+"""Streams, byte by byte: ST-20 to ST-23 and ST-28."""
+
+import json
+from collections.abc import Callable
+from time import perf_counter
+
+import pytest
+
+from tests.bodies import (
+    anthropic_call_block,
+    anthropic_stream,
+    anthropic_text_block,
+    chat_fragment,
+    chat_stream,
+    item_events,
+    responses_call,
+    responses_events,
+    responses_message,
+    responses_response,
+    responses_stream,
+)
+from tests.sdk import fold_stream
+from tests.wire import ANTHROPIC, CHAT, PROTOCOLS, RESPONSES, streamed
+
+CITY = "Zürich 🚀"
+ARGUMENTS = json.dumps({"city": CITY}, ensure_ascii=False)
+CALL = responses_call("call_1", arguments=ARGUMENTS, id="fc_1", status="completed")
+ESCAPED = {
+    ANTHROPIC: anthropic_stream(
+        *anthropic_text_block(0, CITY), *anthropic_call_block(1, "call_1", ARGUMENTS)
+    ),
+    CHAT: chat_stream({"content": CITY}, chat_fragment(0, ARGUMENTS, id="call_1", name="get_weather")),
+    RESPONSES: responses_stream(
+        *item_events(0, responses_message(CITY)),
+        *item_events(1, CALL),
+        output=[responses_message(CITY), CALL],
+    ),
+}
+
+
+def in_utf_8(wire: bytes) -> bytes:
+    """The same stream with its text in UTF-8 instead of JSON escapes."""
+    lines = wire.decode().split("\n")
+    for at, line in enumerate(lines):
+        if line.startswith("data: {"):
+            lines[at] = "data: " + json.dumps(json.loads(line.removeprefix("data: ")), ensure_ascii=False)
+    return "\n".join(lines).encode()
+
+
+STREAMS = {protocol: in_utf_8(wire) for protocol, wire in ESCAPED.items()}
+OTHER = {ANTHROPIC: CHAT, CHAT: ANTHROPIC, RESPONSES: ANTHROPIC}
+
+
+def said(wire: bytes | list[bytes], source: str) -> tuple[str, object]:
+    found = fold_stream(OTHER[source], streamed(wire, source, OTHER[source]))
+    return found["text"], found["calls"][0]["arguments"]
+
+
+@pytest.mark.parametrize("source", PROTOCOLS)
+def test_st_20_text_cut_inside_a_character_arrives_whole(source: str) -> None:
+    wire = STREAMS[source]
+    whole = streamed(wire, source, OTHER[source])
+    assert said(wire, source) == (CITY, {"city": CITY})
+    cuts = [at for at, byte in enumerate(wire) if byte >= 0x80]
+    assert cuts
+    assert {streamed([wire[:at], wire[at:]], source, OTHER[source]) for at in cuts} == {whole}
+
+
+def with_crlf(wire: bytes) -> bytes:
+    return wire.replace(b"\n", b"\r\n")
+
+
+def with_two_data_lines(wire: bytes) -> bytes:
+    return wire.replace(b'data: {"', b'data: {\ndata: "')
+
+
+def with_comments(wire: bytes) -> bytes:
+    return b": hello\n\n" + wire.replace(b"\n\n", b"\n\n: still here\n\n")
+
+
+@pytest.mark.parametrize("source", PROTOCOLS)
+@pytest.mark.parametrize("spelling", [with_crlf, with_two_data_lines, with_comments])
+def test_st_21_frames_are_read_in_every_legal_spelling(
+    source: str, spelling: Callable[[bytes], bytes]
+) -> None:
+    wire = spelling(STREAMS[source])
+    assert wire != STREAMS[source]
+    assert said(wire, source) == (CITY, {"city": CITY})
+    assert said([wire[at : at + 7] for at in range(0, len(wire), 7)], source) == (CITY, {"city": CITY})
+
+
+@pytest.mark.parametrize("source", PROTOCOLS)
+def test_st_22_a_frame_may_arrive_one_byte_at_a_time(source: str) -> None:
+    """The report is about the prelude of a binary framing; ours has only bytes, which may be cut anywhere."""
+    wire = STREAMS[source]
+    assert said([wire[at : at + 1] for at in range(len(wire))], source) == (CITY, {"city": CITY})
+
+
+def fastest(fragments: int) -> float:
+    pieces = [chat_fragment(0, "x" * 50) for _ in range(fragments)]
+    wire = chat_stream(
+        chat_fragment(0, '{"text":"', id="call_1", name="write"), *pieces, chat_fragment(0, '"}')
+    )
+    times = []
+    for _ in range(3):
+        start = perf_counter()
+        streamed(wire, CHAT, ANTHROPIC)
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def test_st_23_the_cost_of_long_arguments_grows_linearly() -> None:
+    # Eight times the input: linear is 8, quadratic 64.
+    assert fastest(16_000) < 24 * fastest(2_000)
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+def test_st_28_a_huge_or_broken_informational_frame_does_not_end_the_stream(target: str) -> None:
+    message = responses_message("Well.")
+    opened = responses_response(status="in_progress", instructions="x" * 300_000)
+    closed = responses_response(message)
+    wire = responses_events(
+        {"type": "response.created", "response": opened},
+        *item_events(0, message),
+        {"type": "response.completed", "response": closed},
+    )
+    assert fold_stream(target, streamed(wire, RESPONSES, target))["text"] == "Well."
+    first, rest = wire.split(b"\n\n", 1)
+    broken = b'event: response.in_progress\ndata: {"type":"response.in_progress","response":{"instruc\n\n'
+    assert (
+        fold_stream(target, streamed(first + b"\n\n" + broken + rest, RESPONSES, target))["text"] == "Well."
+    )

@@ -1,0 +1,176 @@
+"""Tool names and custom (grammar) tools: NA-1 to NA-4, CU-1 to CU-5."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.bodies import (
+    GO,
+    anthropic_call,
+    anthropic_call_block,
+    anthropic_request,
+    anthropic_response,
+    anthropic_result,
+    anthropic_stream,
+    anthropic_tool,
+    anthropic_turn,
+    chat_assistant,
+    chat_call,
+    chat_request,
+    chat_response,
+    chat_result,
+    chat_tool,
+    chat_turn,
+    item_events,
+    responses_request,
+    responses_stream,
+    responses_tool,
+)
+from tests.sdk import fold_body, fold_stream
+from tests.wire import ANTHROPIC, CHAT, RESPONSES, calls, frames, items, results, streamed, tools, translated
+
+LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+LONG = "mcp__a_server_with_a_long_name__" + "read_the_whole_repository_" * 3
+GRAMMAR = {"syntax": "lark", "definition": 'start: "*** Begin Patch" LINE+'}
+PATCH: dict[str, Any] = {
+    "type": "custom",
+    "name": "apply_patch",
+    "description": "Applies a patch.",
+    "format": {"type": "grammar", **GRAMMAR},
+}
+NESTED: dict[str, Any] = {
+    "type": "custom",
+    "custom": {
+        "name": "apply_patch",
+        "description": "Applies a patch.",
+        "format": {"type": "grammar", "grammar": GRAMMAR},
+    },
+}
+RAW = '*** Begin Patch\n+say "hi"\\n\n*** End Patch'
+CUSTOM_ITEM: dict[str, Any] = {
+    "type": "custom_tool_call",
+    "call_id": "call_1",
+    "name": "apply_patch",
+    "input": RAW,
+}
+CUSTOM_OUTPUT: dict[str, Any] = {"type": "custom_tool_call_output", "call_id": "call_1", "output": "Done."}
+CHAT_CUSTOM: dict[str, Any] = {
+    "id": "call_1",
+    "type": "custom",
+    "custom": {"name": "apply_patch", "input": RAW},
+}
+
+
+@pytest.mark.parametrize("source", [ANTHROPIC, RESPONSES])
+def test_na_1_a_long_name_is_shortened_alike_every_time_and_restored(source: str) -> None:
+    long, other = LONG + "a", LONG + "b"
+    declare = anthropic_tool if source == ANTHROPIC else responses_tool
+    request = anthropic_request if source == ANTHROPIC else responses_request
+    body = request(GO, tools=[declare(long), declare(other)])
+    short = list(tools(CHAT, translated(body, source, CHAT)))
+    assert all(LEGAL.fullmatch(name) for name in short)
+    assert len(set(short)) == 2
+    assert list(tools(CHAT, translated(body, source, CHAT))) == short
+    answer = chat_response(chat_assistant(chat_call("call_1", short[1])))
+    back = translated(answer, CHAT, source, "response", request=body)
+    assert [call["name"] for call in calls(source, back)] == [other]
+
+
+def test_na_2_a_reference_to_a_tool_uses_its_short_name() -> None:
+    found = anthropic_result("toolu_1", [{"type": "tool_reference", "tool_name": LONG}])
+    deferred = [anthropic_tool("search"), {**anthropic_tool(LONG), "defer_loading": True}]
+    body = anthropic_turn([anthropic_call("toolu_1", "search")], [found], tools=deferred)
+    made = translated(body, ANTHROPIC, CHAT)
+    short = list(tools(CHAT, made))[1]
+    assert LEGAL.fullmatch(short)
+    assert short in results(CHAT, made)[0][1]
+    assert LONG not in json.dumps(made["messages"])
+
+
+def test_na_3_names_with_other_signs_do_not_collide() -> None:
+    names = ["fs.read", "fs/read", "fs_read", "fs read"]
+    made = translated(chat_request(tools=[chat_tool(name) for name in names]), CHAT, ANTHROPIC)
+    sent = list(tools(ANTHROPIC, made))
+    assert len(set(sent)) == 4
+    assert all(LEGAL.fullmatch(name) for name in sent)
+    assert sent[2] == "fs_read"
+
+
+@pytest.mark.parametrize("name", ["no such tool!", "a.b", "x" * 100])
+def test_na_4_names_in_the_history_are_made_legal_too(name: str) -> None:
+    body = chat_turn([chat_call("call_1", name)], [chat_result("call_1")], tools=[chat_tool()])
+    (call,) = calls(ANTHROPIC, translated(body, CHAT, ANTHROPIC))
+    assert LEGAL.fullmatch(call["name"])
+
+
+def test_cu_1_the_flat_and_the_nested_form_are_one_tool() -> None:
+    assert translated(responses_request(tools=[PATCH]), RESPONSES, CHAT)["tools"] == [NESTED]
+    assert translated(chat_request(tools=[NESTED]), CHAT, RESPONSES)["tools"] == [PATCH]
+    body = responses_request(GO, CUSTOM_ITEM, CUSTOM_OUTPUT, tools=[PATCH])
+    made = translated(body, RESPONSES, CHAT)
+    assert made["messages"][1]["tool_calls"] == [CHAT_CUSTOM]
+    assert results(CHAT, made) == [("call_1", "Done.")]
+
+
+CUSTOM_REQUEST = responses_request(GO, tools=[PATCH])
+
+
+def test_cu_2_a_custom_tool_is_lowered_and_its_call_raised_again() -> None:
+    tool = translated(CUSTOM_REQUEST, RESPONSES, ANTHROPIC)["tools"][0]
+    assert tool["input_schema"]["properties"]["input"]["type"] == "string"
+    assert tool["input_schema"]["required"] == ["input"]
+    assert GRAMMAR["definition"] in tool["description"]
+    answer = anthropic_response(anthropic_call("call_1", "apply_patch", {"input": RAW}))
+    (item,) = items(translated(answer, ANTHROPIC, RESPONSES, "response", request=CUSTOM_REQUEST))
+    assert (item["type"], item["call_id"], item["name"], item["input"]) == (
+        "custom_tool_call",
+        "call_1",
+        "apply_patch",
+        RAW,
+    )
+    text = json.dumps({"input": RAW})
+    wire = anthropic_stream(*anthropic_call_block(0, "call_1", *text, name="apply_patch"))
+    made = streamed(wire, ANTHROPIC, RESPONSES, CUSTOM_REQUEST)
+    deltas = [
+        frame["delta"] for frame in frames(made) if frame["type"] == "response.custom_tool_call_input.delta"
+    ]
+    assert "".join(deltas) == RAW
+    assert len(deltas) > 1
+    (done,) = fold_body(RESPONSES, made)["output"]
+    assert (done["type"], done["input"]) == ("custom_tool_call", RAW)
+
+
+@pytest.mark.parametrize(
+    ("source", "body"),
+    [
+        (RESPONSES, responses_request(GO, CUSTOM_ITEM, CUSTOM_OUTPUT, tools=[PATCH])),
+        (CHAT, chat_request(GO, chat_assistant(CHAT_CUSTOM), chat_result("call_1", "Done."), tools=[NESTED])),
+    ],
+)
+def test_cu_3_custom_tools_are_lowered_on_every_path(source: str, body: dict[str, Any]) -> None:
+    made = translated(body, source, ANTHROPIC)
+    assert tools(ANTHROPIC, made)["apply_patch"]["required"] == ["input"]
+    assert calls(ANTHROPIC, made) == [{"id": "call_1", "name": "apply_patch", "arguments": {"input": RAW}}]
+    assert results(ANTHROPIC, made) == [("call_1", "Done.")]
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+def test_cu_4_a_custom_call_in_a_stream_does_not_vanish(target: str) -> None:
+    item = {**CUSTOM_ITEM, "id": "ctc_1", "status": "completed"}
+    wire = responses_stream(*item_events(0, item), output=[item])
+    client = chat_request(tools=[NESTED]) if target == CHAT else None
+    (call,) = fold_stream(target, streamed(wire, RESPONSES, target, client), tolerant=target == CHAT)["calls"]
+    assert (call["id"], call["name"]) == ("call_1", "apply_patch")
+    assert call["arguments"] == ({"input": RAW} if target == ANTHROPIC else RAW)
+
+
+def test_cu_5_custom_outputs_keep_their_form() -> None:
+    parts = [{"type": "input_text", "text": "Done. "}, {"type": "input_text", "text": "Twice."}]
+    listed = responses_request(GO, CUSTOM_ITEM, {**CUSTOM_OUTPUT, "output": parts}, tools=[PATCH])
+    assert translated(listed, RESPONSES, RESPONSES) == listed
+    plain = responses_request(GO, CUSTOM_ITEM, CUSTOM_OUTPUT, tools=[PATCH])
+    assert translated(plain, RESPONSES, RESPONSES) == plain
+    for target in (ANTHROPIC, CHAT):
+        assert results(target, translated(listed, RESPONSES, target)) == [("call_1", "Done. Twice.")]

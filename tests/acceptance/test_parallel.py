@@ -1,0 +1,149 @@
+"""Parallel calls: PA-1 to PA-11."""
+
+from typing import Any
+
+import pytest
+
+from tests.bodies import (
+    CITY,
+    anthropic_block,
+    anthropic_call,
+    anthropic_call_block,
+    anthropic_response,
+    anthropic_stream,
+    anthropic_text_block,
+    chat_fragment,
+    chat_stream,
+    item_events,
+    responses_call,
+    responses_stream,
+)
+from tests.sdk import fold_body, fold_stream
+from tests.wire import ANTHROPIC, CHAT, RESPONSES, calls, frames, streamed, translated, types
+
+ROME = '{"city":"Rome"}'
+BOTH: list[Any] = [
+    {"id": "call_1", "name": "get_weather", "arguments": {"city": "Paris"}},
+    {"id": "call_2", "name": "get_weather", "arguments": {"city": "Rome"}},
+]
+CHAT_BOTH = chat_stream(
+    chat_fragment(0, CITY, id="call_1", name="get_weather"),
+    chat_fragment(1, ROME, id="call_2", name="get_weather"),
+)
+ITEMS = [
+    responses_call("call_1", id="fc_1", status="completed"),
+    responses_call("call_2", arguments=ROME, id="fc_2", status="completed"),
+]
+
+
+def test_pa_1_each_call_has_a_block_of_its_own() -> None:
+    wire = streamed(CHAT_BOTH, CHAT, ANTHROPIC)
+    starts = [frame for frame in frames(wire) if frame["type"] == "content_block_start"]
+    assert [(start["index"], start["content_block"]["id"]) for start in starts] == [
+        (0, "call_1"),
+        (1, "call_2"),
+    ]
+    assert fold_stream(ANTHROPIC, wire)["calls"] == BOTH
+
+
+ANTHROPIC_BOTH = [*anthropic_call_block(0, "call_1"), *anthropic_call_block(1, "call_2", ROME)]
+
+
+def test_pa_2_one_choice_and_no_empty_call_objects() -> None:
+    chunks = frames(streamed(anthropic_stream(*ANTHROPIC_BOTH), ANTHROPIC, CHAT))
+    assert {choice["index"] for chunk in chunks for choice in chunk["choices"]} == {0}
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    fragments = [fragment for delta in deltas for fragment in delta.get("tool_calls") or ()]
+    assert {fragment["index"] for fragment in fragments} == {0, 1}
+    assert all(fragment.get("id") != "" and fragment.get("type") != "" for fragment in fragments)
+
+
+def test_pa_3_the_call_index_counts_calls_only() -> None:
+    thought = anthropic_block(
+        0,
+        {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "thinking_delta", "thinking": "Hm."},
+    )
+    later = [*anthropic_call_block(2, "call_1"), *anthropic_call_block(3, "call_2", ROME)]
+    wire = streamed(anthropic_stream(*thought, *anthropic_text_block(1, "Well."), *later), ANTHROPIC, CHAT)
+    deltas = [choice["delta"] for chunk in frames(wire) for choice in chunk["choices"]]
+    opened = [part["index"] for delta in deltas for part in delta.get("tool_calls") or () if part.get("id")]
+    assert opened == [0, 1]
+    assert fold_stream(CHAT, wire)["calls"] == BOTH
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
+def test_pa_4_a_new_id_at_the_same_index_is_a_new_call(target: str) -> None:
+    wire = chat_stream(
+        chat_fragment(0, CITY, id="call_1", name="get_weather"),
+        chat_fragment(0, ROME, id="call_2", name="get_weather"),
+    )
+    assert fold_stream(target, streamed(wire, CHAT, target))["calls"] == BOTH
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
+def test_pa_5_interleaved_fragments_follow_their_index(target: str) -> None:
+    wire = chat_stream(
+        chat_fragment(0, '{"city":', id="call_1", name="get_weather"),
+        chat_fragment(1, '{"city":', id="call_2", name="get_weather"),
+        chat_fragment(0, '"Paris"}'),
+        chat_fragment(1, '"Rome"}'),
+    )
+    assert fold_stream(target, streamed(wire, CHAT, target))["calls"] == BOTH
+
+
+def argument_delta(index: int, delta: str) -> dict[str, Any]:
+    at = {"item_id": f"fc_{index + 1}", "output_index": index}
+    return {"type": "response.function_call_arguments.delta", **at, "delta": delta}
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+@pytest.mark.parametrize("late", [False, True])
+def test_pa_6_deltas_are_routed_by_item_even_before_their_item_is_added(target: str, late: bool) -> None:
+    first, _, _, first_done = item_events(0, ITEMS[0])
+    second, _, _, second_done = item_events(1, ITEMS[1])
+    early = [argument_delta(1, '{"city":'), second] if late else [second, argument_delta(1, '{"city":')]
+    wire = responses_stream(
+        *(
+            first,
+            argument_delta(0, '{"city":'),
+            *early,
+            argument_delta(0, '"Paris"}'),
+            argument_delta(1, '"Rome"}'),
+        ),
+        *(first_done, second_done),
+        output=ITEMS,
+    )
+    assert fold_stream(target, streamed(wire, RESPONSES, target))["calls"] == BOTH
+
+
+def test_pa_8_every_call_of_a_whole_response_is_kept() -> None:
+    body = anthropic_response(anthropic_call("call_1"), anthropic_call("call_2", arguments={"city": "Rome"}))
+    assert calls(CHAT, translated(body, ANTHROPIC, CHAT, "response")) == BOTH
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+def test_pa_9_the_answer_ends_with_the_response_not_with_its_first_item(target: str) -> None:
+    wire = responses_stream(*item_events(0, ITEMS[0]), *item_events(1, ITEMS[1]), output=ITEMS)
+    made = streamed(wire, RESPONSES, target)
+    assert fold_stream(target, made)["calls"] == BOTH
+    if target == ANTHROPIC:
+        assert types(made)[-2:] == ["message_delta", "message_stop"]
+    else:
+        reasons = [choice["finish_reason"] for chunk in frames(made) for choice in chunk["choices"]]
+        assert reasons[-1] == "tool_calls"
+        assert set(reasons[:-1]) == {None}
+
+
+def test_pa_11_output_indices_are_counted_over_all_kinds_of_items() -> None:
+    wire = chat_stream(
+        {"reasoning_content": "Hm."},
+        {"content": "Well."},
+        chat_fragment(0, CITY, id="call_1", name="get_weather"),
+        chat_fragment(1, ROME, id="call_2", name="get_weather"),
+    )
+    made = streamed(wire, CHAT, RESPONSES)
+    added = [frame["output_index"] for frame in frames(made) if frame["type"] == "response.output_item.added"]
+    assert added == [0, 1, 2, 3]
+    output = fold_body(RESPONSES, made)["output"]
+    assert [item["type"] for item in output] == ["reasoning", "message", "function_call", "function_call"]

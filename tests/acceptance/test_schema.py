@@ -1,0 +1,163 @@
+"""Schema dialects among the three protocols: SC-3 and SC-9 to SC-20."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+import toolwire
+from tests.bodies import (
+    anthropic_request,
+    anthropic_tool,
+    chat_request,
+    declaring,
+    responses_request,
+)
+from tests.wire import ANTHROPIC, CHAT, PAIRS, RESPONSES, lost, named, tools, translated
+
+RECURSIVE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"root": {"$ref": "#/$defs/node"}},
+    "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}},
+}
+KEYWORD_NAMES: dict[str, Any] = {
+    "type": "object",
+    "title": "Book",
+    "properties": {
+        "title": {"type": "string"},
+        "type": {"type": "string"},
+        "properties": {"type": "object", "properties": {"required": {"type": "boolean"}}},
+        "required": {"type": "array", "items": {"type": "string"}},
+        "$ref": {"type": "string"},
+    },
+    "required": ["title", "type", "properties", "required"],
+    "$defs": {"title": {"title": "Title", "type": "string"}},
+}
+CATCHALL: dict[str, Any] = {
+    "type": "object",
+    "properties": {"rows": {"type": "object", "additionalProperties": {"$ref": "#/definitions/row"}}},
+    "patternProperties": {"^x-": {"type": "integer"}},
+    "definitions": {"row": {"type": "array", "prefixItems": [{"type": "string"}, True], "items": False}},
+}
+COMPOSED: dict[str, Any] = {
+    "type": "object",
+    "allOf": [
+        {"properties": {"a": {"anyOf": [{"type": "string", "minLength": 1}, {"type": "null"}]}}},
+        {"allOf": [{"properties": {"b": {"type": "integer", "minimum": 0}}}], "required": ["b"]},
+    ],
+}
+UNKNOWN: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"type": "string", "x-order": 1, "contentEncoding": "base64"}},
+    "$comment": "kept",
+    "dependentRequired": {"a": ["b"]},
+}
+
+
+def arrived(schema: dict[str, Any], source: str, target: str) -> Any:
+    return tools(target, translated(declaring(source, schema), source, target))["tool_0"]
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_sc_3_a_recursive_schema_keeps_its_references(source: str, target: str) -> None:
+    assert arrived(RECURSIVE, source, target) == RECURSIVE
+
+
+@pytest.mark.parametrize("key", ["eager_input_streaming", "defer_loading"])
+def test_sc_9_a_vendors_own_keys_are_left_out_and_reported(key: str) -> None:
+    body = anthropic_request(tools=[anthropic_tool("plain"), anthropic_tool(**{key: True})])
+    made = translated(body, ANTHROPIC, CHAT)
+    assert key not in json.dumps(made)
+    assert named(lost(body, ANTHROPIC, CHAT), f"/tools/1/{key}")
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_sc_10_property_names_are_not_keywords(source: str, target: str) -> None:
+    assert arrived(KEYWORD_NAMES, source, target) == KEYWORD_NAMES
+
+
+@pytest.mark.parametrize("source", [CHAT, RESPONSES])
+def test_sc_11_a_missing_type_is_added_to_a_copy(source: str) -> None:
+    body = declaring(source, {"properties": {"city": {"type": "string"}}})
+    before = copy.deepcopy(body)
+    made = tools(ANTHROPIC, translated(body, source, ANTHROPIC))["tool_0"]
+    assert made == {"type": "object", "properties": {"city": {"type": "string"}}}
+    assert body == before
+
+
+@pytest.mark.parametrize("schema", [{}, {"type": "object", "properties": None}, None])
+def test_sc_12_a_tool_without_arguments_has_an_empty_object(schema: Any) -> None:
+    function = {"name": "now"} if schema is None else {"name": "now", "parameters": schema}
+    body = chat_request(tools=[{"type": "function", "function": function}])
+    made = tools(ANTHROPIC, translated(body, CHAT, ANTHROPIC))
+    assert made == {"now": {"type": "object", "properties": {}}}
+    explicit = {"type": "object", "properties": {}}
+    assert tools(CHAT, translated(declaring(ANTHROPIC, explicit), ANTHROPIC, CHAT)) == {"tool_0": explicit}
+
+
+@pytest.mark.parametrize("source", [ANTHROPIC, CHAT])
+def test_sc_13_a_tool_that_is_not_strict_says_so_to_responses(source: str) -> None:
+    made = translated(
+        declaring(source, {"type": "object", "properties": {"city": {"type": "string"}}}), source, RESPONSES
+    )
+    assert made["tools"][0]["strict"] is False
+
+
+@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+def test_sc_14_strict_holds_only_with_a_schema_that_the_target_takes(target: str) -> None:
+    properties = {"city": {"type": "string"}, "unit": {"type": "string"}}
+    schema = {"type": "object", "properties": properties, "required": ["city"], "additionalProperties": False}
+    body = anthropic_request(tools=[anthropic_tool(schema=schema, strict=True)])
+    made = translated(body, ANTHROPIC, target)["tools"][0]
+    declared = made["function"] if target == CHAT else made
+    assert set(declared["parameters"]["properties"]) == {"city", "unit"}
+    if declared.get("strict"):
+        assert set(declared["parameters"]["required"]) == {"city", "unit"}
+        assert declared["parameters"]["additionalProperties"] is False
+    paths = lost(body, ANTHROPIC, target)
+    assert named(paths, "/tools/0/strict") or named(paths, "/tools/0/input_schema")
+
+
+@pytest.mark.parametrize("source", [CHAT, RESPONSES])
+def test_sc_15_an_output_format_keeps_to_what_the_target_compiles(source: str) -> None:
+    count = {"type": "integer", "minimum": 1, "maximum": 9}
+    schema = {"type": "object", "properties": {"n": count}, "required": ["n"], "additionalProperties": False}
+    described = {"name": "answer", "schema": schema, "strict": True}
+    if source == CHAT:
+        body = chat_request(response_format={"type": "json_schema", "json_schema": described})
+    else:
+        body = responses_request(text={"format": {"type": "json_schema", **described}})
+    sent = translated(body, source, ANTHROPIC)["output_config"]["format"]
+    assert sent["type"] == "json_schema"
+    bounds = {"minimum", "maximum"}
+    assert not bounds & sent["schema"]["properties"]["n"].keys()
+    assert sent["schema"]["required"] == ["n"]
+    assert any("schema" in path for path in lost(body, source, ANTHROPIC))
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_sc_17_maps_and_root_definitions_survive(source: str, target: str) -> None:
+    assert arrived(CATCHALL, source, target) == CATCHALL
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_sc_18_composed_schemas_survive_at_every_depth(source: str, target: str) -> None:
+    assert arrived(COMPOSED, source, target) == COMPOSED
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_sc_19_the_order_of_keys_is_kept_and_the_bytes_are_stable(source: str, target: str) -> None:
+    properties = {name: {"type": "string", "description": name} for name in ("zeta", "alpha", "mid", "beta")}
+    wire = json.dumps(declaring(source, {"type": "object", "properties": properties})).encode()
+    once, again = (
+        toolwire.translate(wire, source=source, target=target, kind="request").to_bytes() for _ in range(2)
+    )
+    assert once == again
+    schema = tools(target, json.loads(once))["tool_0"]
+    assert list(schema["properties"]) == list(properties)
+
+
+@pytest.mark.parametrize(("source", "target"), [*PAIRS, (ANTHROPIC, ANTHROPIC)])
+def test_sc_20_unknown_keywords_are_carried(source: str, target: str) -> None:
+    assert arrived(UNKNOWN, source, target) == UNKNOWN

@@ -1,0 +1,196 @@
+"""Server tools, tool search, callers and namespaces: SV-1 to SV-12."""
+
+from typing import Any
+
+import pytest
+
+import toolwire
+from tests.bodies import (
+    GO,
+    anthropic_call,
+    anthropic_request,
+    anthropic_response,
+    anthropic_result,
+    anthropic_tool,
+    anthropic_turn,
+    chat_assistant,
+    chat_call,
+    chat_response,
+    responses_call,
+    responses_message,
+    responses_output,
+    responses_request,
+    responses_response,
+    responses_tool,
+)
+from tests.wire import ANTHROPIC, CHAT, RESPONSES, calls, items, lost, named, results, tools, translated
+
+SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
+PLAIN: dict[str, Any] = anthropic_tool("plain")
+CUSTOM: dict[str, Any] = {"type": "custom", "name": "patch", "description": "Applies a patch."}
+CRM: dict[str, Any] = {
+    "type": "namespace",
+    "name": "crm",
+    "description": "Customers.",
+    "tools": [responses_tool("list")],
+}
+SHOP: dict[str, Any] = {
+    "type": "namespace",
+    "name": "shop",
+    "description": "Orders.",
+    "tools": [responses_tool("list")],
+}
+
+
+def test_sv_1_a_search_tool_is_mapped_reported_emulated_or_refused() -> None:
+    body = anthropic_request(tools=[SEARCH, PLAIN])
+    made = translated(body, ANTHROPIC, RESPONSES)
+    assert "web_search" in [tool["type"] for tool in made["tools"]]
+    assert list(tools(CHAT, translated(body, ANTHROPIC, CHAT))) == ["plain"]
+    assert named(lost(body, ANTHROPIC, CHAT), "/tools/0")
+    emulated = tools(CHAT, translated(body, ANTHROPIC, CHAT, hosted_tools="function"))
+    assert list(emulated) == ["web_search", "plain"]
+    assert "query" in emulated["web_search"]["properties"]
+    with pytest.raises(toolwire.LossRefused, match="/tools/0"):
+        translated(body, ANTHROPIC, CHAT, hosted_tools="refuse")
+
+
+@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+@pytest.mark.parametrize("kind", ["memory_20250818", "tool_search_tool_bm25_20251119", "something_20270101"])
+def test_sv_3_a_tool_without_counterpart_is_named(kind: str, target: str) -> None:
+    body = anthropic_request(tools=[{"type": kind, "name": kind.rsplit("_", 1)[0]}, PLAIN])
+    assert "plain" in tools(target, translated(body, ANTHROPIC, target))
+    assert named(lost(body, ANTHROPIC, target), "/tools/0")
+    with pytest.raises(toolwire.LossRefused):
+        translated(body, ANTHROPIC, target, strict=True)
+
+
+HOSTED = [
+    {"type": "web_search"},
+    {"type": "image_generation"},
+    {"type": "tool_search", "execution": "server"},
+]
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+def test_sv_4_every_built_in_tool_is_mapped_or_reported(target: str) -> None:
+    body = responses_request(tools=[*HOSTED, CRM, CUSTOM, responses_tool()])
+    made = translated(body, RESPONSES, target)
+    paths = lost(body, RESPONSES, target)
+    declared = tools(target, made)
+    assert {"patch", "get_weather"} <= declared.keys()
+    assert len([name for name in declared if "list" in name]) == 1
+    for at, tool in enumerate(HOSTED):
+        assert named(paths, f"/tools/{at}") or tool["type"] in str(made), tool
+
+
+TOOL_SEARCH = responses_request(
+    GO,
+    {
+        "type": "tool_search_call",
+        "id": "tsc_1",
+        "call_id": "call_1",
+        "execution": "client",
+        "arguments": {"query": "weather"},
+        "status": "completed",
+    },
+    {
+        "type": "tool_search_output",
+        "id": "tso_1",
+        "call_id": "call_1",
+        "execution": "client",
+        "tools": [responses_tool("found", defer_loading=True)],
+        "status": "completed",
+    },
+    tools=[
+        {
+            "type": "tool_search",
+            "execution": "client",
+            "description": "Find tools.",
+            "parameters": {"type": "object"},
+        }
+    ],
+)
+
+
+def test_sv_6_tool_search_keeps_its_exact_shape() -> None:
+    made = translated(TOOL_SEARCH, RESPONSES, RESPONSES)
+    assert made == TOOL_SEARCH
+    assert made["input"][1]["execution"] == "client"
+    nested = anthropic_result("toolu_1", [{"type": "tool_reference", "tool_name": "plain"}])
+    body = anthropic_turn([anthropic_call("toolu_1")], [nested], tools=[{**PLAIN, "defer_loading": True}])
+    assert translated(body, ANTHROPIC, ANTHROPIC) == body
+
+
+def test_sv_7_tool_search_items_keep_their_ids_in_the_next_request() -> None:
+    found = TOOL_SEARCH["input"][1:]
+    answer = responses_response(*found, responses_call("call_2", "found", id="fc_2"))
+    outputs = [{"id": "call_2", "output": "18C"}]
+    following = toolwire.continue_request(responses_request(GO), answer, outputs, RESPONSES)
+    assert following["input"][1:3] == found
+
+
+def test_sv_8_a_tool_that_a_result_refers_to_is_declared() -> None:
+    nested = anthropic_result("toolu_1", [{"type": "tool_reference", "tool_name": "plain"}])
+    deferred = [{**PLAIN, "defer_loading": True}, anthropic_tool("search")]
+    body = anthropic_turn([anthropic_call("toolu_1", "search")], [nested], tools=deferred)
+    made = translated(body, ANTHROPIC, CHAT)
+    assert tools(CHAT, made)["plain"] == PLAIN["input_schema"]
+    assert "plain" in results(CHAT, made)[0][1]
+
+
+@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+def test_sv_9_a_tool_that_only_code_may_call_is_refused(target: str) -> None:
+    body = anthropic_request(tools=[anthropic_tool(allowed_callers=["code_execution_20250825"])])
+    with pytest.raises(toolwire.LossRefused, match="allowed_callers"):
+        translated(body, ANTHROPIC, target)
+    assert translated(body, ANTHROPIC, ANTHROPIC) == body
+
+
+def test_sv_10_callers_of_another_vendor_are_never_mapped_silently() -> None:
+    callers = ["direct", "code_execution_20260120"]
+    body = anthropic_request(tools=[anthropic_tool(allowed_callers=callers)])
+    assert named(lost(body, ANTHROPIC, RESPONSES), "/tools/0/allowed_callers")
+    unknown = anthropic_request(tools=[anthropic_tool(allowed_callers=["direct", "robot_20280101"])])
+    assert translated(unknown, ANTHROPIC, ANTHROPIC) == unknown
+    both = responses_request(tools=[responses_tool(allowed_callers=["direct", "programmatic"])])
+    assert named(lost(both, RESPONSES, ANTHROPIC), "/tools/0/allowed_callers")
+
+
+def test_sv_11_results_that_the_provider_made_stay_with_their_calls() -> None:
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    content = [search, found, anthropic_call("toolu_1")]
+    outputs = [{"id": "toolu_1", "output": "18C"}]
+    following = toolwire.continue_request(
+        anthropic_request(), anthropic_response(*content), outputs, ANTHROPIC
+    )
+    assert following["messages"][1] == {"role": "assistant", "content": content}
+    searched = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "x"},
+    }
+    output = [searched, responses_message("Found."), responses_call("call_1", id="fc_1")]
+    answered = [{"id": "call_1", "output": "18C"}]
+    following = toolwire.continue_request(
+        responses_request(GO), responses_response(*output), answered, RESPONSES
+    )
+    assert following["input"] == [GO, *output, responses_output("call_1")]
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+def test_sv_12_namespaces_are_flattened_and_restored(target: str) -> None:
+    history = [GO, responses_call("call_0", "list", namespace="crm"), responses_output("call_0")]
+    body = responses_request(*history, tools=[CRM, SHOP])
+    made = translated(body, RESPONSES, target)
+    crm, shop = tools(target, made)
+    assert crm != shop
+    assert calls(target, made)[0]["name"] == crm
+    answers = {
+        ANTHROPIC: anthropic_response(anthropic_call("call_1", crm), anthropic_call("call_2", shop)),
+        CHAT: chat_response(chat_assistant(chat_call("call_1", crm), chat_call("call_2", shop))),
+    }
+    back = items(translated(answers[target], target, RESPONSES, "response", request=body))
+    assert [(item["namespace"], item["name"]) for item in back] == [("crm", "list"), ("shop", "list")]

@@ -1,0 +1,251 @@
+"""Stop reasons and usage: SR-1 to SR-10, US-1 to US-11."""
+
+import re
+from typing import Any
+
+import pytest
+
+import toolwire
+from tests.bodies import (
+    CITY,
+    anthropic_call,
+    anthropic_call_block,
+    anthropic_request,
+    anthropic_response,
+    anthropic_result,
+    anthropic_stream,
+    anthropic_tool,
+    anthropic_turn,
+    chat_assistant,
+    chat_call,
+    chat_fragment,
+    chat_request,
+    chat_response,
+    chat_stream,
+    item_events,
+    responses_call,
+    responses_message,
+    responses_response,
+    responses_stream,
+)
+from tests.sdk import fold_stream, summary
+from tests.wire import ANTHROPIC, CHAT, RESPONSES, frames, lost, named, streamed, translated, types
+
+TEXT: dict[str, Any] = {"role": "assistant", "content": "Sunny."}
+CALL = chat_assistant(chat_call("call_1"))
+CALL_DELTA = chat_fragment(0, CITY, id="call_1", name="get_weather")
+MESSAGE = responses_message("Sunny.")
+CACHED = {
+    "prompt_tokens": 100,
+    "completion_tokens": 5,
+    "total_tokens": 105,
+    "prompt_tokens_details": {"cached_tokens": 80},
+    "completion_tokens_details": {"reasoning_tokens": 3},
+}
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
+def test_sr_1_a_stop_that_comes_after_a_call_is_a_tool_stop(target: str) -> None:
+    wire = chat_stream(CALL_DELTA, {"content": ""}, finish_reason="stop")
+    assert fold_stream(target, streamed(wire, CHAT, target))["stop"] == "tool_use"
+
+
+def test_sr_2_a_response_with_calls_finishes_with_tool_calls() -> None:
+    made = translated(responses_response(responses_call("call_1")), RESPONSES, CHAT, "response")
+    assert made["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("source", "body"),
+    [
+        (CHAT, chat_response(CALL, "length")),
+        (ANTHROPIC, anthropic_response(anthropic_call("a"), stop_reason="max_tokens")),
+    ],
+)
+def test_sr_3_a_cut_answer_is_incomplete_and_so_are_its_calls(source: str, body: dict[str, Any]) -> None:
+    made = translated(body, source, RESPONSES, "response")
+    assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    assert [item["status"] for item in made["output"]] == ["incomplete"]
+
+
+@pytest.mark.parametrize(
+    ("source", "body"),
+    [(CHAT, chat_response(CALL)), (RESPONSES, responses_response(responses_call("call_1")))],
+)
+def test_sr_4_an_answer_with_calls_stops_for_tool_use(source: str, body: dict[str, Any]) -> None:
+    assert translated(body, source, ANTHROPIC, "response")["stop_reason"] == "tool_use"
+
+
+@pytest.mark.parametrize(
+    ("anthropic", "chat"),
+    [
+        ("end_turn", "stop"),
+        ("max_tokens", "length"),
+        ("tool_use", "tool_calls"),
+        ("refusal", "content_filter"),
+    ],
+)
+def test_sr_5_the_whole_table_is_mapped(anthropic: str, chat: str) -> None:
+    message = CALL if chat == "tool_calls" else TEXT
+    assert translated(chat_response(message, chat), CHAT, ANTHROPIC, "response")["stop_reason"] == anthropic
+    blocks = [anthropic_call("call_1")] if anthropic == "tool_use" else [{"type": "text", "text": "Sunny."}]
+    body = anthropic_response(*blocks, stop_reason=anthropic)
+    finish = translated(body, ANTHROPIC, CHAT, "response")["choices"][0]["finish_reason"]
+    # A refusal is either a filter's, or an ordinary end whose message is the refusal.
+    assert finish in ({"content_filter", "stop"} if anthropic == "refusal" else {chat})
+
+
+@pytest.mark.parametrize("reason", ["error", "malformed_tool_use", "something_new"])
+@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
+def test_sr_6_an_unknown_reason_is_kept_at_home_and_reported_abroad(reason: str, target: str) -> None:
+    body = chat_response(TEXT, reason)
+    assert translated(body, CHAT, CHAT, "response") == body
+    made = translated(body, CHAT, target, "response")
+    assert summary(target, made)["text"] == "Sunny."
+    assert named(lost(body, CHAT, target, "response"), "/choices/0/finish_reason") or "error" in str(
+        made.get("status")
+    )
+
+
+def test_sr_8_a_refusal_is_surfaced() -> None:
+    refused = chat_response({"role": "assistant", "content": None, "refusal": "I can't."}, "stop")
+    made = translated(refused, CHAT, ANTHROPIC, "response")
+    assert made["stop_reason"] == "refusal"
+    assert summary(ANTHROPIC, made)["text"] == "I can't."
+    assert summary(RESPONSES, translated(refused, CHAT, RESPONSES, "response"))["refusal"] == "I can't."
+    filtered = chat_response({"role": "assistant", "content": None}, "content_filter")
+    assert translated(filtered, CHAT, ANTHROPIC, "response")["stop_reason"] == "refusal"
+    made = translated(filtered, CHAT, RESPONSES, "response")
+    assert made["incomplete_details"] == {"reason": "content_filter"}
+
+
+def test_sr_9_structured_output_is_not_made_of_a_tool() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+    described = {"name": "answer", "schema": schema, "strict": True}
+    body = chat_request(response_format={"type": "json_schema", "json_schema": described})
+    made = translated(body, CHAT, ANTHROPIC)
+    assert made["output_config"]["format"] == {"type": "json_schema", "schema": schema}
+    assert not made.get("tools")
+    assert "tool_choice" not in made
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+def test_sr_10_an_incomplete_response_is_an_answer_not_a_failure(target: str) -> None:
+    cut = {"incomplete_details": {"reason": "max_output_tokens"}}
+    wire = responses_stream(*item_events(0, MESSAGE), output=[MESSAGE], status="incomplete", **cut)
+    made = streamed(wire, RESPONSES, target)
+    said = fold_stream(target, made)
+    assert (said["text"], said["stop"]) == ("Sunny.", "max_tokens")
+    assert (b"[DONE]" in made) if target == CHAT else types(made)[-1] == "message_stop"
+
+
+def test_us_1_the_last_usage_of_a_stream_is_right() -> None:
+    wire = chat_stream(CALL_DELTA, usage=CACHED)
+    final = [frame for frame in frames(streamed(wire, CHAT, ANTHROPIC)) if frame["type"] == "message_delta"][
+        -1
+    ]
+    counted = final["usage"]
+    assert (counted["input_tokens"], counted["cache_read_input_tokens"], counted["output_tokens"]) == (
+        20,
+        80,
+        5,
+    )
+
+
+@pytest.mark.parametrize("source", [CHAT, RESPONSES])
+def test_us_2_totals_are_conserved_under_each_convention(source: str) -> None:
+    counted = {
+        "input_tokens": 100,
+        "input_tokens_details": {"cached_tokens": 80, "cache_write_tokens": 0},
+        "output_tokens": 5,
+        "output_tokens_details": {"reasoning_tokens": 3},
+        "total_tokens": 105,
+    }
+    body = chat_response(CALL, usage=CACHED) if source == CHAT else responses_response(MESSAGE, usage=counted)
+    made = translated(body, source, ANTHROPIC, "response")
+    usage = made["usage"]
+    assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]) == (20, 80, 5)
+    back = translated(made, ANTHROPIC, source, "response")["usage"]
+    assert (back["total_tokens"], summary(source, {**body, "usage": back})["usage"]["cache_read"]) == (
+        105,
+        80,
+    )
+
+
+def test_us_3_repeated_usage_is_not_summed() -> None:
+    later = {"input_tokens": 9, "output_tokens": 7, "cache_read_input_tokens": 4}
+    wire = anthropic_stream(*anthropic_call_block(0, "toolu_1"), usage=later)
+    request = chat_request(stream=True, stream_options={"include_usage": True})
+    said = fold_stream(CHAT, streamed(wire, ANTHROPIC, CHAT, request))["usage"]
+    assert (said["input"], said["output"], said["cache_read"]) == (13, 7, 4)
+
+
+@pytest.mark.parametrize("source", [ANTHROPIC, CHAT])
+def test_us_4_reasoning_tokens_are_always_said(source: str) -> None:
+    body = chat_response(CALL) if source == CHAT else anthropic_response(anthropic_call("toolu_1"))
+    made = translated(body, source, RESPONSES, "response")
+    assert made["usage"]["output_tokens_details"]["reasoning_tokens"] == 0
+
+
+def test_us_5_usage_is_asked_of_the_upstream_and_hidden_from_who_did_not_ask() -> None:
+    made = translated(anthropic_request(stream=True), ANTHROPIC, CHAT)
+    assert made["stream_options"]["include_usage"] is True
+    trailing = chat_stream(CALL_DELTA, usage=CACHED)
+    assert fold_stream(ANTHROPIC, streamed(trailing, CHAT, ANTHROPIC))["usage"]["input"] == 100
+    wire = anthropic_stream(*anthropic_call_block(0, "toolu_1"))
+    chunks = frames(streamed(wire, ANTHROPIC, CHAT, chat_request(stream=True)))
+    assert [chunk for chunk in chunks if chunk.get("usage")] == []
+
+
+def test_us_6_thinking_tokens_are_counted() -> None:
+    usage = {"input_tokens": 9, "output_tokens": 7, "output_tokens_details": {"thinking_tokens": 5}}
+    body = anthropic_response(anthropic_call("toolu_1"), usage=usage)
+    made = translated(body, ANTHROPIC, CHAT, "response")["usage"]
+    assert (made["completion_tokens"], made["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
+    back = translated(chat_response(CALL, usage=CACHED), CHAT, ANTHROPIC, "response")["usage"]
+    assert back["output_tokens_details"]["thinking_tokens"] == 3
+
+
+def test_us_7_the_usage_of_an_incomplete_response_is_captured() -> None:
+    cut = {"incomplete_details": {"reason": "max_output_tokens"}}
+    wire = responses_stream(*item_events(0, MESSAGE), output=[MESSAGE], status="incomplete", **cut)
+    said = fold_stream(ANTHROPIC, streamed(wire, RESPONSES, ANTHROPIC))["usage"]
+    assert (said["input"], said["output"]) == (9, 7)
+
+
+def test_us_9_at_most_four_cache_marks_are_sent() -> None:
+    mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+    parts = [{"type": "text", "text": f"Part {n}.", **mark} for n in range(6)]
+    body = chat_request({"role": "user", "content": parts})
+    assert str(translated(body, CHAT, ANTHROPIC)).count("cache_control") == 4
+    reported = {path for path in lost(body, CHAT, ANTHROPIC) if "prompt_cache_breakpoint" in path}
+    assert len({path.split("/prompt_cache_breakpoint")[0] for path in reported}) >= 2
+    marked = [
+        {"type": "text", "text": f"Part {n}.", "cache_control": {"type": "ephemeral"}} for n in range(5)
+    ]
+    assert toolwire.check(anthropic_request({"role": "user", "content": marked}), ANTHROPIC)
+
+
+@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+def test_us_10_a_cache_mark_without_a_place_is_reported_where_it_stood(target: str) -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    answer = anthropic_result("toolu_1", **mark)
+    body = anthropic_turn([anthropic_call("toolu_1")], [answer], tools=[anthropic_tool(**mark)])
+    assert "cache_control" not in str(translated(body, ANTHROPIC, target))
+    paths = lost(body, ANTHROPIC, target)
+    assert named(paths, "/tools/0/cache_control")
+    assert named(paths, "/messages/2/content/0/cache_control")
+
+
+@pytest.mark.parametrize("number", [b"", b'"sequence_number": 0, '])
+def test_us_11_usage_does_not_depend_on_sequence_numbers(number: bytes) -> None:
+    numbered = responses_stream(*item_events(0, MESSAGE), output=[MESSAGE])
+    wire = re.sub(rb'"sequence_number": \d+, ', number, numbered)
+    assert wire != numbered
+    said = fold_stream(ANTHROPIC, streamed(wire, RESPONSES, ANTHROPIC))
+    assert (said["text"], said["usage"]["input"], said["usage"]["output"]) == ("Sunny.", 9, 7)

@@ -1,0 +1,286 @@
+"""Streams, event by event: ST-1 to ST-18, ST-24 to ST-26 and ST-29 to ST-31."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.bodies import (
+    CITY,
+    anthropic_block,
+    anthropic_call_block,
+    anthropic_stream,
+    anthropic_text_block,
+    chat_chunk,
+    chat_events,
+    chat_fragment,
+    chat_stream,
+    item_events,
+    responses_call,
+    responses_message,
+    responses_stream,
+)
+from tests.sdk import fold_body, fold_stream
+from tests.wire import ANTHROPIC, CHAT, PAIRS, RESPONSES, frames, streamed, types
+
+PARIS: dict[str, Any] = {"id": "call_1", "name": "get_weather", "arguments": {"city": "Paris"}}
+CALL_ITEM = responses_call("call_1", id="fc_1", status="completed")
+WHOLE_CALL = chat_fragment(0, CITY, id="call_1", name="get_weather")
+STREAMS = {
+    ANTHROPIC: anthropic_stream(*anthropic_text_block(0, "Well."), *anthropic_call_block(1, "call_1")),
+    CHAT: chat_stream({"content": "Well."}, WHOLE_CALL),
+    RESPONSES: responses_stream(
+        *item_events(0, responses_message("Well.")),
+        *item_events(1, CALL_ITEM),
+        output=[responses_message("Well."), CALL_ITEM],
+    ),
+}
+
+
+def starts(wire: bytes) -> list[str]:
+    return [
+        frame["content_block"]["type"] for frame in frames(wire) if frame["type"] == "content_block_start"
+    ]
+
+
+def test_st_1_message_start_comes_first_even_before_a_call() -> None:
+    made = streamed(
+        chat_events(chat_chunk({"content": None, **WHOLE_CALL}), chat_chunk({}, "tool_calls")),
+        CHAT,
+        ANTHROPIC,
+    )
+    assert types(made)[:2] == ["message_start", "content_block_start"]
+
+
+@pytest.mark.parametrize("source", [CHAT, RESPONSES])
+def test_st_2_there_is_one_message_start(source: str) -> None:
+    assert types(streamed(STREAMS[source], source, ANTHROPIC)).count("message_start") == 1
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
+def test_st_3_a_chunk_that_opens_a_call_and_holds_all_its_arguments_is_not_lost(target: str) -> None:
+    said = fold_stream(target, streamed(STREAMS[CHAT], CHAT, target))
+    assert (said["text"], said["calls"]) == ("Well.", [PARIS])
+
+
+def test_st_4_the_first_token_after_a_change_of_kind_is_kept() -> None:
+    wire = chat_stream(
+        {"reasoning_content": "Think"}, {"content": "First"}, {"content": " token"}, WHOLE_CALL
+    )
+    said = fold_stream(ANTHROPIC, streamed(wire, CHAT, ANTHROPIC))
+    assert (said["text"], said["calls"]) == ("First token", [PARIS])
+
+
+def test_st_5_the_first_block_has_the_type_of_what_really_comes_first() -> None:
+    wire = chat_stream(
+        {"content": ""},
+        {"reasoning_content": "Think", "content": ""},
+        {"content": "Well."},
+        finish_reason="stop",
+    )
+    made = streamed(wire, CHAT, ANTHROPIC)
+    assert starts(made) == ["thinking", "text"]
+    assert fold_stream(ANTHROPIC, made)["reasoning"] == "Think"
+
+
+def test_st_6_an_empty_list_of_calls_is_no_call() -> None:
+    wire = chat_stream(
+        {"content": "Well", "tool_calls": []}, {"content": ".", "tool_calls": []}, finish_reason="stop"
+    )
+    made = streamed(wire, CHAT, ANTHROPIC)
+    assert starts(made) == ["text"]
+    assert fold_stream(ANTHROPIC, made)["text"] == "Well."
+
+
+@pytest.mark.parametrize("source", [CHAT, RESPONSES])
+def test_st_7_every_delta_has_an_open_block_and_every_block_is_closed(source: str) -> None:
+    made = frames(streamed(STREAMS[source], source, ANTHROPIC))
+    open_blocks: set[int] = set()
+    for frame in made:
+        if frame["type"] == "content_block_start":
+            open_blocks.add(frame["index"])
+        elif frame["type"] == "content_block_delta":
+            assert frame["index"] in open_blocks
+        elif frame["type"] == "content_block_stop":
+            open_blocks.remove(frame["index"])
+    assert not open_blocks
+    assert [frame["type"] for frame in made].count("content_block_stop") == 2
+
+
+def test_st_8_the_name_of_a_call_is_said_once() -> None:
+    wire = anthropic_stream(*anthropic_call_block(0, "call_1", '{"city":', '"Paris"}'))
+    deltas = [
+        choice["delta"] for chunk in frames(streamed(wire, ANTHROPIC, CHAT)) for choice in chunk["choices"]
+    ]
+    functions = [fragment["function"] for delta in deltas for fragment in delta.get("tool_calls") or ()]
+    assert [function["name"] for function in functions if "name" in function] == ["get_weather"]
+
+
+def test_st_9_a_late_name_is_waited_for() -> None:
+    wire = chat_stream(
+        chat_fragment(0, '{"city":', id="call_1"),
+        chat_fragment(0, "", name="get_weather"),
+        chat_fragment(0, '"Paris"}'),
+    )
+    made = streamed(wire, CHAT, ANTHROPIC)
+    opened = [
+        frame["content_block"]["name"] for frame in frames(made) if frame["type"] == "content_block_start"
+    ]
+    assert opened == ["get_weather"]
+    assert fold_stream(ANTHROPIC, made)["calls"] == [PARIS]
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+def test_st_10_arguments_that_come_as_an_object_are_read(target: str) -> None:
+    item = {**CALL_ITEM, "arguments": {"city": "Paris"}}
+    added = {"type": "response.output_item.added", "output_index": 0, "item": {**CALL_ITEM, "arguments": ""}}
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    made = streamed(responses_stream(added, done, output=[item]), RESPONSES, target)
+    assert fold_stream(target, made)["calls"] == [PARIS]
+
+
+def test_st_11_the_completed_output_is_all_that_was_done() -> None:
+    wire = chat_stream({"content": "Well."}, WHOLE_CALL, chat_fragment(1, "", id="call_2", name="now"))
+    made = streamed(wire, CHAT, RESPONSES)
+    done = [frame["item"] for frame in frames(made) if frame["type"] == "response.output_item.done"]
+    assert frames(made)[-1]["response"]["output"] == done
+    assert [item["type"] for item in done] == ["message", "function_call", "function_call"]
+    assert json.loads(done[2]["arguments"]) == {}
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+def test_st_12_arguments_done_is_sent_once_and_suffices_alone(target: str) -> None:
+    made = types(streamed(STREAMS[ANTHROPIC], ANTHROPIC, RESPONSES))
+    assert made.count("response.function_call_arguments.done") == 1
+    added, _, done, item_done = item_events(0, CALL_ITEM)
+    only_done = responses_stream(added, done, item_done, output=[CALL_ITEM])
+    assert fold_stream(target, streamed(only_done, RESPONSES, target))["calls"] == [PARIS]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ends"),
+    [(CITY, {"response.completed"}), ('{"city":', {"response.incomplete", "response.failed", "error"})],
+)
+def test_st_13_a_stream_without_finish_reason_still_ends(arguments: str, ends: set[str]) -> None:
+    opened = chat_chunk({"role": "assistant", **chat_fragment(0, arguments, id="call_1", name="get_weather")})
+    made = streamed(chat_events(opened), CHAT, RESPONSES)
+    assert types(made)[-1] in ends
+    assert types(made).count("response.output_item.done") == 1 or "response.completed" not in ends
+
+
+def test_st_14_chunks_after_done_are_ignored() -> None:
+    wire = STREAMS[CHAT] + chat_events(chat_chunk({"content": "Ghost"}))
+    assert streamed(wire, CHAT, ANTHROPIC) == streamed(STREAMS[CHAT], CHAT, ANTHROPIC)
+
+
+def test_st_15_arguments_that_parse_early_are_not_final() -> None:
+    wire = chat_stream(
+        chat_fragment(0, "1", id="call_1", name="get_weather"), chat_fragment(0, "2"), chat_fragment(0, "3")
+    )
+    made = frames(streamed(wire, CHAT, RESPONSES))
+    finals = [
+        frame["arguments"] for frame in made if frame["type"] == "response.function_call_arguments.done"
+    ]
+    assert finals == ["123"]
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
+def test_st_16_without_an_index_fragments_go_by_id_and_order(target: str) -> None:
+    wire = chat_stream(
+        chat_fragment(None, '{"city":', id="call_1", name="get_weather"),
+        chat_fragment(None, '"Paris"}'),
+        chat_fragment(None, '{"city":"Rome"}', id="call_2", name="get_weather"),
+    )
+    said = fold_stream(target, streamed(wire, CHAT, target))["calls"]
+    assert said == [PARIS, {"id": "call_2", "name": "get_weather", "arguments": {"city": "Rome"}}]
+
+
+@pytest.mark.parametrize("fragments", [[CITY], ['{"city', '":"Paris"}'], list(CITY)])
+def test_st_17_arguments_may_come_whole_or_in_pieces(fragments: list[str]) -> None:
+    opened = chat_fragment(0, fragments[0], id="call_1", name="get_weather")
+    wire = chat_stream(opened, *(chat_fragment(0, fragment) for fragment in fragments[1:]))
+    assert fold_stream(ANTHROPIC, streamed(wire, CHAT, ANTHROPIC))["calls"] == [PARIS]
+
+
+@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+def test_st_18_a_ping_keeps_the_other_side_alive(target: str) -> None:
+    quiet = anthropic_stream(*anthropic_call_block(0, "call_1"))
+    pinged = anthropic_stream({"type": "ping"}, *anthropic_call_block(0, "call_1"))
+    assert len(streamed(pinged, ANTHROPIC, target)) > len(streamed(quiet, ANTHROPIC, target))
+    assert fold_stream(target, streamed(pinged, ANTHROPIC, target))["calls"] == [PARIS]
+
+
+@pytest.mark.parametrize("source", [ANTHROPIC, RESPONSES])
+def test_st_24_the_first_chunk_says_the_role(source: str) -> None:
+    first = frames(streamed(STREAMS[source], source, CHAT))[0]
+    assert first["choices"][0]["delta"]["role"] == "assistant"
+
+
+@pytest.mark.parametrize("source", [ANTHROPIC, CHAT])
+def test_st_25_no_usage_before_the_terminal_event(source: str) -> None:
+    made = frames(streamed(STREAMS[source], source, RESPONSES))
+    early = [frame["response"].get("usage") for frame in made[:-1] if "response" in frame]
+    assert early
+    assert set(early) == {None}
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+def test_st_26_done_events_do_not_repeat_the_text(target: str) -> None:
+    made = streamed(STREAMS[RESPONSES], RESPONSES, target)
+    assert fold_stream(target, made)["text"] == "Well."
+    assert made.count(b"Well.") == 1
+
+
+def test_st_29_a_reasoning_item_of_several_parts_is_one_thinking_block() -> None:
+    parts = [{"type": "summary_text", "text": text} for text in ("First.", "Second.")]
+    thought = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": parts,
+        "encrypted_content": "gAAAA",
+        "status": "completed",
+    }
+    item = responses_call("call_1", id="fc_1", status="completed")
+    wire = responses_stream(*item_events(0, thought), *item_events(1, item), output=[thought, item])
+    made = streamed(wire, RESPONSES, ANTHROPIC)
+    assert starts(made) == ["thinking", "tool_use"]
+    reasoning = fold_stream(ANTHROPIC, made)["reasoning"]
+    assert reasoning.index("First.") < reasoning.index("Second.")
+    signatures = [frame for frame in frames(made) if frame.get("delta", {}).get("type") == "signature_delta"]
+    assert len(signatures) <= 1
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+def test_st_30_an_item_announced_twice_is_one_item(target: str) -> None:
+    message = responses_message("Well.")
+    events = list(item_events(0, message))
+    made = streamed(responses_stream(events[0], *events, output=[message]), RESPONSES, target)
+    assert fold_stream(target, made)["text"] == "Well."
+
+
+def test_st_31_block_indices_are_contiguous_over_server_tools() -> None:
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    query = {"type": "input_json_delta", "partial_json": '{"query":"x"}'}
+    blocks = [
+        *anthropic_block(0, search, query),
+        *anthropic_block(1, found),
+        *anthropic_text_block(2, "Found."),
+    ]
+    made = frames(streamed(anthropic_stream(*blocks, stop_reason="end_turn"), ANTHROPIC, ANTHROPIC))
+    assert [frame["index"] for frame in made if frame["type"] == "content_block_start"] == [0, 1, 2]
+    hosted = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "x"},
+    }
+    message = responses_message("Found.")
+    wire = responses_stream(*item_events(0, hosted), *item_events(1, message), output=[hosted, message])
+    assert fold_body(ANTHROPIC, streamed(wire, RESPONSES, ANTHROPIC))["content"][-1]["text"] == "Found."
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_the_streams_of_this_file_say_the_same_in_every_protocol(source: str, target: str) -> None:
+    said = fold_stream(target, streamed(STREAMS[source], source, target))
+    assert (said["text"], said["calls"], said["stop"]) == ("Well.", [PARIS], "tool_use")

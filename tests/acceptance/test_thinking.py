@@ -1,0 +1,215 @@
+"""Thinking and reasoning continuity: TH-2 to TH-20."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire
+from tests.bodies import (
+    GO,
+    anthropic_block,
+    anthropic_call,
+    anthropic_call_block,
+    anthropic_request,
+    anthropic_response,
+    anthropic_result,
+    anthropic_stream,
+    anthropic_tool,
+    anthropic_turn,
+    chat_assistant,
+    chat_call,
+    chat_request,
+    chat_response,
+    chat_result,
+    chat_stream,
+    item_events,
+    responses_call,
+    responses_message,
+    responses_output,
+    responses_request,
+    responses_response,
+    responses_stream,
+)
+from tests.sdk import fold_body, fold_stream, summary
+from tests.wire import ANTHROPIC, CHAT, RESPONSES, frames, items, lost, named, streamed, translated
+
+THOUGHT: dict[str, Any] = {"type": "thinking", "thinking": "Hm, Paris.", "signature": "EqQBsig=="}
+OMITTED: dict[str, Any] = {"type": "thinking", "thinking": "", "signature": "EqQBomitted=="}
+REDACTED: dict[str, Any] = {"type": "redacted_thinking", "data": "EmwKAhgB"}
+REASONED: dict[str, Any] = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "Hm, Paris."}],
+    "encrypted_content": "gAAAAABencrypted",
+}
+CALL_ITEM = responses_call("call_1", id="fc_1", status="completed")
+REASONED_HISTORY = chat_request(
+    GO, chat_assistant(chat_call("call_1"), reasoning_content="Hm, Paris."), chat_result("call_1")
+)
+
+
+def thinking_blocks(body: Any) -> list[Any]:
+    contents = [message["content"] for message in body.get("messages", [body])]
+    blocks = [block for content in contents if isinstance(content, list) for block in content]
+    return [block for block in blocks if block["type"] in ("thinking", "redacted_thinking")]
+
+
+def test_th_2_no_signature_is_made_up_for_anthropic() -> None:
+    assert thinking_blocks(translated(REASONED_HISTORY, CHAT, ANTHROPIC)) == []
+    assert named(lost(REASONED_HISTORY, CHAT, ANTHROPIC), "/messages/1/reasoning_content")
+
+
+def test_th_5_reasoning_of_another_provider_is_not_sent_as_ones_own() -> None:
+    body = responses_request(GO, REASONED, CALL_ITEM, responses_output("call_1"))
+    made = translated(body, RESPONSES, ANTHROPIC)
+    assert thinking_blocks(made) == []
+    assert "gAAAAABencrypted" not in json.dumps(made)
+    assert named(lost(body, RESPONSES, ANTHROPIC), "/input/1")
+    signed = anthropic_turn([THOUGHT, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
+    assert "EqQBsig==" not in json.dumps(translated(signed, ANTHROPIC, RESPONSES))
+    assert named(lost(signed, ANTHROPIC, RESPONSES), "/messages/1/content/0")
+
+
+def test_th_6_signed_blocks_pass_byte_for_byte() -> None:
+    odd = {
+        "type": "thinking",
+        "thinking": 'Line\n\ttab "quote" \\ é \u2028 \U0001f600 </b>',
+        "signature": "a+/=" * 50,
+    }
+    body = anthropic_turn([odd, REDACTED, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
+    wire = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    made = toolwire.translate(wire, source=ANTHROPIC, target=ANTHROPIC, kind="request")
+    assert json.loads(made.to_bytes()) == body
+    assert made.losses == []
+    assert list(json.loads(made.to_bytes())["messages"][1]["content"][0]) == ["type", "thinking", "signature"]
+
+
+def test_th_7_an_empty_thinking_text_with_a_signature_is_kept() -> None:
+    body = anthropic_turn([OMITTED, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
+    assert translated(body, ANTHROPIC, ANTHROPIC) == body
+    start = {"type": "thinking", "thinking": "", "signature": ""}
+    signed = {"type": "signature_delta", "signature": "EqQBomitted=="}
+    wire = anthropic_stream(*anthropic_block(0, start, signed), *anthropic_call_block(1, "toolu_1"))
+    assert fold_body(ANTHROPIC, streamed(wire, ANTHROPIC, ANTHROPIC))["content"][0] == OMITTED
+
+
+def test_th_8_thinking_is_not_demanded_of_a_history_that_lacks_it() -> None:
+    body = chat_request(
+        GO, chat_assistant(chat_call("call_1")), chat_result("call_1"), reasoning_effort="high"
+    )
+    made = translated(body, CHAT, ANTHROPIC)
+    assert made.get("thinking", {}).get("type") != "enabled"
+    refused = anthropic_turn(
+        [anthropic_call("toolu_1")],
+        [anthropic_result("toolu_1")],
+        thinking={"type": "enabled", "budget_tokens": 1024},
+        max_tokens=4096,
+        tools=[anthropic_tool()],
+    )
+    assert any(
+        finding.path.startswith("/messages/1/content/0") for finding in toolwire.check(refused, ANTHROPIC)
+    )
+
+
+def test_th_9_reasoning_items_are_thinking_and_their_seal_is_not_lost_silently() -> None:
+    body = responses_response(REASONED, CALL_ITEM)
+    made = translated(body, RESPONSES, ANTHROPIC, "response")
+    assert summary(ANTHROPIC, made)["reasoning"] == "Hm, Paris."
+    echoed = anthropic_request(GO, {"role": "assistant", "content": made["content"]}, GO)
+    carried = "gAAAAABencrypted" in json.dumps(translated(echoed, ANTHROPIC, RESPONSES))
+    assert carried or named(lost(body, RESPONSES, ANTHROPIC, "response"), "/output/0/encrypted_content")
+
+
+@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+def test_th_10_redacted_thinking_comes_home_or_is_reported(target: str) -> None:
+    body = anthropic_response(REDACTED, anthropic_call("toolu_1"))
+    assert translated(body, ANTHROPIC, ANTHROPIC, "response") == body
+    made = translated(body, ANTHROPIC, target, "response")
+    back = translated(made, target, ANTHROPIC, "response")
+    assert REDACTED in back["content"] or named(lost(body, ANTHROPIC, target, "response"), "/content/0")
+
+
+@pytest.mark.parametrize("thought", [THOUGHT, OMITTED])
+def test_th_11_no_reasoning_item_is_named_that_the_provider_does_not_hold(thought: dict[str, Any]) -> None:
+    body = anthropic_turn([thought, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
+    reasoning = [
+        item for item in items(translated(body, ANTHROPIC, RESPONSES)) if item.get("type") == "reasoning"
+    ]
+    assert [item for item in reasoning if "id" in item and not item.get("encrypted_content")] == []
+    answer = responses_response(REASONED, CALL_ITEM)
+    outputs = [{"id": "call_1", "output": "18C"}]
+    following = toolwire.continue_request(responses_request(store=False), answer, outputs, RESPONSES)
+    assert REASONED in following["input"]
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
+def test_th_14_unsigned_reasoning_is_shown_and_null_is_no_reasoning(target: str) -> None:
+    said = chat_response(chat_assistant(chat_call("call_1"), reasoning_content="Hm, Paris."))
+    assert summary(target, translated(said, CHAT, target, "response"))["reasoning"] == "Hm, Paris."
+    silent = chat_response(chat_assistant(chat_call("call_1"), reasoning_content=None))
+    found = summary(target, translated(silent, CHAT, target, "response"))
+    assert (found["reasoning"], len(found["calls"])) == ("", 1)
+
+
+def test_th_15_text_and_signature_may_come_together() -> None:
+    wire = anthropic_stream(*anthropic_block(0, THOUGHT), *anthropic_call_block(1, "toolu_1"))
+    assert fold_body(ANTHROPIC, streamed(wire, ANTHROPIC, ANTHROPIC))["content"][0] == THOUGHT
+    assert fold_stream(RESPONSES, streamed(wire, ANTHROPIC, RESPONSES))["reasoning"] == "Hm, Paris."
+
+
+def test_th_16_thinking_between_server_calls_keeps_its_place() -> None:
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    text = {"type": "text", "text": "Done."}
+    body = anthropic_response(THOUGHT, search, found, OMITTED, text, stop_reason="end_turn")
+    assert translated(body, ANTHROPIC, ANTHROPIC, "response") == body
+
+
+@pytest.mark.parametrize(
+    ("effort", "sent"),
+    [("low", "low"), ("high", "high"), ("xhigh", "xhigh"), ("max", "max"), ("minimal", None)],
+)
+def test_th_17_an_effort_is_mapped_exactly_or_its_change_is_reported(effort: str, sent: str | None) -> None:
+    body = chat_request(reasoning_effort=effort)
+    made = translated(body, CHAT, ANTHROPIC).get("output_config", {}).get("effort")
+    reported = named(lost(body, CHAT, ANTHROPIC), "/reasoning_effort")
+    assert (made == sent and not reported) if sent else reported
+    back = anthropic_request(output_config={"effort": "max"})
+    assert translated(back, ANTHROPIC, RESPONSES)["reasoning"]["effort"] == "max"
+
+
+def test_th_18_a_seal_is_not_left_over_for_the_next_block() -> None:
+    plain = {**REASONED, "id": "rs_2", "encrypted_content": None}
+    message = responses_message("Well.")
+    output = [REASONED, plain, message]
+    events = [event for index, item in enumerate(output) for event in item_events(index, item)]
+    made = frames(streamed(responses_stream(*events, output=output), RESPONSES, ANTHROPIC))
+    signatures = [
+        (frame["index"], frame["delta"]["signature"])
+        for frame in made
+        if "signature" in frame.get("delta", {})
+    ]
+    assert len({signature for _, signature in signatures if signature}) == len(
+        [s for _, s in signatures if s]
+    )
+    assert len([index for index, signature in signatures if signature]) <= 1
+
+
+@pytest.mark.parametrize(("field", "value"), [("temperature", 0.2), ("top_p", 0.9)])
+def test_th_19_sampling_beside_thinking_is_dropped_and_reported(field: str, value: float) -> None:
+    body = chat_request(reasoning_effort="high", **{field: value})
+    assert field not in translated(body, CHAT, ANTHROPIC)
+    assert named(lost(body, CHAT, ANTHROPIC), f"/{field}")
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
+def test_th_20_reasoning_never_becomes_visible_text(target: str) -> None:
+    body = chat_response(
+        {"role": "assistant", "content": "Sunny.", "reasoning_content": "Hm, Paris."}, "stop"
+    )
+    assert summary(target, translated(body, CHAT, target, "response"))["text"] == "Sunny."
+    wire = chat_stream({"reasoning_content": "Hm, Paris."}, {"content": "Sunny."}, finish_reason="stop")
+    assert fold_stream(target, streamed(wire, CHAT, target))["text"] == "Sunny."
+    answer = anthropic_response(THOUGHT, {"type": "text", "text": "Sunny."}, stop_reason="end_turn")
+    assert summary(CHAT, translated(answer, ANTHROPIC, CHAT, "response"))["text"] == "Sunny."

@@ -1,0 +1,302 @@
+"""The smallest legal bodies and streams of the three protocols, for tests to put one thing into."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+Body = dict[str, Any]
+
+SCHEMA: Body = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+CITY = '{"city":"Paris"}'
+GO: Body = {"role": "user", "content": "Go on."}
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def anthropic_request(*messages: Body, **fields: Any) -> Body:
+    return {"model": "claude-sonnet-4-5", "max_tokens": 1024, "messages": list(messages or (GO,)), **fields}
+
+
+def anthropic_call(call_id: str, name: str = "get_weather", arguments: Any = None) -> Body:
+    return {
+        "type": "tool_use",
+        "id": call_id,
+        "name": name,
+        "input": {"city": "Paris"} if arguments is None else arguments,
+    }
+
+
+def anthropic_result(call_id: str, content: Any = "18C", **fields: Any) -> Body:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **fields}
+
+
+def anthropic_turn(calls: Sequence[Body], results: Sequence[Body], **fields: Any) -> Body:
+    asked = {"role": "assistant", "content": list(calls)}
+    return anthropic_request(GO, asked, {"role": "user", "content": list(results)}, **fields)
+
+
+def anthropic_response(*content: Body, stop_reason: str = "tool_use", **fields: Any) -> Body:
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-sonnet-4-5",
+        "content": list(content),
+        "stop_reason": stop_reason,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 9, "output_tokens": 7},
+        **fields,
+    }
+
+
+def anthropic_tool(name: str = "get_weather", schema: Any = None, **fields: Any) -> Body:
+    return {
+        "name": name,
+        "description": "Weather.",
+        "input_schema": SCHEMA if schema is None else schema,
+        **fields,
+    }
+
+
+def anthropic_events(*events: Body) -> bytes:
+    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
+
+
+def anthropic_block(index: int, start: Body, *deltas: Body) -> list[Body]:
+    return [
+        {"type": "content_block_start", "index": index, "content_block": start},
+        *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+def anthropic_call_block(index: int, call_id: str, *fragments: str, name: str = "get_weather") -> list[Body]:
+    deltas = [{"type": "input_json_delta", "partial_json": fragment} for fragment in fragments or (CITY,)]
+    return anthropic_block(index, {"type": "tool_use", "id": call_id, "name": name, "input": {}}, *deltas)
+
+
+def anthropic_text_block(index: int, *fragments: str) -> list[Body]:
+    deltas = [{"type": "text_delta", "text": fragment} for fragment in fragments]
+    return anthropic_block(index, {"type": "text", "text": ""}, *deltas)
+
+
+def anthropic_stream(*events: Body, stop_reason: str = "tool_use", usage: Body | None = None) -> bytes:
+    message = {**anthropic_response(), "stop_reason": None, "usage": {"input_tokens": 9, "output_tokens": 1}}
+    return anthropic_events(
+        {"type": "message_start", "message": message},
+        *events,
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": stop_reason, "stop_sequence": None},
+            "usage": usage or {"output_tokens": 7},
+        },
+        {"type": "message_stop"},
+    )
+
+
+def chat_request(*messages: Body, **fields: Any) -> Body:
+    return {"model": "gpt-4o", "messages": list(messages or (GO,)), **fields}
+
+
+def chat_call(call_id: str, name: str = "get_weather", arguments: Any = CITY) -> Body:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def chat_assistant(*calls: Body, **fields: Any) -> Body:
+    return {"role": "assistant", "content": None, "tool_calls": list(calls), **fields}
+
+
+def chat_result(call_id: str, content: Any = "18C") -> Body:
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def chat_turn(calls: Sequence[Body], results: Sequence[Body], **fields: Any) -> Body:
+    return chat_request(GO, chat_assistant(*calls), *results, **fields)
+
+
+def chat_response(message: Body, finish_reason: str = "tool_calls", **fields: Any) -> Body:
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "gpt-4o",
+        "choices": [choice],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16},
+        **fields,
+    }
+
+
+def chat_tool(name: str = "get_weather", schema: Any = None, **fields: Any) -> Body:
+    function = {
+        "name": name,
+        "description": "Weather.",
+        "parameters": SCHEMA if schema is None else schema,
+        **fields,
+    }
+    return {"type": "function", "function": function}
+
+
+def chat_chunk(delta: Body, finish_reason: str | None = None, **fields: Any) -> Body:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    envelope = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-4o"}
+    return {**envelope, "choices": [choice], **fields}
+
+
+def chat_events(*chunks: Body, done: bool = True) -> bytes:
+    wire = b"".join(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks)
+    return wire + (b"data: [DONE]\n\n" if done else b"")
+
+
+def chat_stream(*deltas: Body, finish_reason: str = "tool_calls", usage: Body | None = None) -> bytes:
+    chunks = [chat_chunk(delta) for delta in ({"role": "assistant", "content": None}, *deltas)]
+    counted = [{**chat_chunk({}), "choices": [], "usage": usage}] if usage else []
+    return chat_events(*chunks, chat_chunk({}, finish_reason), *counted)
+
+
+def chat_fragment(index: int | None, arguments: str | None = None, **fields: Any) -> Body:
+    """A delta with one fragment of a call; `id` and `name` open it."""
+    name = fields.pop("name", None)
+    function = {"name": name} if name is not None else {}
+    if arguments is not None:
+        function["arguments"] = arguments
+    opening = {"type": "function"} if name else {}
+    at = {} if index is None else {"index": index}
+    return {"tool_calls": [{**at, **fields, **opening, "function": function}]}
+
+
+def responses_request(*items: Body, **fields: Any) -> Body:
+    return {"model": "gpt-5", "input": list(items or (GO,)), **fields}
+
+
+def responses_call(call_id: str, name: str = "get_weather", arguments: Any = CITY, **fields: Any) -> Body:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **fields}
+
+
+def responses_output(call_id: str, output: Any = "18C") -> Body:
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+def responses_turn(calls: Sequence[Body], outputs: Sequence[Body], **fields: Any) -> Body:
+    return responses_request(GO, *calls, *outputs, **fields)
+
+
+def responses_message(text: str) -> Body:
+    part = {"type": "output_text", "text": text, "annotations": []}
+    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+
+
+def responses_response(*output: Body, status: str = "completed", **fields: Any) -> Body:
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "status": status,
+        "model": "gpt-5",
+        "output": list(output),
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        **fields,
+    }
+
+
+def responses_tool(name: str = "get_weather", schema: Any = None, **fields: Any) -> Body:
+    parameters = SCHEMA if schema is None else schema
+    return {
+        "type": "function",
+        "name": name,
+        "description": "Weather.",
+        "parameters": parameters,
+        "strict": False,
+        **fields,
+    }
+
+
+RESPONSES_USAGE: Body = {
+    "input_tokens": 9,
+    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+    "output_tokens": 7,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 16,
+}
+
+
+def responses_events(*events: Body) -> bytes:
+    numbered = [{"type": event["type"], "sequence_number": n, **event} for n, event in enumerate(events)]
+    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in numbered)
+
+
+def responses_stream(
+    *events: Body, output: Sequence[Body] = (), status: str = "completed", **fields: Any
+) -> bytes:
+    opened = responses_response(status="in_progress")
+    closed = responses_response(*output, status=status, usage=RESPONSES_USAGE, **fields)
+    return responses_events(
+        {"type": "response.created", "response": opened},
+        *events,
+        {"type": f"response.{status}", "response": closed},
+    )
+
+
+def item_events(index: int, item: Body) -> Iterator[Body]:
+    """The events of one item, from added to done: its text in one delta, if it has any."""
+    at = {"item_id": item["id"], "output_index": index}
+    opened = {"arguments": "", "input": "", "content": [], "summary": []}
+    started = {key: opened.get(key, value) for key, value in item.items()}
+    yield {
+        "type": "response.output_item.added",
+        "output_index": index,
+        "item": {**started, "status": "in_progress"},
+    }
+    match item["type"]:
+        case "function_call":
+            yield {"type": "response.function_call_arguments.delta", **at, "delta": item["arguments"]}
+            yield {"type": "response.function_call_arguments.done", **at, "arguments": item["arguments"]}
+        case "custom_tool_call":
+            yield {"type": "response.custom_tool_call_input.delta", **at, "delta": item["input"]}
+            yield {"type": "response.custom_tool_call_input.done", **at, "input": item["input"]}
+        case "message":
+            for position, part in enumerate(item["content"]):
+                place = {**at, "content_index": position}
+                yield {"type": "response.content_part.added", **place, "part": {**part, "text": ""}}
+                yield {"type": "response.output_text.delta", **place, "delta": part["text"], "logprobs": []}
+                yield {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []}
+                yield {"type": "response.content_part.done", **place, "part": part}
+        case "reasoning":
+            for position, part in enumerate(item["summary"]):
+                place = {**at, "summary_index": position}
+                yield {"type": "response.reasoning_summary_part.added", **place, "part": {**part, "text": ""}}
+                yield {"type": "response.reasoning_summary_text.delta", **place, "delta": part["text"]}
+                yield {"type": "response.reasoning_summary_text.done", **place, "text": part["text"]}
+                yield {"type": "response.reasoning_summary_part.done", **place, "part": part}
+    yield {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def turn(protocol: str, *ids: str, **fields: Any) -> Body:
+    """A request whose history holds one call for each id, with `result N` for each, in order."""
+    answers = [f"result {position}" for position in range(len(ids))]
+    match protocol:
+        case "anthropic":
+            results = [anthropic_result(call_id, text) for call_id, text in zip(ids, answers, strict=True)]
+            return anthropic_turn([anthropic_call(call_id) for call_id in ids], results, **fields)
+        case "openai-chat":
+            messages = [chat_result(call_id, text) for call_id, text in zip(ids, answers, strict=True)]
+            return chat_turn([chat_call(call_id) for call_id in ids], messages, **fields)
+        case _:
+            outputs = [responses_output(call_id, text) for call_id, text in zip(ids, answers, strict=True)]
+            return responses_turn([responses_call(call_id) for call_id in ids], outputs, **fields)
+
+
+def declaring(protocol: str, *schemas: Body) -> Body:
+    """A request that declares `tool_0`, `tool_1` and so on with these schemas."""
+    match protocol:
+        case "anthropic":
+            return anthropic_request(
+                tools=[anthropic_tool(f"tool_{n}", schema) for n, schema in enumerate(schemas)]
+            )
+        case "openai-chat":
+            return chat_request(tools=[chat_tool(f"tool_{n}", schema) for n, schema in enumerate(schemas)])
+        case _:
+            return responses_request(
+                tools=[responses_tool(f"tool_{n}", schema) for n, schema in enumerate(schemas)]
+            )

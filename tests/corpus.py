@@ -1,0 +1,112 @@
+"""The recorded traffic beside the project, where present: what clients really send and providers really answer."""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+CORPUS = Path(__file__).parents[1] / ".." / "shared" / "corpus"
+
+# The corpus names the shape of the bodies `dialect`; these are the ones that toolwire has a protocol for.
+DIALECTS = {
+    "anthropic": "anthropic",
+    "openai_chat": "openai-chat",
+    "openai_responses": "openai-responses",
+}
+
+# Official recordings are named like their dialect; servers that only imitate one have files of their own.
+COMPATIBLE_FILES = ("openai_compatible", "openrouter")
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    id: str
+    protocol: str
+    provider: str
+    kind: str  # generate, count_tokens, compact or retrieve
+    endpoint: str
+    request_headers: Mapping[str, str]
+    response_headers: Mapping[str, str]
+    request: Any
+    status: int
+    response: Any  # None for streams
+    sse: str | None
+    framing: str | None
+    stream: bool
+    inband_error: bool
+    features: frozenset[str]
+    conversation: str | None
+    turn: int | None
+    parent: str | None
+    reserialised: bool
+    blob_shrunk: bool
+    compatible: bool
+
+    @property
+    def accepted(self) -> bool:
+        return self.status < 400 and not self.inband_error
+
+    @property
+    def wire(self) -> bytes:
+        """The stream as bytes; empty for an exchange that was not streamed."""
+        return (self.sse or "").encode()
+
+
+def present() -> bool:
+    return CORPUS.is_dir()
+
+
+def exchanges(protocol: str, *, compatible: bool = False, kind: str | None = None) -> tuple[Exchange, ...]:
+    """Every recorded exchange of a protocol: with the vendor itself, or with servers that imitate it."""
+    found = _by_protocol(compatible).get(protocol, ())
+    return found if kind is None else tuple(exchange for exchange in found if exchange.kind == kind)
+
+
+@cache
+def _by_protocol(compatible: bool) -> dict[str, tuple[Exchange, ...]]:
+    grouped: dict[str, list[Exchange]] = {}
+    for name in COMPATIBLE_FILES if compatible else DIALECTS:
+        for line in _lines(name):
+            if line["dialect"] in DIALECTS:
+                exchange = _exchange(line, compatible)
+                grouped.setdefault(exchange.protocol, []).append(exchange)
+    return {protocol: tuple(found) for protocol, found in grouped.items()}
+
+
+def _lines(name: str) -> Iterator[dict[str, Any]]:
+    path = CORPUS / f"{name}.jsonl.gz"
+    if not path.is_file():
+        return
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def _exchange(line: dict[str, Any], compatible: bool) -> Exchange:
+    headers = line.get("headers") or {}
+    return Exchange(
+        id=line["id"],
+        protocol=DIALECTS[line["dialect"]],
+        provider=line["provider"],
+        kind=line["kind"],
+        endpoint=line["endpoint"],
+        request_headers=headers.get("request") or {},
+        response_headers=headers.get("response") or {},
+        request=line["request"],
+        status=line["status"],
+        response=line["response"],
+        sse=line["sse"],
+        framing=line["framing"],
+        stream=line["stream"],
+        inband_error=line.get("inband_error", False),
+        features=frozenset(line["features"]),
+        conversation=line["conversation"],
+        turn=line["turn"],
+        parent=line.get("parent"),
+        reserialised=line.get("reserialised", False),
+        blob_shrunk=line.get("blob_shrunk", False),
+        compatible=compatible,
+    )

@@ -1,0 +1,174 @@
+"""What tests read out of plain bodies, without any of toolwire's code, and how they ask for a translation."""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import toolwire
+from tests.sdk import Call
+
+ANTHROPIC, CHAT, RESPONSES = "anthropic", "openai-chat", "openai-responses"
+PROTOCOLS = (ANTHROPIC, CHAT, RESPONSES)
+PAIRS = [(source, target) for source in PROTOCOLS for target in PROTOCOLS if source != target]
+
+Kind = Literal["request", "response", "error"]
+
+
+def translated(body: Any, source: str, target: str, kind: Kind = "request", **options: Any) -> Any:
+    return toolwire.translate(body, source=source, target=target, kind=kind, **options).value
+
+
+def lost(body: Any, source: str, target: str, kind: Kind = "request", **options: Any) -> set[str]:
+    """The source paths that the loss report names."""
+    made = toolwire.translate(body, source=source, target=target, kind=kind, **options)
+    return {loss.path for loss in made.losses}
+
+
+def named(paths: set[str], path: str) -> bool:
+    """Whether a report names this value or something inside it; naming what holds it is not reporting."""
+    return any(found == path or found.startswith(path + "/") for found in paths)
+
+
+def streamed(wire: bytes | Iterable[bytes], source: str, target: str, request: Any = None) -> bytes:
+    chunks = [wire] if isinstance(wire, bytes) else wire
+    return b"".join(toolwire.translate_stream(chunks, source=source, target=target, request=request))
+
+
+def frames(wire: bytes) -> list[Any]:
+    """The JSON payloads of an event stream, in order; `[DONE]` and comments are not payloads."""
+    payloads = [
+        line[len("data:") :].strip() for line in wire.decode().splitlines() if line.startswith("data:")
+    ]
+    return [json.loads(payload) for payload in payloads if payload != "[DONE]"]
+
+
+def types(wire: bytes) -> list[str]:
+    return [frame["type"] for frame in frames(wire)]
+
+
+def calls(protocol: str, body: Any) -> list[Call]:
+    """Every client call of a request or a response, in order."""
+    match protocol:
+        case "anthropic":
+            return [
+                {"id": block["id"], "name": block["name"], "arguments": block["input"]}
+                for block in _blocks(body)
+                if block["type"] == "tool_use"
+            ]
+        case "openai-chat":
+            return [
+                _chat_call(call) for message in _messages(body) for call in message.get("tool_calls") or ()
+            ]
+        case _:
+            return [
+                {"id": item["call_id"], "name": item["name"], "arguments": _responses_arguments(item)}
+                for item in items(body)
+                if item.get("type") in ("function_call", "custom_tool_call")
+            ]
+
+
+def results(protocol: str, body: Any) -> list[tuple[str, str]]:
+    """The id and the text of every tool result of a request, in order."""
+    match protocol:
+        case "anthropic":
+            blocks = [block for block in _blocks(body) if block["type"] == "tool_result"]
+            return [(block["tool_use_id"], text_of(block.get("content"))) for block in blocks]
+        case "openai-chat":
+            answers = [message for message in body["messages"] if message["role"] == "tool"]
+            return [(message["tool_call_id"], text_of(message["content"])) for message in answers]
+        case _:
+            outputs = [item for item in items(body) if str(item.get("type")).endswith("_call_output")]
+            return [(item["call_id"], text_of(item["output"])) for item in outputs]
+
+
+def tools(protocol: str, body: Any) -> dict[str, Any]:
+    """Name and schema of every declared function; None where a tool takes raw text or has no schema."""
+    match protocol:
+        case "anthropic":
+            return {tool["name"]: tool.get("input_schema") for tool in body.get("tools") or ()}
+        case "openai-chat":
+            declared = [tool[tool["type"]] for tool in body.get("tools") or ()]
+            return {tool["name"]: tool.get("parameters") for tool in declared}
+        case _:
+            declared = [tool for tool in body.get("tools") or () if "name" in tool]
+            return {tool["name"]: tool.get("parameters") for tool in declared}
+
+
+def items(body: Any) -> list[Any]:
+    found = body if isinstance(body, list) else body.get("output", body.get("input"))
+    return found if isinstance(found, list) else []
+
+
+def text_of(content: Any) -> str:
+    """The text of a content, whether it is a string or a list of parts."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part.get("text", "") for part in content)
+
+
+def roles(body: Any) -> list[str]:
+    return [message["role"] for message in body["messages"]]
+
+
+def _messages(body: Any) -> list[Any]:
+    if "choices" in body:
+        return [choice["message"] for choice in body["choices"]]
+    return list(body["messages"]) if "messages" in body else [body]
+
+
+def _blocks(body: Any) -> Iterator[Any]:
+    for message in _messages(body):
+        content = message["content"]
+        yield from content if isinstance(content, list) else ()
+
+
+def _chat_call(call: Any) -> Call:
+    if call.get("type") == "custom":
+        return {"id": call["id"], "name": call["custom"]["name"], "arguments": call["custom"]["input"]}
+    function = call["function"]
+    return {"id": call["id"], "name": function["name"], "arguments": parsed(function["arguments"])}
+
+
+def _responses_arguments(item: Any) -> Any:
+    return item["input"] if item["type"] == "custom_tool_call" else parsed(item["arguments"])
+
+
+def parsed(text: str) -> Any:
+    """The value of a JSON text; the text itself where it is not JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def streamed_calls(protocol: str, wire: bytes) -> list[Call]:
+    """The calls of a stream as far as it went, for streams that don't end as the SDKs want."""
+    if protocol == RESPONSES:
+        done = [frame["item"] for frame in frames(wire) if frame["type"] == "response.output_item.done"]
+        return calls(RESPONSES, done)
+    opened: dict[int, dict[str, str]] = {}
+    for index, call_id, name, arguments in _fragments(protocol, wire):
+        call = opened.setdefault(index, {"id": "", "name": "", "arguments": ""})
+        call["id"] += call_id
+        call["name"] += name
+        call["arguments"] += arguments
+    return [
+        {"id": call["id"], "name": call["name"], "arguments": parsed(call["arguments"])}
+        for call in opened.values()
+    ]
+
+
+def _fragments(protocol: str, wire: bytes) -> Iterator[tuple[int, str, str, str]]:
+    for frame in frames(wire):
+        if protocol == ANTHROPIC and frame["type"] == "content_block_start":
+            block = frame["content_block"]
+            if block["type"] == "tool_use":
+                yield frame["index"], block["id"], block["name"], ""
+        elif protocol == ANTHROPIC and frame["type"] == "content_block_delta":
+            if "partial_json" in frame["delta"]:
+                yield frame["index"], "", "", frame["delta"]["partial_json"]
+        elif protocol == CHAT:
+            for choice in frame.get("choices", ()):
+                for part in choice["delta"].get("tool_calls") or ():
+                    said = part.get("function", {})
+                    yield part["index"], part.get("id", ""), said.get("name", ""), said.get("arguments", "")
