@@ -1,8 +1,9 @@
-"""Every JSON example and stream snippet of the seed documents: at home unchanged, abroad arriving, and back again.
+"""Every JSON example and stream snippet of the seeds: unchanged at home, arriving abroad, and back again.
 
-A fixture holds the example as the seed has it (`text`, at `line`), and the smallest legal body that holds it (`body`, to be
-read as `wire`). `bare` is there where the example must also be read as it stands, without the envelope: true if that is
-`text` itself, else the corrected text. `part` names a protocol that a later part of the project brings.
+A fixture holds the example as the seed has it (`text`, at `line`), and the smallest legal body that holds it
+(`body`, to be read as `wire`). `bare` is there where the example must also be read as it stands, without the
+envelope: true if that is `text` itself, else the corrected text. `part` names a protocol that a later part of
+the project brings.
 """
 
 import json
@@ -32,14 +33,15 @@ SEEDS = ROOT / ".." / "shared" / "seeds"
 FIXTURES = ROOT / "tests" / "fixtures" / "seeds"
 TOTALS = {"000": 52, "001": 10, "002": 24, "003": 9, "004": 11}
 BY_PROTOCOL = {
-    "anthropic": 30,
-    "openai-chat": 22,
-    "openai-responses": 25,
+    "anthropic": 32,
+    "openai-chat": 23,
+    "openai-responses": 22,
     "gemini": 25,
     "ollama": 3,
     "none": 1,
 }
 LATER = {"gemini", "ollama"}
+FRAGMENTS = {"message": 22, "items": 6, "tools": 3, "request": 4, "stream": 3, "event": 4}
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,3 @@ def test_the_fragments_are_counted() -> None:
     assert Counter(example.kind for example in BARE) == FRAGMENTS
     assert {example.protocol for example in BARE} == set(PROTOCOLS)
     assert [example for example in BARE if example.kind == "items" and example.protocol != RESPONSES] == []
-
-
-FRAGMENTS = {"message": 22, "items": 6, "tools": 3, "request": 4, "stream": 3, "event": 4}

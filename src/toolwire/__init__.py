@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .canonical.errors import DecodeError, LossRefused, ToolwireError
     from .canonical.loss import Loss
-    from .cycle import check, continue_request, format_tool_result, format_tool_results, format_tools, parse_tool_calls
+    from .cycle import (
+        check,
+        continue_request,
+        format_tool_result,
+        format_tool_results,
+        format_tools,
+        parse_tool_calls,
+    )
     from .translation import Encoded, translate, translate_stream
 
 __version__ = "0.1.0"

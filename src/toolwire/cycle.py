@@ -38,7 +38,13 @@ def _chat_tool(tool: Any) -> Any:
 def parse_tool_calls(response: Body, protocol: str) -> list[dict[str, Any]]:
     """The calls that a response leaves to the client, in order: id, name, arguments as text, shape, complete."""
     return [
-        {"id": call.id, "name": call.name, "arguments": call.arguments, "shape": call.shape, "complete": call.complete}
+        {
+            "id": call.id,
+            "name": call.name,
+            "arguments": call.arguments,
+            "shape": call.shape,
+            "complete": call.complete,
+        }
         | ({"namespace": call.namespace} if call.namespace is not None else {})
         for call in _open_calls(_decode_response(response, protocol))
     ]
@@ -120,7 +126,9 @@ def _result(call: ToolCall, output: Mapping[str, Any]) -> ToolResult:
     content: tuple[Part, ...] = (Text(text=text),)
     status = "error" if output.get("is_error") else "ok"
     native = "custom" if call.shape == "freeform" else call.native
-    return ToolResult(call_id=call.id, name=call.name, content=content, status=status, native=native, caller=call.caller)
+    return ToolResult(
+        call_id=call.id, name=call.name, content=content, status=status, native=native, caller=call.caller
+    )
 
 
 def continue_request(
@@ -151,4 +159,3 @@ def check(body: Body, protocol: str, *, version: str | None = None) -> list[Find
     """What the provider would say against this request: nothing, if it would take it."""
     parsed = json.loads(to_bytes(body, protocol)) if not isinstance(body, dict | list) else body
     return codec(protocol).check_request(parsed, version=version)
-

@@ -4,7 +4,6 @@ import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Any, Literal
 
-
 from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
 from toolwire.canonical.events import Event, PartDelta, ResponseFailed
 from toolwire.canonical.fold import Folder
@@ -66,7 +65,11 @@ def translate(
         case "request":
             root = reader.decode_request(data, Route(model=model, stream=stream))
             options = Target(
-                model=model, version=version, stream=stream, binary_results=binary_results, hosted_tools=hosted_tools
+                model=model,
+                version=version,
+                stream=stream,
+                binary_results=binary_results,
+                hosted_tools=hosted_tools,
             )
             encoding = writer.encode_request(root, options)
         case "response":

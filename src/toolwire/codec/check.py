@@ -102,7 +102,7 @@ def words(text: str) -> frozenset[str]:
 
 
 def fields(notation: str) -> Fields:
-    """`id!:string content:string|array role!=user|tool tier~auto|flex`: ! required, = closed words, ~ open."""
+    """`id!:string role!=user|tool tier~auto|flex`: ! required, = all words, ~ known words."""
     table = []
     for name, required, sign, choices in _FIELD.findall(notation):
         options = tuple(choices.split("|"))

@@ -10,7 +10,7 @@ forgetting it, and the ordinary case costs no more than a typed decode.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -87,7 +87,9 @@ def well_formed(data: bytes | Raw, protocol: str, path: str = "") -> Raw:
         text.decode()
         msgspec.json.decode(text, type=Raw)
     except UnicodeDecodeError as error:
-        raise DecodeError(protocol, path, "UTF-8", f"byte {text[error.start]:#04x} at offset {error.start}") from None
+        raise DecodeError(
+            protocol, path, "UTF-8", f"byte {text[error.start]:#04x} at offset {error.start}"
+        ) from None
     except RecursionError:
         raise DecodeError(protocol, path, "bounded nesting", "a value nested too deeply") from None
     except msgspec.DecodeError as error:
@@ -143,7 +145,7 @@ def _members(kind: Any) -> tuple[Any, ...]:
 def _name(kind: Any) -> str:
     if get_origin(kind) in (list, tuple):
         return "an array"
-    if isinstance(kind, type) and issubclass(kind, Wire) or get_origin(kind) is dict:
+    if (isinstance(kind, type) and issubclass(kind, Wire)) or get_origin(kind) is dict:
         return "an object"
     names = {str: "a string", int: "an integer", float: "a number", bool: "true or false", NoneType: "null"}
     if kind in names:
@@ -165,7 +167,7 @@ def _open_array(element: Any, origin: Any, protocol: str) -> Read:
     return open_array
 
 
-@lru_cache(maxsize=None)
+@cache
 def _reader(kind: Any, protocol: str) -> Read:
     """The typed decode where it works, else the open one."""
     decode = msgspec.json.Decoder(kind).decode
@@ -186,7 +188,11 @@ def _reader(kind: Any, protocol: str) -> Read:
 
 def _open_union(members: list[Any], protocol: str) -> Read:
     shapes = [m for m in members if isinstance(m, type) and issubclass(m, Wire)]
-    tagged = {m.__struct_config__.tag: _open_struct(m, protocol) for m in shapes if m.__struct_config__.tag is not None}
+    tagged = {
+        m.__struct_config__.tag: _open_struct(m, protocol)
+        for m in shapes
+        if m.__struct_config__.tag is not None
+    }
     tag_field = next((m.__struct_config__.tag_field for m in shapes if m.__struct_config__.tag_field), "type")
     plain = next((_open_struct(m, protocol) for m in shapes if m.__struct_config__.tag is None), None)
     openers = [_opener(m, protocol) for m in members if m not in shapes]
@@ -220,7 +226,7 @@ def _tag(raw: Raw, tag_field: str) -> str | None:
     return tag if isinstance(tag, str) else None
 
 
-@lru_cache(maxsize=None)
+@cache
 def _field_openers(kind: type[Wire], protocol: str) -> dict[str, tuple[str, Read, bool, bool]]:
     """By wire name: the attribute, how to open it, whether it is required, whether it may be null."""
     hints = get_type_hints(kind)
@@ -228,7 +234,12 @@ def _field_openers(kind: type[Wire], protocol: str) -> dict[str, tuple[str, Read
     for spec in msgspec.structs.fields(kind):
         if not spec.encode_name.startswith("\x7f"):
             hint = hints[spec.name]
-            openers[spec.encode_name] = (spec.name, _opener(hint, protocol), spec.required, NoneType in _members(hint))
+            openers[spec.encode_name] = (
+                spec.name,
+                _opener(hint, protocol),
+                spec.required,
+                NoneType in _members(hint),
+            )
     return openers
 
 
@@ -258,7 +269,9 @@ def _open_struct(kind: type[Wire], protocol: str) -> Read:
                 known[attribute] = opener(value, f"{path}/{escape(name)}")
             except Mismatch as mismatch:
                 if required:
-                    raise DecodeError(protocol, f"{path}/{escape(name)}", str(mismatch), told(value)) from None
+                    raise DecodeError(
+                        protocol, f"{path}/{escape(name)}", str(mismatch), told(value)
+                    ) from None
                 unknown[name] = value
         for name, (attribute, _, required, _) in openers.items():
             if required and attribute not in known:
@@ -291,7 +304,7 @@ def escape(name: str) -> str:
 # ---- between wire objects and canonical ones
 
 
-@lru_cache(maxsize=None)
+@cache
 def _kept_fields(kind: type[Wire]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of a shape's nullable fields, and of those that are extras by declaration."""
     hints = get_type_hints(kind)

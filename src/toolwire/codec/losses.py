@@ -7,7 +7,7 @@ object of its own) and the index.
 """
 
 from collections.abc import Container, Iterator, Mapping
-from functools import lru_cache
+from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -28,7 +28,9 @@ class Report:
     def __init__(self) -> None:
         self._entries: list[tuple[LossKind, Trail, str, str, str | None, bool]] = []
 
-    def dropped(self, trail: Trail, field: str = "", why: str = NO_COUNTERPART, *, guarded: bool = False) -> None:
+    def dropped(
+        self, trail: Trail, field: str = "", why: str = NO_COUNTERPART, *, guarded: bool = False
+    ) -> None:
         self._entries.append(("dropped", trail, field, why, None, guarded))
 
     def approximated(self, trail: Trail, field: str, why: str) -> None:
@@ -40,7 +42,9 @@ class Report:
     def unclaimed(self, root: Node, families: Container[str]) -> None:
         """Report all extras below `root` that belong to none of these families."""
         for trail, key in foreign_extras(root, families):
-            self._entries.append(("dropped", trail, "//" + key, "a field that only its own protocol has", None, False))
+            self._entries.append(
+                ("dropped", trail, "//" + key, "a field that only its own protocol has", None, False)
+            )
 
     def resolve(self, root: Node, names: Names) -> list[Loss]:
         found = {}
@@ -98,7 +102,7 @@ def foreign_extras(root: Node, families: Container[str], trail: Trail = ()) -> I
             yield from foreign_extras(child, families, (*trail, field))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _children(kind: type[Node]) -> tuple[str, ...]:
     """The fields of a canonical type that can hold other canonical values."""
     hints = get_type_hints(kind)

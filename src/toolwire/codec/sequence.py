@@ -6,7 +6,15 @@ the speaking part is closed early, since a client that hears nothing is worse of
 
 from collections.abc import Iterable, Iterator
 
-from toolwire.canonical.events import Event, MessageEnd, MessageStart, PartDelta, PartEnd, PartStart, ResponseFailed
+from toolwire.canonical.events import (
+    Event,
+    MessageEnd,
+    MessageStart,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseFailed,
+)
 
 LIMIT_WAITING = 100_000
 

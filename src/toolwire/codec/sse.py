@@ -45,7 +45,6 @@ class SseSplitter:
         return data + b"\r" if held else data
 
 
-
 def parse_frame(text: bytes) -> tuple[bytes | None, bytes] | None:
     if text.startswith(b"data: ") and b"\n" not in text:
         return None, text[6:]

@@ -118,7 +118,9 @@ def without_native(placed: PlacedTool, report: Report, policy: str) -> FunctionT
         return None
     if policy == "function" and kind in HOSTED:
         if any(guard in bytes(tool.body) for guard in _GUARDS):
-            report.dropped(placed.trail, "", f"its filter can't be kept by a function in place of {kind}", guarded=True)
+            report.dropped(
+                placed.trail, "", f"its filter can't be kept by a function in place of {kind}", guarded=True
+            )
             return None
         name, parameter, about = HOSTED[kind]
         schema = {"type": "object", "properties": {parameter: {"type": "string"}}, "required": [parameter]}
@@ -141,7 +143,12 @@ def usable_callers(tool: FunctionTool | FreeformTool, trail: Trail, report: Repo
     if tool.allowed_callers is None:
         return
     if "direct" not in tool.allowed_callers:
-        report.dropped(trail, "allowed_callers", "only programs may call this tool, and the target has none", guarded=True)
+        report.dropped(
+            trail,
+            "allowed_callers",
+            "only programs may call this tool, and the target has none",
+            guarded=True,
+        )
     elif len(tool.allowed_callers) > 1:
         report.dropped(trail, "allowed_callers", "the target's programs can't call tools")
 

@@ -50,7 +50,9 @@ def leading_system(messages: tuple[Message, ...]) -> int:
     """How many messages at the start are system text."""
     count = 0
     for message in messages:
-        if message.role not in ("system", "developer") or not all(isinstance(part, Text) for part in message.parts):
+        if message.role not in ("system", "developer") or not all(
+            isinstance(part, Text) for part in message.parts
+        ):
             break
         count += 1
     return count
@@ -77,7 +79,9 @@ def _turn(message: Message, trail: Trail) -> Turn:
 def _identified(turns: list[Turn]) -> list[Turn]:
     """Give an id to each call that has none, and to the results that then can only be matched by order."""
     for number, turn in enumerate(turns):
-        if turn.role == "assistant" and any(isinstance(p.part, ToolCall) and not p.part.id for p in turn.parts):
+        if turn.role == "assistant" and any(
+            isinstance(p.part, ToolCall) and not p.part.id for p in turn.parts
+        ):
             following = next((t for t in turns[number + 1 :] if t.role in ("user", "assistant")), None)
             _identify(turn, following)
     return turns
@@ -109,7 +113,9 @@ def _answered(turns: list[Turn], report: Report) -> list[Turn]:
             if open_calls:
                 out.append(_placeholders(open_calls, report))
             out.append(turn)
-            open_calls = [p for p in turn.parts if isinstance(p.part, ToolCall) and p.part.executor == "client"]
+            open_calls = [
+                p for p in turn.parts if isinstance(p.part, ToolCall) and p.part.executor == "client"
+            ]
         elif turn.role == "user":
             if open_calls or any(isinstance(p.part, ToolResult) for p in turn.parts):
                 turn = _paired(turn, open_calls, report)
@@ -146,7 +152,9 @@ def _paired(turn: Turn, calls: list[Placed], report: Report) -> Turn:
                 report.dropped(answers[part.call_id].trail, "", "a later result answers the same call")
             answers[part.call_id] = placed
         elif isinstance(part, ToolResult) and part.executor == "client":
-            report.approximated(placed.trail, "call_id", "no call of the turn before has this id: sent as text")
+            report.approximated(
+                placed.trail, "call_id", "no call of the turn before has this id: sent as text"
+            )
             others.extend(_as_text(placed, part))
         else:
             others.append(placed)
@@ -171,6 +179,10 @@ def _placeholders(calls: list[Placed], report: Report) -> Turn:
 
 def _placeholder(call: Placed, report: Report) -> Placed:
     assert isinstance(call.part, ToolCall)
-    report.invented(call.trail, "", "", "the target wants every call answered: a placeholder result was added")
-    result = ToolResult(call_id=call.part.id, name=call.part.name, content=(Text(text=UNANSWERED),), status="error")
+    report.invented(
+        call.trail, "", "", "the target wants every call answered: a placeholder result was added"
+    )
+    result = ToolResult(
+        call_id=call.part.id, name=call.part.name, content=(Text(text=UNANSWERED),), status="error"
+    )
     return Placed(result, call.trail)

@@ -6,9 +6,10 @@ from toolwire.codec.interface import Codec
 
 from .request import NAMES, decode_request, encode_request
 from .response import decode_error, decode_response, encode_error, encode_response
+
 check_request: Any = None  # until rules land
-from .wire import FAMILY
 from .stream import stream_decoder, stream_encoder
+from .wire import FAMILY
 
 CODEC = Codec(
     name="anthropic",

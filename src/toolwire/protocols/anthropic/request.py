@@ -17,6 +17,7 @@ from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Placed, Turn, as_written, assemble, leading_system
 
 from .parts import STRING, decode_blocks, encode_parts
+from .tools import decode_cache, decode_choice, decode_tools, encode_cache, encode_choice, encode_tools
 from .wire import (
     FAMILY,
     FormatShape,
@@ -27,7 +28,6 @@ from .wire import (
     TextBlock,
     ThinkingShape,
 )
-from .tools import decode_cache, decode_choice, decode_tools, encode_cache, encode_choice, encode_tools
 
 DEFAULT_MAX_TOKENS = 8192
 SAMPLING_VERSION = "2023-06-01"
@@ -245,7 +245,9 @@ def _encode_max_tokens(request: Request, plan: Plan) -> int | None:
         return request.sampling.max_tokens
     if plan.home:
         return None
-    plan.report.invented((), "", "/max_tokens", f"the target requires a limit: {DEFAULT_MAX_TOKENS} was chosen")
+    plan.report.invented(
+        (), "", "/max_tokens", f"the target requires a limit: {DEFAULT_MAX_TOKENS} was chosen"
+    )
     return DEFAULT_MAX_TOKENS
 
 
@@ -316,7 +318,9 @@ def _encode_sampling(request: Request, shape: dict[str, Any], plan: Plan) -> Non
             if plan.home or plan.target.version == SAMPLING_VERSION:
                 shape[name] = value
             else:
-                plan.report.dropped(("sampling",), name, "the provider's current version takes no sampling parameters")
+                plan.report.dropped(
+                    ("sampling",), name, "the provider's current version takes no sampling parameters"
+                )
     for name in ("n", "seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"):
         if (value := getattr(sampling, name)) is not None and not (name == "n" and value == 1):
             plan.report.dropped(("sampling",), name)
@@ -388,7 +392,9 @@ def _report_rest(request: Request, plan: Plan) -> None:
     state = request.continuation
     if state is not None:
         if state.id is not None:
-            plan.report.dropped(("continuation",), "id", "the target holds no conversation of another provider's")
+            plan.report.dropped(
+                ("continuation",), "id", "the target holds no conversation of another provider's"
+            )
         if state.store:
             plan.report.dropped(("continuation",), "store", "the target stores nothing")
         if state.background:

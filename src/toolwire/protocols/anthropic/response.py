@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.fields import Reader, as_object, emit, joined, known, rest, restore
+from toolwire.codec.fields import Reader, as_object, joined, known, rest, restore
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
@@ -83,7 +83,9 @@ _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
 def decode_response(body: bytes, context: Context) -> Response:
     shape, plain = _read_response(body)
     message = Message(role="assistant", parts=decode_blocks(shape.content), at="")
-    candidate = Candidate(messages=(message,), stop=decode_stop(shape.stop_reason, shape.stop_sequence), at="")
+    candidate = Candidate(
+        messages=(message,), stop=decode_stop(shape.stop_reason, shape.stop_sequence), at=""
+    )
     envelope = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(shape, name) is UNSET]
     return Response(
         origin=FAMILY,
@@ -231,7 +233,9 @@ def report_response(response: Response, plan: Plan) -> None:
 
 
 def encode_error(error: ApiError) -> Encoding:
-    plan = Plan(RULES, Report(), Target(), home=bool(error.extras and FAMILY in error.extras) or error.raw in KINDS)
+    plan = Plan(
+        RULES, Report(), Target(), home=bool(error.extras and FAMILY in error.extras) or error.raw in KINDS
+    )
     type_name, _ = TYPES[error.kind]
     shape = ErrorShape(type=error.raw if error.raw in KINDS else type_name, message=error.message)
     body: dict[str, Any] = {"type": "error", "error": shape}

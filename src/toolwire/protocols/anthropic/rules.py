@@ -23,6 +23,7 @@ from .shapes import (
     check_block,
     check_fields,
     check_output,
+    check_removed,
     check_settings,
     check_tool,
     model_kind,
@@ -30,7 +31,6 @@ from .shapes import (
 
 # Blocks after which an assistant message may be the last one: the turn is paused, not prefilled.
 _UNFINISHED = words("tool_use server_tool_use mcp_tool_use compaction fallback")
-_CALL_ID = {"tool_use": r"[a-zA-Z0-9_-]+", "server_tool_use": r"srvtoolu_[a-zA-Z0-9_]+"}
 _NO_FORCING = {("opus", (5, 5)), ("sonnet", (5, 5)), ("fable", (5, 1)), ("mythos", (5, 1))}
 _found = VOICE.found
 
@@ -53,23 +53,20 @@ class _Request(NamedTuple):
     body: Object
     model: str
     kind: ModelKind
-    removed: (
-        Level | None
-    )  # what `2026-10-21` took away is refused, perhaps refused (version unknown), or taken
+    # What `2026-10-21` took away is refused, perhaps refused (version unknown), or still taken.
+    removed: Level | None
     tools: list[tuple[Path, Object]]
     messages: list[_Turn]
     turns: list[_Turn]  # of user and assistant
 
     def blocks(self) -> list[tuple[str, Path, Object]]:
         """Every block with the initial of who says it; `r` is the content of a tool's result."""
-        said = []
-        for turn in (_Turn("system", (), members(self.body.get("system"), ("system",))), *self.messages):
+        said = [("s", path, block) for path, block in members(self.body.get("system"), ("system",))]
+        for turn in self.messages:
             for path, block in turn.blocks:
-                nested = block.get("content") if block.get("type") == "tool_result" else None
-                said += [
-                    (turn.role[:1], path, block),
-                    *(("r", *part) for part in members(nested, (*path, "content"))),
-                ]
+                said.append((turn.role[:1], path, block))
+                if block.get("type") == "tool_result":
+                    said += [("r", *part) for part in members(block.get("content"), (*path, "content"))]
         return said
 
 
@@ -108,6 +105,8 @@ def _shapes(request: _Request) -> Findings:
         yield from check_tool(path, tool)
     for role, path, block in request.blocks():
         yield from check_block(role, path, block)
+        if request.removed:
+            yield from check_removed(role, path, block, request.removed)
 
 
 # ---- messages
@@ -120,29 +119,10 @@ def _messages(request: _Request) -> Findings:
     if len(request.messages) > 100_000:
         yield _found("messages-limit", ("messages",), "messages: List should have at most 100000 items")
     for path, message in members(listed, ("messages",)):
-        if message.get("content") not in ("", []) or (
-            message.get("role") == "assistant" and path == last.path
-        ):
-            continue
-        said = "all messages must have non-empty content except for the optional final assistant message"
-        yield _found("message-empty", path, f"{{at}}: {said}")
-
-
-def _texts(request: _Request) -> Findings:
-    for role, path, block in request.blocks():
-        text = block.get("text")
-        if block.get("type") == "document" and role == "a" and request.removed:
-            said = "{at}: `document` blocks are not permitted in `assistant` messages"
-            yield _found("document-assistant", path, said, request.removed)
-        if block.get("type") != "text":
-            continue
-        if text == "":
-            yield _found("text-empty", path, "messages: text content blocks must be non-empty")
-        elif isinstance(text, str) and not text.strip() and role in "ua":
-            yield _found("text-blank", path, "messages: text content blocks must contain non-whitespace text")
-        if request.removed and role in "ur" and list_of(block.get("citations")):
-            said = "{at}: `citations` are not permitted on `text` blocks in `user` messages"
-            yield _found("citations-user", (*path, "citations"), said, request.removed)
+        optional = message.get("role") == "assistant" and path == last.path
+        if message.get("content") in ("", []) and not optional:
+            said = "all messages must have non-empty content except for the optional final assistant message"
+            yield _found("message-empty", path, f"{{at}}: {said}")
 
 
 def _prefill(request: _Request) -> Findings:
@@ -150,7 +130,8 @@ def _prefill(request: _Request) -> Findings:
     if last.role != "assistant" or any(block.get("type") in _UNFINISHED for _, block in last.blocks):
         return
     if request.kind[1] >= (4, 6):
-        said = "This model does not support assistant message prefill. The conversation must end with a user message."
+        said = "This model does not support assistant message prefill. "
+        said += "The conversation must end with a user message."
         yield _found("prefill", last.path, said)
     if dig(request.body, "output_config", "format"):
         yield _found("format-prefill", last.path, "output_config.format is incompatible with message prefill")
@@ -161,45 +142,46 @@ def _prefill(request: _Request) -> Findings:
 
 
 def _system_messages(request: _Request) -> Findings:
-    for index, turn in enumerate(request.messages):
+    """Neighbouring system messages are one section, so only its ends have to be in place."""
+    around = [_NOTHING, *request.messages, _NOTHING]
+    for before, turn, after in zip(around, request.messages, around[2:], strict=False):
         if turn.role != "system":
             continue
-        before = next((other for other in request.messages[index::-1] if other.role != "system"), _NOTHING)
-        after = next((other for other in request.messages[index:] if other.role != "system"), _NOTHING)
         end = text_of(before.blocks[-1][1].get("type")) if before.blocks else ""
-        if not (before.role == "user" or end.endswith("_tool_result")) or after.role not in ("assistant", ""):
-            said = "must follow a `user` message or a server tool result, and be last or before an `assistant` message"
-            yield _found("system-placement", turn.path, f"{{at}}: a `system` message {said}")
+        follows = before.role in ("user", "system") or end.endswith("_tool_result")
+        if not follows or after.role not in ("assistant", "system", ""):
+            said = "{at}: a `system` message must follow a `user` message or a server tool result, "
+            said += "and be last or before an `assistant` message"
+            yield _found("system-placement", turn.path, said)
         if (0, 0) < request.kind[1] < (4, 8) or request.kind == ("sonnet", (5, 0)):
             yield _found("system-model", turn.path, "role 'system' is not supported on this model")
         message = object_of(list_of(request.body.get("messages"))[int(turn.path[1])])
         if not message.get("content") and not message.get("output_config"):
-            yield _found(
-                "system-empty", turn.path, "{at}: a `system` message must have content or output_config"
-            )
+            said = "{at}: a `system` message must have content or output_config"
+            yield _found("system-empty", turn.path, said)
 
 
 # ---- calls and results
 
 
 def _call_ids(request: _Request) -> Findings:
-    seen: set[str] = set()
-    for _, path, block in request.blocks():
-        tag, name = text_of(block.get("type")), block.get("id")
-        if tag in _CALL_ID and isinstance(name, str):
-            if not re.fullmatch(_CALL_ID[tag], name):
-                said = f"{VOICE.place(path)}.{tag}.id: String should match pattern '^{_CALL_ID[tag]}$'"
-                yield _found("call-id", (*path, "id"), said)
-            if name in seen:
-                yield _found("call-id-duplicate", path, "{at}: `tool_use` ids must be unique")
-            seen.add(name)
+    earlier: set[str] = set()
+    for turn in request.turns:
+        within: set[str] = set()
+        for path, name in turn.ids("tool_use", "id") + turn.ids("server_tool_use", "id"):
+            if name in earlier:
+                # Recorded: an id that an earlier turn used is taken, whatever the text says.
+                level: Level = "error" if name in within else "warning"
+                yield _found("call-id-duplicate", path, "{at}: `tool_use` ids must be unique", level)
+            within.add(name)
+            earlier.add(name)
 
 
 def _calls(request: _Request) -> Findings:
     for turn, following in zip(request.turns, [*request.turns[1:], _NOTHING], strict=True):
         calls, results = turn.ids("tool_use", "id"), following.ids("tool_result", "tool_use_id")
         answered = {name for _, name in results}
-        first = [path for path, _ in following.blocks[: len(results)]]
+        first = {path for path, _ in following.blocks[: len(results)]}
         broken = {
             "result-missing": [(path[:2], name) for path, name in calls if name not in answered],
             "result-not-first": [(path, name) for path, name in results if calls and path not in first],
@@ -207,8 +189,9 @@ def _calls(request: _Request) -> Findings:
         for rule, places in broken.items():
             if places:
                 said = "{at}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-                said += f"{', '.join(name for _, name in places)}. Each `tool_use` block must have a corresponding "
-                yield _found(rule, places[0][0], said + "`tool_result` block in the next message.")
+                said += ", ".join(name for _, name in places) + ". Each `tool_use` block must have "
+                said += "a corresponding `tool_result` block in the next message."
+                yield _found(rule, places[0][0], said)
 
 
 def _results(request: _Request) -> Findings:
@@ -217,74 +200,56 @@ def _results(request: _Request) -> Findings:
         seen: set[str] = set()
         for path, name in turn.ids("tool_result", "tool_use_id") if turn.role == "user" else []:
             if name in seen:
-                said = f"each tool_use must have a single result. Found multiple `tool_result` blocks with id: {name}"
-                yield _found("result-duplicate", path, f"{{at}}: {said}")
+                said = "{at}: each tool_use must have a single result. "
+                said += f"Found multiple `tool_result` blocks with id: {name}"
+                yield _found("result-duplicate", path, said)
             elif name not in calls and dig(request.body, "thread", "type") != "continue":
-                said = f"{{at}}: unexpected `tool_use_id` found in `tool_result` blocks: {name}. Each `tool_result` "
-                said += "block must have a corresponding `tool_use` block in the previous message."
+                said = f"{{at}}: unexpected `tool_use_id` found in `tool_result` blocks: {name}. "
+                said += "Each `tool_result` block must have a corresponding `tool_use` block "
+                said += "in the previous message."
                 yield _found("result-orphan", path, said)
             seen.add(name)
 
 
-def _error_results(request: _Request) -> Findings:
-    for _, path, block in request.blocks():
-        if block.get("type") == "tool_result" and block.get("is_error") is True:
-            content = block.get("content")
-            if not content:
-                yield _found(
-                    "result-error-empty", path, "{at}: content cannot be empty if `is_error` is true"
-                )
-            elif any(part.get("type") != "text" for _, part in members(content, ())):
-                yield _found(
-                    "result-error-text", path, "{at}: all content must be type `text` if `is_error` is true"
-                )
-
-
 def _server_calls(request: _Request) -> Findings:
     """A server's call has its result later, unless the turn is paused: then only tool results may follow."""
+    results: set[str] = set()
+    spoken = 0
     blocks = [(turn.role, path, block) for turn in request.turns for path, block in turn.blocks]
-    spoken = [
-        n
-        for n, (role, _, block) in enumerate(blocks)
-        if role == "user" and block.get("type") != "tool_result"
-    ]
-    results = {
-        text_of(block.get("tool_use_id")) for _, _, block in blocks if block.get("type") != "tool_result"
-    }
-    provided = {text_of(tool.get("name")) for _, tool in request.tools}
+    for index, (role, _, block) in enumerate(blocks):
+        if block.get("type") != "tool_result":
+            results.add(text_of(block.get("tool_use_id")))
+            spoken = index if role == "user" else spoken
+    provided = {text_of(tool.get("name")) for _, tool in request.tools} - {""}
     opened: set[str] = set()
     for index, (_, path, block) in enumerate(blocks):
         tag, name, call = text_of(block.get("type")), text_of(block.get("name")), text_of(block.get("id"))
         if tag in ("server_tool_use", "mcp_tool_use"):
             opened.add(call)
             found = f"{{at}}: `{name}` tool use with id `{call}` was found"
-            if call not in results and index < max(spoken, default=0):
+            if call not in results and index < spoken:
                 said = f"{found} without a corresponding `{name}_tool_result` block"
                 yield _found("server-result-missing", path, said)
-            elif (
-                call not in results
-                and tag != "mcp_tool_use"
-                and not any(tool and tool in name for tool in provided)
-            ):
+            # The code execution tool's own calls are `bash_code_execution` and the like.
+            elif call not in results and tag == "server_tool_use" and not any(n in name for n in provided):
                 yield _found("server-tool-absent", path, f"{found}, but no `{name}` tool was provided")
         elif tag.endswith("_tool_result") and text_of(block.get("tool_use_id")) not in opened:
             caller = "mcp_tool_use" if tag == "mcp_tool_result" else "server_tool_use"
-            said = f"{{at}}: unexpected `tool_use_id` found in `{tag}` blocks: {text_of(block.get('tool_use_id'))}. "
+            answered = text_of(block.get("tool_use_id"))
+            said = f"{{at}}: unexpected `tool_use_id` found in `{tag}` blocks: {answered}. "
             said += f"Each `{tag}` block must have a corresponding `{caller}` block before it."
             yield _found("server-result-orphan", path, said)
 
 
 def _programmatic(request: _Request) -> Findings:
     pending = request.turns[-2].blocks if len(request.turns) > 1 and request.turns[-1].role == "user" else []
-    called = [
-        path for path, block in pending if text_of(dig(block, "caller", "type")).startswith("code_execution")
-    ]
-    if called and not request.body.get("container"):
-        said = "container_id is required when there are pending tool uses generated by code execution with tools."
-        yield _found("container-missing", called[0], said)
+    for path, block in pending if not request.body.get("container") else []:
+        if text_of(dig(block, "caller", "type")).startswith("code_execution"):
+            said = "container_id is required when there are pending tool uses generated by code execution "
+            yield _found("container-missing", path, said + "with tools.")
 
 
-# ---- tools
+# ---- tools and caching
 
 
 def _cache(request: _Request) -> Findings:
@@ -298,8 +263,8 @@ def _cache(request: _Request) -> Findings:
     for path, block in marked:
         long = dig(block, "cache_control", "ttl") == "1h"
         if long and short:
-            said = "{at}: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. Note that "
-            said += "blocks are processed in the following order: `tools`, `system`, `messages`."
+            said = "{at}: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. "
+            said += "Note that blocks are processed in the following order: `tools`, `system`, `messages`."
             yield _found("cache-order", (*path, "cache_control", "ttl"), said)
         short = short or not long
 
@@ -316,9 +281,8 @@ def _tools(request: _Request) -> Findings:
             said = f"Tool '{name}' cannot have both defer_loading=true and cache_control set."
             yield _found("tool-deferred-cached", (*path, "cache_control"), said)
         if tool.get("allowed_domains") and tool.get("blocked_domains"):
-            yield _found(
-                "tool-domains", path, "{at}: only one of allowed_domains and blocked_domains may be given"
-            )
+            said = "{at}: only one of allowed_domains and blocked_domains may be given"
+            yield _found("tool-domains", path, said)
         if request.kind == ("opus", (5, 5)) and re.match(r"computer_\d", tag):
             yield _found("tool-model", path, f"'{request.model}' does not support tool types: {tag}.")
     if request.tools and all(tool.get("defer_loading") is True for _, tool in request.tools):
@@ -329,7 +293,7 @@ def _tools(request: _Request) -> Findings:
 
 
 def _references(request: _Request) -> Findings:
-    """A tool that is referred to, or forced, is one of the request's; MCP tools are known to the server only."""
+    """A tool that is referred to is one of the request's; those of MCP servers are not known here."""
     body, known = request.body, {text_of(tool.get("name")) for _, tool in request.tools}
     servers = {text_of(server.get("name")) for _, server in members(body.get("mcp_servers"), ())}
     for path, tool in request.tools:
@@ -349,9 +313,8 @@ def _references(request: _Request) -> Findings:
             referred.append(((*path, "tool"), dig(block, "tool", "name")))
     for path, name in referred if not servers else []:
         if isinstance(name, str) and name not in known:
-            yield _found(
-                "tool-reference-unknown", path, f"Tool reference '{name}' not found in available tools"
-            )
+            said = f"Tool reference '{name}' not found in available tools"
+            yield _found("tool-reference-unknown", path, said)
     name = text_of(dig(body, "tool_choice", "name"))
     if name and name not in known and not servers:
         yield _found("choice-unknown", ("tool_choice", "name"), f"Tool '{name}' not found in provided tools")
@@ -363,25 +326,15 @@ def _references(request: _Request) -> Findings:
 def _choice(request: _Request) -> Findings:
     choice, at = object_of(request.body.get("tool_choice")), ("tool_choice",)
     callers = {text_of(tool.get("name")): list_of(tool.get("allowed_callers")) for _, tool in request.tools}
-    programmatic = any(
-        text_of(caller).startswith("code_execution") for named in callers.values() for caller in named
-    )
-    for path, tool in request.tools:
-        if tool.get("strict") is True and any(
-            caller != "direct" for caller in list_of(tool.get("allowed_callers"))
-        ):
-            yield _found(
-                "strict-programmatic", path, "{at}: strict is not supported with programmatic tool calling"
-            )
+    programmatic = any(caller != "direct" for named in callers.values() for caller in named)
     if programmatic and choice.get("disable_parallel_tool_use") is True:
         said = "disable_parallel_tool_use is not supported with programmatic tool calling"
         yield _found("choice-programmatic", at, f"{{at}}: {said}")
     if choice.get("type") not in ("any", "tool"):
         return
     if not request.tools and not any(turn.role == "system" for turn in request.messages):
-        yield _found(
-            "choice-without-tools", at, "{at}: tool_choice may only be specified while providing tools."
-        )
+        said = "{at}: tool_choice may only be specified while providing tools."
+        yield _found("choice-without-tools", at, said)
     named = callers.get(text_of(choice.get("name")))
     if named and "direct" not in named:
         said = "{at}: a tool without `direct` in allowed_callers cannot be forced"
@@ -396,12 +349,14 @@ def _thinking(request: _Request) -> Findings:
     """Newer servers go on without thinking instead of refusing; hence a warning."""
     called, answered = request.turns[-2:] if len(request.turns) > 1 else (_NOTHING, _NOTHING)
     start = text_of(called.blocks[0][1].get("type")) if called.blocks else "thinking"
-    in_loop = dig(request.body, "thinking", "type") == "enabled" and answered.ids(
-        "tool_result", "tool_use_id"
-    )
-    if in_loop and start not in ("thinking", "redacted_thinking"):
-        said = f"{{at}}.type: Expected `thinking` or `redacted_thinking`, but found `{start}`. When `thinking` is "
-        said += "enabled, a final `assistant` message must start with a thinking block."
+    manual = dig(request.body, "thinking", "type") == "enabled"
+    if (
+        manual
+        and answered.ids("tool_result", "tool_use_id")
+        and start not in ("thinking", "redacted_thinking")
+    ):
+        said = f"{{at}}.type: Expected `thinking` or `redacted_thinking`, but found `{start}`. When "
+        said += "`thinking` is enabled, a final `assistant` message must start with a thinking block."
         yield _found("thinking-first", called.blocks[0][0], said, "warning")
 
 
@@ -412,21 +367,6 @@ def _citations(request: _Request) -> Findings:
 
 
 _RULES = (
-    _shapes,
-    _messages,
-    _texts,
-    _prefill,
-    _system_messages,
-    _call_ids,
-    _calls,
-    _results,
-    _error_results,
-    _server_calls,
-    _programmatic,
-    _cache,
-    _tools,
-    _references,
-    _choice,
-    _thinking,
-    _citations,
-)
+    _shapes, _messages, _prefill, _system_messages, _call_ids, _calls, _results, _server_calls, _programmatic,
+    _cache, _tools, _references, _choice, _thinking, _citations,
+)  # fmt: skip

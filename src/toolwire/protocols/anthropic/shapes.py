@@ -1,4 +1,4 @@
-"""What the Anthropic server says of a field, block, tool or setting by itself: the first half of its rules."""
+"""What the Anthropic server says of a field, block, tool or setting by itself; `rules` is the whole."""
 
 import re
 
@@ -46,13 +46,14 @@ _EFFORTS = {
 
 _REQUEST = fields(
     "model!:string max_tokens!:integer messages!:array system:string|array tools:array tool_choice:object "
-    "stop_sequences:array stream:boolean thinking:object output_config:object cache_control:object speed:string "
+    "stop_sequences:array stream:boolean thinking:object output_config:object cache_control:object "
     "container:string|object mcp_servers:array context_management:object compaction:object thread:object "
-    "metadata:object service_tier~auto|standard_only fallbacks:array|string inference_geo:string "
-    "temperature:number top_p:number top_k:integer"
+    "metadata:object speed:string service_tier~auto|standard_only fallbacks:array|string "
+    "inference_geo:string temperature:number top_p:number top_k:integer"
 )
 _SETTINGS = shapes(
-    "thinking - type!~adaptive|enabled|disabled|between_tools display~summarized|omitted|updates budget_tokens:integer",
+    "thinking - type!~adaptive|enabled|disabled|between_tools budget_tokens:integer "
+    "display~summarized|omitted|updates",
     "output_config - effort~low|medium|high|xhigh|max format:object task_budget:object",
     "tool_choice - type!=auto|any|tool|none name:string disable_parallel_tool_use:boolean",
     "cache_control - type!~ephemeral ttl~5m|1h",
@@ -65,8 +66,8 @@ _MESSAGE = fields("role!=user|assistant|system content!:string|array")
 _SYSTEM_MESSAGE = fields("content:string|array clear_at~never|next_user_message output_config:object")
 _MCP_SERVER = fields("type!~url name!:string url!:string authorization_token:string")
 _TOOL = fields(
-    "name!:string input_schema!:object description:string strict:boolean defer_loading:boolean cache_control:object "
-    "eager_input_streaming:boolean input_examples:array allowed_callers:array"
+    "name!:string input_schema!:object description:string strict:boolean defer_loading:boolean "
+    "cache_control:object eager_input_streaming:boolean input_examples:array allowed_callers:array"
 )
 # Keywords whose wrong type makes a JSON Schema invalid.
 _SCHEMA = fields(
@@ -110,6 +111,7 @@ _BLOCKS = shapes(
     "tool_reference r tool_name!:string",
     "browser_state r type!:string",
 )
+_CALL_ID = {"tool_use": r"[a-zA-Z0-9_-]+", "server_tool_use": r"srvtoolu_[a-zA-Z0-9_]+"}
 _ONE_ROLE_ONLY = words("thinking redacted_thinking tool_use tool_result server_tool_use")
 _SOURCES = shapes(
     "image.base64 - media_type!=image/jpeg|image/png|image/gif|image/webp data!:string",
@@ -119,18 +121,19 @@ _SOURCES = shapes(
     "image.url,document.url - url!:string",
     "image.file,document.file - file_id!:string",
 )
-# Words of other protocols, refused for certain. Any other unknown word may be a newer wire's: a warning at most.
+# Words of other protocols, refused for certain. Other unknown words may be a newer wire's: a warning at most.
 _FOREIGN_FIELDS = words(
-    "n stop max_completion_tokens max_output_tokens response_format parallel_tool_calls functions function_call "
-    "frequency_penalty presence_penalty logit_bias logprobs seed user input instructions reasoning store text "
-    "reasoning_effort previous_response_id stream_options contents"
+    "n stop max_completion_tokens max_output_tokens response_format parallel_tool_calls functions "
+    "function_call frequency_penalty presence_penalty logit_bias logprobs seed user input instructions "
+    "reasoning store text reasoning_effort previous_response_id stream_options contents"
 )
 _FOREIGN_IN_MESSAGE = words(
     "tool_calls tool_call_id function_call name reasoning_content reasoning refusal phase"
 )
 _FOREIGN_TAGS = words(
-    "image_url input_text output_text input_image input_file input_audio file refusal function_call reasoning "
-    "function_call_output function namespace mcp file_search web_search code_interpreter image_generation shell"
+    "image_url input_text output_text input_image input_file input_audio file refusal function_call "
+    "reasoning function_call_output function namespace mcp file_search web_search code_interpreter "
+    "image_generation shell"
 )
 
 
@@ -235,7 +238,38 @@ def check_block(role: str, path: Path, block: Object) -> Findings:
         yield VOICE.found("block-role", path, said, "error" if tag in _ONE_ROLE_ONLY else "warning")
     if tag in ("thinking", "redacted_thinking") and "cache_control" in block:
         yield VOICE.found("field-foreign", (*path, "cache_control"), EXTRA)
-    source = object_of(block.get("source"))
+    yield from _check_source(path, tag, object_of(block.get("source")))
+    text, content, name = block.get("text"), block.get("content"), block.get("id")
+    if tag == "text" and text == "":
+        yield VOICE.found("text-empty", path, "messages: text content blocks must be non-empty")
+    elif tag == "text" and isinstance(text, str) and not text.strip() and role in "ua":
+        yield VOICE.found(
+            "text-blank", path, "messages: text content blocks must contain non-whitespace text"
+        )
+    if tag in _CALL_ID and isinstance(name, str) and not re.fullmatch(_CALL_ID[tag], name):
+        said = f"{VOICE.place(path)}.{tag}.id: String should match pattern '^{_CALL_ID[tag]}$'"
+        yield VOICE.found("call-id", (*path, "id"), said)
+    if tag == "tool_result" and block.get("is_error") is True:
+        if not content:
+            yield VOICE.found(
+                "result-error-empty", path, "{at}: content cannot be empty if `is_error` is true"
+            )
+        elif any(part.get("type") != "text" for _, part in members(content, ())):
+            said = "{at}: all content must be type `text` if `is_error` is true"
+            yield VOICE.found("result-error-text", path, said)
+
+
+def check_removed(role: str, path: Path, block: Object, level: Level) -> Findings:
+    """What `2026-10-21` took away from messages."""
+    if block.get("type") == "document" and role == "a":
+        said = "{at}: `document` blocks are not permitted in `assistant` messages"
+        yield VOICE.found("document-assistant", path, said, level)
+    if block.get("type") == "text" and role in "ur" and list_of(block.get("citations")):
+        said = "{at}: `citations` are not permitted on `text` blocks in `user` messages"
+        yield VOICE.found("citations-user", (*path, "citations"), said, level)
+
+
+def _check_source(path: Path, tag: str, source: Object) -> Findings:
     kind = text_of(source.get("type"))
     if f"{tag}.{kind}" in _SOURCES:
         yield from VOICE.fit((*path, "source"), source, _SOURCES[f"{tag}.{kind}"][1], kind)
@@ -287,6 +321,9 @@ def _check_custom_tool(path: Path, tool: Object) -> Findings:
                 "tool-property-name", (*at, "properties", key), f"{place}.input_schema.properties: {said}"
             )
     if tool.get("strict") is True:
+        if any(caller != "direct" for caller in list_of(tool.get("allowed_callers"))):
+            said = "{at}: strict is not supported with programmatic tool calling"
+            yield VOICE.found("strict-programmatic", path, said)
         yield from _check_strict(at, schema)
 
 

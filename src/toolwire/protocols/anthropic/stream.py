@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Citation, Reasoning, Seal, Text, ToolCall
+from toolwire.canonical.content import Reasoning, Seal, Text, ToolCall
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import (
     Event,
@@ -31,7 +31,7 @@ from toolwire.canonical.events import (
     Stopped,
     UsageReport,
 )
-from toolwire.canonical.response import Response, Stop, Usage
+from toolwire.canonical.response import Stop, Usage
 from toolwire.codec.fields import Reader, Wire, as_object, joined, known, rest, restore
 from toolwire.codec.interface import Context, StreamDecoder, StreamEncoder, Target
 from toolwire.codec.losses import Report
@@ -42,7 +42,15 @@ from toolwire.codec.turns import Placed
 
 from .parts import decode_blocks, decode_citation, encode_citation, encode_parts
 from .request import RULES
-from .response import decode_error, decode_stop, decode_usage, encode_error, encode_stop, encode_usage, message_id
+from .response import (
+    decode_error,
+    decode_stop,
+    decode_usage,
+    encode_error,
+    encode_stop,
+    encode_usage,
+    message_id,
+)
 from .wire import FAMILY, BlockUnion, ResponseShape, UsageShape
 
 
@@ -194,7 +202,9 @@ class Decoder:
         message = shape.message
         self._started = True
         self._usage = _counts(message.usage)
-        envelope = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(message, name) is UNSET]
+        envelope = [
+            f"anthropic:absent:{name}" for name in ("type", "role") if getattr(message, name) is UNSET
+        ]
         start = ResponseStart(
             origin=FAMILY,
             id=known(message.id),
@@ -393,7 +403,10 @@ class Encoder:
         index = self._parts.get((event.candidate, event.index))
         if index is None:
             return b""
-        head = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":' % index
+        head = (
+            b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":'
+            % index
+        )
         if event.extras and self._plan.home:
             return self._delta_with_extras(event, index)
         if event.form:
@@ -405,7 +418,10 @@ class Encoder:
         if event.annotation is not None:
             if not self._plan.home:
                 return b""
-            return b'%b"citations_delta","citation":%b}}\n\n' % (head, _text(encode_citation(event.annotation)))
+            return b'%b"citations_delta","citation":%b}}\n\n' % (
+                head,
+                _text(encode_citation(event.annotation)),
+            )
         kind = self._kinds[index]
         if kind is ToolCall:
             return b'%b"input_json_delta","partial_json":%b}}\n\n' % (head, _text(event.text))

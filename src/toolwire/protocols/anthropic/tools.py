@@ -7,7 +7,15 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import CacheMark, FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolRef
+from toolwire.canonical.tools import (
+    CacheMark,
+    FreeformTool,
+    FunctionTool,
+    NativeTool,
+    Tool,
+    ToolChoice,
+    ToolRef,
+)
 from toolwire.codec.fields import Reader, emit, given, known, rest, tag_of
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
@@ -91,10 +99,16 @@ def decode_choice(shape: ChoiceShape) -> ToolChoice:
 def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
     if request.tools is None and plan.home:
         return None
-    placed = [PlacedTool(tool, ("tools", index)) for index, tool in enumerate(request.tools or ()) if plan.home]
-    encoded = [encode_tool(one, plan) for one in placed or tools_in_force(request) if plan.home or _allowed(one, request)]
+    placed = [
+        PlacedTool(tool, ("tools", index)) for index, tool in enumerate(request.tools or ()) if plan.home
+    ]
+    encoded = [
+        encode_tool(one, plan)
+        for one in placed or tools_in_force(request)
+        if plan.home or _allowed(one, request)
+    ]
     found = [tool for tool in encoded if tool is not None]
-    return found if found or request.tools is not None and plan.home else None
+    return found if found or (request.tools is not None and plan.home) else None
 
 
 def _allowed(placed: PlacedTool, request: Request) -> bool:
@@ -146,7 +160,9 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
 def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
     """The schema; for another protocol's tool one that says `object`, which this provider insists on."""
     if tool.parameters is None:
-        plan.report.invented(trail, "parameters", "/input_schema", "a schema is required: an empty object was declared")
+        plan.report.invented(
+            trail, "parameters", "/input_schema", "a schema is required: an empty object was declared"
+        )
         return EMPTY_SCHEMA
     if plan.home:
         return tool.parameters
@@ -184,7 +200,9 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
         case "named":
             shape = _encode_named(choice, plan, parallel)
         case "allowed":
-            plan.report.approximated(("tool_choice",), "names", "the target can't choose among some: only those are offered")
+            plan.report.approximated(
+                ("tool_choice",), "names", "the target can't choose among some: only those are offered"
+            )
             shape = ChoiceShape(type="any" if choice.required else "auto", disable_parallel_tool_use=parallel)
         case _:
             shape = ChoiceShape(type="auto", disable_parallel_tool_use=parallel)
@@ -194,7 +212,9 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
 def _encode_named(choice: ToolChoice, plan: Plan, parallel: bool | UnsetType) -> ChoiceShape:
     named = choice.names[0]
     if named.kind in ("native", "server") and not plan.home:
-        plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
+        plan.report.approximated(
+            ("tool_choice",), "names", "the target lacks this tool: any tool may be chosen"
+        )
         return ChoiceShape(type="auto", disable_parallel_tool_use=parallel)
     name = plan.name(named.name, named.namespace)
     return ChoiceShape(type="tool", name=name, disable_parallel_tool_use=parallel)

@@ -1,0 +1,28 @@
+"""Media on the wire: data URLs, and what is said where media can't go."""
+
+import re
+
+from toolwire.canonical.content import Inline, Media, Source, Url
+
+_DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*?);base64,(.*)", re.DOTALL | re.IGNORECASE)
+
+ERROR_MARK = "[tool error] "
+"""Stands before the text of a failed result where a protocol has no flag for it, and is read back as the flag."""
+
+
+def source_of(url: str) -> tuple[Source, str | None]:
+    """The source that a URL stands for, and its media type if the URL says it. Only plain base64 data URLs are inline,
+    so that each can be written back as it was."""
+    match = _DATA_URL.fullmatch(url)
+    if match is None or match[2] or not url.startswith("data:") or data_url(match[3], match[1]) != url:
+        return Url(url=url), None
+    return Inline(data=match[3]), match[1] or None
+
+
+def data_url(data: str, media_type: str | None) -> str:
+    return f"data:{media_type or ''};base64,{data}"
+
+
+def summary(media: Media) -> str:
+    """One line in place of binary content."""
+    return f"Binary content of type {media.media_type or media.kind} was processed."

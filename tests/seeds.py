@@ -1,0 +1,290 @@
+"""What the seed documents ask for, line by line, each with its tests or with the part that will bring it.
+
+An entry is a line number, the line's text without its bullet, and under it its places: the node id of a test, or
+one of `PARTS`. A line with both is begun here and finished there."""
+
+from typing import NamedTuple
+
+PARTS = ("seven protocols", "gateway", "runtime", "mcp", "computer use")
+
+# Every failure mode stands on one line of its document.
+FAILURE_MODES = r"""
+9 OpenAI Responses output items mistaken for Chat Completions tool messages
+  -> tests/test_seed_contracts.py::test_build_tool_result_messages_gives_the_continuation
+9 function_call item id confused with call_id pairing key
+  -> tests/test_seed_contracts.py::test_parse_tool_calls_responses_pairs_by_call_id_not_by_item_id
+9 custom text-tool inputs treated as JSON-schema object arguments
+  -> tests/acceptance/test_names_custom.py::test_cu_2_a_custom_tool_is_lowered_and_its_call_raised_again
+9 tool-result IDs omitted or mismatched
+  -> tests/test_seed_contracts.py::test_the_models_own_id_is_attached_back_exactly
+9 Anthropic tool_result blocks inserted in the wrong message position
+  -> tests/acceptance/test_order.py::test_or_4_results_share_one_turn_and_an_unanswered_call_gets_a_placeholder
+9 Gemini function-call IDs or thought signatures omitted in manual history
+  -> seven protocols
+9 Gemini Interactions previous_interaction_id treated as permanent hidden memory instead of provider-supported continuation with beta and retention limits
+  -> seven protocols
+9 computer-use actions executed without screenshot/result feedback, coordinate mapping, isolation, approval, or page-content prompt-injection handling
+  -> computer use
+9 programmatic tool calling treated as unsandboxed model code execution or as a universal syntax rule
+  -> tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused
+  -> runtime
+9 large tool catalogs loaded eagerly instead of discovered/deferred just in time
+  -> runtime
+9 MCP 2026-07-28 release-candidate behavior treated as current stable protocol
+  -> mcp
+9 partial streamed arguments executed before validation
+  -> tests/acceptance/test_streaming.py::test_st_15_arguments_that_parse_early_are_not_final
+  -> runtime
+9 MCP protocol errors collapsed with tool execution errors
+  -> mcp
+9 untrusted tool output promoted into instruction channels
+  -> tests/acceptance/test_order.py::test_or_2_results_around_a_text_stay_together
+  -> runtime
+9 private runtime state assumed to be model-visible
+  -> runtime
+"""  # noqa: E501
+
+INVARIANTS = r"""
+44 Tool declaration is model input The model sees a bounded catalog with names, descriptions, and input contracts, or a discovery surface that can expose that catalog just in time. The model invents unavailable tools or malformed arguments.
+  -> tests/test_seed_contracts.py::test_format_tools_anthropic_renames_parameters_and_removes_the_wrapper
+  -> runtime
+45 Tool request is structured intent The model emits a typed block/item/action, not direct execution authority. Runtime code treats free text as permission to act.
+  -> tests/test_seed_contracts.py::test_parse_model_tool_calls_gives_what_the_contract_asks
+46 Runtime validates before execution Tool name, arguments, grammar, authorization, idempotency, and side-effect policy are checked before dispatch. Malformed, unauthorized, or destructive calls execute because the model asked.
+  -> runtime
+47 Result is paired by ID Every result carries the request ID: tool_use_id, tool_call_id, call_id, Gemini function-call id, or framework equivalent. The continuation turn cannot prove which result belongs to which request.
+  -> tests/test_seed_contracts.py::test_the_models_own_id_is_attached_back_exactly
+  -> seven protocols
+48 Continuation preserves required output The next request includes prior assistant tool-call output and provider-required reasoning, thinking, response, or interaction artifacts. The provider rejects the request or the model loses the context needed to continue.
+  -> tests/test_seed_contracts.py::test_continue_request_responses_keeps_the_whole_output_with_its_reasoning
+  -> tests/test_seed_contracts.py::test_continue_request_anthropic_keeps_the_blocks_and_answers_in_call_order
+  -> tests/test_seed_contracts.py::test_continue_request_chat_appends_the_message_and_tool_messages
+  -> seven protocols
+49 Tool output stays in a data channel Results remain in tool-result/function-output/screenshot/result blocks and are treated as untrusted data. Prompt injection inside retrieved content can be promoted into instructions.
+  -> tests/acceptance/test_order.py::test_or_2_results_around_a_text_stay_together
+  -> runtime
+50 Loop termination is explicit Runtime caps steps and exits when the model emits a non-tool answer or hits a guardrail. A model can re-call tools indefinitely.
+  -> runtime
+"""  # noqa: E501
+
+RESPONSIBILITIES = r"""
+303 Tool-surface shaping - expose relevant tools or provide a discovery/search mechanism for large catalogs.
+  -> runtime
+304 Schema and grammar validation - validate JSON-schema arguments, grammar-constrained text, output schemas, and provider-specific strict-mode compatibility.
+  -> runtime
+305 Provider-continuity preservation - preserve response output items, reasoning items, thinking blocks, function-call IDs, Gemini function-call IDs, interaction IDs, or SDK runner state required by the next turn.
+  -> tests/test_seed_contracts.py::test_continue_request_responses_keeps_the_whole_output_with_its_reasoning
+  -> tests/test_seed_contracts.py::test_continue_request_anthropic_keeps_the_blocks_and_answers_in_call_order
+  -> seven protocols
+306 Dispatch - route validated calls to local code, network APIs, MCP servers, provider-hosted tools, subagents, humans, sandboxes, or UI harnesses.
+  -> runtime
+307 Authorization and approval - pause or deny destructive, costly, privileged, high-impact, externally visible, or suspicious actions.
+  -> runtime
+308 Execution policy - timeouts, retries, rate limits, idempotency, parallelism limits, container/resource limits, egress limits, credential scope, and cancellation.
+  -> runtime
+309 Result encoding - format outputs as tool-result/function-output/screenshot/result messages paired by ID, with error flags where appropriate.
+  -> tests/test_seed_contracts.py::test_build_tool_result_messages_gives_the_continuation
+  -> tests/test_seed_contracts.py::test_an_error_is_told
+310 Untrusted-output handling - keep results in data channels, redact where needed, bound output size, attach provenance, and avoid instruction promotion.
+  -> runtime
+311 Transport/session security - for MCP and remote tools, validate origins, authenticate connections, bind local servers safely, handle resumability, and fail closed on unsupported protocol versions.
+  -> mcp
+312 Loop control - cap turns/steps, detect runaway loops, and know when manual control is required.
+  -> runtime
+313 Observability - record tool name, request ID, validated arguments, approval decision, start/end times, result summary, error class, retries, continuation message ID, and provider/version.
+  -> runtime
+314 Audit and persistence - store the transcript or structured trace so runs are replayable without leaking secrets.
+  -> runtime
+"""  # noqa: E501
+
+RELEASE_TRACK = r"""
+338 Protocol-level HTTP sessions and Mcp-Session-Id are removed in the RC direction; applications can still keep state through explicit model-visible handles such as basket_id or browser_id.
+  -> mcp
+339 initialize / notifications/initialized are removed; protocol version, client identity, and capabilities move into request _meta.
+  -> mcp
+340 server/discover becomes the up-front capability/version discovery RPC.
+  -> mcp
+341 Streamable HTTP POST requests add routability headers such as Mcp-Method and Mcp-Name.
+  -> mcp
+342 Cacheable list/read results add ttlMs and cacheScope (public or private).
+  -> mcp
+343 Resource-not-found shifts from custom -32002 to JSON-RPC -32602 (Invalid Params).
+  -> mcp
+"""  # noqa: E501
+
+VERIFICATION = r"""
+351 Every tool declaration has a precise name, description, input contract, and execution locus.
+  -> tests/test_seed_contracts.py::test_format_tools_anthropic_renames_parameters_and_removes_the_wrapper
+  -> runtime
+352 Tool-call and tool-result messages/items are paired by the provider's correct ID field; OpenAI Responses uses call_id, not the output item id.
+  -> tests/test_seed_contracts.py::test_parse_tool_calls_responses_pairs_by_call_id_not_by_item_id
+  -> tests/test_seed_contracts.py::test_the_models_own_id_is_attached_back_exactly
+353 OpenAI Responses integrations preserve response.output, append function_call_output with the matching call_id, and preserve reasoning items for reasoning models.
+  -> tests/test_seed_contracts.py::test_continue_request_responses_keeps_the_whole_output_with_its_reasoning
+354 OpenAI custom-tool integrations distinguish JSON-schema function tools from grammar-constrained text tools and validate Lark/regex input before execution.
+  -> tests/acceptance/test_names_custom.py::test_cu_1_the_flat_and_the_nested_form_are_one_tool
+  -> runtime
+355 Anthropic integrations place tool_result blocks immediately after the assistant tool_use message and put tool-result blocks first in the user content array.
+  -> tests/acceptance/test_order.py::test_or_3_nothing_is_put_before_the_results
+  -> tests/test_seed_contracts.py::test_continue_request_anthropic_keeps_the_blocks_and_answers_in_call_order
+356 Gemini integrations pass back function-call IDs and required thought signatures when manually constructing history or using REST.
+  -> seven protocols
+357 Gemini Interactions integrations treat previous_interaction_id as beta provider-managed continuation, re-specify current-turn tools/system/config as needed, and account for storage/retention limits.
+  -> seven protocols
+358 Strict/provider schema mode is enabled deliberately where supported, but runtime validation, authorization, and side-effect policy still happen before execution.
+  -> tests/acceptance/test_schema.py::test_sc_13_a_tool_that_is_not_strict_says_so_to_responses
+  -> runtime
+359 Streaming code aggregates deltas and handles partial/invalid JSON before dispatch.
+  -> tests/acceptance/test_streaming.py::test_st_15_arguments_that_parse_early_are_not_final
+  -> tests/acceptance/test_arguments.py::test_ar_7_truncated_arguments_are_marked_and_not_mended
+  -> runtime
+360 MCP integrations name the implemented version, validate outputSchema/structuredContent where present, and distinguish protocol errors from execution errors.
+  -> mcp
+361 MCP 2026-07-28 RC behavior is version-gated and not applied to stable 2025-11-25 deployments by accident.
+  -> mcp
+362 Tool search/deferred loading keeps the search surface non-deferred, authorizes discovered tools before execution, and preserves normal ID/result pairing after loading.
+  -> tests/acceptance/test_server_tools.py::test_sv_6_tool_search_keeps_its_exact_shape
+  -> runtime
+363 Programmatic tool calling runs generated code only in an approved execution environment with allowed callers, resource and egress limits, container timeout/expiration handling, approval gates, and validation of distilled results.
+  -> tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused
+  -> runtime
+364 Computer-use/browser-control integrations isolate the UI environment, declare display dimensions accurately, handle coordinate scaling, execute only supported actions, return updated screenshots/results, and require approval for high-impact actions.
+  -> computer use
+365 Tool results from external sources are treated as untrusted data, kept in tool-result channels, bounded, redacted where needed, and recorded with provenance.
+  -> tests/acceptance/test_order.py::test_or_2_results_around_a_text_stay_together
+  -> runtime
+366 SDK-managed loops have explicit max iterations/stop conditions, approval hooks, trace capture, and a manual takeover path.
+  -> runtime
+367 Logs include a replayable transcript or structured trace without secrets.
+  -> runtime
+"""  # noqa: E501
+
+RULES = r"""
+50 Do: Use `tools: [{ name, input_schema }]` with correct parameter names (e.g., `read_file.absolute_path`).
+  -> tests/test_seed_contracts.py::test_format_tools_anthropic_renames_parameters_and_removes_the_wrapper
+  -> tests/test_seed_examples.py::test_abroad_an_example_arrives_and_comes_back
+51 Do: Insert tool results as a new user message with `{ type: "tool_result", tool_use_id }`.
+  -> tests/test_seed_contracts.py::test_format_tool_result_anthropic
+52 Do: Keep IDs consistent: `tool_result.tool_use_id` must match the prior `tool_use.id`.
+  -> tests/test_seed_contracts.py::test_the_models_own_id_is_attached_back_exactly
+53 Do: Put global instructions in the `system` field when applicable.
+  -> tests/test_seed_contracts.py::test_system_text_goes_where_each_protocol_has_it
+54 Do: Treat `tool_result.content` as text only; summarize binary outputs.
+  -> tests/test_seed_contracts.py::test_binary_results_can_be_summed_up_in_text
+55 Don't: Send tool outputs as assistant text or mix into the same assistant message as `tool_use`.
+  -> tests/test_seed_contracts.py::test_build_tool_result_messages_gives_the_continuation
+56 Don't: Use `file_path` for `read_file` (use `absolute_path`).
+  -> tests/test_seed_examples.py::test_abroad_an_example_arrives_and_comes_back
+57 Don't: Send Chat/Responses-style `tool` role messages; Anthropic uses `tool_result` content blocks.
+  -> tests/test_seed_contracts.py::test_format_tool_result_anthropic
+61 Do: Send tool calls as `input[]` items `{ type: "function_call", call_id, name, arguments }` (arguments JSON string).
+  -> tests/test_seed_contracts.py::test_continue_request_responses_keeps_the_whole_output_with_its_reasoning
+62 Do: Send tool results as `input[]` items `{ type: "function_call_output", call_id, output }`.
+  -> tests/test_seed_contracts.py::test_format_tool_result_responses
+63 Do: Include function tools in `tools[]`; include supported non-function tools like `{ type: "local_shell" }`, `{ type: "web_search" }` when enabled.
+  -> tests/test_seed_contracts.py::test_tools_that_are_not_functions_stay_with_responses_and_are_reported_to_chat
+64 Do: Use the `instructions` string for system-like guidance.
+  -> tests/test_seed_contracts.py::test_system_text_goes_where_each_protocol_has_it
+65 Don't: Send tool outputs as Chat-style `tool` role messages.
+  -> tests/test_seed_contracts.py::test_format_tool_result_responses
+66 Don't: Embed binary content in outputs; summarize instead.
+  -> tests/test_seed_contracts.py::test_binary_results_can_be_summed_up_in_text
+67 Don't: Put tools under Chat’s `{ type: "function", function: {...} }` shape only—Responses supports broader tool types.
+  -> tests/test_seed_contracts.py::test_format_tools_responses_flattens_the_wrapper
+  -> tests/test_seed_contracts.py::test_tools_that_are_not_functions_stay_with_responses_and_are_reported_to_chat
+71 Do: Provide tools as `[{ type: "function", function: { name, parameters } }]`.
+  -> tests/test_seed_contracts.py::test_format_tools_openai_is_a_pass_through
+72 Do: Emit tool calls inside an assistant message’s `tool_calls[]` array; send results as a `tool` role message with `tool_call_id`.
+  -> tests/test_seed_contracts.py::test_continue_request_chat_appends_the_message_and_tool_messages
+73 Do: Pass arguments as a JSON string in `function.arguments`.
+  -> tests/acceptance/test_arguments.py::test_ar_1_no_arguments_are_an_empty_object
+74 Do: Prepend system content as `{ role: "system", content: "..." }` in `messages[]`.
+  -> tests/test_seed_contracts.py::test_system_text_goes_where_each_protocol_has_it
+75 Don't: Use `input[]` or Responses event/item types.
+  -> tests/test_seed_contracts.py::test_continue_request_chat_appends_the_message_and_tool_messages
+76 Don't: Include non-function tools in `tools[]`.
+  -> tests/test_seed_contracts.py::test_tools_that_are_not_functions_stay_with_responses_and_are_reported_to_chat
+77 Don't: Return binary payloads in the tool role message; summarize or use a dedicated mechanism/tool.
+  -> tests/test_seed_contracts.py::test_binary_results_can_be_summed_up_in_text
+81 Do: Expose tools via `config.tools: [{ functionDeclarations: [...] }]` with `parametersJsonSchema`.
+  -> seven protocols
+82 Do: Handle model tool calls from `parts[]` where a part contains `functionCall`.
+  -> seven protocols
+83 Do: Inject tool results as a new user message with a `functionResponse` part (ID must match the `functionCall.id`).
+  -> seven protocols
+84 Do: Include `inlineData` (base64) next to the `functionResponse` for binary outputs.
+  -> seven protocols
+85 Do: Put system instructions in `config.systemInstruction`.
+  -> seven protocols
+86 Don't: Send `functionResponse` in model parts; results always come from the user side.
+  -> seven protocols
+87 Don't: Use Chat/Responses containers (`messages[]`/`input[]`); Gemini uses `contents[]` with parts.
+  -> seven protocols
+88 Don't: Rename parameters incorrectly (e.g., `read_file` expects `absolute_path`; `write_file` expects `file_path`).
+  -> seven protocols
+"""  # noqa: E501, RUF001
+
+CONTRACT = r"""
+11 `parseModelToolCalls(rawModelResponse) -> ToolCall[]`
+  -> tests/test_seed_contracts.py::test_parse_model_tool_calls_gives_what_the_contract_asks
+12 `buildToolResultMessages(toolCalls, toolOutputs) -> ProtocolSpecificContinuation`
+  -> tests/test_seed_contracts.py::test_build_tool_result_messages_gives_the_continuation
+"""
+
+TABLES = r"""
+256 | OpenAI | Standard | Pass-through | Same format |
+  -> tests/test_seed_contracts.py::test_format_tools_openai_is_a_pass_through
+257 | Anthropic | Standard | Convert `parameters` → `input_schema` | Remove `type: "function"` wrapper |
+  -> tests/test_seed_contracts.py::test_format_tools_anthropic_renames_parameters_and_removes_the_wrapper
+258 | Ollama | Standard | Pass-through | Similar to OpenAI |
+  -> seven protocols
+259 | OpenRouter | Standard | Pass-through | OpenAI format |
+  -> seven protocols
+265 | OpenAI | `.choices[0].message.tool_calls[]` | `[{id, name, arguments}]` | arguments is JSON string |
+  -> tests/test_seed_contracts.py::test_parse_tool_calls_openai_reads_the_first_choice
+266 | Anthropic | `.content[]` select `type: "tool_use"` | `[{id, name, arguments}]` | Convert `input` to JSON string for `arguments` |
+  -> tests/test_seed_contracts.py::test_parse_tool_calls_anthropic_reads_tool_use_blocks_and_gives_arguments_as_text
+267 | Ollama | `.message.tool_calls[]` | `[{id, name, arguments}]` | Generate fake ID (no ID in response), arguments is JSON string |
+  -> seven protocols
+268 | OpenRouter | `.choices[0].message.tool_calls[]` | `[{id, name, arguments}]` | Same as OpenAI |
+  -> seven protocols
+274 | OpenAI | `{"role": "tool", "tool_call_id": id, "content": result}` | Standard |
+  -> tests/test_seed_contracts.py::test_format_tool_result_openai
+275 | Anthropic | `{"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": result}]}` | Content blocks array |
+  -> tests/test_seed_contracts.py::test_format_tool_result_anthropic
+276 | Ollama | `{"role": "tool", "tool_name": name, "content": result}` | Uses name, not ID |
+  -> seven protocols
+277 | OpenRouter | `{"role": "tool", "tool_call_id": id, "content": result}` | Same as OpenAI |
+  -> seven protocols
+"""  # noqa: E501
+
+
+class Line(NamedTuple):
+    seed: str
+    section: str
+    number: int
+    text: str
+    places: tuple[str, ...]
+
+
+def _lines(seed: str, section: str, listed: str) -> list[Line]:
+    found: list[Line] = []
+    for row in listed.strip().splitlines():
+        if row.startswith("  -> "):
+            found[-1] = found[-1]._replace(places=(*found[-1].places, row.removeprefix("  -> ")))
+        else:
+            number, text = row.split(" ", 1)
+            found.append(Line(seed, section, int(number), text, ()))
+    return found
+
+
+LINES: list[Line] = [
+    *_lines("001", "failure modes", FAILURE_MODES),
+    *_lines("001", "protocol invariants", INVARIANTS),
+    *_lines("001", "the runtime's responsibilities", RESPONSIBILITIES),
+    *_lines("001", "MCP release track", RELEASE_TRACK),
+    *_lines("001", "verification", VERIFICATION),
+    *_lines("000", "do and don't", RULES),
+    *_lines("003", "adapter contract", CONTRACT),
+    *_lines("004", "function tables", TABLES),
+]

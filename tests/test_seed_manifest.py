@@ -1,0 +1,81 @@
+"""Every line of the seed documents that asks for something is in the manifest, and what it names exists."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from tests.manifest import ROOT, exists
+from tests.seeds import LINES, PARTS, Line
+
+SEEDS = ROOT / ".." / "shared" / "seeds"
+COUNTS = {
+    "failure modes": 15,
+    "protocol invariants": 7,
+    "the runtime's responsibilities": 12,
+    "MCP release track": 6,
+    "verification": 17,
+    "do and don't": 30,
+    "adapter contract": 2,
+    "function tables": 12,
+}
+# What stands before the first and after the last line of a section.
+BOUNDS = {
+    "protocol invariants": ("Invariant What to check Failure if broken", "Model-Visible State"),
+    "the runtime's responsibilities": (
+        "The runtime is the orchestrator. It owns:",
+        "The model owns only planning",
+    ),
+    "MCP release track": ("Version-gate these RC/draft points:", "Do not silently apply"),
+    "verification": ("After applying this skill, verify:", "Do NOT Use When"),
+}
+PATTERNS = {
+    "do and don't": r"- (Do|Don't): ",
+    "adapter contract": r"- `(parseModelToolCalls|buildToolResultMessages)\(",
+    "function tables": r"\| (OpenAI|Anthropic|Ollama|OpenRouter) \|",
+}
+SECTIONS = list(COUNTS)
+
+
+def section(name: str) -> list[Line]:
+    return [line for line in LINES if line.section == name]
+
+
+def expected(name: str, document: list[str]) -> list[tuple[int, str]]:
+    """Number and text of the lines that a section of a seed has."""
+    if name == "failure modes":
+        for number, line in enumerate(document, 1):
+            if found := re.search(r'failure_modes\\?":\[\\?"(.*?)"\],"evidence_priority', line):
+                return [(number, mode) for mode in found[1].split('","')]
+        return []
+    first, last = 0, len(document)
+    if name in BOUNDS:
+        before, after = BOUNDS[name]
+        first = document.index(before) + 1
+        last = next(at for at, line in enumerate(document) if at > first and line.startswith(after))
+    wanted = re.compile(PATTERNS.get(name, r"\S|\s*•"))
+    rows = [(at + 1, line) for at, line in enumerate(document[first:last], first) if wanted.match(line)]
+    return [(number, re.sub(r"^\s*[•-]\s+", "", line)) for number, line in rows]
+
+
+def test_the_manifest_has_every_line() -> None:
+    assert Counter(line.section for line in LINES) == COUNTS
+    assert len({(line.seed, line.number, line.text) for line in LINES}) == len(LINES) == 101
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_lines_are_those_of_the_seed(name: str) -> None:
+    lines = section(name)
+    assert len(lines) == COUNTS[name]
+    assert len({line.seed for line in lines}) == 1
+    if SEEDS.is_dir():
+        (path,) = SEEDS.glob(f"{lines[0].seed}_*.txt")
+        assert [(line.number, line.text) for line in lines] == expected(name, path.read_text().split("\n"))
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_line_has_a_test_that_exists_or_a_part_that_brings_it(name: str) -> None:
+    for line in section(name):
+        assert line.places, f"{line.seed}:{line.number} has no place"
+        for place in line.places:
+            assert place in PARTS or exists(place), f"{line.seed}:{line.number}: {place} is no test"
