@@ -226,9 +226,7 @@ def responses_events(*events: Body) -> bytes:
     return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in numbered)
 
 
-def responses_stream(
-    *events: Body, output: Sequence[Body] = (), status: str = "completed", **fields: Any
-) -> bytes:
+def responses_stream(*events: Body, output: Sequence[Body] = (), status: str = "completed", **fields: Any) -> bytes:
     opened = responses_response(status="in_progress")
     closed = responses_response(*output, status=status, usage=RESPONSES_USAGE, **fields)
     return responses_events(
@@ -269,6 +267,8 @@ def item_events(index: int, item: Body) -> Iterator[Body]:
                 yield {"type": "response.reasoning_summary_text.delta", **place, "delta": part["text"]}
                 yield {"type": "response.reasoning_summary_text.done", **place, "text": part["text"]}
                 yield {"type": "response.reasoning_summary_part.done", **place, "part": part}
+        case _:
+            pass
     yield {"type": "response.output_item.done", "output_index": index, "item": item}
 
 
@@ -291,12 +291,8 @@ def declaring(protocol: str, *schemas: Body) -> Body:
     """A request that declares `tool_0`, `tool_1` and so on with these schemas."""
     match protocol:
         case "anthropic":
-            return anthropic_request(
-                tools=[anthropic_tool(f"tool_{n}", schema) for n, schema in enumerate(schemas)]
-            )
+            return anthropic_request(tools=[anthropic_tool(f"tool_{n}", schema) for n, schema in enumerate(schemas)])
         case "openai-chat":
             return chat_request(tools=[chat_tool(f"tool_{n}", schema) for n, schema in enumerate(schemas)])
         case _:
-            return responses_request(
-                tools=[responses_tool(f"tool_{n}", schema) for n, schema in enumerate(schemas)]
-            )
+            return responses_request(tools=[responses_tool(f"tool_{n}", schema) for n, schema in enumerate(schemas)])

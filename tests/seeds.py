@@ -1,7 +1,7 @@
 """What the seed documents ask for, line by line, each with its tests or with the part that will bring it.
 
-An entry is a line number, the line's text without its bullet, and under it its places: the node id of a test, or
-one of `PARTS`. A line with both is begun here and finished there."""
+An entry is a line number, the text of the line without its bullet, and under it its places: the node id of a
+test, or one of `PARTS`. A line with both is begun here and finished there."""
 
 from typing import NamedTuple
 

@@ -53,9 +53,7 @@ def test_every_failure_has_a_test_that_names_it_or_the_part_that_brings_it() -> 
 
 
 def test_no_test_names_a_failure_that_the_list_gives_to_a_later_part() -> None:
-    files = [
-        str(path.relative_to(ROOT)) for path in sorted(Path(__file__).parent.glob("acceptance/test_*.py"))
-    ]
+    files = [str(path.relative_to(ROOT)) for path in sorted(Path(__file__).parent.glob("acceptance/test_*.py"))]
     found = {
         f"{match[1].upper()}-{match[2]}": f"{file}::{name}"
         for file in files

@@ -41,9 +41,7 @@ ANSWERS = {
         anthropic_call("call_1"),
         anthropic_call("call_2", arguments={"city": "Rome"}),
     ),
-    CHAT: chat_response(
-        chat_assistant(chat_call("call_1"), chat_call("call_2", arguments=ROME["arguments"]))
-    ),
+    CHAT: chat_response(chat_assistant(chat_call("call_1"), chat_call("call_2", arguments=ROME["arguments"]))),
     RESPONSES: responses_response(
         responses_message("I'll look."),
         responses_call("call_1", id="fc_1"),
@@ -168,9 +166,7 @@ def test_outputs_that_are_not_strings_become_json_text(protocol: str, output: An
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("call_id", ["call_xxx", "toolu_abc", "tool-use-12345", "functions.get:0"])
 def test_the_models_own_id_is_attached_back_exactly(protocol: str, call_id: str) -> None:
-    made = toolwire.format_tool_results(
-        [{**PARIS, "id": call_id}], [{"id": call_id, "output": "18C"}], protocol
-    )
+    made = toolwire.format_tool_results([{**PARIS, "id": call_id}], [{"id": call_id, "output": "18C"}], protocol)
     assert results(protocol, as_body(protocol, made)) == [(call_id, "18C")]
 
 
@@ -181,9 +177,7 @@ def test_an_error_is_told(protocol: str) -> None:
     ((_, text),) = results(protocol, as_body(protocol, made))
     assert "No such city." in text
     if protocol == ANTHROPIC:
-        assert made == [
-            {"role": "user", "content": [anthropic_result("call_1", "No such city.", is_error=True)]}
-        ]
+        assert made == [{"role": "user", "content": [anthropic_result("call_1", "No such city.", is_error=True)]}]
     else:
         assert text != "No such city."
 

@@ -151,9 +151,7 @@ def test_at_home_an_example_is_unchanged(example: Example) -> None:
         assert fold_body(example.protocol, made) == fold_body(example.protocol, given(example))
         assert list(stream.losses) == []
     else:
-        same = toolwire.translate(
-            example.body, source=example.protocol, target=example.protocol, kind=example.wire
-        )
+        same = toolwire.translate(example.body, source=example.protocol, target=example.protocol, kind=example.wire)
         assert same.value == example.body
         assert list(same.losses) == []
 

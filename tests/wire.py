@@ -36,9 +36,7 @@ def streamed(wire: bytes | Iterable[bytes], source: str, target: str, request: A
 
 def frames(wire: bytes) -> list[Any]:
     """The JSON payloads of an event stream, in order; `[DONE]` and comments are not payloads."""
-    payloads = [
-        line[len("data:") :].strip() for line in wire.decode().splitlines() if line.startswith("data:")
-    ]
+    payloads = [line[len("data:") :].strip() for line in wire.decode().splitlines() if line.startswith("data:")]
     return [json.loads(payload) for payload in payloads if payload != "[DONE]"]
 
 
@@ -56,9 +54,7 @@ def calls(protocol: str, body: Any) -> list[Call]:
                 if block["type"] == "tool_use"
             ]
         case "openai-chat":
-            return [
-                _chat_call(call) for message in _messages(body) for call in message.get("tool_calls") or ()
-            ]
+            return [_chat_call(call) for message in _messages(body) for call in message.get("tool_calls") or ()]
         case _:
             return [
                 {"id": item["call_id"], "name": item["name"], "arguments": _responses_arguments(item)}
@@ -153,8 +149,7 @@ def streamed_calls(protocol: str, wire: bytes) -> list[Call]:
         call["name"] += name
         call["arguments"] += arguments
     return [
-        {"id": call["id"], "name": call["name"], "arguments": parsed(call["arguments"])}
-        for call in opened.values()
+        {"id": call["id"], "name": call["name"], "arguments": parsed(call["arguments"])} for call in opened.values()
     ]
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -95,7 +95,7 @@ def _paired(
         raise ValueError(f"no output for call {missing[0]!r}")
     unasked = set(by_id) - {call.id for call in calls}
     if unasked:
-        raise ValueError(f"no call has the id {sorted(map(str, unasked))[0]!r}")
+        raise ValueError(f"no call has the id {min(map(str, unasked))!r}")
     return [(call, by_id[call.id]) for call in calls]
 
 
@@ -124,7 +124,7 @@ def _result(call: ToolCall, output: Mapping[str, Any]) -> ToolResult:
     value = output["output"]
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     content: tuple[Part, ...] = (Text(text=text),)
-    status = "error" if output.get("is_error") else "ok"
+    status: Literal["ok", "error"] = "error" if output.get("is_error") else "ok"
     native = "custom" if call.shape == "freeform" else call.native
     return ToolResult(
         call_id=call.id, name=call.name, content=content, status=status, native=native, caller=call.caller
@@ -142,8 +142,7 @@ def continue_request(
     pairs = _paired(_open_calls(answer), outputs)
     messages = (*asked.messages, *(replace(message, at=None) for message in said), *_answers(pairs, protocol))
     value = json.loads(writer.encode_request(replace(asked, messages=messages), Target()).to_bytes())
-    assert isinstance(value, dict)
-    return value
+    return dict(value)
 
 
 def _answers(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: str) -> tuple[Message, ...]:

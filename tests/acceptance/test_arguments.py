@@ -60,9 +60,7 @@ def test_ar_3_integers_of_any_size_are_exact(source: str, target: str, number: i
 
 @pytest.mark.parametrize("broken", ['{"city":', "[1,2]", "5", "not json"])
 @pytest.mark.parametrize("source", [CHAT, RESPONSES])
-def test_ar_6_arguments_that_are_no_object_are_wrapped_reported_and_come_back(
-    source: str, broken: str
-) -> None:
+def test_ar_6_arguments_that_are_no_object_are_wrapped_reported_and_come_back(source: str, broken: str) -> None:
     body = with_arguments(source, broken)
     made = translated(body, source, ANTHROPIC)
     wrapped = calls(ANTHROPIC, made)[0]["arguments"]
@@ -87,7 +85,7 @@ def test_ar_10_null_arguments_are_an_empty_object() -> None:
     assert toolwire.parse_tool_calls(answer, CHAT)[0]["arguments"] in ("", "{}")
 
 
-FALSY = {"zero": 0, "no": False, "nothing": None, "text": "", "list": [], "object": {}}
+FALSY: dict[str, Any] = {"zero": 0, "no": False, "nothing": None, "text": "", "list": [], "object": {}}
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)

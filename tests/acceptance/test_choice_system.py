@@ -36,15 +36,11 @@ def choosing(protocol: str, choice: Any, **fields: Any) -> dict[str, Any]:
     """A request with two tools and this tool choice."""
     match protocol:
         case "anthropic":
-            return anthropic_request(
-                tools=[anthropic_tool("a"), anthropic_tool("b")], tool_choice=choice, **fields
-            )
+            return anthropic_request(tools=[anthropic_tool("a"), anthropic_tool("b")], tool_choice=choice, **fields)
         case "openai-chat":
             return chat_request(tools=[chat_tool("a"), chat_tool("b")], tool_choice=choice, **fields)
         case _:
-            return responses_request(
-                tools=[responses_tool("a"), responses_tool("b")], tool_choice=choice, **fields
-            )
+            return responses_request(tools=[responses_tool("a"), responses_tool("b")], tool_choice=choice, **fields)
 
 
 def test_tc_1_any_is_read_as_required() -> None:
@@ -54,9 +50,7 @@ def test_tc_1_any_is_read_as_required() -> None:
 
 @pytest.mark.parametrize("declared", [[], [SEARCH]])
 @pytest.mark.parametrize("choice", [{"type": "auto", "disable_parallel_tool_use": True}, {"type": "any"}])
-def test_tc_2_choice_and_parallel_flag_are_left_out_when_no_tool_is_left(
-    declared: list[Any], choice: Any
-) -> None:
+def test_tc_2_choice_and_parallel_flag_are_left_out_when_no_tool_is_left(declared: list[Any], choice: Any) -> None:
     made = translated(anthropic_request(tools=declared, tool_choice=choice), ANTHROPIC, CHAT)
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & made.keys()
 
@@ -85,9 +79,7 @@ def test_tc_5_the_parallel_switch_is_kept_both_ways(target: str, choice: dict[st
 
 
 def test_tc_6_a_choice_goes_with_its_tool() -> None:
-    body = anthropic_request(
-        tools=[SEARCH, anthropic_tool()], tool_choice={"type": "tool", "name": "web_search"}
-    )
+    body = anthropic_request(tools=[SEARCH, anthropic_tool()], tool_choice={"type": "tool", "name": "web_search"})
     made = translated(body, ANTHROPIC, CHAT)
     assert "web_search" not in str(made.get("tool_choice"))
     assert named(lost(body, ANTHROPIC, CHAT), "/tool_choice")
@@ -144,9 +136,7 @@ AUDIO = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "w
         ),
     ],
 )
-def test_tc_10_what_has_no_counterpart_is_reported_never_dropped_silently(
-    body: dict[str, Any], path: str
-) -> None:
+def test_tc_10_what_has_no_counterpart_is_reported_never_dropped_silently(body: dict[str, Any], path: str) -> None:
     assert named(lost(body, CHAT, ANTHROPIC), path)
 
 
@@ -157,9 +147,7 @@ MID_CONVERSATION = anthropic_request(
 
 def test_sy_1_system_text_in_the_middle_keeps_its_place_in_chat() -> None:
     made = translated(MID_CONVERSATION, ANTHROPIC, CHAT)
-    at = next(
-        n for n, message in enumerate(made["messages"]) if "Answer in French." in str(message["content"])
-    )
+    at = next(n for n, message in enumerate(made["messages"]) if "Answer in French." in str(message["content"]))
     assert made["messages"][at]["role"] in ("developer", "system", "user")
     assert roles(made)[:at] == ["user", "assistant", "tool"]
 

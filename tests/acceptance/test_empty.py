@@ -52,9 +52,7 @@ def test_em_2_null_content_beside_calls_keeps_the_message(target: str) -> None:
 
 @pytest.mark.parametrize("empty", ["", [{"type": "text", "text": ""}]])
 def test_em_3_no_empty_block_is_sent_and_the_change_is_reported(empty: Any) -> None:
-    body = chat_request(
-        GO, {"role": "assistant", "content": empty}, {"role": "user", "content": "Still there?"}
-    )
+    body = chat_request(GO, {"role": "assistant", "content": empty}, {"role": "user", "content": "Still there?"})
     made = translated(body, CHAT, ANTHROPIC)
     for message in made["messages"]:
         assert message["content"]
@@ -109,9 +107,7 @@ def test_em_8_an_empty_description_arrives_or_is_reported(target: str) -> None:
 
 def test_em_9_only_the_end_of_a_final_assistant_text_is_trimmed() -> None:
     earlier = {"role": "assistant", "content": "One: "}
-    body = chat_request(
-        GO, earlier, {"role": "user", "content": "More"}, {"role": "assistant", "content": "Two: \n"}
-    )
+    body = chat_request(GO, earlier, {"role": "user", "content": "More"}, {"role": "assistant", "content": "Two: \n"})
     made = translated(body, CHAT, ANTHROPIC)
     assert [text_of(message["content"]) for message in made["messages"]] == [
         "Go on.",

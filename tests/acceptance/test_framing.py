@@ -26,9 +26,7 @@ CITY = "Zürich 🚀"
 ARGUMENTS = json.dumps({"city": CITY}, ensure_ascii=False)
 CALL = responses_call("call_1", arguments=ARGUMENTS, id="fc_1", status="completed")
 ESCAPED = {
-    ANTHROPIC: anthropic_stream(
-        *anthropic_text_block(0, CITY), *anthropic_call_block(1, "call_1", ARGUMENTS)
-    ),
+    ANTHROPIC: anthropic_stream(*anthropic_text_block(0, CITY), *anthropic_call_block(1, "call_1", ARGUMENTS)),
     CHAT: chat_stream({"content": CITY}, chat_fragment(0, ARGUMENTS, id="call_1", name="get_weather")),
     RESPONSES: responses_stream(
         *item_events(0, responses_message(CITY)),
@@ -80,9 +78,7 @@ def with_comments(wire: bytes) -> bytes:
 
 @pytest.mark.parametrize("source", PROTOCOLS)
 @pytest.mark.parametrize("spelling", [with_crlf, with_two_data_lines, with_comments])
-def test_st_21_frames_are_read_in_every_legal_spelling(
-    source: str, spelling: Callable[[bytes], bytes]
-) -> None:
+def test_st_21_frames_are_read_in_every_legal_spelling(source: str, spelling: Callable[[bytes], bytes]) -> None:
     wire = spelling(STREAMS[source])
     assert wire != STREAMS[source]
     assert said(wire, source) == (CITY, {"city": CITY})
@@ -98,9 +94,7 @@ def test_st_22_a_frame_may_arrive_one_byte_at_a_time(source: str) -> None:
 
 def fastest(fragments: int) -> float:
     pieces = [chat_fragment(0, "x" * 50) for _ in range(fragments)]
-    wire = chat_stream(
-        chat_fragment(0, '{"text":"', id="call_1", name="write"), *pieces, chat_fragment(0, '"}')
-    )
+    wire = chat_stream(chat_fragment(0, '{"text":"', id="call_1", name="write"), *pieces, chat_fragment(0, '"}'))
     times = []
     for _ in range(3):
         start = perf_counter()
@@ -127,6 +121,4 @@ def test_st_28_a_huge_or_broken_informational_frame_does_not_end_the_stream(targ
     assert fold_stream(target, streamed(wire, RESPONSES, target))["text"] == "Well."
     first, rest = wire.split(b"\n\n", 1)
     broken = b'event: response.in_progress\ndata: {"type":"response.in_progress","response":{"instruc\n\n'
-    assert (
-        fold_stream(target, streamed(first + b"\n\n" + broken + rest, RESPONSES, target))["text"] == "Well."
-    )
+    assert fold_stream(target, streamed(first + b"\n\n" + broken + rest, RESPONSES, target))["text"] == "Well."

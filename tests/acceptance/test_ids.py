@@ -44,16 +44,12 @@ def test_id_1_illegal_id_is_escaped_alike_on_call_and_result(source: str) -> Non
 
 @pytest.mark.parametrize("sign", [":", ".", "/"])
 @pytest.mark.parametrize("source", [CHAT, RESPONSES])
-def test_id_2_both_sides_of_an_illegal_id_are_changed_and_the_native_path_is_warned(
-    source: str, sign: str
-) -> None:
+def test_id_2_both_sides_of_an_illegal_id_are_changed_and_the_native_path_is_warned(source: str, sign: str) -> None:
     illegal = f"call{sign}1"
     made = translated(turn(source, illegal), source, ANTHROPIC)
     assert [ANTHROPIC_ID.fullmatch(alias) is not None for alias in ids(ANTHROPIC, made)] == [True]
     assert [answer for answer, _ in results(ANTHROPIC, made)] == ids(ANTHROPIC, made)
-    assert any(
-        "/content/0" in finding.path for finding in toolwire.check(turn(ANTHROPIC, illegal), ANTHROPIC)
-    )
+    assert any("/content/0" in finding.path for finding in toolwire.check(turn(ANTHROPIC, illegal), ANTHROPIC))
 
 
 @pytest.mark.parametrize("legal", ["toolu_01A", "call_123", "fc_123", "chatcmpl-tool-9", "a" * 40])

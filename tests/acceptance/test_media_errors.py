@@ -63,9 +63,7 @@ def test_im_2_an_image_in_a_result_is_shown_after_the_tool_messages() -> None:
     held = made["messages"][2]["content"]
     assert "A map." in str(held)
     assert PNG not in str(held)
-    urls = [
-        part["image_url"]["url"] for part in made["messages"][4]["content"] if part["type"] == "image_url"
-    ]
+    urls = [part["image_url"]["url"] for part in made["messages"][4]["content"] if part["type"] == "image_url"]
     assert urls == [f"data:image/png;base64,{PNG}"]
     output = items(translated(body, ANTHROPIC, RESPONSES))[3]["output"]
     assert [part["type"] for part in output] == ["input_text", "input_image"]
@@ -88,17 +86,13 @@ def test_im_5_a_list_of_text_is_a_string_and_only_media_needs_a_list() -> None:
 def test_im_6_a_file_in_a_result_is_not_dropped_silently() -> None:
     body = with_content(TEXT, PDF)
     made = translated(body, ANTHROPIC, CHAT)
-    assert "JVBERi0=" in json.dumps(made) or named(
-        lost(body, ANTHROPIC, CHAT), "/messages/2/content/0/content/1"
-    )
+    assert "JVBERi0=" in json.dumps(made) or named(lost(body, ANTHROPIC, CHAT), "/messages/2/content/0/content/1")
     short = translated(body, ANTHROPIC, RESPONSES, binary_results="summary")
     assert "JVBERi0=" not in json.dumps(short)
     assert "application/pdf" in str(items(short)[3]["output"])
 
 
-FAILED = anthropic_turn(
-    [anthropic_call("toolu_1")], [anthropic_result("toolu_1", "No such city.", is_error=True)]
-)
+FAILED = anthropic_turn([anthropic_call("toolu_1")], [anthropic_result("toolu_1", "No such city.", is_error=True)])
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
@@ -170,9 +164,7 @@ def test_ex_4_an_error_event_of_a_responses_stream_is_a_failure(target: str) -> 
     assert "Upstream is gone" in failure(target, streamed(responses_events(created, flat), RESPONSES, target))
     error = {"code": "server_error", "message": "Upstream is gone"}
     failed = {"type": "response.failed", "response": responses_response(status="failed", error=error)}
-    assert "Upstream is gone" in failure(
-        target, streamed(responses_events(created, failed), RESPONSES, target)
-    )
+    assert "Upstream is gone" in failure(target, streamed(responses_events(created, failed), RESPONSES, target))
 
 
 def test_ex_11_an_overflow_of_the_context_is_said_as_clients_know_it() -> None:

@@ -133,9 +133,7 @@ def test_cu_2_a_custom_tool_is_lowered_and_its_call_raised_again() -> None:
     text = json.dumps({"input": RAW})
     wire = anthropic_stream(*anthropic_call_block(0, "call_1", *text, name="apply_patch"))
     made = streamed(wire, ANTHROPIC, RESPONSES, CUSTOM_REQUEST)
-    deltas = [
-        frame["delta"] for frame in frames(made) if frame["type"] == "response.custom_tool_call_input.delta"
-    ]
+    deltas = [frame["delta"] for frame in frames(made) if frame["type"] == "response.custom_tool_call_input.delta"]
     assert "".join(deltas) == RAW
     assert len(deltas) > 1
     (done,) = fold_body(RESPONSES, made)["output"]

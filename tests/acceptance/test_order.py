@@ -132,9 +132,7 @@ def test_or_6_results_stand_in_call_order(source: str, body: dict[str, Any]) -> 
 
 
 def test_or_10_client_and_server_calls_keep_their_order() -> None:
-    body = anthropic_turn(
-        [SEARCH, FOUND, anthropic_call("toolu_1"), ASKED, ADVISED], [anthropic_result("toolu_1")]
-    )
+    body = anthropic_turn([SEARCH, FOUND, anthropic_call("toolu_1"), ASKED, ADVISED], [anthropic_result("toolu_1")])
     assert translated(body, ANTHROPIC, ANTHROPIC) == body
 
 
@@ -158,9 +156,7 @@ def test_or_14_results_are_written_in_call_order_not_in_completion_order(protoco
 
 
 def test_or_15_turns_of_one_role_are_coalesced() -> None:
-    body = chat_request(
-        GO, {"role": "user", "content": "Please."}, {"role": "assistant", "content": "Well."}, GO
-    )
+    body = chat_request(GO, {"role": "user", "content": "Please."}, {"role": "assistant", "content": "Well."}, GO)
     made = translated(body, CHAT, ANTHROPIC)
     assert roles(made) == ["user", "assistant", "user"]
     assert "Go on." in str(made["messages"][0])

@@ -66,7 +66,7 @@ def test_sc_3_a_recursive_schema_keeps_its_references(source: str, target: str) 
 
 @pytest.mark.parametrize("key", ["eager_input_streaming", "defer_loading"])
 def test_sc_9_a_vendors_own_keys_are_left_out_and_reported(key: str) -> None:
-    body = anthropic_request(tools=[anthropic_tool("plain"), anthropic_tool(**{key: True})])
+    body = anthropic_request(tools=[anthropic_tool("plain"), {**anthropic_tool(), key: True}])
     made = translated(body, ANTHROPIC, CHAT)
     assert key not in json.dumps(made)
     assert named(lost(body, ANTHROPIC, CHAT), f"/tools/1/{key}")
@@ -150,9 +150,7 @@ def test_sc_18_composed_schemas_survive_at_every_depth(source: str, target: str)
 def test_sc_19_the_order_of_keys_is_kept_and_the_bytes_are_stable(source: str, target: str) -> None:
     properties = {name: {"type": "string", "description": name} for name in ("zeta", "alpha", "mid", "beta")}
     wire = json.dumps(declaring(source, {"type": "object", "properties": properties})).encode()
-    once, again = (
-        toolwire.translate(wire, source=source, target=target, kind="request").to_bytes() for _ in range(2)
-    )
+    once, again = (toolwire.translate(wire, source=source, target=target, kind="request").to_bytes() for _ in range(2))
     assert once == again
     schema = tools(target, json.loads(once))["tool_0"]
     assert list(schema["properties"]) == list(properties)

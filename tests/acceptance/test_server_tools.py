@@ -158,13 +158,16 @@ def test_sv_10_callers_of_another_vendor_are_never_mapped_silently() -> None:
 
 
 def test_sv_11_results_that_the_provider_made_stay_with_their_calls() -> None:
-    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    search: dict[str, Any] = {
+        "type": "server_tool_use",
+        "id": "srvtoolu_1",
+        "name": "web_search",
+        "input": {"query": "x"},
+    }
     found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
     content = [search, found, anthropic_call("toolu_1")]
     outputs = [{"id": "toolu_1", "output": "18C"}]
-    following = toolwire.continue_request(
-        anthropic_request(), anthropic_response(*content), outputs, ANTHROPIC
-    )
+    following = toolwire.continue_request(anthropic_request(), anthropic_response(*content), outputs, ANTHROPIC)
     assert following["messages"][1] == {"role": "assistant", "content": content}
     searched = {
         "type": "web_search_call",
@@ -174,9 +177,7 @@ def test_sv_11_results_that_the_provider_made_stay_with_their_calls() -> None:
     }
     output = [searched, responses_message("Found."), responses_call("call_1", id="fc_1")]
     answered = [{"id": "call_1", "output": "18C"}]
-    following = toolwire.continue_request(
-        responses_request(GO), responses_response(*output), answered, RESPONSES
-    )
+    following = toolwire.continue_request(responses_request(GO), responses_response(*output), answered, RESPONSES)
     assert following["input"] == [GO, *output, responses_output("call_1")]
 
 

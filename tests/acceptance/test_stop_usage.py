@@ -102,9 +102,7 @@ def test_sr_6_an_unknown_reason_is_kept_at_home_and_reported_abroad(reason: str,
     assert translated(body, CHAT, CHAT, "response") == body
     made = translated(body, CHAT, target, "response")
     assert summary(target, made)["text"] == "Sunny."
-    assert named(lost(body, CHAT, target, "response"), "/choices/0/finish_reason") or "error" in str(
-        made.get("status")
-    )
+    assert named(lost(body, CHAT, target, "response"), "/choices/0/finish_reason") or made.get("status") == "failed"
 
 
 def test_sr_8_a_refusal_is_surfaced() -> None:
@@ -146,9 +144,7 @@ def test_sr_10_an_incomplete_response_is_an_answer_not_a_failure(target: str) ->
 
 def test_us_1_the_last_usage_of_a_stream_is_right() -> None:
     wire = chat_stream(CALL_DELTA, usage=CACHED)
-    final = [frame for frame in frames(streamed(wire, CHAT, ANTHROPIC)) if frame["type"] == "message_delta"][
-        -1
-    ]
+    final = [frame for frame in frames(streamed(wire, CHAT, ANTHROPIC)) if frame["type"] == "message_delta"][-1]
     counted = final["usage"]
     assert (counted["input_tokens"], counted["cache_read_input_tokens"], counted["output_tokens"]) == (
         20,
@@ -225,15 +221,13 @@ def test_us_9_at_most_four_cache_marks_are_sent() -> None:
     assert str(translated(body, CHAT, ANTHROPIC)).count("cache_control") == 4
     reported = {path for path in lost(body, CHAT, ANTHROPIC) if "prompt_cache_breakpoint" in path}
     assert len({path.split("/prompt_cache_breakpoint")[0] for path in reported}) >= 2
-    marked = [
-        {"type": "text", "text": f"Part {n}.", "cache_control": {"type": "ephemeral"}} for n in range(5)
-    ]
+    marked = [{"type": "text", "text": f"Part {n}.", "cache_control": {"type": "ephemeral"}} for n in range(5)]
     assert toolwire.check(anthropic_request({"role": "user", "content": marked}), ANTHROPIC)
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
 def test_us_10_a_cache_mark_without_a_place_is_reported_where_it_stood(target: str) -> None:
-    mark = {"cache_control": {"type": "ephemeral"}}
+    mark: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
     answer = anthropic_result("toolu_1", **mark)
     body = anthropic_turn([anthropic_call("toolu_1")], [answer], tools=[anthropic_tool(**mark)])
     assert "cache_control" not in str(translated(body, ANTHROPIC, target))

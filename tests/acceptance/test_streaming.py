@@ -38,9 +38,7 @@ STREAMS = {
 
 
 def starts(wire: bytes) -> list[str]:
-    return [
-        frame["content_block"]["type"] for frame in frames(wire) if frame["type"] == "content_block_start"
-    ]
+    return [frame["content_block"]["type"] for frame in frames(wire) if frame["type"] == "content_block_start"]
 
 
 def test_st_1_message_start_comes_first_even_before_a_call() -> None:
@@ -64,9 +62,7 @@ def test_st_3_a_chunk_that_opens_a_call_and_holds_all_its_arguments_is_not_lost(
 
 
 def test_st_4_the_first_token_after_a_change_of_kind_is_kept() -> None:
-    wire = chat_stream(
-        {"reasoning_content": "Think"}, {"content": "First"}, {"content": " token"}, WHOLE_CALL
-    )
+    wire = chat_stream({"reasoning_content": "Think"}, {"content": "First"}, {"content": " token"}, WHOLE_CALL)
     said = fold_stream(ANTHROPIC, streamed(wire, CHAT, ANTHROPIC))
     assert (said["text"], said["calls"]) == ("First token", [PARIS])
 
@@ -84,9 +80,7 @@ def test_st_5_the_first_block_has_the_type_of_what_really_comes_first() -> None:
 
 
 def test_st_6_an_empty_list_of_calls_is_no_call() -> None:
-    wire = chat_stream(
-        {"content": "Well", "tool_calls": []}, {"content": ".", "tool_calls": []}, finish_reason="stop"
-    )
+    wire = chat_stream({"content": "Well", "tool_calls": []}, {"content": ".", "tool_calls": []}, finish_reason="stop")
     made = streamed(wire, CHAT, ANTHROPIC)
     assert starts(made) == ["text"]
     assert fold_stream(ANTHROPIC, made)["text"] == "Well."
@@ -109,9 +103,7 @@ def test_st_7_every_delta_has_an_open_block_and_every_block_is_closed(source: st
 
 def test_st_8_the_name_of_a_call_is_said_once() -> None:
     wire = anthropic_stream(*anthropic_call_block(0, "call_1", '{"city":', '"Paris"}'))
-    deltas = [
-        choice["delta"] for chunk in frames(streamed(wire, ANTHROPIC, CHAT)) for choice in chunk["choices"]
-    ]
+    deltas = [choice["delta"] for chunk in frames(streamed(wire, ANTHROPIC, CHAT)) for choice in chunk["choices"]]
     functions = [fragment["function"] for delta in deltas for fragment in delta.get("tool_calls") or ()]
     assert [function["name"] for function in functions if "name" in function] == ["get_weather"]
 
@@ -123,9 +115,7 @@ def test_st_9_a_late_name_is_waited_for() -> None:
         chat_fragment(0, '"Paris"}'),
     )
     made = streamed(wire, CHAT, ANTHROPIC)
-    opened = [
-        frame["content_block"]["name"] for frame in frames(made) if frame["type"] == "content_block_start"
-    ]
+    opened = [frame["content_block"]["name"] for frame in frames(made) if frame["type"] == "content_block_start"]
     assert opened == ["get_weather"]
     assert fold_stream(ANTHROPIC, made)["calls"] == [PARIS]
 
@@ -178,9 +168,7 @@ def test_st_15_arguments_that_parse_early_are_not_final() -> None:
         chat_fragment(0, "1", id="call_1", name="get_weather"), chat_fragment(0, "2"), chat_fragment(0, "3")
     )
     made = frames(streamed(wire, CHAT, RESPONSES))
-    finals = [
-        frame["arguments"] for frame in made if frame["type"] == "response.function_call_arguments.done"
-    ]
+    finals = [frame["arguments"] for frame in made if frame["type"] == "response.function_call_arguments.done"]
     assert finals == ["123"]
 
 

@@ -95,9 +95,7 @@ def test_th_7_an_empty_thinking_text_with_a_signature_is_kept() -> None:
 
 
 def test_th_8_thinking_is_not_demanded_of_a_history_that_lacks_it() -> None:
-    body = chat_request(
-        GO, chat_assistant(chat_call("call_1")), chat_result("call_1"), reasoning_effort="high"
-    )
+    body = chat_request(GO, chat_assistant(chat_call("call_1")), chat_result("call_1"), reasoning_effort="high")
     made = translated(body, CHAT, ANTHROPIC)
     assert made.get("thinking", {}).get("type") != "enabled"
     refused = anthropic_turn(
@@ -107,9 +105,7 @@ def test_th_8_thinking_is_not_demanded_of_a_history_that_lacks_it() -> None:
         max_tokens=4096,
         tools=[anthropic_tool()],
     )
-    assert any(
-        finding.path.startswith("/messages/1/content/0") for finding in toolwire.check(refused, ANTHROPIC)
-    )
+    assert any(finding.path.startswith("/messages/1/content/0") for finding in toolwire.check(refused, ANTHROPIC))
 
 
 def test_th_9_reasoning_items_are_thinking_and_their_seal_is_not_lost_silently() -> None:
@@ -133,9 +129,7 @@ def test_th_10_redacted_thinking_comes_home_or_is_reported(target: str) -> None:
 @pytest.mark.parametrize("thought", [THOUGHT, OMITTED])
 def test_th_11_no_reasoning_item_is_named_that_the_provider_does_not_hold(thought: dict[str, Any]) -> None:
     body = anthropic_turn([thought, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
-    reasoning = [
-        item for item in items(translated(body, ANTHROPIC, RESPONSES)) if item.get("type") == "reasoning"
-    ]
+    reasoning = [item for item in items(translated(body, ANTHROPIC, RESPONSES)) if item.get("type") == "reasoning"]
     assert [item for item in reasoning if "id" in item and not item.get("encrypted_content")] == []
     answer = responses_response(REASONED, CALL_ITEM)
     outputs = [{"id": "call_1", "output": "18C"}]
@@ -186,13 +180,9 @@ def test_th_18_a_seal_is_not_left_over_for_the_next_block() -> None:
     events = [event for index, item in enumerate(output) for event in item_events(index, item)]
     made = frames(streamed(responses_stream(*events, output=output), RESPONSES, ANTHROPIC))
     signatures = [
-        (frame["index"], frame["delta"]["signature"])
-        for frame in made
-        if "signature" in frame.get("delta", {})
+        (frame["index"], frame["delta"]["signature"]) for frame in made if "signature" in frame.get("delta", {})
     ]
-    assert len({signature for _, signature in signatures if signature}) == len(
-        [s for _, s in signatures if s]
-    )
+    assert len({signature for _, signature in signatures if signature}) == len([s for _, s in signatures if s])
     assert len([index for index, signature in signatures if signature]) <= 1
 
 
@@ -205,9 +195,7 @@ def test_th_19_sampling_beside_thinking_is_dropped_and_reported(field: str, valu
 
 @pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
 def test_th_20_reasoning_never_becomes_visible_text(target: str) -> None:
-    body = chat_response(
-        {"role": "assistant", "content": "Sunny.", "reasoning_content": "Hm, Paris."}, "stop"
-    )
+    body = chat_response({"role": "assistant", "content": "Sunny.", "reasoning_content": "Hm, Paris."}, "stop")
     assert summary(target, translated(body, CHAT, target, "response"))["text"] == "Sunny."
     wire = chat_stream({"reasoning_content": "Hm, Paris."}, {"content": "Sunny."}, finish_reason="stop")
     assert fold_stream(target, streamed(wire, CHAT, target))["text"] == "Sunny."

@@ -1,6 +1,7 @@
 """An answer as it arrives.
 
-    ResponseStart (MessageStart (PartStart PartDelta* PartEnd)* MessageEnd | UsageReport | Notice)* (ResponseEnd | ResponseFailed)
+    response := ResponseStart (message | Stopped | UsageReport | Notice)* (ResponseEnd | ResponseFailed)
+    message  := MessageStart (PartStart PartDelta* PartEnd)* MessageEnd
 
 1. `index` numbers the parts of a candidate over the whole response, from 0, and `message` its messages; parts may
    interleave, also those of different messages.

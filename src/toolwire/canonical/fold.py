@@ -181,9 +181,7 @@ class Folder:
         )
 
     def _candidate(self, number: int) -> Candidate:
-        messages = [
-            message for (candidate, _), message in sorted(self._messages.items()) if candidate == number
-        ]
+        messages = [message for (candidate, _), message in sorted(self._messages.items()) if candidate == number]
         folded = tuple(message.finish() for message in messages)
         return Candidate(index=number, messages=folded, stop=self._stops.get(number))
 
@@ -261,8 +259,6 @@ def _deltas(part: Part, index: int, candidate: int) -> Iterator[PartDelta]:
             if isinstance(block, ReasoningText):
                 number = counts[block.kind]
                 counts[block.kind] += 1
-                yield PartDelta(
-                    index=index, text=block.text, kind=block.kind, block=number, candidate=candidate
-                )
+                yield PartDelta(index=index, text=block.text, kind=block.kind, block=number, candidate=candidate)
         if part.content and part.seal is not None:
             yield PartDelta(index=index, seal=part.seal, candidate=candidate)

@@ -1,8 +1,8 @@
 """Carries: what a client's protocol has no place for, sealed into the field that its clients echo.
 
-Text form `tw1.<key id>.<mac>.<payload>`, all parts base64url. The MAC binds the payload to the tenant, so that a carry of
-another tenant, a forged one or an edited one is simply not a carry: it opens to None, and the caller reports a missing
-seal. The first key signs, all keys verify, so that keys can be rotated.
+Text form `tw1.<key id>.<mac>.<payload>`, the last two in base64url. The MAC binds the payload to the tenant, so that a
+carry of another tenant, a forged or an edited one is simply not a carry: it opens to None, and the caller reports a
+missing seal. The first key signs, all keys verify, so that keys can be rotated.
 """
 
 import hashlib

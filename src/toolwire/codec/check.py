@@ -1,7 +1,7 @@
 """Findings, what a provider would reject in a body, and the walks over JSON that rule files share."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -148,12 +148,11 @@ class Voice(NamedTuple):
     missing: str
     type: str
     word: str
+    last: str = " or "
 
     def found(self, rule: str, path: Path, said: str, level: Level = "error") -> Finding:
         """`{at}` in what is said stands for the place."""
-        return Finding(
-            f"{self.protocol}.{rule}", pointer(path), said.replace("{at}", self.place(path)), level
-        )
+        return Finding(f"{self.protocol}.{rule}", pointer(path), said.replace("{at}", self.place(path)), level)
 
     def fit(self, path: Path, value: object, table: Fields, tag: str = "") -> Findings:
         """The known fields of an object; some providers put its tag into the name of the place."""
@@ -162,7 +161,7 @@ class Voice(NamedTuple):
             said = {"missing": self.missing, "type": self.type, "word": self.word}[kind].format(
                 at=self.place((*path, tag, field.name) if tag else at),
                 types=" or ".join(self.types.get(name, name) for name in field.types),
-                words=_either(field.words),
+                words=self.listed(field.words),
                 got=self.types.get(kind_of(found), kind_of(found)),
                 value=text_of(found),
             )
@@ -170,10 +169,9 @@ class Voice(NamedTuple):
             level: Level = "warning" if kind == "word" and not field.closed else "error"
             yield Finding(f"{self.protocol}.field-{kind}", pointer(at), said, level)
 
-
-def _either(options: tuple[str, ...]) -> str:
-    *most, last = (f"'{option}'" for option in options or ("",))
-    return f"{', '.join(most)} or {last}" if most else last
+    def listed(self, options: Iterable[str]) -> str:
+        *most, last = (f"'{option}'" for option in options or ("",))
+        return f"{', '.join(most)}{self.last if most[1:] else self.last.lstrip(',')}{last}" if most else last
 
 
 # ---- JSON Schema
@@ -197,3 +195,18 @@ def subschemas(schema: object) -> Iterator[tuple[Path, Object]]:
         for key in _NAMED_SCHEMAS:
             inner += [((*path, key, name), item) for name, item in object_of(found.get(key)).items()]
         waiting += reversed(inner)
+
+
+def unstrict(schema: object, refused: frozenset[str]) -> Iterator[tuple[str, Path, str]]:
+    """Where a schema leaves a strict subset: an `open` object, an `optional` property, a refused `keyword`."""
+    for path, part in subschemas(schema):
+        properties = object_of(part.get("properties"))
+        if part.get("type") == "object" or "properties" in part:
+            if part.get("additionalProperties") is not False:
+                yield "open", path, ""
+            required = list_of(part.get("required"))
+            for name in properties:
+                if name not in required:
+                    yield "optional", path, name
+        for keyword in sorted(refused & part.keys()):
+            yield "keyword", path, keyword

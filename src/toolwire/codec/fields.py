@@ -2,9 +2,9 @@
 
 A protocol declares its wire objects as `Wire` structs. Reading tries the whole typed decode first, one pass in C that
 refuses unknown fields. Only when that fails is the same shape read field by field: unknown fields, and optional ones of
-another type, are kept verbatim in `unknown`; null where the type has none is kept in `nulls`; an element of a union with
-an unknown tag becomes `Other`. What is required and wrong is a `DecodeError` with its path. So nothing can be dropped by
-forgetting it, and the ordinary case costs no more than a typed decode.
+another type, are kept verbatim in `unknown`; null where the type has none is kept in `nulls`; an element of a union
+with an unknown tag becomes `Other`. What is required and wrong is a `DecodeError` with its path. So nothing can be
+dropped by forgetting it, and the ordinary case costs no more than a typed decode.
 
 `rest` turns what was kept into the `extras` and `form` of a canonical value; `emit` is its mirror image.
 """
@@ -87,9 +87,7 @@ def well_formed(data: bytes | Raw, protocol: str, path: str = "") -> Raw:
         text.decode()
         msgspec.json.decode(text, type=Raw)
     except UnicodeDecodeError as error:
-        raise DecodeError(
-            protocol, path, "UTF-8", f"byte {text[error.start]:#04x} at offset {error.start}"
-        ) from None
+        raise DecodeError(protocol, path, "UTF-8", f"byte {text[error.start]:#04x} at offset {error.start}") from None
     except RecursionError:
         raise DecodeError(protocol, path, "bounded nesting", "a value nested too deeply") from None
     except msgspec.DecodeError as error:
@@ -188,11 +186,7 @@ def _reader(kind: Any, protocol: str) -> Read:
 
 def _open_union(members: list[Any], protocol: str) -> Read:
     shapes = [m for m in members if isinstance(m, type) and issubclass(m, Wire)]
-    tagged = {
-        m.__struct_config__.tag: _open_struct(m, protocol)
-        for m in shapes
-        if m.__struct_config__.tag is not None
-    }
+    tagged = {m.__struct_config__.tag: _open_struct(m, protocol) for m in shapes if m.__struct_config__.tag is not None}
     tag_field = next((m.__struct_config__.tag_field for m in shapes if m.__struct_config__.tag_field), "type")
     plain = next((_open_struct(m, protocol) for m in shapes if m.__struct_config__.tag is None), None)
     openers = [_opener(m, protocol) for m in members if m not in shapes]
@@ -203,7 +197,7 @@ def _open_union(members: list[Any], protocol: str) -> Read:
             if plain is not None and not tagged:
                 return plain(raw, path)
             tag = _tag(raw, tag_field)
-            if (opened := tagged.get(tag)) is not None:
+            if tag is not None and (opened := tagged.get(tag)) is not None:
                 return opened(raw, path)
             if tag is None:
                 raise DecodeError(protocol, f"{path}/{tag_field}", "a string", "nothing")
@@ -269,9 +263,7 @@ def _open_struct(kind: type[Wire], protocol: str) -> Read:
                 known[attribute] = opener(value, f"{path}/{escape(name)}")
             except Mismatch as mismatch:
                 if required:
-                    raise DecodeError(
-                        protocol, f"{path}/{escape(name)}", str(mismatch), told(value)
-                    ) from None
+                    raise DecodeError(protocol, f"{path}/{escape(name)}", str(mismatch), told(value)) from None
                 unknown[name] = value
         for name, (attribute, _, required, _) in openers.items():
             if required and attribute not in known:
@@ -319,7 +311,7 @@ def _kept_fields(kind: type[Wire]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(nullable), tuple(extra)
 
 
-def known(value: W | None | UnsetType) -> W | None:
+def known(value: W | UnsetType | None) -> W | None:
     """A wire field as a canonical one: absent is None."""
     return None if value is UNSET else value
 

@@ -28,9 +28,7 @@ class Report:
     def __init__(self) -> None:
         self._entries: list[tuple[LossKind, Trail, str, str, str | None, bool]] = []
 
-    def dropped(
-        self, trail: Trail, field: str = "", why: str = NO_COUNTERPART, *, guarded: bool = False
-    ) -> None:
+    def dropped(self, trail: Trail, field: str = "", why: str = NO_COUNTERPART, *, guarded: bool = False) -> None:
         self._entries.append(("dropped", trail, field, why, None, guarded))
 
     def approximated(self, trail: Trail, field: str, why: str) -> None:
@@ -42,12 +40,10 @@ class Report:
     def unclaimed(self, root: Node, families: Container[str]) -> None:
         """Report all extras below `root` that belong to none of these families."""
         for trail, key in foreign_extras(root, families):
-            self._entries.append(
-                ("dropped", trail, "//" + key, "a field that only its own protocol has", None, False)
-            )
+            self._entries.append(("dropped", trail, "//" + key, "a field that only its own protocol has", None, False))
 
     def resolve(self, root: Node, names: Names) -> list[Loss]:
-        found = {}
+        found: dict[tuple[str, str, str | None], Loss] = {}
         for kind, trail, field, why, target, guarded in self._entries:
             path = pointer(root, trail, field, names)
             loss = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from toolwire.canonical.content import ToolCall
 
+from .carries import Carrier
 from .ids import legal_id, made_id
 from .interface import Target
 from .losses import Report
@@ -23,10 +24,24 @@ class Rules(Struct, frozen=True):
 
 
 class Plan:
-    """`home`: what is encoded came from this protocol, so nothing is repaired, renamed or left out."""
+    """`home`: what is encoded came from this protocol, so nothing is repaired, renamed or left out.
 
-    def __init__(self, rules: Rules, report: Report, target: Target, *, home: bool) -> None:
+    `answering`: it is an answer, for a client to read; else a request, for a provider to take.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        report: Report,
+        target: Target,
+        *,
+        home: bool,
+        answering: bool = False,
+        carrier: Carrier | None = None,
+    ) -> None:
         self.home = home
+        self.answering = answering
+        self.carrier = carrier
         self.report = report
         self.target = target
         self.tools = ToolPlan(rules.names, freeform=rules.freeform)
@@ -38,7 +53,8 @@ class Plan:
     def id_of(self, placed: Placed) -> str:
         """The id of a call, made from its place if it has none."""
         call = placed.part
-        assert isinstance(call, ToolCall)
+        if not isinstance(call, ToolCall):
+            raise TypeError(f"{type(call).__name__} is no call")
         if call.id:
             return self.call_id(call.id)
         return made_id(call.name, call.arguments, *(step for step in placed.trail if isinstance(step, int)))

@@ -81,11 +81,7 @@ class InputText:
         if not self._inside:
             self._head += text
             key = self._head.find(f'"{INPUT}"')
-            start = (
-                self._head.find('"', self._head.find(":", key) + 1)
-                if key >= 0 and ":" in self._head[key:]
-                else -1
-            )
+            start = self._head.find('"', self._head.find(":", key) + 1) if key >= 0 and ":" in self._head[key:] else -1
             if start < 0:
                 return ""
             text = self._head[start + 1 :]

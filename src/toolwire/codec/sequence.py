@@ -1,7 +1,6 @@
 """Parts one after the other, for targets whose streams can't interleave them.
 
-The first open part speaks; what belongs to others waits, in order, until it ends. What waits is bounded: beyond the bound
-the speaking part is closed early, since a client that hears nothing is worse off.
+The first open part speaks; what belongs to others waits, in order, until it ends. What waits is bounded.
 """
 
 from collections.abc import Iterable, Iterator

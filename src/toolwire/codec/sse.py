@@ -1,7 +1,7 @@
 """Server-sent events: frames from bytes cut anywhere, and frames as bytes.
 
-A frame ends at an empty line; lines end in LF, CRLF or CR. `data` lines join with LF, comments are dropped. Text is only
-decoded by whoever reads a whole frame, so a character cut in two needs no care.
+A frame ends at an empty line; lines end in LF, CRLF or CR. `data` lines join with LF, comments are dropped. Text is
+only decoded by whoever reads a whole frame, so a character cut in two needs no care.
 """
 
 LIMIT_FRAME = 64 * 1024 * 1024

@@ -1,6 +1,6 @@
 """Tools for targets that lack something: names made legal, namespaces flattened, free text wrapped in a function.
 
-`plan_tools` decides it all once for a request; calls and choices in the history follow the same plan, and `Undo` lets an
+`ToolPlan` decides it all once for a request; calls and choices in the history follow the same plan, and `Undo` lets an
 answer be raised again to the client's own tools.
 """
 
@@ -32,6 +32,8 @@ class NameRules(Struct, frozen=True):
 
 
 class PlacedTool(Struct, frozen=True):
+    """A tool, no group any more, and the trail that leads to it."""
+
     tool: FunctionTool | FreeformTool | NativeTool
     trail: Trail
 
@@ -81,16 +83,16 @@ def tools_in_force(request: Request) -> Iterator[PlacedTool]:
     """All tools of a conversation in order of first appearance, groups flattened: those declared at the start, and
     those that came later. A removed one stays, since its calls may be in the history."""
     for index, tool in enumerate(request.tools or ()):
-        yield from _flattened(tool, ("tools", index))
+        yield from flattened(tool, ("tools", index))
     for number, message in enumerate(request.messages):
         for position, part in enumerate(message.parts):
             if isinstance(part, ToolChange):
                 for index, added in enumerate(part.add):
                     if not isinstance(added, ToolRef):
-                        yield from _flattened(added, ("messages", number, "parts", position, "add", index))
+                        yield from flattened(added, ("messages", number, "parts", position, "add", index))
 
 
-def _flattened(tool: Tool, trail: Trail) -> Iterator[PlacedTool]:
+def flattened(tool: Tool, trail: Trail) -> Iterator[PlacedTool]:
     if isinstance(tool, ToolGroup):
         for index, member in enumerate(tool.tools):
             named = msgspec.structs.replace(member, namespace=tool.name)
@@ -111,16 +113,15 @@ _GUARDS = (b'"allowed_domains"', b'"blocked_domains"', b'"filters"')
 def without_native(placed: PlacedTool, report: Report, policy: str) -> FunctionTool | None:
     """What becomes of a vendor's own tool at a target that lacks it: nothing, or a function the client can run."""
     tool = placed.tool
-    assert isinstance(tool, NativeTool)
+    if not isinstance(tool, NativeTool):
+        raise TypeError(f"{type(tool).__name__} is no vendor's own tool")
     kind = tool.kind.removesuffix("_preview")
     if policy == "refuse" or _wants_approval(tool):
         report.dropped(placed.trail, "", f"the target has no {tool.kind} tool", guarded=True)
         return None
     if policy == "function" and kind in HOSTED:
         if any(guard in bytes(tool.body) for guard in _GUARDS):
-            report.dropped(
-                placed.trail, "", f"its filter can't be kept by a function in place of {kind}", guarded=True
-            )
+            report.dropped(placed.trail, "", f"its filter can't be kept by a function in place of {kind}", guarded=True)
             return None
         name, parameter, about = HOSTED[kind]
         schema = {"type": "object", "properties": {parameter: {"type": "string"}}, "required": [parameter]}

@@ -6,8 +6,8 @@ For another it asks for turns (`assemble`):
 1. Messages of one role in a row make one turn. System text keeps its place; only the leading run is lifted.
 2. Results stand first in the turn after their calls, in call order, one for each call. Pairing is within the turn: ids
    may repeat later.
-3. A call that the next turn leaves unanswered gets a placeholder. At the end of the conversation it does not: its result
-   is still to come, and what was sent must stay a prefix of what will be.
+3. A call that the next turn leaves unanswered gets a placeholder. At the end of the conversation it does not: its
+   result is still to come, and what was sent must stay a prefix of what will be.
 4. A result whose call is not in the turn before (late, or an orphan) stays where it is, as marked text: still data.
 5. Of two results for one call the last one counts, at the place of the first.
 """
@@ -50,9 +50,7 @@ def leading_system(messages: tuple[Message, ...]) -> int:
     """How many messages at the start are system text."""
     count = 0
     for message in messages:
-        if message.role not in ("system", "developer") or not all(
-            isinstance(part, Text) for part in message.parts
-        ):
+        if message.role not in ("system", "developer") or not all(isinstance(part, Text) for part in message.parts):
             break
         count += 1
     return count
@@ -79,9 +77,7 @@ def _turn(message: Message, trail: Trail) -> Turn:
 def _identified(turns: list[Turn]) -> list[Turn]:
     """Give an id to each call that has none, and to the results that then can only be matched by order."""
     for number, turn in enumerate(turns):
-        if turn.role == "assistant" and any(
-            isinstance(p.part, ToolCall) and not p.part.id for p in turn.parts
-        ):
+        if turn.role == "assistant" and any(isinstance(p.part, ToolCall) and not p.part.id for p in turn.parts):
             following = next((t for t in turns[number + 1 :] if t.role in ("user", "assistant")), None)
             _identify(turn, following)
     return turns
@@ -105,22 +101,23 @@ def _identify(turn: Turn, following: Turn | None) -> None:
             following.parts[position] = Placed(replace(part, call_id=match[1]), placed.trail)
 
 
+_Call = tuple[ToolCall, Trail]
+
+
 def _answered(turns: list[Turn], report: Report) -> list[Turn]:
     out: list[Turn] = []
-    open_calls: list[Placed] = []
+    open_calls: list[_Call] = []
     for turn in turns:
         if turn.role == "assistant":
             if open_calls:
                 out.append(_placeholders(open_calls, report))
             out.append(turn)
             open_calls = [
-                p for p in turn.parts if isinstance(p.part, ToolCall) and p.part.executor == "client"
+                (p.part, p.trail) for p in turn.parts if isinstance(p.part, ToolCall) and p.part.executor == "client"
             ]
-        elif turn.role == "user":
-            if open_calls or any(isinstance(p.part, ToolResult) for p in turn.parts):
-                turn = _paired(turn, open_calls, report)
+        elif turn.role == "user" and (open_calls or any(isinstance(p.part, ToolResult) for p in turn.parts)):
+            out.append(_paired(turn, open_calls, report))
             open_calls = []
-            out.append(turn)
         else:
             out.append(turn)
     return _results_adjacent(out)
@@ -141,10 +138,10 @@ def _results_adjacent(turns: list[Turn]) -> list[Turn]:
     return turns
 
 
-def _paired(turn: Turn, calls: list[Placed], report: Report) -> Turn:
-    answers: dict[str, Placed] = {}
+def _paired(turn: Turn, calls: list[_Call], report: Report) -> Turn:
+    answers: dict[str | None, Placed] = {}
     others: list[Placed] = []
-    wanted = {call.part.id for call in calls if isinstance(call.part, ToolCall)}
+    wanted = {call.id for call, _ in calls}
     for placed in turn.parts:
         part = placed.part
         if isinstance(part, ToolResult) and part.executor == "client" and part.call_id in wanted:
@@ -152,17 +149,11 @@ def _paired(turn: Turn, calls: list[Placed], report: Report) -> Turn:
                 report.dropped(answers[part.call_id].trail, "", "a later result answers the same call")
             answers[part.call_id] = placed
         elif isinstance(part, ToolResult) and part.executor == "client":
-            report.approximated(
-                placed.trail, "call_id", "no call of the turn before has this id: sent as text"
-            )
+            report.approximated(placed.trail, "call_id", "no call of the turn before has this id: sent as text")
             others.extend(_as_text(placed, part))
         else:
             others.append(placed)
-    results: list[Placed] = []
-    for call in calls:
-        assert isinstance(call.part, ToolCall)
-        id = call.part.id or ""
-        results.append(answers[id] if id in answers else _placeholder(call, report))
+    results = [answers.get(call.id) or _placeholder(call, trail, report) for call, trail in calls]
     return Turn(turn.role, results + others, turn.message, turn.trail)
 
 
@@ -173,16 +164,11 @@ def _as_text(placed: Placed, result: ToolResult) -> Iterable[Placed]:
         yield Placed(part, (*placed.trail, "content", index))
 
 
-def _placeholders(calls: list[Placed], report: Report) -> Turn:
-    return Turn("user", [_placeholder(call, report) for call in calls], None, calls[0].trail[:2])
+def _placeholders(calls: list[_Call], report: Report) -> Turn:
+    return Turn("user", [_placeholder(call, trail, report) for call, trail in calls], None, calls[0][1][:2])
 
 
-def _placeholder(call: Placed, report: Report) -> Placed:
-    assert isinstance(call.part, ToolCall)
-    report.invented(
-        call.trail, "", "", "the target wants every call answered: a placeholder result was added"
-    )
-    result = ToolResult(
-        call_id=call.part.id, name=call.part.name, content=(Text(text=UNANSWERED),), status="error"
-    )
-    return Placed(result, call.trail)
+def _placeholder(call: ToolCall, trail: Trail, report: Report) -> Placed:
+    report.invented(trail, "", "", "the target wants every call answered: a placeholder result was added")
+    result = ToolResult(call_id=call.id, name=call.name, content=(Text(text=UNANSWERED),), status="error")
+    return Placed(result, trail)

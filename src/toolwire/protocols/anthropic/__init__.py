@@ -1,13 +1,10 @@
 """Anthropic Messages."""
 
-from typing import Any
-
 from toolwire.codec.interface import Codec
 
 from .request import NAMES, decode_request, encode_request
 from .response import decode_error, decode_response, encode_error, encode_response
-
-check_request: Any = None  # until rules land
+from .rules import check_request
 from .stream import stream_decoder, stream_encoder
 from .wire import FAMILY
 

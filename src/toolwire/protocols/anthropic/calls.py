@@ -6,11 +6,13 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Caller, Foreign, ToolCall, ToolChange, ToolRef, ToolResult
-from toolwire.canonical.tools import Tool
+from toolwire.canonical.content import Caller, Foreign, Reasoning, ToolCall, ToolChange, ToolResult
+from toolwire.canonical.tools import Tool, ToolRef
+from toolwire.codec.carries import Carried
 from toolwire.codec.fields import Reader, emit, given, known, rest
+from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
-from toolwire.codec.tools import PlacedTool, lower_input
+from toolwire.codec.tools import flattened, lower_input
 from toolwire.codec.turns import Placed
 
 from .tools import decode_cache, decode_tool, encode_cache, encode_tool
@@ -36,9 +38,7 @@ _read_reference = Reader[ReferenceShape](ReferenceShape, FAMILY).read
 
 _decode = msgspec.json.Decoder().decode
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
-_READABLE = frozenset(
-    {"text", "title", "url", "stdout", "stderr", "content", "source", "tool_name", "error_code"}
-)
+_READABLE = frozenset({"text", "title", "url", "stdout", "stderr", "content", "source", "tool_name", "error_code"})
 
 
 # ---- decode
@@ -85,9 +85,7 @@ def decode_server_result(shape: ServerResult) -> ToolResult:
     content = None
     if shape.content is not UNSET:
         content = (
-            Foreign(
-                protocol=FAMILY, kind="content", body=shape.content, gist=gist(shape.content), at="/content"
-            ),
+            Foreign(protocol=FAMILY, kind="content", body=shape.content, gist=gist(shape.content), at="/content"),
         )
     return ToolResult(
         call_id=shape.tool_use_id,
@@ -119,11 +117,7 @@ def decode_change(shape: ChangeShape) -> ToolChange:
         at="/tool",
         **rest(reference, FAMILY),
     )
-    return (
-        ToolChange(add=(added,), **kept)
-        if shape.type == "tool_addition"
-        else ToolChange(remove=(added,), **kept)
-    )
+    return ToolChange(add=(added,), **kept) if shape.type == "tool_addition" else ToolChange(remove=(added,), **kept)
 
 
 def gist(raw: Raw, limit: int = 100_000) -> str | None:
@@ -149,6 +143,16 @@ def gist(raw: Raw, limit: int = 100_000) -> str | None:
 # ---- encode
 
 
+def sealed_carry(part: Reasoning, trail: Trail, plan: Plan) -> str:
+    """What proves another issuer's reasoning, in the field that clients echo; "" where nothing can."""
+    if part.seal is None:
+        return ""
+    if plan.carrier is None:
+        plan.report.dropped((*trail, "seal"), "", "there is no key to seal another issuer's proof with")
+        return ""
+    return plan.carrier.seal(Carried(reasoning=part))
+
+
 def encode_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
     if part.executor == "server":
         return _encode_server_call(part, placed, plan)
@@ -159,9 +163,7 @@ def encode_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
     shape = ToolUseBlock(id=plan.id_of(placed), name=plan.name(part.name, part.namespace), input=arguments)
     if part.caller is not None:
         if plan.home:
-            shape.caller = emit(
-                CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY
-            )
+            shape.caller = emit(CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY)
         elif part.caller.kind != "direct":
             plan.report.dropped(placed.trail, "caller", "the target's programs are another vendor's")
     if part.seal is not None:
@@ -199,13 +201,9 @@ def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
         use = McpUse(type="mcp_tool_use", id=part.id or "", name=part.name, server_name=name, input=body)
         use.cache_control = encode_cache(part.cache)
         return emit(use, part, FAMILY)
-    shape = ServerToolUseBlock(
-        id=part.id or "", name=part.name, input=arguments, toolset_name=given(part.toolset)
-    )
+    shape = ServerToolUseBlock(id=part.id or "", name=part.name, input=arguments, toolset_name=given(part.toolset))
     if part.caller is not None:
-        shape.caller = emit(
-            CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY
-        )
+        shape.caller = emit(CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY)
     shape.cache_control = encode_cache(part.cache)
     return emit(shape, part, FAMILY)
 
@@ -221,17 +219,13 @@ def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
     if part.status == "error" or NOT_ERROR in part.form:
         shape.is_error = part.status == "error"
     if part.caller is not None:
-        shape.caller = emit(
-            CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY
-        )
+        shape.caller = emit(CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY)
     shape.cache_control = encode_cache(part.cache)
     return emit(shape, part, FAMILY)
 
 
 def encode_tool_reference(part: ToolRef, placed: Placed, plan: Plan) -> Any:
-    shape = ToolReferenceBlock(
-        tool_name=plan.name(part.name, part.namespace), cache_control=encode_cache(part.cache)
-    )
+    shape = ToolReferenceBlock(tool_name=plan.name(part.name, part.namespace), cache_control=encode_cache(part.cache))
     return emit(shape, part, FAMILY)
 
 
@@ -253,5 +247,6 @@ def encode_change(part: ToolChange, placed: Placed, plan: Plan) -> Any:
         )
         inner = emit(reference, tool, FAMILY)
     else:
-        inner = {"type": "tool_definition", "definition": encode_tool(PlacedTool(tool, placed.trail), plan)}
+        (placed_tool,) = flattened(tool, placed.trail)
+        inner = {"type": "tool_definition", "definition": encode_tool(placed_tool, plan)}
     return emit(ChangeShape(type=kind, tool=inner), part, FAMILY)

@@ -25,11 +25,11 @@ from toolwire.canonical.content import (
     Text,
     ToolCall,
     ToolChange,
-    ToolRef,
     ToolResult,
     Url,
 )
 from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.tools import ToolRef
 from toolwire.codec.fields import Other, Reader, emit, given, known, rest
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
@@ -49,6 +49,7 @@ from .calls import (
     read_change,
     read_mcp_use,
     read_server_result,
+    sealed_carry,
 )
 from .tools import decode_cache, encode_cache
 from .wire import (
@@ -82,17 +83,10 @@ def decode_blocks(blocks: list[Any]) -> tuple[Part, ...]:
 
 
 def _decode_text(block: TextBlock) -> Text:
-    if (
-        block.cache_control is UNSET
-        and block.citations is UNSET
-        and block.unknown is UNSET
-        and block.nulls is UNSET
-    ):
+    if block.cache_control is UNSET and block.citations is UNSET and block.unknown is UNSET and block.nulls is UNSET:
         return Text(text=block.text)
     notes = None if not isinstance(block.citations, list) else tuple(map(decode_citation, block.citations))
-    return Text(
-        text=block.text, annotations=notes, cache=decode_cache(block.cache_control), **rest(block, FAMILY)
-    )
+    return Text(text=block.text, annotations=notes, cache=decode_cache(block.cache_control), **rest(block, FAMILY))
 
 
 _read_citation = Reader[CitationShape](CitationShape, FAMILY).read
@@ -136,9 +130,7 @@ def _decode_source(shape: SourceShape) -> tuple[Source, str | None]:
         case "file" if shape.file_id is not UNSET:
             return FileId(issuer=FAMILY, id=shape.file_id, **kept), media_type
         case "content" if isinstance(shape.content, str):
-            return Nested(
-                parts=(Text(text=shape.content, at="/content"),), **(kept | {"form": (STRING,)})
-            ), media_type
+            return Nested(parts=(Text(text=shape.content, at="/content"),), **(kept | {"form": (STRING,)})), media_type
         case "content" if isinstance(shape.content, list):
             return Nested(parts=decode_blocks(shape.content), **kept), media_type
         case other:
@@ -227,12 +219,8 @@ def _encode_text(part: Text, placed: Placed, plan: Plan) -> Any:
         notes = [encode_citation(note) for note in part.annotations]
     elif part.annotations:
         for index in range(len(part.annotations)):
-            plan.report.dropped(
-                (*placed.trail, "annotations", index), "", "citations only go back to their issuer"
-            )
-    return emit(
-        TextBlock(text=part.text, citations=notes, cache_control=encode_cache(part.cache)), part, FAMILY
-    )
+            plan.report.dropped((*placed.trail, "annotations", index), "", "citations only go back to their issuer")
+    return emit(TextBlock(text=part.text, citations=notes, cache_control=encode_cache(part.cache)), part, FAMILY)
 
 
 def encode_citation(note: Citation) -> Any:
@@ -277,9 +265,7 @@ def _encode_source(part: Media, placed: Placed, plan: Plan) -> Any:
             plan.report.dropped(placed.trail, "source", f"a file that only {source.issuer} holds")
             return None
         case _:
-            plan.report.dropped(
-                placed.trail, "source", f"the target takes no {part.media_type or part.kind} here"
-            )
+            plan.report.dropped(placed.trail, "source", f"the target takes no {part.media_type or part.kind} here")
             return None
     return emit(shape, source, FAMILY)
 
@@ -289,11 +275,15 @@ def _encode_data(part: Data, placed: Placed, plan: Plan) -> Any:
 
 
 def _encode_reasoning(part: Reasoning, placed: Placed, plan: Plan) -> Any:
-    """Thinking goes back only as the provider sealed it; unsealed it would be refused."""
+    """Thinking goes back only as the provider sealed it; unsealed it would be refused. A client may read it all."""
     seal = part.seal
     if not plan.home and (seal is None or seal.issuer != FAMILY):
-        plan.report.dropped(placed.trail, "", "reasoning that this provider did not seal can't be sent to it")
-        return None
+        if not plan.answering:
+            plan.report.dropped(placed.trail, "", "reasoning that this provider did not seal can't be sent to it")
+            return None
+        text = "\n\n".join(block.text for block in part.content if isinstance(block, ReasoningText))
+        signature = sealed_carry(part, placed.trail, plan)
+        return ThinkingBlock(thinking=text, signature=signature) if text or signature else None
     if part.hidden == "redacted" and seal is not None:
         return emit(RedactedBlock(data=seal.data), part, FAMILY)
     text = "".join(block.text for block in part.content if isinstance(block, ReasoningText))
@@ -305,9 +295,7 @@ def _encode_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
         return encode_server_result(part, placed, plan)
     content: Any = UNSET
     if part.content is not None:
-        places = [
-            Placed(inner, (*placed.trail, "content", index)) for index, inner in enumerate(part.content)
-        ]
+        places = [Placed(inner, (*placed.trail, "content", index)) for index, inner in enumerate(part.content)]
         content = _encode_string(part, plan) or encode_parts(places, plan)
         if not content and not plan.home:
             content = UNSET

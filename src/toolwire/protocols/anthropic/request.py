@@ -146,7 +146,7 @@ def _decode_message(shape: MessageShape, index: int) -> Message:
         raise DecodeError(FAMILY, f"/messages/{index}/role", "user, assistant or system", repr(shape.role))
     if isinstance(shape.content, str):
         parts: tuple[Any, ...] = (Text(text=shape.content, at="/content"),)
-        form = (STRING,)
+        form: tuple[str, ...] = (STRING,)
     else:
         parts = () if shape.content is UNSET else decode_blocks(shape.content)
         form = ("anthropic:content:absent",) if shape.content is UNSET else ()
@@ -185,7 +185,7 @@ def _decode_settings(shape: RequestShape) -> tuple[Thinking | None, OutputFormat
         return thinking, None
     kept = rest(settings, FAMILY, under="output_config/")
     if settings.format is UNSET:
-        form = kept.get("form", ()) + ("anthropic:output_config",)
+        form = (*kept.get("form", ()), "anthropic:output_config")
         return thinking, OutputFormat(**(kept | {"form": form}))
     both = joined(kept, rest(settings.format, FAMILY, under="output_config/format/"))
     return thinking, OutputFormat(kind="json_schema", schema=settings.format.schema, **both)
@@ -245,9 +245,7 @@ def _encode_max_tokens(request: Request, plan: Plan) -> int | None:
         return request.sampling.max_tokens
     if plan.home:
         return None
-    plan.report.invented(
-        (), "", "/max_tokens", f"the target requires a limit: {DEFAULT_MAX_TOKENS} was chosen"
-    )
+    plan.report.invented((), "", "/max_tokens", f"the target requires a limit: {DEFAULT_MAX_TOKENS} was chosen")
     return DEFAULT_MAX_TOKENS
 
 
@@ -318,9 +316,7 @@ def _encode_sampling(request: Request, shape: dict[str, Any], plan: Plan) -> Non
             if plan.home or plan.target.version == SAMPLING_VERSION:
                 shape[name] = value
             else:
-                plan.report.dropped(
-                    ("sampling",), name, "the provider's current version takes no sampling parameters"
-                )
+                plan.report.dropped(("sampling",), name, "the provider's current version takes no sampling parameters")
     for name in ("n", "seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"):
         if (value := getattr(sampling, name)) is not None and not (name == "n" and value == 1):
             plan.report.dropped(("sampling",), name)
@@ -392,9 +388,7 @@ def _report_rest(request: Request, plan: Plan) -> None:
     state = request.continuation
     if state is not None:
         if state.id is not None:
-            plan.report.dropped(
-                ("continuation",), "id", "the target holds no conversation of another provider's"
-            )
+            plan.report.dropped(("continuation",), "id", "the target holds no conversation of another provider's")
         if state.store:
             plan.report.dropped(("continuation",), "store", "the target stores nothing")
         if state.background:

@@ -83,9 +83,7 @@ _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
 def decode_response(body: bytes, context: Context) -> Response:
     shape, plain = _read_response(body)
     message = Message(role="assistant", parts=decode_blocks(shape.content), at="")
-    candidate = Candidate(
-        messages=(message,), stop=decode_stop(shape.stop_reason, shape.stop_sequence), at=""
-    )
+    candidate = Candidate(messages=(message,), stop=decode_stop(shape.stop_reason, shape.stop_sequence), at="")
     envelope = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(shape, name) is UNSET]
     return Response(
         origin=FAMILY,
@@ -98,7 +96,7 @@ def decode_response(body: bytes, context: Context) -> Response:
     )
 
 
-def decode_stop(reason: str | None | UnsetType, sequence: str | None | UnsetType) -> Stop | None:
+def decode_stop(reason: str | UnsetType | None, sequence: str | UnsetType | None) -> Stop | None:
     if not reason:
         return None
     return Stop(reason=STOPS.get(reason, "other"), raw=reason, sequence=known(sequence))
@@ -126,7 +124,7 @@ def decode_usage(shape: UsageShape) -> Usage:
     )
 
 
-def _count(value: int | None | UnsetType) -> int | None:
+def _count(value: int | UnsetType | None) -> int | None:
     return value if isinstance(value, int) else None
 
 
@@ -148,7 +146,8 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
 
 
 def encode_response(response: Response, context: Context) -> Encoding:
-    plan = Plan(RULES, Report(), Target(), home=response.origin == FAMILY)
+    home = response.origin == FAMILY
+    plan = Plan(RULES, Report(), Target(), home=home, answering=True, carrier=context.carrier)
     candidate = response.candidates[0] if response.candidates else Candidate()
     for index in range(1, len(response.candidates)):
         plan.report.dropped(("candidates", index), "", "the target has one answer only")
@@ -175,7 +174,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
 
 
 def places(candidate: Candidate, plan: Plan) -> list[Placed]:
-    found = []
+    found: list[Placed] = []
     for number, message in enumerate(candidate.messages):
         trail: Trail = ("candidates", 0, "messages", number)
         found.extend(Placed(part, (*trail, "parts", index)) for index, part in enumerate(message.parts))
@@ -233,9 +232,7 @@ def report_response(response: Response, plan: Plan) -> None:
 
 
 def encode_error(error: ApiError) -> Encoding:
-    plan = Plan(
-        RULES, Report(), Target(), home=bool(error.extras and FAMILY in error.extras) or error.raw in KINDS
-    )
+    plan = Plan(RULES, Report(), Target(), home=bool(error.extras and FAMILY in error.extras) or error.raw in KINDS)
     type_name, _ = TYPES[error.kind]
     shape = ErrorShape(type=error.raw if error.raw in KINDS else type_name, message=error.message)
     body: dict[str, Any] = {"type": "error", "error": shape}

@@ -306,9 +306,7 @@ def _references(request: _Request) -> Findings:
         known.add(text_of(dig(block, "tool", "definition", "name")))
         found = dig(block, "content", "tool_references")
         parts = [(path, block), *members(found, (*path, "content", "tool_references"))]
-        referred += [
-            (place, part.get("tool_name")) for place, part in parts if part.get("type") == "tool_reference"
-        ]
+        referred += [(place, part.get("tool_name")) for place, part in parts if part.get("type") == "tool_reference"]
         if dig(block, "tool", "type") == "tool_reference":
             referred.append(((*path, "tool"), dig(block, "tool", "name")))
     for path, name in referred if not servers else []:
@@ -350,11 +348,7 @@ def _thinking(request: _Request) -> Findings:
     called, answered = request.turns[-2:] if len(request.turns) > 1 else (_NOTHING, _NOTHING)
     start = text_of(called.blocks[0][1].get("type")) if called.blocks else "thinking"
     manual = dig(request.body, "thinking", "type") == "enabled"
-    if (
-        manual
-        and answered.ids("tool_result", "tool_use_id")
-        and start not in ("thinking", "redacted_thinking")
-    ):
+    if manual and answered.ids("tool_result", "tool_use_id") and start not in ("thinking", "redacted_thinking"):
         said = f"{{at}}.type: Expected `thinking` or `redacted_thinking`, but found `{start}`. When "
         said += "`thinking` is enabled, a final `assistant` message must start with a thinking block."
         yield _found("thinking-first", called.blocks[0][0], said, "warning")

@@ -19,6 +19,7 @@ from toolwire.codec.check import (
     shapes,
     subschemas,
     text_of,
+    unstrict,
     words,
 )
 
@@ -52,8 +53,7 @@ _REQUEST = fields(
     "inference_geo:string temperature:number top_p:number top_k:integer"
 )
 _SETTINGS = shapes(
-    "thinking - type!~adaptive|enabled|disabled|between_tools budget_tokens:integer "
-    "display~summarized|omitted|updates",
+    "thinking - type!~adaptive|enabled|disabled|between_tools budget_tokens:integer display~summarized|omitted|updates",
     "output_config - effort~low|medium|high|xhigh|max format:object task_budget:object",
     "tool_choice - type!=auto|any|tool|none name:string disable_parallel_tool_use:boolean",
     "cache_control - type!~ephemeral ttl~5m|1h",
@@ -70,18 +70,12 @@ _TOOL = fields(
     "cache_control:object eager_input_streaming:boolean input_examples:array allowed_callers:array"
 )
 # Keywords whose wrong type makes a JSON Schema invalid.
-_SCHEMA = fields(
-    "type:string|array properties:object required:array items:object|boolean|array enum:array anyOf:array"
-)
-_NOT_STRICT = words(
-    "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems"
-)
+_SCHEMA = fields("type:string|array properties:object required:array items:object|boolean|array enum:array anyOf:array")
+_NOT_STRICT = words("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems")
 _NATIVE_TOOL = fields("max_uses:integer allowed_domains:array blocked_domains:array cache_control:object")
 # The fixed name of each native tool, by the beginning of its type; a toolset has none.
 _NATIVE_NAMES = {
-    **{
-        f"{name}_": name for name in words("bash memory computer web_search web_fetch code_execution advisor")
-    },
+    **{f"{name}_": name for name in words("bash memory computer web_search web_fetch code_execution advisor")},
     **{name: name for name in words("tool_search_tool_regex tool_search_tool_bm25")},
     **dict.fromkeys(words("text_editor_20250728 text_editor_20250429"), "str_replace_based_edit_tool"),
     **dict.fromkeys(words("text_editor_20250124 text_editor_20241022"), "str_replace_editor"),
@@ -127,9 +121,7 @@ _FOREIGN_FIELDS = words(
     "function_call frequency_penalty presence_penalty logit_bias logprobs seed user input instructions "
     "reasoning store text reasoning_effort previous_response_id stream_options contents"
 )
-_FOREIGN_IN_MESSAGE = words(
-    "tool_calls tool_call_id function_call name reasoning_content reasoning refusal phase"
-)
+_FOREIGN_IN_MESSAGE = words("tool_calls tool_call_id function_call name reasoning_content reasoning refusal phase")
 _FOREIGN_TAGS = words(
     "image_url input_text output_text input_image input_file input_audio file refusal function_call "
     "reasoning function_call_output function namespace mcp file_search web_search code_interpreter "
@@ -193,9 +185,7 @@ def _check_thinking(body: Object, generation: tuple[int, int]) -> Findings:
         number_of(body.get("max_tokens")),
     )
     if mode == "adaptive" and (0, 0) < generation < (4, 6):
-        yield VOICE.found(
-            "thinking-adaptive-model", ("thinking",), "adaptive thinking is not supported on this model"
-        )
+        yield VOICE.found("thinking-adaptive-model", ("thinking",), "adaptive thinking is not supported on this model")
     for name in sorted(_NOT_BETWEEN_TOOLS & thinking.keys()) if mode == "between_tools" else []:
         yield VOICE.found("field-foreign", ("thinking", name), EXTRA)
     if mode == "enabled" and generation >= (4, 7):
@@ -208,9 +198,7 @@ def _check_thinking(body: Object, generation: tuple[int, int]) -> Findings:
         said = "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
         yield VOICE.found("thinking-budget-least", at, said)
     elif mode == "enabled" and budget is not None and most is not None and budget >= most:
-        yield VOICE.found(
-            "thinking-budget", at, "`max_tokens` must be greater than `thinking.budget_tokens`."
-        )
+        yield VOICE.found("thinking-budget", at, "`max_tokens` must be greater than `thinking.budget_tokens`.")
 
 
 def check_output(body: Object, kind: ModelKind) -> Findings:
@@ -243,17 +231,13 @@ def check_block(role: str, path: Path, block: Object) -> Findings:
     if tag == "text" and text == "":
         yield VOICE.found("text-empty", path, "messages: text content blocks must be non-empty")
     elif tag == "text" and isinstance(text, str) and not text.strip() and role in "ua":
-        yield VOICE.found(
-            "text-blank", path, "messages: text content blocks must contain non-whitespace text"
-        )
+        yield VOICE.found("text-blank", path, "messages: text content blocks must contain non-whitespace text")
     if tag in _CALL_ID and isinstance(name, str) and not re.fullmatch(_CALL_ID[tag], name):
         said = f"{VOICE.place(path)}.{tag}.id: String should match pattern '^{_CALL_ID[tag]}$'"
         yield VOICE.found("call-id", (*path, "id"), said)
     if tag == "tool_result" and block.get("is_error") is True:
         if not content:
-            yield VOICE.found(
-                "result-error-empty", path, "{at}: content cannot be empty if `is_error` is true"
-            )
+            yield VOICE.found("result-error-empty", path, "{at}: content cannot be empty if `is_error` is true")
         elif any(part.get("type") != "text" for _, part in members(content, ())):
             said = "{at}: all content must be type `text` if `is_error` is true"
             yield VOICE.found("result-error-text", path, said)
@@ -304,9 +288,7 @@ def _check_custom_tool(path: Path, tool: Object) -> Findings:
         said = f"{place}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
         yield VOICE.found("tool-name", (*path, "name"), said)
     if "input_schema" in tool and schema.get("type") != "object":
-        said = f"{place}.input_schema.type: " + (
-            "Input should be 'object'" if "type" in schema else "Field required"
-        )
+        said = f"{place}.input_schema.type: " + ("Input should be 'object'" if "type" in schema else "Field required")
         yield VOICE.found("tool-schema-type", (*at, "type"), said)
     if schema.keys() & {"oneOf", "allOf", "anyOf"}:
         said = f"{place}.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"
@@ -316,10 +298,9 @@ def _check_custom_tool(path: Path, tool: Object) -> Findings:
         yield VOICE.found("tool-schema", at, said)
     for key in object_of(schema.get("properties")):
         if not re.fullmatch("[a-zA-Z0-9_.-]{1,64}", key):
-            said = "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"
-            yield VOICE.found(
-                "tool-property-name", (*at, "properties", key), f"{place}.input_schema.properties: {said}"
-            )
+            said = f"{place}.input_schema.properties: "
+            said += "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"
+            yield VOICE.found("tool-property-name", (*at, "properties", key), said)
     if tool.get("strict") is True:
         if any(caller != "direct" for caller in list_of(tool.get("allowed_callers"))):
             said = "{at}: strict is not supported with programmatic tool calling"
@@ -328,15 +309,13 @@ def _check_custom_tool(path: Path, tool: Object) -> Findings:
 
 
 def _check_strict(at: Path, schema: object) -> Findings:
-    for path, part in subschemas(schema):
-        if part.get("type") == "object" and part.get("additionalProperties") is not False:
+    for reason, path, keyword in unstrict(schema, _NOT_STRICT):
+        if reason == "open":
             said = "{at}: For 'object' type, 'additionalProperties' must be explicitly set to false"
             yield VOICE.found("strict-object", (*at, *path), said)
-        if refused := sorted(_NOT_STRICT & part.keys()):
-            said = (
-                f"For '{text_of(part.get('type'))}' type, properties {', '.join(refused)} are not supported"
-            )
-            yield VOICE.found("strict-keyword", (*at, *path), f"{{at}}: {said}")
+        elif reason == "keyword":
+            said = f"{{at}}: schema keyword '{keyword}' is not supported in strict schemas"
+            yield VOICE.found("strict-keyword", (*at, *path, keyword), said)
 
 
 def _unknown_tag(path: Path, tag: str) -> Finding:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Reasoning, Seal, Text, ToolCall
+from toolwire.canonical.content import Foreign, Reasoning, Seal, Text, ToolCall
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import (
     Event,
@@ -32,7 +32,7 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Stop, Usage
-from toolwire.codec.fields import Reader, Wire, as_object, joined, known, rest, restore
+from toolwire.codec.fields import Reader, as_object, joined, known, rest, restore
 from toolwire.codec.interface import Context, StreamDecoder, StreamEncoder, Target
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan
@@ -40,6 +40,7 @@ from toolwire.codec.sequence import Sequence
 from toolwire.codec.sse import SseSplitter, frame
 from toolwire.codec.turns import Placed
 
+from .calls import sealed_carry
 from .parts import decode_blocks, decode_citation, encode_citation, encode_parts
 from .request import RULES
 from .response import (
@@ -51,91 +52,24 @@ from .response import (
     encode_usage,
     message_id,
 )
-from .wire import FAMILY, BlockUnion, ResponseShape, UsageShape
-
-
-class Frame(Wire, tag_field="type"):
-    """Any event of the stream."""
-
-
-class MessageStartFrame(Frame, tag="message_start"):
-    message: ResponseShape
-
-
-class BlockStartFrame(Frame, tag="content_block_start"):
-    content_block: BlockUnion
-    index: int | UnsetType = UNSET
-
-
-class Delta(Wire, tag_field="type"):
-    """Any growth of a block."""
-
-
-class TextDelta(Delta, tag="text_delta"):
-    text: str
-
-
-class InputDelta(Delta, tag="input_json_delta"):
-    partial_json: str
-
-
-class ThinkingDelta(Delta, tag="thinking_delta"):
-    thinking: str
-
-
-class SignatureDelta(Delta, tag="signature_delta"):
-    signature: str
-
-
-class CitationsDelta(Delta, tag="citations_delta"):
-    citation: Raw
-
-
-class CompactionDelta(Delta, tag="compaction_delta"):
-    content: Raw | UnsetType = UNSET
-    encrypted_content: Raw | UnsetType = UNSET
-
-
-class BlockDeltaFrame(Frame, tag="content_block_delta"):
-    delta: TextDelta | InputDelta | ThinkingDelta | SignatureDelta | CitationsDelta | CompactionDelta
-    index: int | UnsetType = UNSET
-
-
-class BlockStopFrame(Frame, tag="content_block_stop"):
-    index: int | UnsetType = UNSET
-
-
-class EndShape(Wire):
-    stop_reason: str | None | UnsetType = UNSET
-    stop_sequence: str | None | UnsetType = UNSET
-
-
-class MessageDeltaFrame(Frame, tag="message_delta"):
-    delta: EndShape
-    usage: UsageShape | UnsetType = UNSET
-
-
-class MessageStopFrame(Frame, tag="message_stop"):
-    pass
-
-
-class PingFrame(Frame, tag="ping"):
-    pass
-
-
-class ErrorFrame(Frame, tag="error"):
-    error: Raw
-
-
-FrameUnion = (
-    BlockDeltaFrame
-    | BlockStartFrame
-    | BlockStopFrame
-    | MessageStartFrame
-    | MessageDeltaFrame
-    | MessageStopFrame
-    | PingFrame
-    | ErrorFrame
+from .wire import (
+    FAMILY,
+    BlockDeltaFrame,
+    BlockStartFrame,
+    BlockStopFrame,
+    CitationsDelta,
+    ErrorFrame,
+    Frame,
+    FrameUnion,
+    InputDelta,
+    MessageDeltaFrame,
+    MessageStartFrame,
+    MessageStopFrame,
+    PingFrame,
+    SignatureDelta,
+    TextDelta,
+    ThinkingDelta,
+    UsageShape,
 )
 
 _reader = Reader[Any](FrameUnion, FAMILY)
@@ -202,9 +136,7 @@ class Decoder:
         message = shape.message
         self._started = True
         self._usage = _counts(message.usage)
-        envelope = [
-            f"anthropic:absent:{name}" for name in ("type", "role") if getattr(message, name) is UNSET
-        ]
+        envelope = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(message, name) is UNSET]
         start = ResponseStart(
             origin=FAMILY,
             id=known(message.id),
@@ -237,7 +169,8 @@ class Decoder:
     def _delta(self, shape: BlockDeltaFrame) -> list[Event]:
         index = self._last if shape.index is UNSET else shape.index
         delta = shape.delta
-        self._grown.add(index)
+        if getattr(delta, "partial_json", ""):
+            self._grown.add(index)
         kept: dict[str, Any] = {}
         if shape.unknown is not UNSET or getattr(delta, "unknown", UNSET) is not UNSET:
             kept = joined(rest(shape, FAMILY), rest(delta, FAMILY, under="delta/"))
@@ -252,16 +185,28 @@ class Decoder:
             return [PartDelta(index=index, seal=seal, **kept)]
         if type(delta) is CitationsDelta:
             return [PartDelta(index=index, annotation=decode_citation(delta.citation), **kept)]
+        return self._compacted(index, shape)
+
+    def _compacted(self, index: int, shape: BlockDeltaFrame) -> list[Event]:
+        """A compaction arrives whole in one delta, and replaces what its block started with."""
+        start = self._open.get(index)
+        if start is not None and isinstance(start.part, Foreign):
+            body = msgspec.json.decode(start.part.body, type=dict[str, Raw])
+            body.update(msgspec.json.decode(msgspec.json.encode(shape.delta), type=dict[str, Raw]))
+            body["type"] = Raw(b'"compaction"')
+            part = replace(start.part, body=Raw(msgspec.json.encode(body)))
+            self._open[index] = replace(start, part=part)
         return [Notice(kind="delta", **_whole(shape))]
 
     def _block_stop(self, shape: BlockStopFrame) -> list[Event]:
         index = self._last if shape.index is UNSET else shape.index
         start = self._open.pop(index, None)
         events: list[Event] = []
-        if start is not None and isinstance(start.part, ToolCall) and not start.part.arguments:
-            if index not in self._grown:
-                events.append(PartDelta(index=index, text="{}", form=("anthropic:implied",)))
-        events.append(PartEnd(index=index, **rest(shape, FAMILY)))
+        part = None if start is None else start.part
+        if isinstance(part, ToolCall) and not part.arguments and index not in self._grown:
+            events.append(PartDelta(index=index, text="{}", form=("anthropic:implied",)))
+        final = part if isinstance(part, Foreign) else None
+        events.append(PartEnd(index=index, final=final, **rest(shape, FAMILY)))
         return events
 
     def _message_delta(self, shape: MessageDeltaFrame) -> list[Event]:
@@ -310,8 +255,7 @@ def _counts(shape: UsageShape | UnsetType) -> dict[str, Any]:
 class Encoder:
     def __init__(self, context: Context) -> None:
         self.report = Report()
-        self._context = context
-        self._plan = Plan(RULES, self.report, Target(), home=True)
+        self._plan = Plan(RULES, self.report, Target(), home=True, answering=True, carrier=context.carrier)
         self._sequence = Sequence()
         self._index = -1
         self._parts: dict[tuple[int, int], int] = {}
@@ -320,6 +264,7 @@ class Encoder:
         self._stopped: Stopped | None = None
         self._usage: Usage | None = None
         self._calls = False
+        self._thoughts: dict[tuple[int, int], Reasoning] = {}
         self._methods: dict[type, Callable[[Any], bytes]] = {
             ResponseStart: self._start,
             PartStart: self._part_start,
@@ -339,11 +284,14 @@ class Encoder:
         return b"".join([methods[type(event)](event) for event in events if type(event) in methods])
 
     def close(self) -> bytes:
-        if self._ended:
-            return b""
+        return b"" if self._ended else self._cut()
+
+    def _cut(self) -> bytes:
         waiting = self.encode(list(self._sequence.close()))
+        if self._ended:
+            return waiting
         error = ApiError(kind="server", message="the upstream ended before its answer did")
-        return waiting + (b"" if self._ended else self._fail(ResponseFailed(error=error)))
+        return waiting + self._fail(ResponseFailed(error=error))
 
     def _start(self, event: ResponseStart) -> bytes:
         self._plan.home = event.origin == FAMILY
@@ -388,7 +336,8 @@ class Encoder:
         trail = ("candidates", 0, "messages", event.message, "parts", event.index)
         if isinstance(part, Text) and not self._plan.home:
             return {"type": "text", "text": part.text}
-        if isinstance(part, Reasoning) and not self._plan.home and part.hidden != "redacted":
+        if isinstance(part, Reasoning) and not self._plan.home and (part.seal is None or part.seal.issuer != FAMILY):
+            self._thoughts[event.candidate, event.index] = part
             return {"type": "thinking", "thinking": "", "signature": ""}
         if isinstance(part, ToolCall) and part.executor == "client":
             whole = replace(part, arguments=part.arguments or "{}")
@@ -403,16 +352,14 @@ class Encoder:
         index = self._parts.get((event.candidate, event.index))
         if index is None:
             return b""
-        head = (
-            b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":'
-            % index
-        )
+        head = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":' % index
         if event.extras and self._plan.home:
             return self._delta_with_extras(event, index)
         if event.form:
             return b""
         if event.seal is not None:
             if event.seal.issuer != FAMILY:
+                self._sealed(event)
                 return b""
             return b'%b"signature_delta","signature":%b}}\n\n' % (head, _text(event.seal.data))
         if event.annotation is not None:
@@ -435,11 +382,28 @@ class Encoder:
         del body["type"]
         return _frame(b"content_block_delta", restore(body, event, FAMILY))
 
+    def _sealed(self, event: PartDelta) -> None:
+        key = (event.candidate, event.index)
+        if key in self._thoughts:
+            self._thoughts[key] = replace(self._thoughts[key], seal=event.seal)
+
+    def _signature(self, event: PartEnd, index: int) -> bytes:
+        """The proof of another issuer's reasoning, as the signature of the block that shows it."""
+        part = self._thoughts.pop((event.candidate, event.index), None)
+        if isinstance(event.final, Reasoning):
+            part = event.final
+        if part is None or self._plan.home or part.seal is None or part.seal.issuer == FAMILY:
+            return b""
+        trail = ("candidates", 0, "messages", 0, "parts", 0)
+        signature = sealed_carry(part, trail, self._plan)
+        body = {"index": index, "delta": {"type": "signature_delta", "signature": signature}}
+        return _frame(b"content_block_delta", body) if signature else b""
+
     def _part_end(self, event: PartEnd) -> bytes:
         index = self._parts.pop((event.candidate, event.index), None)
         if index is None:
             return b""
-        return _frame(b"content_block_stop", restore({"index": index}, event, FAMILY))
+        return self._signature(event, index) + _frame(b"content_block_stop", restore({"index": index}, event, FAMILY))
 
     def _stop(self, event: Stopped) -> bytes:
         if event.candidate == 0:

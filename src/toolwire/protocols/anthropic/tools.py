@@ -19,7 +19,7 @@ from toolwire.canonical.tools import (
 from toolwire.codec.fields import Reader, emit, given, known, rest, tag_of
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
-from toolwire.codec.tools import PlacedTool, lowered_schema, tools_in_force, usable_callers, without_native
+from toolwire.codec.tools import PlacedTool, flattened, lowered_schema, tools_in_force, usable_callers, without_native
 
 from .wire import FAMILY, CacheShape, ChoiceShape, ToolShape
 
@@ -97,18 +97,16 @@ def decode_choice(shape: ChoiceShape) -> ToolChoice:
 
 
 def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
-    if request.tools is None and plan.home:
-        return None
-    placed = [
-        PlacedTool(tool, ("tools", index)) for index, tool in enumerate(request.tools or ()) if plan.home
-    ]
-    encoded = [
-        encode_tool(one, plan)
-        for one in placed or tools_in_force(request)
-        if plan.home or _allowed(one, request)
-    ]
-    found = [tool for tool in encoded if tool is not None]
-    return found if found or (request.tools is not None and plan.home) else None
+    if plan.home:
+        tools = request.tools
+        return None if tools is None else [_encode_at_home(tool, ("tools", i), plan) for i, tool in enumerate(tools)]
+    offered = [encode_tool(placed, plan) for placed in tools_in_force(request) if _allowed(placed, request)]
+    return [tool for tool in offered if tool is not None] or None
+
+
+def _encode_at_home(tool: Tool, trail: Trail, plan: Plan) -> Any:
+    (placed,) = flattened(tool, trail)
+    return encode_tool(placed, plan)
 
 
 def _allowed(placed: PlacedTool, request: Request) -> bool:
@@ -160,9 +158,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
 def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
     """The schema; for another protocol's tool one that says `object`, which this provider insists on."""
     if tool.parameters is None:
-        plan.report.invented(
-            trail, "parameters", "/input_schema", "a schema is required: an empty object was declared"
-        )
+        plan.report.invented(trail, "parameters", "/input_schema", "a schema is required: an empty object was declared")
         return EMPTY_SCHEMA
     if plan.home:
         return tool.parameters
@@ -212,9 +208,7 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
 def _encode_named(choice: ToolChoice, plan: Plan, parallel: bool | UnsetType) -> ChoiceShape:
     named = choice.names[0]
     if named.kind in ("native", "server") and not plan.home:
-        plan.report.approximated(
-            ("tool_choice",), "names", "the target lacks this tool: any tool may be chosen"
-        )
+        plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
         return ChoiceShape(type="auto", disable_parallel_tool_use=parallel)
     name = plan.name(named.name, named.namespace)
     return ChoiceShape(type="tool", name=name, disable_parallel_tool_use=parallel)

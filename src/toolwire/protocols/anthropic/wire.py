@@ -32,7 +32,7 @@ class SourceShape(Wire):
 
 class TextBlock(Block, tag="text"):
     text: str
-    citations: list[Raw] | None | UnsetType = UNSET
+    citations: list[Raw] | UnsetType | None = UNSET
     cache_control: CacheShape | UnsetType = UNSET
 
 
@@ -52,7 +52,7 @@ class ImageBlock(Block, tag="image"):
 
 class DocumentBlock(Block, tag="document"):
     source: SourceShape
-    title: str | None | UnsetType = UNSET
+    title: str | UnsetType | None = UNSET
     context: Extra = UNSET
     citations: Extra = UNSET
     cache_control: CacheShape | UnsetType = UNSET
@@ -216,11 +216,11 @@ class UsageDetailsShape(Wire):
 
 
 class UsageShape(Wire):
-    input_tokens: int | None | UnsetType = UNSET
-    output_tokens: int | None | UnsetType = UNSET
-    cache_creation_input_tokens: int | None | UnsetType = UNSET
-    cache_read_input_tokens: int | None | UnsetType = UNSET
-    output_tokens_details: UsageDetailsShape | None | UnsetType = UNSET
+    input_tokens: int | UnsetType | None = UNSET
+    output_tokens: int | UnsetType | None = UNSET
+    cache_creation_input_tokens: int | UnsetType | None = UNSET
+    cache_read_input_tokens: int | UnsetType | None = UNSET
+    output_tokens_details: UsageDetailsShape | UnsetType | None = UNSET
     cache_creation: Extra = UNSET
     server_tool_use: Extra = UNSET
     service_tier: Extra = UNSET
@@ -233,8 +233,8 @@ class ResponseShape(Wire):
     type: str | UnsetType = UNSET
     role: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
-    stop_reason: str | None | UnsetType = UNSET
-    stop_sequence: str | None | UnsetType = UNSET
+    stop_reason: str | UnsetType | None = UNSET
+    stop_sequence: str | UnsetType | None = UNSET
     usage: UsageShape | UnsetType = UNSET
     stop_details: Extra = UNSET
     container: Extra = UNSET
@@ -251,4 +251,89 @@ class ErrorShape(Wire):
 class ErrorBodyShape(Wire):
     error: ErrorShape
     type: str | UnsetType = UNSET
-    request_id: str | None | UnsetType = UNSET
+    request_id: str | UnsetType | None = UNSET
+
+
+class Frame(Wire, tag_field="type"):
+    """Any event of the stream."""
+
+
+class MessageStartFrame(Frame, tag="message_start"):
+    message: ResponseShape
+
+
+class BlockStartFrame(Frame, tag="content_block_start"):
+    content_block: BlockUnion
+    index: int | UnsetType = UNSET
+
+
+class Delta(Wire, tag_field="type"):
+    """Any growth of a block."""
+
+
+class TextDelta(Delta, tag="text_delta"):
+    text: str
+
+
+class InputDelta(Delta, tag="input_json_delta"):
+    partial_json: str
+
+
+class ThinkingDelta(Delta, tag="thinking_delta"):
+    thinking: str
+
+
+class SignatureDelta(Delta, tag="signature_delta"):
+    signature: str
+
+
+class CitationsDelta(Delta, tag="citations_delta"):
+    citation: Raw
+
+
+class CompactionDelta(Delta, tag="compaction_delta"):
+    content: Raw | UnsetType = UNSET
+    encrypted_content: Raw | UnsetType = UNSET
+
+
+class BlockDeltaFrame(Frame, tag="content_block_delta"):
+    delta: TextDelta | InputDelta | ThinkingDelta | SignatureDelta | CitationsDelta | CompactionDelta
+    index: int | UnsetType = UNSET
+
+
+class BlockStopFrame(Frame, tag="content_block_stop"):
+    index: int | UnsetType = UNSET
+
+
+class EndShape(Wire):
+    stop_reason: str | UnsetType | None = UNSET
+    stop_sequence: str | UnsetType | None = UNSET
+
+
+class MessageDeltaFrame(Frame, tag="message_delta"):
+    delta: EndShape
+    usage: UsageShape | UnsetType = UNSET
+
+
+class MessageStopFrame(Frame, tag="message_stop"):
+    pass
+
+
+class PingFrame(Frame, tag="ping"):
+    pass
+
+
+class ErrorFrame(Frame, tag="error"):
+    error: Raw
+
+
+FrameUnion = (
+    BlockDeltaFrame
+    | BlockStartFrame
+    | BlockStopFrame
+    | MessageStartFrame
+    | MessageDeltaFrame
+    | MessageStopFrame
+    | PingFrame
+    | ErrorFrame
+)
