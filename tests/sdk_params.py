@@ -126,4 +126,3 @@ def _chooser(key: str, tags: frozenset[str]) -> Callable[[Any], str | None]:
         return tag if tag in tags else None
 
     return choose
-

@@ -36,7 +36,7 @@ def streamed(wire: bytes | Iterable[bytes], source: str, target: str, request: A
 
 def frames(wire: bytes) -> list[Any]:
     """The JSON payloads of an event stream, in order; `[DONE]` and comments are not payloads."""
-    payloads = [line[len("data:") :].strip() for line in wire.decode().splitlines() if line.startswith("data:")]
+    payloads = [line[len("data:") :].strip() for line in wire.decode().split("\n") if line.startswith("data:")]
     return [json.loads(payload) for payload in payloads if payload != "[DONE]"]
 
 

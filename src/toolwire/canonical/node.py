@@ -18,7 +18,7 @@ __all__ = ["Extras", "Node", "Raw"]
 Extras = dict[str, dict[str, Raw]]
 
 
-class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Node(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     extras: Extras | None = None
     form: tuple[str, ...] = ()
     at: str | None = None

@@ -12,7 +12,7 @@ dropped by forgetting it, and the ordinary case costs no more than a typed decod
 from collections.abc import Callable
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -20,11 +20,11 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.node import Node
 
-Extra = Raw | UnsetType
+Extra = Annotated[Raw | UnsetType, "extra"]
 """A field that is known by name only: it is kept, as it is, in `extras`."""
 
 
-class Wire(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Wire(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     unknown: dict[str, Raw] | UnsetType = field(default=UNSET, name="\x7funknown")
     nulls: tuple[str, ...] | UnsetType = field(default=UNSET, name="\x7fnulls")
 
@@ -296,19 +296,17 @@ def escape(name: str) -> str:
 # ---- between wire objects and canonical ones
 
 
+_KEEPS_NOTHING: set[type[Wire]] = set()
+"""Shapes with neither nullable fields nor declared extras, as they were met."""
+
+
 @cache
 def _kept_fields(kind: type[Wire]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of a shape's nullable fields, and of those that are extras by declaration."""
-    hints = get_type_hints(kind)
-    nullable = []
-    extra = []
-    for spec in msgspec.structs.fields(kind):
-        members = _members(hints[spec.name])
-        if NoneType in members:
-            nullable.append(spec.name)
-        if Raw in members and UnsetType in members and spec.name != "unknown" and len(members) == 2:
-            extra.append(spec.name)
-    return tuple(nullable), tuple(extra)
+    hints = get_type_hints(kind, include_extras=True)
+    names = [spec.name for spec in msgspec.structs.fields(kind)]
+    nullable = tuple(name for name in names if NoneType in _members(hints[name]))
+    return nullable, tuple(name for name in names if hints[name] is Extra)
 
 
 def known(value: W | UnsetType | None) -> W | None:
@@ -327,9 +325,12 @@ def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]
     Keys of extras are JSON pointers below the value, without the leading slash; `under` is for a wire object that is
     part of a larger canonical value (`metadata` of a request).
     """
-    nullable, extra = _kept_fields(type(wire))
-    if not nullable and not extra and wire.unknown is UNSET and wire.nulls is UNSET:
+    kind = type(wire)
+    if wire.unknown is UNSET and wire.nulls is UNSET and kind in _KEEPS_NOTHING:
         return {"form": form} if form else _NOTHING
+    nullable, extra = _kept_fields(kind)
+    if not nullable and not extra:
+        _KEEPS_NOTHING.add(kind)
     kept = {under + name: value for name in extra if (value := getattr(wire, name)) is not UNSET}
     if wire.unknown is not UNSET:
         kept.update((under + escape(name), value) for name, value in wire.unknown.items())

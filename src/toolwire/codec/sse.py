@@ -4,60 +4,59 @@ A frame ends at an empty line; lines end in LF, CRLF or CR. `data` lines join wi
 only decoded by whoever reads a whole frame, so a character cut in two needs no care.
 """
 
+import re
+
 LIMIT_FRAME = 64 * 1024 * 1024
+
+_DATA_LINES = re.compile(rb"^data: ?(.*)$", re.MULTILINE)
 
 
 class SseSplitter:
-    """Yields `(event name or None, data)` for each frame that has data."""
+    """Takes bytes, gives the data of each whole frame. Names of events are dropped: every protocol says them in data."""
 
     def __init__(self) -> None:
-        self._rest = b""
-        self._scanned = 0
+        self._pieces: list[bytes] = []
+        self._size = 0
 
-    def feed(self, data: bytes) -> list[tuple[bytes | None, bytes]]:
-        data = self._rest + data if self._rest else data
+    def feed(self, data: bytes) -> list[bytes]:
+        if self._pieces:
+            joint = self._pieces[-1][-1:] + data
+            if b"\n\n" not in joint and b"\r" not in joint:
+                self._keep(data)
+                return []
+            data = b"".join(self._pieces) + data
+            self._pieces, self._size = [], 0
         if b"\r" in data:
-            data = self._normalise(data)
+            data = _normalised(data)
         head, found, rest = data.rpartition(b"\n\n")
+        if rest:
+            self._keep(rest)
         if not found:
-            self._rest = data
-            if len(data) > LIMIT_FRAME:
-                raise ValueError(f"a frame of more than {LIMIT_FRAME} bytes")
             return []
-        self._rest = rest
-        return [frame for text in head.split(b"\n\n") if (frame := parse_frame(text)) is not None]
+        lines = _DATA_LINES.findall(head)
+        if len(lines) == head.count(b"\n\n") + 1:
+            return lines  # the ordinary case: each frame has one line of data
+        return [b"\n".join(lines) for text in head.split(b"\n\n") if (lines := _DATA_LINES.findall(text))]
 
-    def close(self) -> list[tuple[bytes | None, bytes]]:
+    def _keep(self, data: bytes) -> None:
+        """Hold a piece of an unfinished frame. Pieces are joined once, when it ends."""
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > LIMIT_FRAME:
+            raise ValueError(f"a frame of more than {LIMIT_FRAME} bytes")
+
+    def close(self) -> list[bytes]:
         """What was left without its empty line: servers do close like that."""
-        rest, self._rest = self._rest, b""
-        if rest.endswith(b"\r"):
-            rest = rest[:-1]
-        frame = parse_frame(rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n").strip(b"\n"))
-        return [] if frame is None else [frame]
-
-    @staticmethod
-    def _normalise(data: bytes) -> bytes:
-        """LF for every line end, but for a CR at the very end, whose LF may still come."""
-        held = data.endswith(b"\r")
-        if held:
-            data = data[:-1]
-        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        return data + b"\r" if held else data
+        rest = b"".join(self._pieces).rstrip(b"\r\n")
+        self._pieces, self._size = [], 0
+        return self.feed(rest + b"\n\n") if rest else []
 
 
-def parse_frame(text: bytes) -> tuple[bytes | None, bytes] | None:
-    if text.startswith(b"data: ") and b"\n" not in text:
-        return None, text[6:]
-    event: bytes | None = None
-    data: list[bytes] = []
-    for line in text.split(b"\n"):
-        if line.startswith(b"data:"):
-            data.append(line[6:] if line.startswith(b"data: ") else line[5:])
-        elif line.startswith(b"event:"):
-            event = line[6:].strip()
-    if not data:
-        return None
-    return event, data[0] if len(data) == 1 else b"\n".join(data)
+def _normalised(data: bytes) -> bytes:
+    """LF for every line end, but for a CR at the very end, whose LF may still come."""
+    held = data.endswith(b"\r")
+    data = (data[:-1] if held else data).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return data + b"\r" if held else data
 
 
 def frame(data: bytes, event: bytes | None = None) -> bytes:

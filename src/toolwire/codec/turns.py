@@ -26,14 +26,14 @@ from .losses import Report, Trail
 UNANSWERED = "[no result was recorded for this call]"
 
 
-class Placed(Struct, frozen=True):
+class Placed(Struct, frozen=True, gc=False):
     """A part and the trail that leads to it."""
 
     part: Part
     trail: Trail
 
 
-class Turn(Struct):
+class Turn(Struct, gc=False):
     """What one side says. `message` is there when the turn is exactly one message of the source."""
 
     role: Role
@@ -43,7 +43,7 @@ class Turn(Struct):
 
 
 def as_written(messages: tuple[Message, ...]) -> list[Turn]:
-    return [_turn(message, ("messages", index)) for index, message in enumerate(messages)]
+    return [_turn(message, index) for index, message in enumerate(messages)]
 
 
 def leading_system(messages: tuple[Message, ...]) -> int:
@@ -59,28 +59,40 @@ def leading_system(messages: tuple[Message, ...]) -> int:
 def assemble(request: Request, report: Report, *, skip: int = 0) -> list[Turn]:
     """The turns of a conversation, for a target that wants results right after their calls."""
     turns: list[Turn] = []
-    for index, message in enumerate(request.messages[skip:], skip):
-        turn = _turn(message, ("messages", index))
-        if turns and turns[-1].role == turn.role and turn.role in ("user", "assistant"):
-            turns[-1].parts.extend(turn.parts)
-            turns[-1].message = None
+    last = None
+    nameless = between = False
+    for index in range(skip, len(request.messages)):
+        message = request.messages[index]
+        turn = _turn(message, index)
+        if last is not None and last.role == turn.role and turn.role in ("user", "assistant"):
+            last.parts.extend(turn.parts)
+            last.message = None
         else:
             turns.append(turn)
-    return _answered(_identified(turns), report)
+            last = turn
+        for part in message.parts:
+            if type(part) is ToolCall and not part.id:
+                nameless = True
+        if turn.role in ("system", "developer"):
+            between = True
+    if nameless:
+        _identify_all(turns)
+    turns = _answered(turns, report)
+    return _results_adjacent(turns) if between else turns
 
 
-def _turn(message: Message, trail: Trail) -> Turn:
-    places = [Placed(part, (*trail, "parts", index)) for index, part in enumerate(message.parts)]
-    return Turn(message.role, places, message, trail)
+def _turn(message: Message, index: int) -> Turn:
+    within = ("messages", index, "parts")
+    places = [Placed(part, (*within, position)) for position, part in enumerate(message.parts)]
+    return Turn(message.role, places, message, ("messages", index))
 
 
-def _identified(turns: list[Turn]) -> list[Turn]:
+def _identify_all(turns: list[Turn]) -> None:
     """Give an id to each call that has none, and to the results that then can only be matched by order."""
     for number, turn in enumerate(turns):
         if turn.role == "assistant" and any(isinstance(p.part, ToolCall) and not p.part.id for p in turn.parts):
             following = next((t for t in turns[number + 1 :] if t.role in ("user", "assistant")), None)
             _identify(turn, following)
-    return turns
 
 
 def _identify(turn: Turn, following: Turn | None) -> None:
@@ -112,15 +124,17 @@ def _answered(turns: list[Turn], report: Report) -> list[Turn]:
             if open_calls:
                 out.append(_placeholders(open_calls, report))
             out.append(turn)
-            open_calls = [
-                (p.part, p.trail) for p in turn.parts if isinstance(p.part, ToolCall) and p.part.executor == "client"
-            ]
+            open_calls = []
+            for placed in turn.parts:
+                part = placed.part
+                if type(part) is ToolCall and part.executor == "client":
+                    open_calls.append((part, placed.trail))
         elif turn.role == "user" and (open_calls or any(isinstance(p.part, ToolResult) for p in turn.parts)):
             out.append(_paired(turn, open_calls, report))
             open_calls = []
         else:
             out.append(turn)
-    return _results_adjacent(out)
+    return out
 
 
 def _results_adjacent(turns: list[Turn]) -> list[Turn]:
@@ -139,6 +153,8 @@ def _results_adjacent(turns: list[Turn]) -> list[Turn]:
 
 
 def _paired(turn: Turn, calls: list[_Call], report: Report) -> Turn:
+    if _is_paired(turn, calls):
+        return turn
     answers: dict[str | None, Placed] = {}
     others: list[Placed] = []
     wanted = {call.id for call, _ in calls}
@@ -155,6 +171,18 @@ def _paired(turn: Turn, calls: list[_Call], report: Report) -> Turn:
             others.append(placed)
     results = [answers.get(call.id) or _placeholder(call, trail, report) for call, trail in calls]
     return Turn(turn.role, results + others, turn.message, turn.trail)
+
+
+def _is_paired(turn: Turn, calls: list[_Call]) -> bool:
+    """Whether the turn starts with exactly one result for each call, in order, as most do."""
+    results = 0
+    for placed in turn.parts:
+        part = placed.part
+        if type(part) is ToolResult and part.executor == "client":
+            if results >= len(calls) or calls[results][0].id != part.call_id or turn.parts[results] is not placed:
+                return False
+            results += 1
+    return results == len(calls)
 
 
 def _as_text(placed: Placed, result: ToolResult) -> Iterable[Placed]:

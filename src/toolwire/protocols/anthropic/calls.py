@@ -47,8 +47,8 @@ _READABLE = frozenset({"text", "title", "url", "stdout", "stderr", "content", "s
 def decode_tool_use(block: ToolUseBlock) -> ToolCall:
     server = isinstance(block, ServerToolUseBlock)
     arguments = "" if block.input is UNSET else str(block.input, "utf-8")
-    if not server and block.caller is UNSET and block.cache_control is UNSET and block.toolset_name is UNSET:
-        return ToolCall(id=block.id, name=block.name, arguments=arguments, **rest(block, FAMILY))
+    if not server and block == ToolUseBlock(id=block.id, name=block.name, input=block.input):
+        return ToolCall(id=block.id, name=block.name, arguments=arguments)
     return ToolCall(
         id=block.id,
         name=block.name,

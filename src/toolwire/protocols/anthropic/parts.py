@@ -68,6 +68,7 @@ from .wire import (
 )
 
 STRING = "anthropic:string"
+_STRING = (STRING,)
 
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
@@ -151,6 +152,8 @@ def _decode_redacted(block: RedactedBlock) -> Reasoning:
 
 
 def _decode_tool_result(block: ToolResultBlock) -> ToolResult:
+    if type(block.content) is str and block == ToolResultBlock(tool_use_id=block.tool_use_id, content=block.content):
+        return ToolResult(call_id=block.tool_use_id, content=(Text(text=block.content, at="/content"),), form=_STRING)
     form = () if block.is_error is not False else (NOT_ERROR,)
     content: tuple[Part, ...] | None = None
     if isinstance(block.content, str):

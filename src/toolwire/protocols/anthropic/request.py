@@ -150,6 +150,8 @@ def _decode_message(shape: MessageShape, index: int) -> Message:
     else:
         parts = () if shape.content is UNSET else decode_blocks(shape.content)
         form = ("anthropic:content:absent",) if shape.content is UNSET else ()
+    if shape.unknown is UNSET and shape.nulls is UNSET and shape.clear_at is UNSET and shape.output_config is UNSET:
+        return Message(role=role, parts=parts, form=form)
     if shape.output_config is not UNSET:
         parts = (*parts, _decode_setting(shape.output_config))
     clear_at = known(shape.clear_at)

@@ -32,7 +32,7 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Stop, Usage
-from toolwire.codec.fields import Reader, as_object, joined, known, rest, restore
+from toolwire.codec.fields import Other, Reader, as_object, joined, known, rest, restore, tag_of
 from toolwire.codec.interface import Context, StreamDecoder, StreamEncoder, Target
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan
@@ -76,6 +76,12 @@ _reader = Reader[Any](FrameUnion, FAMILY)
 _read_usage = Reader[UsageShape](UsageShape, FAMILY).read
 _fast = msgspec.json.Decoder(FrameUnion).decode
 _text = msgspec.json.Encoder().encode
+_DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":'
+_DELTAS: dict[type, bytes] = {
+    Text: b'"text_delta","text":',
+    ToolCall: b'"input_json_delta","partial_json":',
+    Reasoning: b'"thinking_delta","thinking":',
+}
 _IN_DELTA = ("stop_details", "container")
 
 
@@ -113,24 +119,38 @@ class Decoder:
             events.append(ResponseFailed(error=error))
         return events
 
-    def _read(self, frames: list[tuple[bytes | None, bytes]]) -> list[Event]:
+    def _read(self, frames: list[bytes]) -> list[Event]:
         events: list[Event] = []
-        methods = self._methods
-        for _, data in frames:
+        for data in frames:
             if self._ended:
                 break
             try:
                 shape = _fast(data)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                try:
-                    shape = _reader.read(data)
-                except DecodeError as error:
-                    self._ended = True
-                    events.append(ResponseFailed(error=ApiError(kind="server", message=str(error))))
-                    break
-            if (method := methods.get(type(shape))) is not None:
-                events += method(shape)
+                events += self._read_open(data)
+                continue
+            if type(shape) is BlockDeltaFrame and shape.index is not UNSET:
+                delta = shape.delta
+                if type(delta) is TextDelta:
+                    events.append(PartDelta(index=shape.index, text=delta.text))
+                    continue
+                if type(delta) is InputDelta and delta.partial_json:
+                    self._grown.add(shape.index)
+                    events.append(PartDelta(index=shape.index, text=delta.partial_json))
+                    continue
+            events += self._methods[type(shape)](shape)
         return events
+
+    def _read_open(self, data: bytes) -> list[Event]:
+        """A frame with something in it that its shape does not know; an unknown frame says nothing to anybody."""
+        try:
+            shape = _reader.read(data)
+        except DecodeError as error:
+            self._ended = True
+            return [ResponseFailed(error=ApiError(kind="server", message=str(error)))]
+        if isinstance(shape, Other):
+            return [Notice(kind="frame", extras={FAMILY: {"frame": shape.body}})]
+        return self._methods[type(shape)](shape)
 
     def _message_start(self, shape: MessageStartFrame) -> list[Event]:
         message = shape.message
@@ -259,7 +279,7 @@ class Encoder:
         self._sequence = Sequence()
         self._index = -1
         self._parts: dict[tuple[int, int], int] = {}
-        self._kinds: dict[int, type] = {}
+        self._heads: dict[int, bytes] = {}
         self._ended = False
         self._stopped: Stopped | None = None
         self._usage: Usage | None = None
@@ -325,7 +345,7 @@ class Encoder:
             return b""
         self._index += 1
         self._parts[event.candidate, event.index] = self._index
-        self._kinds[self._index] = type(part)
+        self._heads[self._index] = _DELTA % self._index + _DELTAS.get(type(part), _DELTAS[Text])
         self._calls |= isinstance(part, ToolCall) and part.executor == "client"
         body = restore({"index": self._index, "content_block": block}, event, FAMILY)
         return _frame(b"content_block_start", body)
@@ -352,11 +372,16 @@ class Encoder:
         index = self._parts.get((event.candidate, event.index))
         if index is None:
             return b""
-        head = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":' % index
+        if event.extras or event.form or event.seal is not None or event.annotation is not None:
+            return self._rare_delta(event, index)
+        return b"%b%b}}\n\n" % (self._heads[index], _text(event.text))
+
+    def _rare_delta(self, event: PartDelta, index: int) -> bytes:
         if event.extras and self._plan.home:
             return self._delta_with_extras(event, index)
         if event.form:
             return b""
+        head = _DELTA % index
         if event.seal is not None:
             if event.seal.issuer != FAMILY:
                 self._sealed(event)
@@ -369,12 +394,7 @@ class Encoder:
                 head,
                 _text(encode_citation(event.annotation)),
             )
-        kind = self._kinds[index]
-        if kind is ToolCall:
-            return b'%b"input_json_delta","partial_json":%b}}\n\n' % (head, _text(event.text))
-        if kind is Reasoning:
-            return b'%b"thinking_delta","thinking":%b}}\n\n' % (head, _text(event.text))
-        return b'%b"text_delta","text":%b}}\n\n' % (head, _text(event.text))
+        return b"%b%b}}\n\n" % (self._heads[index], _text(event.text))
 
     def _delta_with_extras(self, event: PartDelta, index: int) -> bytes:
         plain = self._delta(replace(event, extras=None))
@@ -446,8 +466,8 @@ class Encoder:
     def _notice(self, event: Notice) -> bytes:
         if event.kind == "ping":
             return _frame(b"ping", {})
-        if self._plan.home and event.extras and "frame" in event.extras.get(FAMILY, {}):
-            return frame(bytes(event.extras[FAMILY]["frame"]), b"content_block_delta")
+        if self._plan.home and event.extras and (body := event.extras.get(FAMILY, {}).get("frame")) is not None:
+            return frame(bytes(body), (tag_of(body) or "").encode())
         return b""
 
     def _end(self, event: ResponseEnd) -> bytes:

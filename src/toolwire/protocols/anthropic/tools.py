@@ -48,6 +48,7 @@ def decode_tool(raw: Raw, path: str = "") -> FunctionTool | NativeTool:
 
 def _decode_function(shape: ToolShape) -> FunctionTool:
     callers = shape.allowed_callers
+    form = () if shape.type is UNSET else ("anthropic:type:custom",)
     return FunctionTool(
         name=shape.name,
         description=known(shape.description),
@@ -56,7 +57,7 @@ def _decode_function(shape: ToolShape) -> FunctionTool:
         defer=known(shape.defer_loading),
         allowed_callers=None if callers is UNSET else tuple(callers),
         cache=decode_cache(shape.cache_control),
-        **rest(shape, FAMILY, *(() if shape.type is UNSET else ("anthropic:type:custom",))),
+        **rest(shape, FAMILY, *form),
     )
 
 

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from toolwire.codec.check import Finding, Findings, Object, dig, list_of, members, object_of, text_of, words
+from toolwire.codec.check import Finding, Findings, Object, Path, dig, members, number_of, object_of, text_of, words
 
 from .shapes import VOICE, check_count, check_fields, check_message, check_tool
 
@@ -17,7 +17,11 @@ _EVERYWHERE = words("body messages-empty calls-unanswered tool-message-orphan")
 _REASONING = re.compile(r"(o1|o3|o4-mini|gpt-5|gpt-6)(?!.*chat)(?![\d])")
 _FIRST_REASONING = re.compile(r"(o1|o3|o4|gpt-5)(-mini|-nano|-pro)?(-20\d\d.*)?$")
 _NO_STOP = re.compile(r"(o3|o3-pro|o4-mini|gpt-5|gpt-5-mini|gpt-5-nano)(-20\d\d.*)?$")
-_NO_TOOLS_WITH_EFFORT = re.compile(r"gpt-(5\.[4-9]|[6-9])")
+_NO_TOOLS_WITH_EFFORT = re.compile(r"gpt-(5\.[456]|6)")
+_EFFORTS = {
+    re.compile(r"(o1|o3|o3-mini|o4-mini)(-20\d\d.*)?$"): ("low", "medium", "high"),
+    re.compile(r"(gpt-5|gpt-5-mini|gpt-5-nano)(-20\d\d.*)?$"): ("minimal", "low", "medium", "high"),
+}
 _NO_EFFORT = re.compile(r"gpt-4|gpt-3")
 _NO_AUDIO_OR_SEARCH = re.compile(r"(gpt-4o|gpt-4\.1|gpt-5|o1|o3|o4)(?!.*(audio|search|realtime))")
 _NO_SYSTEM = re.compile(r"o1-(mini|preview)")
@@ -63,9 +67,11 @@ def _lists(body: Object, model: str) -> Findings:
 
 def _pairing(body: Object, model: str) -> Findings:
     """All calls of an assistant message are answered by the tool messages directly after it, in any order."""
-    open_at, asked, waiting = (), set[str](), dict[str, None]()
+    open_at: Path = ()
+    asked = False
+    waiting: dict[str, None] = {}
     messages = members(body.get("messages"), ("messages",))
-    for path, message in [*messages, ((), Object())]:
+    for path, message in [*messages, ((), {})]:
         if message.get("role") == "tool":
             name = text_of(message.get("tool_call_id"))
             if not asked:
@@ -82,7 +88,7 @@ def _pairing(body: Object, model: str) -> Findings:
             yield _found("calls-unanswered", open_at, said + ", ".join(waiting))
         calls = members(message.get("tool_calls"), ()) if message.get("role") == "assistant" else []
         waiting = {text_of(call.get("id")): None for _, call in calls}
-        open_at, asked = path, set(waiting)
+        open_at, asked = path, bool(waiting)
 
 
 def _choice(body: Object, model: str) -> Findings:
@@ -133,20 +139,30 @@ def _model_settings(body: Object, model: str) -> Findings:
     if body.get("max_tokens") is not None and _REASONING.match(model):
         yield _found("max-tokens-model", ("max_tokens",), f"{refused} Use 'max_completion_tokens' instead.")
     for name in ("temperature", "top_p"):
-        if body.get(name) not in (None, 1) and _FIRST_REASONING.match(model):
-            said = f"Unsupported value: '{name}' does not support this value with this model. "
+        value = number_of(body.get(name))
+        if value not in (None, 1) and _FIRST_REASONING.match(model):
+            said = f"Unsupported value: '{name}' does not support that value with this model. "
             yield _found("sampling-model", (name,), f"{said}Only the default (1) value is supported.")
     if body.get("stop") is not None and _NO_STOP.match(model):
         yield _found("stop-model", ("stop",), refused)
-    effort = body.get("reasoning_effort")
+    if body.get("web_search_options") is not None and _NO_AUDIO_OR_SEARCH.match(model):
+        said = "Web search options not supported with this model."
+        yield _found("web-search-model", ("web_search_options",), said)
+
+
+def _model_effort(body: Object, model: str) -> Findings:
+    effort, at = body.get("reasoning_effort"), ("reasoning_effort",)
     if effort is not None and _NO_EFFORT.match(model):
-        yield _found("effort-model", ("reasoning_effort",), "Unrecognized request argument supplied: {at}")
-    if body.get("tools") and effort not in (None, "none") and _NO_TOOLS_WITH_EFFORT.match(model):
+        yield _found("effort-model", at, "Unrecognized request argument supplied: reasoning_effort")
+    for models, known in _EFFORTS.items():
+        if effort is not None and effort not in known and models.match(model):
+            said = f"Unsupported value: 'reasoning_effort' does not support '{text_of(effort)}' with this model. "
+            yield _found("effort-model", at, f"{said}Supported values are: {VOICE.listed(known)}.")
+    if body.get("tools") and effort != "none" and _NO_TOOLS_WITH_EFFORT.match(model):
         said = f"Function tools with reasoning_effort are not supported for {model} in /v1/chat/completions. "
         said += "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
-        yield _found("effort-with-tools", ("reasoning_effort",), said)
-    if body.get("web_search_options") is not None and _NO_AUDIO_OR_SEARCH.match(model):
-        yield _found("web-search-model", ("web_search_options",), "Web search options not supported with this model.")
+        # Those of these models that reason unasked refuse the absent field too; which ones is not known.
+        yield _found("effort-with-tools", at, said, "warning" if effort is None else "error")
 
 
 def _model_messages(body: Object, model: str) -> Findings:
@@ -161,4 +177,4 @@ def _model_messages(body: Object, model: str) -> Findings:
             yield _found("audio-model", path, said)
 
 
-_RULES = (_shapes, _lists, _pairing, _choice, _stream, _json_mode, _model_settings, _model_messages)
+_RULES = (_shapes, _lists, _pairing, _choice, _stream, _json_mode, _model_settings, _model_effort, _model_messages)

@@ -77,6 +77,7 @@ _PARTS = shapes(
     "file u file!:object",
     "refusal a refusal!:string",
 )
+_ANYTHING_SAID = ("content", "tool_calls", "function_call", "audio")
 _PART_FIELDS = shapes(
     "image_url - url!:string detail~auto|low|high|original",
     "input_audio - data!:string format!=wav|mp3",
@@ -116,9 +117,9 @@ def check_fields(body: Object) -> Findings:
     for name, longest in _LENGTHS.items():
         yield from check_length((name,), body.get(name), longest)
     yield from check_count(("stop",), body.get("stop"), 4)
-    for name, value in object_of(body.get("metadata")).items():
+    for name, label in object_of(body.get("metadata")).items():
         yield from check_length(("metadata", name), name, 64)
-        yield from check_length(("metadata", name), value, 512)
+        yield from check_length(("metadata", name), label, 512)
     if len(object_of(body.get("metadata"))) > 16:
         said = "Invalid 'metadata': too many properties. Expected an object with at most 16 properties."
         yield VOICE.found("field-long", ("metadata",), said)
@@ -151,10 +152,9 @@ def check_message(path: Path, message: Object) -> Findings:
         yield from VOICE.fit(path, message, fields("role!=" + "|".join(sorted(_ROLES))))
         return
     yield from VOICE.fit(path, message, _MESSAGES[role][1])
-    if role == "assistant" and message.get("content") is None:
-        if not (message.get("tool_calls") or message.get("function_call") or message.get("audio")):
-            said = "Invalid value for 'content': expected a string, got null."
-            yield VOICE.found("content-null", (*path, "content"), said)
+    if role == "assistant" and all(message.get(name) is None for name in _ANYTHING_SAID):
+        said = "Invalid value for 'content': expected a string, got null."
+        yield VOICE.found("content-null", (*path, "content"), said)
     if message.get("tool_calls") == []:
         said = "Invalid '{at}': empty array. Expected an array with minimum length 1, but got an empty array instead."
         yield VOICE.found("tool-calls-empty", (*path, "tool_calls"), said)
@@ -237,10 +237,11 @@ def _check_schema(at: Path, schema: object, of: str, *, strict: bool) -> Finding
         if part.get("type") == "array" and not part.keys() & {"items", "prefixItems"}:
             said = f"Invalid schema for {of}: In context={path}, array schema missing items."
             yield VOICE.found("schema-items", (*at, *path), said)
-    said = {
+    wording = {
         "open": "'additionalProperties' is required to be supplied and to be false.",
         "optional": "'required' is required to be supplied and to be an array including every key in properties.",
     }
     for reason, path, name in unstrict(schema, _NOT_STRICT) if strict else ():
-        why = said.get(reason, f"'{name}' is not permitted.") + (f" Missing '{name}'." if reason == "optional" else "")
+        why = wording.get(reason, f"'{name}' is not permitted.")
+        why += f" Missing '{name}'." if reason == "optional" else ""
         yield VOICE.found(f"strict-{reason}", (*at, *path), f"Invalid schema for {of}: In context={path}, {why}")

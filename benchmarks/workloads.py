@@ -1,0 +1,104 @@
+"""The bodies and streams that the benchmark translates: made, not recorded, and the same in every run."""
+
+import json
+from typing import Any
+
+TURNS = 100
+TOOLS = 30
+EVENTS = 300
+
+
+def anthropic_request(turns: int = TURNS, *, arguments: int = 400) -> bytes:
+    """An agent's session: each turn a thought, a call and its result. 100 turns and 30 tools make some 310 KB."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Find out why the tests fail, and mend it."}]
+    for turn in range(turns):
+        call = f"toolu_01{turn:022d}"
+        text = f'Step {turn}: I look at "module_{turn}.py" next.\n'
+        script = ("grep -n 'def ' src/a.py\n" * (arguments // 24 + 1))[:arguments]
+        arguments_object = {"command": script, "timeout": 120_000, "paths": [f"src/{n}.py" for n in range(8)]}
+        output = "".join(f'{line:4d}: def test_{line}(self): return "value of {line}"\n' for line in range(38))
+        messages += [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "text", "text": text},
+                    {"type": "tool_use", "id": call, "name": "tool_3", "input": arguments_object},
+                ],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": output}]},
+        ]
+    body = {
+        "model": "claude-opus-5-5",
+        "max_tokens": 32_000,
+        "system": [{"type": "text", "text": "You are a careful engineer. " * 60}],
+        "tools": [_tool(number) for number in range(TOOLS)],
+        "messages": messages,
+    }
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _tool(number: int) -> dict[str, Any]:
+    properties = {
+        f"parameter_{index}": {"type": "string", "description": "What this parameter is for, told at some length."}
+        for index in range(6)
+    }
+    schema = {"type": "object", "properties": properties, "required": ["parameter_0"]}
+    return {"name": f"tool_{number}", "description": "Does one thing, and does it well. " * 6, "input_schema": schema}
+
+
+def anthropic_stream(events: int = EVENTS) -> bytes:
+    """A streamed answer: text in small deltas, then a call whose input arrives in as many."""
+    half = events // 2
+    frames: list[dict[str, Any]] = [
+        {
+            "type": "message_start",
+            "message": {
+                "id": "msg_01",
+                "type": "message",
+                "role": "assistant",
+                "model": "claude-opus-5-5",
+                "content": [],
+                "stop_reason": None,
+                "stop_sequence": None,
+                "usage": {"input_tokens": 2000, "output_tokens": 1},
+            },
+        },
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        *(
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": f" word{number}"}}
+            for number in range(half)
+        ),
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "content_block_start",
+            "index": 1,
+            "content_block": {"type": "tool_use", "id": "toolu_01", "name": "run", "input": {}},
+        },
+        *(_input_delta(piece) for piece in _pieces(half)),
+        {"type": "content_block_stop", "index": 1},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "tool_use", "stop_sequence": None},
+            "usage": {"output_tokens": 300},
+        },
+        {"type": "message_stop"},
+    ]
+    return b"".join(
+        b"event: %b\ndata: %b\n\n" % (frame["type"].encode(), json.dumps(frame, separators=(",", ":")).encode())
+        for frame in frames
+    )
+
+
+def _pieces(count: int) -> list[str]:
+    text = json.dumps({"command": "x" * (count * 8)})
+    size = len(text) // count + 1
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def _input_delta(piece: str) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": piece}}
+
+
+def frames_of(stream: bytes) -> list[bytes]:
+    """The JSON of each event."""
+    return [line[6:] for line in stream.split(b"\n") if line.startswith(b"data: {")]

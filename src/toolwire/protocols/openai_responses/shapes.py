@@ -1,0 +1,318 @@
+"""What the Responses server says of a field, item, part or tool by itself; `rules` is the whole."""
+
+import re
+
+from toolwire.codec.check import (
+    Findings,
+    Level,
+    Object,
+    Path,
+    Voice,
+    dig,
+    fields,
+    list_of,
+    members,
+    number_of,
+    object_of,
+    shapes,
+    subschemas,
+    text_of,
+    unstrict,
+    words,
+)
+
+
+def _place(path: Path) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+VOICE = Voice(
+    "openai-responses",
+    place=_place,
+    types={
+        "string": "a string",
+        "integer": "an integer",
+        "number": "a decimal",
+        "boolean": "a boolean",
+        "array": "an array",
+        "object": "an object",
+    },
+    missing="Missing required parameter: '{at}'.",
+    type="Invalid type for '{at}': expected {types}, but got {got} instead.",
+    word="Invalid value: '{value}'. Supported values are: {words}.",
+    last=", and ",
+)
+
+_REQUEST = fields(
+    "model:string input:string|array instructions:string|array previous_response_id:string store:boolean "
+    "conversation:string|object background:boolean tools:array tool_choice:string|object reasoning:object "
+    "parallel_tool_calls:boolean max_tool_calls:integer text:object include:array max_output_tokens:integer "
+    "temperature:number top_p:number top_logprobs:integer truncation~disabled|auto context_management:array "
+    "prompt_cache_key:string stream:boolean stream_options:object metadata:object safety_identifier:string "
+    "service_tier~auto|default|flex|scale|priority|fast|ultrafast prompt:object"
+)
+_REASONING = fields(
+    "effort~none|minimal|low|medium|high|xhigh|max summary~auto|concise|detailed mode~standard|pro "
+    "context~auto|current_turn|all_turns"
+)
+_TEXT = fields("format:object verbosity~low|medium|high")
+_FORMAT = fields("type!~text|json_object|json_schema")
+_JSON_SCHEMA = fields("name!:string schema!:object strict:boolean description:string")
+_RANGES = {"temperature": (0, 2), "top_p": (0, 1), "top_logprobs": (0, 20), "max_output_tokens": (16, None)}
+# Item type, the prefix of its ids, fields.
+_ITEMS = shapes(
+    "message msg role!=user|assistant|system|developer content!:string|array phase~commentary|final_answer",
+    "function_call fc call_id!:string name!:string arguments!:string namespace:string caller:object async:boolean",
+    "function_call_output - call_id!:string output!:string|array caller:object",
+    "custom_tool_call ctc call_id!:string name!:string input!:string namespace:string caller:object async:boolean",
+    "custom_tool_call_output - call_id!:string output!:string|array caller:object",
+    "computer_call cu call_id!:string",
+    "computer_call_output - call_id!:string output!:object",
+    "shell_call sh call_id!:string action!:object",
+    "shell_call_output - call_id!:string output!:array",
+    "local_shell_call lsh call_id!:string action!:object",
+    "local_shell_call_output - id!:string output!:string",
+    "apply_patch_call apc call_id!:string operation!:object",
+    "apply_patch_call_output - call_id!:string status!=completed|failed output:string",
+    "tool_search_call tsc call_id:string execution~server|client",
+    "tool_search_output tso call_id:string execution~server|client tools!:array",
+    "mcp_call mcp id!:string name!:string arguments!:string server_label!:string",
+    "mcp_list_tools mcpl id!:string server_label!:string tools!:array",
+    "mcp_approval_request mcpr id!:string name!:string arguments!:string server_label!:string",
+    "mcp_approval_response - approval_request_id!:string approve!:boolean reason:string",
+    "web_search_call ws id!:string",
+    "file_search_call fs id!:string",
+    "code_interpreter_call ci id!:string",
+    "image_generation_call ig id!:string",
+    "program prog call_id!:string code!:string fingerprint!:string",
+    "program_output - call_id!:string",
+    "reasoning rs id:string summary!:array content:array encrypted_content:string",
+    "compaction cmp encrypted_content:string",
+    "compaction_trigger - id:string",
+    "item_reference - id!:string",
+    "additional_tools - tools!:array",
+    "configuration_update - reasoning:object text:object",
+)
+_PREFIX_CHECKED = words("message function_call custom_tool_call reasoning")
+# Part type, where it may stand (user and system text, assistant text, a tool's output), fields.
+_PARTS = shapes(
+    "input_text uo text!:string",
+    "input_image uo image_url:string file_id:string detail~low|high|auto|original",
+    "input_file uo file_id:string file_url:string file_data:string filename:string",
+    "input_audio u input_audio!:object",
+    "output_text ua text!:string",
+    "refusal ua refusal!:string",
+    "computer_screenshot u image_url:string file_id:string",
+    "summary_text u text!:string",
+)
+_TOOLS = shapes(
+    "function - name!:string description:string parameters:object strict:boolean defer_loading:boolean async:boolean",
+    "custom - name!:string description:string format:object defer_loading:boolean async:boolean",
+    "namespace - name!:string description!:string tools!:array",
+    "tool_search - execution~server|client description:string parameters:object",
+    "mcp - server_label!:string server_url:string connector_id:string tunnel_id:string",
+    "file_search - vector_store_ids!:array",
+    "code_interpreter - container!:string|object",
+    "programmatic_tool_calling,web_search,web_search_2025_08_26,web_search_preview,web_search_preview_2025_03_11,"
+    "image_generation,computer,computer_use_preview,local_shell,shell,apply_patch - type!:string",
+)
+_GRAMMAR = fields("syntax!=lark|regex definition!:string")
+_NOT_STRICT = words("oneOf allOf not dependentRequired dependentSchemas if then else")
+_MOVED = {
+    "messages": "input",
+    "response_format": "text.format",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+    "verbosity": "text.verbosity",
+}
+# Words of other protocols, refused for certain. Other unknown words may be a newer wire's: a warning at most.
+_FOREIGN_FIELDS = words(
+    "stop n seed frequency_penalty presence_penalty logit_bias logprobs functions function_call stop_sequences top_k "
+    "system thinking output_config contents mcp_servers web_search_options prediction"
+)
+_FOREIGN_TAGS = words("text image_url image document file tool_use tool_result tool_call thinking redacted_thinking")
+_NAME = re.compile("[a-zA-Z0-9_-]+")
+_NO_FILE = re.compile(r"data:((?:audio|video)/[^;,]+)")
+_NO_FILE_URL = re.compile(
+    r"https?://[^?#]+\.(mp3|wav|ogg|flac|aac|m4a|mp4|mov|webm|mkv|avi|mpeg)([?#]|$)", re.IGNORECASE
+)
+
+
+def check_fields(body: Object) -> Findings:
+    yield from VOICE.fit((), body, _REQUEST)
+    yield from VOICE.fit(("reasoning",), body.get("reasoning"), _REASONING)
+    yield from VOICE.fit(("text",), body.get("text"), _TEXT)
+    for name in sorted(_FOREIGN_FIELDS & body.keys()):
+        yield VOICE.found("field-foreign", (name,), "Unknown parameter: '{at}'.")
+    for name in sorted(_MOVED.keys() & body.keys()):
+        said = f"Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to '{_MOVED[name]}'. "
+        yield VOICE.found("field-moved", (name,), said + "Try again with the new parameter.")
+    for name, (least, most) in _RANGES.items():
+        value = number_of(body.get(name))
+        if value is not None and value < least:
+            said = f"Invalid '{name}': number below minimum value. Expected a value >= {least}."
+            yield VOICE.found("field-range", (name,), said)
+        elif value is not None and most is not None and value > most:
+            said = f"Invalid '{name}': number above maximum value. Expected a value <= {most}."
+            yield VOICE.found("field-range", (name,), said)
+    for name, label in object_of(body.get("metadata")).items():
+        yield from check_length(("metadata", name), name, 64)
+        yield from check_length(("metadata", name), label, 512)
+    yield from check_length(("prompt_cache_key",), body.get("prompt_cache_key"), 64)
+    yield from _check_format(("text", "format"), object_of(dig(body, "text", "format")))
+
+
+def check_length(path: Path, value: object, longest: int) -> Findings:
+    if isinstance(value, str) and len(value) > longest:
+        said = f"Invalid '{{at}}': string too long. Expected a string with maximum length {longest}, "
+        yield VOICE.found("field-long", path, f"{said}but got a string with length {len(value)} instead.")
+
+
+def check_count(path: Path, count: int, most: int) -> Findings:
+    if count > most:
+        said = f"Invalid '{{at}}': array too long. Expected an array with maximum length {most}, "
+        yield VOICE.found("field-long", path, f"{said}but got an array with length {count} instead.")
+
+
+def _check_name(path: Path, name: object, longest: int) -> Findings:
+    yield from check_length(path, name, longest)
+    if isinstance(name, str) and not _NAME.fullmatch(name):
+        said = "Invalid '{at}': string does not match pattern. Expected a string that matches the pattern "
+        yield VOICE.found("name-pattern", path, said + "'^[a-zA-Z0-9_-]+$'.")
+
+
+def _unknown_tag(path: Path, tag: str, known: str) -> Findings:
+    level: Level = "error" if tag in _FOREIGN_TAGS else "warning"
+    said = f"Invalid value: '{tag}'. Supported values are: {known}."
+    yield VOICE.found("tag-unknown", (*path, "type"), said, level)
+
+
+def item_type(item: Object) -> str:
+    """An item without a type but with a role is a message."""
+    return text_of(item.get("type")) or ("message" if "role" in item else "")
+
+
+def check_item(path: Path, item: Object) -> Findings:
+    tag = item_type(item)
+    if tag not in _ITEMS:
+        yield from _unknown_tag(path, tag, VOICE.listed(_ITEMS))
+        return
+    prefix, table = _ITEMS[tag]
+    yield from VOICE.fit(path, item, table)
+    yield from _check_id(path, tag, item.get("id"), prefix)
+    call_id = item.get("call_id")
+    yield from check_length((*path, "call_id"), call_id, 64)
+    if call_id == "":
+        said = "Invalid '{at}': empty string. Expected a string with minimum length 1, but got an empty string instead."
+        yield VOICE.found("call-id-empty", (*path, "call_id"), said)
+    if tag == "message":
+        where = "a" if item.get("role") == "assistant" else "u"
+        for place, part in members(item.get("content"), (*path, "content")):
+            yield from _check_part(where, place, part)
+    if tag in ("function_call_output", "custom_tool_call_output"):
+        for place, part in members(item.get("output"), (*path, "output")):
+            yield from _check_part("o", place, part)
+    if tag == "reasoning" and list_of(item.get("content")) and item.get("encrypted_content"):
+        said = "Invalid '{at}': array too long. Expected an array with maximum length 0, "
+        said += f"but got an array with length {len(list_of(item.get('content')))} instead."
+        yield VOICE.found("reasoning-content", (*path, "content"), said)
+    for place, tool in members(item.get("tools"), (*path, "tools")) if tag != "mcp_list_tools" else []:
+        yield from check_tool(place, tool)
+
+
+def _check_id(path: Path, tag: str, name: object, prefix: str) -> Findings:
+    if not isinstance(name, str):
+        return
+    at = (*path, "id")
+    yield from check_length(at, name, 64)
+    if not _NAME.fullmatch(name):
+        said = f"Invalid '{{at}}': '{name}'. Expected an ID that contains letters, numbers, underscores, or dashes, "
+        yield VOICE.found("item-id", at, f"{said}but this value contained additional characters.")
+    elif prefix != "-" and not name.startswith(prefix):
+        said = f"Invalid '{{at}}': '{name}'. Expected an ID that begins with '{prefix}'."
+        yield VOICE.found("item-id", at, said, "error" if tag in _PREFIX_CHECKED else "warning")
+
+
+def _check_part(where: str, path: Path, part: Object) -> Findings:
+    tag = text_of(part.get("type"))
+    allowed = [name for name, (places, _) in _PARTS.items() if where in places]
+    if tag not in _PARTS:
+        yield from _unknown_tag(path, tag, VOICE.listed(allowed))
+        return
+    yield from VOICE.fit(path, part, _PARTS[tag][1])
+    if tag not in allowed:
+        said = f"Invalid value: '{tag}'. Supported values are: {VOICE.listed(allowed)}."
+        yield VOICE.found("part-place", (*path, "type"), said)
+    if kind := _NO_FILE.match(text_of(part.get("file_data"))):
+        said = "Invalid file data: '{at}'. Expected a base64-encoded data URL with a valid file MIME type (e.g. "
+        said += "'data:text/plain;base64,SGVsbG8sIFdvcmxkIQ=='), but got unsupported MIME type "
+        yield VOICE.found("file-type", (*path, "file_data"), f"{said}'{kind[1]}'.")
+    if _NO_FILE_URL.match(text_of(part.get("file_url"))):
+        said = "The file type you uploaded is not supported. Please try again with a pdf"
+        yield VOICE.found("file-url-type", (*path, "file_url"), said)
+
+
+def check_tool(path: Path, tool: Object) -> Findings:
+    tag = text_of(tool.get("type"))
+    if tag not in _TOOLS:
+        yield from VOICE.fit(path, tool, fields("type!:string"))
+        if tag:
+            yield from _unknown_tag(path, tag, VOICE.listed(_TOOLS))
+        return
+    yield from VOICE.fit(path, tool, _TOOLS[tag][1])
+    if tag in ("function", "custom", "namespace"):
+        yield from _check_name((*path, "name"), tool.get("name"), 64 if tag == "namespace" else 128)
+    if tag == "mcp" and not any(tool.get(name) for name in ("server_url", "connector_id", "tunnel_id")):
+        said = "Missing required parameter: one of '{at}.server_url', '{at}.connector_id' or '{at}.tunnel_id'."
+        yield VOICE.found("mcp-address", path, said)
+    if dig(tool, "format", "type") == "grammar":
+        yield from VOICE.fit((*path, "format"), tool.get("format"), _GRAMMAR)
+    if tag == "namespace":
+        if tool.get("tools") == []:
+            said = (
+                "Invalid '{at}': empty array. Expected an array with minimum length 1, but got an empty array instead."
+            )
+            yield VOICE.found("namespace-empty", (*path, "tools"), said)
+        for place, member in members(tool.get("tools"), (*path, "tools")):
+            yield from _check_function(place, member)
+    yield from _check_function(path, tool)
+
+
+def _check_function(path: Path, tool: Object) -> Findings:
+    if tool.get("type") == "function":
+        of, strict = f"function '{text_of(tool.get('name'))}'", tool.get("strict") is True
+        yield from _check_schema((*path, "parameters"), tool.get("parameters"), of, strict=strict)
+
+
+def _check_format(at: Path, given: Object) -> Findings:
+    yield from VOICE.fit(at, given or None, _FORMAT)
+    if given.get("type") != "json_schema":
+        return
+    yield from VOICE.fit(at, given, _JSON_SCHEMA)
+    yield from _check_name((*at, "name"), given.get("name"), 64)
+    strict, of = given.get("strict") is True, f"response_format '{text_of(given.get('name'))}'"
+    yield from _check_schema((*at, "schema"), given.get("schema"), of, strict=strict)
+
+
+def _check_schema(at: Path, schema: object, of: str, *, strict: bool) -> Findings:
+    if not isinstance(schema, dict) or not schema:
+        return
+    if schema.get("type") != "object" and "$ref" not in schema:
+        said = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{schema.get('type')}\"'."
+        yield VOICE.found("schema-type", at, f"Invalid schema for {of}: {said}")
+    if schema.keys() & {"oneOf", "anyOf", "allOf", "enum", "not"}:
+        said = "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level."
+        yield VOICE.found("schema-union", at, f"Invalid schema for {of}: {said}")
+    for path, part in subschemas(schema):
+        if part.get("type") == "array" and not part.keys() & {"items", "prefixItems"}:
+            said = f"Invalid schema for {of}: In context={path}, array schema missing items."
+            yield VOICE.found("schema-items", (*at, *path), said)
+    wording = {
+        "open": "'additionalProperties' is required to be supplied and to be false.",
+        "optional": "'required' is required to be supplied and to be an array including every key in properties.",
+    }
+    for reason, path, name in unstrict(schema, _NOT_STRICT) if strict else ():
+        why = wording.get(reason, f"'{name}' is not permitted.")
+        why += f" Missing '{name}'." if reason == "optional" else ""
+        yield VOICE.found(f"strict-{reason}", (*at, *path), f"Invalid schema for {of}: In context={path}, {why}")

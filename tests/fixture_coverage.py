@@ -1,0 +1,129 @@
+"""Which fixture shows which row of the wire facts, and how to see that it does."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.fixture_files import PROTOCOLS, folder, read
+
+WIRE_FACTS = Path(__file__).parents[1] / ".." / "shared" / "protocols"
+WIRE_FACT_FILES = {
+    "anthropic": "anthropic_messages.md",
+    "openai-chat": "openai_chat.md",
+    "openai-responses": "openai_responses.md",
+}
+# The tables that name parts of bodies and streams: the start of the section's heading, and what a row is called here.
+TABLES = {
+    "anthropic": {"2. ": "field", "3.2 ": "block", "13. ": "error"},
+    "openai-chat": {"2. ": "field", "3. ": "role"},
+    "openai-responses": {"2. ": "field", "3.2 ": "item", "4. ": "tool", "Events ": "event"},
+}
+# Words in the tables' first cells that are values or headers, not rows.
+NOT_ROWS = frozenset(
+    {
+        "type",
+        "auto",
+        "standard_only",
+        "standard",
+        "fast",
+        "text",
+        "audio",
+        "user_profile_id",
+        "workspace_id",
+        "betas",
+        "id",
+    }
+)
+
+
+class Row(NamedTuple):
+    file: str
+    evidence: str
+
+
+def _covers(protocol: str) -> dict[str, Row]:
+    rows = {}
+    for line in (folder(protocol) / "covers.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            name, _, shown = line.partition(" = ")
+            file, _, evidence = shown.partition(": ")
+            rows[name] = Row(file, evidence)
+    return rows
+
+
+COVERS = {protocol: _covers(protocol) for protocol in PROTOCOLS}
+
+
+def shows(protocol: str, row: Row) -> bool:
+    suffix = ".sse" if "streams/" in row.file else ".json"
+    path = folder(protocol) / (row.file + suffix)
+    if row.evidence.startswith("~"):
+        return row.evidence[1:].encode().decode("unicode_escape").encode() in path.read_bytes()
+    conditions = row.evidence.split(" ")
+    body = read(path)
+    documents = [body] if suffix == ".json" else list(_events(body))
+    return any(all(_holds(node, condition) for condition in conditions) for node in _objects(documents))
+
+
+def _events(wire: bytes) -> Iterator[Any]:
+    for frame in re.split(r"\r\n\r\n|\n\n|\r\r", wire.decode()):
+        data = "\n".join(re.findall(r"^data: ?(.*)$", frame.replace("\r\n", "\n").replace("\r", "\n"), re.MULTILINE))
+        if data.startswith("{"):
+            try:
+                yield json.loads(data)
+            except ValueError:
+                continue  # a frame that the fixture cuts on purpose
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for child in children:
+        yield from _objects(child)
+
+
+def _holds(node: Any, condition: str) -> bool:
+    path, equals, expected = condition.partition("=")
+    for step in path.split("."):
+        if not isinstance(node, dict) or step not in node:
+            return False
+        node = node[step]
+    if not equals:
+        return node is not None
+    return expected.encode().decode("unicode_escape") == (node if isinstance(node, str) else json.dumps(node))
+
+
+def rows_of_the_wire_facts(protocol: str) -> Iterator[str]:
+    """The names in the first cells of the tables, where the wire facts lie beside the project."""
+    path = WIRE_FACTS / WIRE_FACT_FILES[protocol]
+    kind = None
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+            kind = next((kind for start, kind in TABLES[protocol].items() if heading.startswith(start)), None)
+        elif kind is not None and line.startswith("|"):
+            cell = line.split("|")[1]
+            for name in _event_names(cell) if kind == "event" else _names(cell):
+                if name not in NOT_ROWS:
+                    yield f"{kind} {name}"
+
+
+def _names(cell: str) -> Iterator[str]:
+    if re.fullmatch(r" \d+ ", cell):
+        yield cell.strip()
+    for quoted in re.findall(r"`([^`]+)`", cell):
+        if found := re.match(r"[a-z_0-9]+", quoted):
+            yield found.group()
+
+
+def _event_names(cell: str) -> Iterator[str]:
+    """Spells out the shorthand `response.x.delta` / `.done` and `response.x.added/delta/done`."""
+    stem = ""
+    for quoted in re.findall(r"`([^`]+)`", cell):
+        for word in quoted.split("/"):
+            name = word if word.startswith(("response.", "error")) else f"{stem}.{word.lstrip('.')}"
+            stem = name.rpartition(".")[0]
+            yield name

@@ -1,0 +1,146 @@
+"""The project's own fixtures are what the vendors' SDKs take, fold as they should, and show every wire fact."""
+
+from typing import Any
+
+import pytest
+
+from tests.fixture_coverage import COVERS, Row, rows_of_the_wire_facts, shows
+from tests.fixture_files import PROTOCOLS, conversation, error_status, fixtures, pairs
+from tests.sdk import accept_error, accept_request, accept_response, fold_stream, summary
+
+# What the SDK types refuse although it is on the wire, each with its reason.
+REFUSED_REQUESTS = {
+    "anthropic/sampling_2023": "temperature, top_p and top_k left the types with version 2026-10-21",
+    "openai-chat/compatible_deepseek": "reasoning_content and thinking are not the vendor's",
+    "openai-chat/compatible_mistral": "thinking parts are not the vendor's",
+    "openai-chat/compatible_openrouter": "reasoning_details and cache_control are not the vendor's",
+    "openai-chat/compatible_vllm": "reasoning is not the vendor's",
+    "openai-responses/input_audio": "documented, but not in the type of input messages",
+    "openai-responses/multi_agent": "typed in the beta namespace only",
+}
+REFUSED_RESPONSES = {
+    "anthropic/unknown_block": "a block of the future",
+    "openai-chat/compatible_mistral": "content is a list",
+    "openai-chat/compatible_missing_id": "a call without id",
+    "openai-chat/compatible_object_arguments": "arguments that are not text",
+    "openai-chat/error_in_200": "no completion at all",
+    "openai-chat/error_in_choice": "finish_reason error is not the vendor's",
+    "openai-responses/multi_agent": "typed in the beta namespace only",
+    "openai-responses/unknown_item": "an item of the future",
+}
+REFUSED_STREAMS = {
+    "anthropic/unknown_block": "a block of the future",
+    "openai-chat/compatible_azure_filter": "the chunk with the prompt's filter results has no object type",
+    "openai-chat/compatible_missing_id": "a call without id",
+    "openai-chat/compatible_mistral": "content is a list",
+    "openai-chat/compatible_no_index": "a call without index",
+    "openai-chat/compatible_object_arguments": "arguments that are not text",
+    "openai-chat/compatible_repeated_call_id": "the accumulator joins what is repeated",
+    "openai-chat/compatible_repeated_role": "the accumulator joins what is repeated",
+    "openai-responses/apply_patch_diff_events": "recorded from the vendor, but its types don't have these events",
+    "openai-responses/output_null": "the accumulator rebuilds it, the type wants a list",
+}
+REFUSED_ERRORS = {"openai-chat/400_code_is_a_number": "code is a number only at imitators"}
+# Rejected for their shape, so that the types see it too.
+REJECTED_BY_TYPE = {"openai-responses/stop_sequence": "stop is no parameter of this protocol"}
+
+
+def _every(kind: str) -> list[Any]:
+    return [
+        pytest.param(protocol, name, body, id=f"{protocol}/{name}")
+        for protocol in PROTOCOLS
+        for name, body in fixtures(protocol, kind)
+    ]
+
+
+@pytest.mark.parametrize(("protocol", "name", "body"), _every("requests"))
+def test_requests_are_what_the_sdk_sends(protocol: str, name: str, body: Any) -> None:
+    refusal = accept_request(protocol, body)
+    assert (refusal is not None) == (f"{protocol}/{name}" in REFUSED_REQUESTS), refusal
+
+
+@pytest.mark.parametrize(("protocol", "name", "body"), _every("responses"))
+def test_responses_are_what_the_sdk_reads(protocol: str, name: str, body: Any) -> None:
+    refusal = accept_response(protocol, body)
+    assert (refusal is not None) == (f"{protocol}/{name}" in REFUSED_RESPONSES), refusal
+
+
+@pytest.mark.parametrize(("protocol", "name", "body"), _every("errors"))
+def test_errors_are_what_the_sdk_reads(protocol: str, name: str, body: Any) -> None:
+    refusal = accept_error(protocol, body)
+    assert (refusal is not None) == (f"{protocol}/{name}" in REFUSED_ERRORS), refusal
+    assert 400 <= error_status(name) < 600
+
+
+@pytest.mark.parametrize(("protocol", "name", "wire"), _every("streams"))
+def test_streams_fold_in_the_sdk(protocol: str, name: str, wire: bytes) -> None:
+    if f"{protocol}/{name}" in REFUSED_STREAMS:
+        with pytest.raises(Exception, match=r".+"):
+            fold_stream(protocol, wire)
+    else:
+        fold_stream(protocol, wire)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name", "body", "wire"),
+    [
+        pytest.param(protocol, *pair, id=f"{protocol}/{pair[0]}")
+        for protocol in PROTOCOLS
+        for pair in pairs(protocol)
+        if f"{protocol}/{pair[0]}" not in REFUSED_STREAMS
+    ],
+)
+def test_a_response_and_its_stream_say_the_same(protocol: str, name: str, body: Any, wire: bytes) -> None:
+    assert fold_stream(protocol, wire) == summary(protocol, body)
+
+
+@pytest.mark.parametrize(("protocol", "name", "wire"), _every("broken_streams"))
+def test_broken_streams_are_refused(protocol: str, name: str, wire: bytes) -> None:
+    with pytest.raises(Exception, match=r".+"):
+        fold_stream(protocol, wire)
+
+
+@pytest.mark.parametrize(("protocol", "name", "body"), _every("rejected"))
+def test_rejected_requests_break_a_rule_and_not_a_type(protocol: str, name: str, body: Any) -> None:
+    refusal = accept_request(protocol, body["request"])
+    assert (refusal is not None) == (f"{protocol}/{name}" in REJECTED_BY_TYPE), refusal
+    assert body["said"] is None or body["said"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_conversation_is_one_whole_cycle(protocol: str) -> None:
+    cycle = conversation(protocol)
+    assert accept_request(protocol, cycle["request"]) is None
+    assert accept_response(protocol, cycle["response"]) is None
+    assert accept_request(protocol, cycle["next_request"]) is None
+    assert [call["id"] for call in summary(protocol, cycle["response"])["calls"]] == [
+        output["id"] for output in cycle["outputs"]
+    ]
+    history = "input" if protocol == "openai-responses" else "messages"
+    before = cycle["request"][history]
+    assert cycle["next_request"][history][: len(before)] == before
+    assert {**cycle["next_request"], history: before} == cycle["request"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "row"),
+    [
+        pytest.param(protocol, row, id=f"{protocol}: {name}")
+        for protocol, rows in COVERS.items()
+        for name, row in rows.items()
+    ],
+)
+def test_each_row_is_shown_by_its_fixture(protocol: str, row: Row) -> None:
+    assert shows(protocol, row)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_no_row_of_the_wire_facts_is_missing(protocol: str) -> None:
+    missing = [row for row in rows_of_the_wire_facts(protocol) if row not in COVERS[protocol]]
+    assert missing == []
+
+
+def test_evidence_can_be_missing() -> None:
+    assert not shows("anthropic", Row("requests/minimal", "system"))
+    assert not shows("anthropic", Row("requests/minimal", "max_tokens=65"))
+    assert not shows("anthropic", Row("streams/text", "~\\r\\n"))
