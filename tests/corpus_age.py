@@ -5,6 +5,7 @@ checked. The laws don't need this file: what toolwire itself writes must satisfy
 """
 
 import copy
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -22,15 +23,16 @@ def typed(protocol: str, body: Any) -> Any:
 def typed_stream(protocol: str, wire: str) -> bytes:
     """The same for every event of a recorded stream."""
     lines = []
-    numbers = iter(range(1_000_000))
+    numbers = itertools.count()
     for line in wire.splitlines():
-        if line.startswith("data:") and not line.endswith("[DONE]"):
-            event = typed(protocol, json.loads(line[5:]))
-            if protocol == "openai-responses":
-                # The first months of the protocol had no sequence numbers.
-                event.setdefault("sequence_number", next(numbers))
-            line = f"data: {json.dumps(event)}"
-        lines.append(line)
+        if not line.startswith("data:") or line.endswith("[DONE]"):
+            lines.append(line)
+            continue
+        event = typed(protocol, json.loads(line[5:]))
+        if protocol == "openai-responses":
+            # The first months of the protocol had no sequence numbers.
+            event.setdefault("sequence_number", next(numbers))
+        lines.append(f"data: {json.dumps(event)}")
     return "\n".join([*lines, "", ""]).encode()
 
 

@@ -5,18 +5,25 @@ don't know, unions hold pydantic models and open files beside the JSON forms, an
 answers a mistake with thirty complaints. The rebuilt types differ in exactly these four points.
 """
 
+import functools
+import operator
 import os
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Literal, NotRequired, Required
+from typing import Annotated, Any, Literal, NotRequired, Required, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter
-from typing_extensions import TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from typing_extensions import TypedDict, get_type_hints, is_typeddict
 
 # Only a Python caller can hand these over; a body on the wire never holds them.
 _NEVER_ON_THE_WIRE = (typing.IO, os.PathLike)
 _DISCRIMINATING_KEYS = ("type", "role")
 _NOT_A_DICTIONARY = "plain"
+
+
+def get_origin(annotation: Any) -> Any:
+    # Typed loosely: Required, Annotated and Union are special forms, which the stub says it never returns.
+    return typing.get_origin(annotation)
 
 
 class Rebuilder:
@@ -50,7 +57,8 @@ class Rebuilder:
             for name, hint in hints.items():
                 bare = get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
                 fields[name] = (Required if _is_required(annotation, name, hint) else NotRequired)[self.rebuild(bare)]
-            rebuilt = TypedDict(annotation.__name__, fields)  # type: ignore[operator]
+            make: Any = TypedDict
+            rebuilt = make(annotation.__name__, fields)
             rebuilt.__pydantic_config__ = self._config
             self._dictionaries[annotation] = rebuilt
         return self._dictionaries[annotation]
@@ -73,7 +81,7 @@ class Rebuilder:
 
 
 def _either(members: list[Any]) -> Any:
-    return typing.Union[tuple(members)]
+    return functools.reduce(operator.or_, members)
 
 
 def _flatten(members: Iterable[Any]) -> list[Any]:

@@ -144,6 +144,8 @@ def _check_anthropic(events: list[Any]) -> None:
             case "message_delta":
                 _require(not block_open, "message_delta inside a block")
                 stop_said = event.delta.stop_reason is not None
+            case _:
+                pass
     _require(stop_said, "no stop_reason")
 
 
@@ -206,6 +208,8 @@ def _check_responses(events: list[Any]) -> None:
                 _append(spoken, (event.output_index, "code", 0), event.delta)
             case "response.output_item.done":
                 done[event.output_index] = event.item.to_dict()
+            case _:
+                pass
     for (index, field, position), text in spoken.items():
         if index in done:
             _require(_said(done[index], field, position) == text, f"deltas of item {index} differ from the done item")
@@ -229,7 +233,7 @@ def _said(item: dict[str, Any], field: str, position: int) -> str | None:
     value = item.get(field)
     if isinstance(value, list):
         part = value[position]
-        return cast(str, part["refusal"] if part["type"] == "refusal" else part["text"])
+        return cast("str", part["refusal"] if part["type"] == "refusal" else part["text"])
     return cast("str | None", value)
 
 

@@ -176,7 +176,7 @@ def _responses_stop(body: dict[str, Any], items: list[dict[str, Any]], refusal: 
                 return "tool_use"
             return "refusal" if refusal else "end_turn"
         case "incomplete":
-            reason = (body.get("incomplete_details") or {}).get("reason")
+            reason: str = body["incomplete_details"]["reason"]
             return RESPONSES_INCOMPLETE.get(reason, reason)
         case "failed":
             return "error"

@@ -80,7 +80,7 @@ BROKEN = [
         "openai-responses",
         '"response":{"id":"resp_1","object":"response","created_at":1,"status":"completed"',
         '"response":{"id":"resp_2","object":"response","created_at":1,"status":"completed"',
-    ),  # noqa: E501
+    ),
     ("openai-responses", '"cached_tokens":0,"cache_write_tokens":0', '"cached_tokens":0'),
     ("openai-responses", "response.completed", "response.finished"),
 ]
@@ -125,7 +125,7 @@ def _nodes(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
         if "type" in value:
             yield path
         for key, child in value.items():
-            if key not in FREE_FORM or isinstance(child, list) and key == "input":
+            if key not in FREE_FORM or (isinstance(child, list) and key == "input"):
                 yield from _nodes(child, (*path, key))
     elif isinstance(value, list):
         for index, child in enumerate(value):
@@ -285,7 +285,7 @@ def _refused_stream(exchange: Exchange) -> str | None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_was_recorded_is_accepted_but_for_the_listed_exceptions(protocol: str) -> None:
-    refused = {}
+    refused: dict[str, str] = {}
     for accept in (_refused_request, _refused_answer, _refused_stream):
         refused |= _refusals(protocol, accept)
     assert {name: refusal for name, refusal in refused.items() if not excepted(name)} == {}

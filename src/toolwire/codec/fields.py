@@ -11,6 +11,7 @@ dropped by forgetting it, and the ordinary case costs no more than a typed decod
 
 from collections.abc import Callable
 from functools import cache
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -296,17 +297,27 @@ def escape(name: str) -> str:
 # ---- between wire objects and canonical ones
 
 
-_KEEPS_NOTHING: set[type[Wire]] = set()
-"""Shapes with neither nullable fields nor declared extras, as they were met."""
+def _getter(names: tuple[str, ...]) -> Callable[[Wire], tuple[Any, ...]]:
+    if not names:
+        return lambda _: ()
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda wire: (get(wire),)
 
 
-@cache
-def _kept_fields(kind: type[Wire]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of a shape's nullable fields, and of those that are extras by declaration."""
-    hints = get_type_hints(kind, include_extras=True)
-    names = [spec.name for spec in msgspec.structs.fields(kind)]
-    nullable = tuple(name for name in names if NoneType in _members(hints[name]))
-    return nullable, tuple(name for name in names if hints[name] is Extra)
+class _Kept:
+    """A shape's nullable fields, and those that are extras by declaration: their names, and how to get them at once."""
+
+    def __init__(self, kind: type[Wire]) -> None:
+        hints = get_type_hints(kind, include_extras=True)
+        names = [spec.name for spec in msgspec.structs.fields(kind)]
+        self.nullable = tuple(name for name in names if NoneType in _members(hints[name]))
+        self.extra = tuple(name for name in names if hints[name] is Extra)
+        self.get_nullable = _getter(self.nullable)
+        self.get_extra = _getter(self.extra)
+        self.no_extra = (UNSET,) * len(self.extra)
+
+
+_KEPT: dict[type[Wire], _Kept] = {}
 
 
 def known(value: W | UnsetType | None) -> W | None:
@@ -325,16 +336,15 @@ def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]
     Keys of extras are JSON pointers below the value, without the leading slash; `under` is for a wire object that is
     part of a larger canonical value (`metadata` of a request).
     """
-    kind = type(wire)
-    if wire.unknown is UNSET and wire.nulls is UNSET and kind in _KEEPS_NOTHING:
+    if (shape := _KEPT.get(type(wire))) is None:
+        shape = _KEPT[type(wire)] = _Kept(type(wire))
+    extra, nullable = shape.get_extra(wire), shape.get_nullable(wire)
+    if wire.unknown is UNSET and wire.nulls is UNSET and extra == shape.no_extra and None not in nullable:
         return {"form": form} if form else _NOTHING
-    nullable, extra = _kept_fields(kind)
-    if not nullable and not extra:
-        _KEEPS_NOTHING.add(kind)
-    kept = {under + name: value for name in extra if (value := getattr(wire, name)) is not UNSET}
+    kept = {under + name: value for name, value in zip(shape.extra, extra, strict=True) if value is not UNSET}
     if wire.unknown is not UNSET:
         kept.update((under + escape(name), value) for name, value in wire.unknown.items())
-    nulls = [name for name in nullable if getattr(wire, name) is None]
+    nulls = [name for name, value in zip(shape.nullable, nullable, strict=True) if value is None]
     if wire.nulls is not UNSET:
         nulls.extend(wire.nulls)
     found: dict[str, Any] = {}

@@ -82,8 +82,11 @@ def assemble(request: Request, report: Report, *, skip: int = 0) -> list[Turn]:
 
 
 def _turn(message: Message, index: int) -> Turn:
-    within = ("messages", index, "parts")
-    places = [Placed(part, (*within, position)) for position, part in enumerate(message.parts)]
+    parts = message.parts
+    if len(parts) == 1:
+        places = [Placed(parts[0], ("messages", index, "parts", 0))]
+    else:
+        places = [Placed(part, ("messages", index, "parts", position)) for position, part in enumerate(parts)]
     return Turn(message.role, places, message, ("messages", index))
 
 

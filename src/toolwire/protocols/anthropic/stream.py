@@ -359,7 +359,7 @@ class Encoder:
         if isinstance(part, Reasoning) and not self._plan.home and (part.seal is None or part.seal.issuer != FAMILY):
             self._thoughts[event.candidate, event.index] = part
             return {"type": "thinking", "thinking": "", "signature": ""}
-        if isinstance(part, ToolCall) and part.executor == "client":
+        if isinstance(part, ToolCall):
             whole = replace(part, arguments=part.arguments or "{}")
             block = encode_parts([Placed(whole, trail)], self._plan)[0]
             if self._plan.home and "anthropic:absent:input" in part.form:

@@ -28,6 +28,7 @@ EMPTY_SCHEMA = Raw(b'{"type":"object","properties":{}}')
 _DATED = re.compile(r"_\d{8}$")
 _CLIENT_RUN = ("bash", "text_editor", "memory", "computer", "computer_toolset", "browser_toolset")
 
+_decode_tool = msgspec.json.Decoder(ToolShape).decode
 _read_tool = Reader[ToolShape](ToolShape, FAMILY).read
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -40,10 +41,14 @@ def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
 
 
 def decode_tool(raw: Raw, path: str = "") -> FunctionTool | NativeTool:
-    kind = tag_of(raw)
-    if kind is None or kind == "custom":
-        return _decode_function(_read_tool(raw, path))
-    return _decode_native(raw, kind)
+    try:
+        shape = _decode_tool(raw)
+    except msgspec.ValidationError:
+        kind = tag_of(raw)
+        if kind is not None and kind != "custom":
+            return _decode_native(raw, kind)
+        shape = _read_tool(raw, path)
+    return _decode_function(shape) if shape.type in (UNSET, "custom") else _decode_native(raw, str(shape.type))
 
 
 def _decode_function(shape: ToolShape) -> FunctionTool:
