@@ -53,4 +53,6 @@ def read(path: Path) -> Any:
 
 @cache
 def _paths(protocol: str, kind: str) -> tuple[Path, ...]:
-    return tuple(sorted((folder(protocol) / kind).iterdir()))
+    if kind not in KINDS:
+        raise ValueError(f"no kind of fixture: {kind}")
+    return tuple(sorted((folder(protocol) / kind).glob("*.*")))

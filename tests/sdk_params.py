@@ -8,6 +8,7 @@ answers a mistake with thirty complaints. The rebuilt types differ in exactly th
 import functools
 import operator
 import os
+import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal, NotRequired, Required, get_args
@@ -19,6 +20,7 @@ from typing_extensions import TypedDict, get_type_hints, is_typeddict
 _NEVER_ON_THE_WIRE = (typing.IO, os.PathLike)
 _DISCRIMINATING_KEYS = ("type", "role")
 _NOT_A_DICTIONARY = "plain"
+_UNIONS = (typing.Union, types.UnionType)
 
 
 def get_origin(annotation: Any) -> Any:
@@ -46,7 +48,7 @@ class Rebuilder:
             return list[self.rebuild(arguments[0])]  # type: ignore[misc]
         if origin is dict:
             return dict[arguments[0], self.rebuild(arguments[1])]  # type: ignore[misc, valid-type]
-        if origin is typing.Union:
+        if origin in _UNIONS:
             return self._union(arguments)
         return Any if annotation is object else annotation
 
@@ -88,7 +90,7 @@ def _flatten(members: Iterable[Any]) -> list[Any]:
     flat: list[Any] = []
     for member in members:
         bare = get_args(member)[0] if get_origin(member) is Annotated else member
-        flat += _flatten(get_args(bare)) if get_origin(bare) is typing.Union else [bare]
+        flat += _flatten(get_args(bare)) if get_origin(bare) in _UNIONS else [bare]
     return flat
 
 

@@ -31,10 +31,11 @@ class Wire(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True,
 
 
 class Other(Struct):
-    """An element whose tag its union does not know."""
+    """An element whose tag its union does not know. `path` is where it stands."""
 
     tag: str
     body: Raw
+    path: str = ""
 
 
 class Mismatch(Exception):
@@ -202,7 +203,7 @@ def _open_union(members: list[Any], protocol: str) -> Read:
                 return opened(raw, path)
             if tag is None:
                 raise DecodeError(protocol, f"{path}/{tag_field}", "a string", "nothing")
-            return Other(tag, raw)
+            return Other(tag, raw, path)
         for opener in openers:
             try:
                 return opener(raw, path)
@@ -240,6 +241,7 @@ def _field_openers(kind: type[Wire], protocol: str) -> dict[str, tuple[str, Read
 
 def _open_struct(kind: type[Wire], protocol: str) -> Read:
     tag_field = kind.__struct_config__.tag_field
+    tag = Raw(msgspec.json.encode(kind.__struct_config__.tag))
 
     def open_struct(raw: Raw, path: str) -> Any:
         try:
@@ -252,6 +254,8 @@ def _open_struct(kind: type[Wire], protocol: str) -> Read:
         nulls: list[str] = []
         for name, value in values.items():
             if name == tag_field:
+                if value != tag:
+                    raise DecodeError(protocol, f"{path}/{name}", bytes(tag).decode(), told(value))
                 continue
             if (entry := openers.get(name)) is None:
                 unknown[name] = value

@@ -55,7 +55,7 @@ class Plan:
         call = placed.part
         if not isinstance(call, ToolCall):
             raise TypeError(f"{type(call).__name__} is no call")
-        if call.id:
+        if call.id or (self.home and call.id is not None):
             return self.call_id(call.id)
         return made_id(call.name, call.arguments, *(step for step in placed.trail if isinstance(step, int)))
 

@@ -7,9 +7,10 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Caller, Foreign, Reasoning, ToolCall, ToolChange, ToolResult
+from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import Tool, ToolRef
 from toolwire.codec.carries import Carried
-from toolwire.codec.fields import Reader, emit, given, known, rest
+from toolwire.codec.fields import Reader, emit, given, joined, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import flattened, lower_input
@@ -29,6 +30,8 @@ from .wire import (
     ToolUseBlock,
 )
 
+_TYPE = "anthropic:type:"
+_REFERENCES = ("tool_reference", "mcp_tool_reference", "mcp_toolset_reference", "tool_definition")
 NOT_ERROR = "anthropic:is_error:false"
 
 read_mcp_use = Reader[McpUse](McpUse, FAMILY).read
@@ -103,21 +106,27 @@ def decode_tool_reference(block: ToolReferenceBlock) -> ToolRef:
     return ToolRef(name=block.tool_name, cache=decode_cache(block.cache_control), **rest(block, FAMILY))
 
 
-def decode_change(shape: ChangeShape) -> ToolChange:
-    reference = _read_reference(shape.tool)
+def decode_change(shape: ChangeShape, path: str) -> ToolChange:
+    reference = _read_reference(shape.tool, f"{path}/tool")
+    if reference.type not in _REFERENCES:
+        raise DecodeError(FAMILY, f"{path}/tool/type", " or ".join(_REFERENCES), repr(reference.type))
     kept = rest(shape, FAMILY)
     added: Tool | ToolRef
     if reference.type == "tool_definition" and reference.definition is not UNSET:
-        added = replace(decode_tool(reference.definition), at="/tool/definition")
-        return ToolChange(add=(added,), **kept)
+        added = replace(decode_tool(reference.definition, f"{path}/tool/definition"), at="/tool/definition")
+        return ToolChange(add=(added,), **joined(kept, rest(reference, FAMILY, under="tool/")))
     added = ToolRef(
-        name=reference.name or "",
+        name="" if reference.name is UNSET else reference.name,
         server=known(reference.server_name),
         kind="function" if reference.type == "tool_reference" else "server",
         at="/tool",
-        **rest(reference, FAMILY),
+        **rest(reference, FAMILY, f"anthropic:type:{reference.type}", *_absent(reference.name)),
     )
     return ToolChange(add=(added,), **kept) if shape.type == "tool_addition" else ToolChange(remove=(added,), **kept)
+
+
+def _absent(name: str | UnsetType) -> tuple[str, ...]:
+    return ("anthropic:absent:name",) if name is UNSET else ()
 
 
 def gist(raw: Raw, limit: int = 100_000) -> str | None:
@@ -236,15 +245,9 @@ def encode_change(part: ToolChange, placed: Placed, plan: Plan) -> Any:
     kind, changed = ("tool_addition", part.add) if part.add else ("tool_removal", part.remove)
     tool = changed[0]
     if isinstance(tool, ToolRef):
-        names = {
-            "function": "tool_reference",
-            "server": "mcp_tool_reference" if tool.name else "mcp_toolset_reference",
-        }
-        reference = ReferenceShape(
-            type=names.get(tool.kind, "tool_reference"),
-            name=tool.name or UNSET,
-            server_name=given(tool.server),
-        )
+        kind_of = next((token.removeprefix(_TYPE) for token in tool.form if token.startswith(_TYPE)), "tool_reference")
+        name = UNSET if "anthropic:absent:name" in tool.form else tool.name
+        reference = ReferenceShape(type=kind_of, name=name, server_name=given(tool.server))
         inner = emit(reference, tool, FAMILY)
     else:
         (placed_tool,) = flattened(tool, placed.trail)

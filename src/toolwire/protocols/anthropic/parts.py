@@ -174,11 +174,11 @@ def _decode_tool_result(block: ToolResultBlock) -> ToolResult:
 def _decode_other(other: Other) -> Part:
     match other.tag:
         case "mcp_tool_use":
-            return decode_mcp_use(read_mcp_use(other.body))
+            return decode_mcp_use(read_mcp_use(other.body, other.path))
         case "tool_addition" | "tool_removal":
-            return decode_change(read_change(other.body))
+            return decode_change(read_change(other.body, other.path), other.path)
         case tag if tag.endswith("_tool_result"):
-            return decode_server_result(read_server_result(other.body))
+            return decode_server_result(read_server_result(other.body, other.path))
         case tag:
             return Foreign(protocol=FAMILY, kind=tag, body=other.body, gist=gist(other.body))
 
@@ -254,7 +254,9 @@ def _encode_source(part: Media, placed: Placed, plan: Plan) -> Any:
         case Inline() if plan.home or part.media_type in IMAGES or part.media_type == "application/pdf":
             shape = SourceShape(type="base64", media_type=media_type, data=source.data)
         case PlainText():
-            shape = SourceShape(type="text", media_type=media_type or "text/plain", data=source.text)
+            if not plan.home:
+                media_type = "text/plain"
+            shape = SourceShape(type="text", media_type=media_type, data=source.text)
         case Url() if plan.home or part.kind in ("image", "document"):
             shape = SourceShape(type="url", media_type=media_type if plan.home else UNSET, url=source.url)
         case FileId() if source.issuer == FAMILY:
@@ -299,7 +301,9 @@ def _encode_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
     content: Any = UNSET
     if part.content is not None:
         places = [Placed(inner, (*placed.trail, "content", index)) for index, inner in enumerate(part.content)]
-        content = _encode_string(part, plan) or encode_parts(places, plan)
+        content = _encode_string(part, plan)
+        if content is None:
+            content = encode_parts(places, plan)
         if not content and not plan.home:
             content = UNSET
     shape = ToolResultBlock(tool_use_id=plan.call_id(part.call_id or ""), content=content)

@@ -109,7 +109,7 @@ def decode_request(body: bytes, route: Route) -> Request:
     system = shape.system
     return Request(
         origin=FAMILY,
-        model=shape.model or route.model,
+        model=route.model if shape.model is UNSET else shape.model,
         messages=tuple([_decode_message(message, index) for index, message in enumerate(shape.messages)]),
         system=None if system is UNSET else _decode_system(system),
         tools=None if shape.tools is UNSET else decode_tools(shape.tools),
@@ -189,13 +189,14 @@ def _decode_settings(shape: RequestShape) -> tuple[Thinking | None, OutputFormat
     if settings.format is UNSET:
         form = (*kept.get("form", ()), "anthropic:output_config")
         return thinking, OutputFormat(**(kept | {"form": form}))
+    if settings.format.type != "json_schema":
+        raise DecodeError(FAMILY, "/output_config/format/type", "json_schema", repr(settings.format.type))
     both = joined(kept, rest(settings.format, FAMILY, under="output_config/format/"))
     return thinking, OutputFormat(kind="json_schema", schema=settings.format.schema, **both)
 
 
 def _decode_thinking(shape: ThinkingShape, effort: str | None) -> Thinking:
-    form = () if shape.type in ("enabled", "disabled", "adaptive") else (f"anthropic:thinking:{shape.type}",)
-    kept = rest(shape, FAMILY, *form, under="thinking/")
+    kept = rest(shape, FAMILY, f"anthropic:thinking:{shape.type}", under="thinking/")
     visibility = None if shape.display is UNSET else _VISIBILITY.get(shape.display)
     if shape.display is not UNSET and visibility is None:
         kept = joined(kept, {"extras": {FAMILY: {"thinking/display": Raw(f'"{shape.display}"'.encode())}}})
@@ -216,7 +217,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     lifted = 0 if plan.home else leading_system(request.messages)
     tools = encode_tools(request, plan)
     turns = as_written(request.messages) if plan.home else assemble(request, plan.report, skip=lifted)
-    shape: dict[str, Any] = {"model": target.model or request.model}
+    shape: dict[str, Any] = {"model": request.model if target.model is None else target.model}
     shape["max_tokens"] = _encode_max_tokens(request, plan)
     if (system := _encode_system(request, lifted, plan)) is not None:
         shape["system"] = system
@@ -354,7 +355,7 @@ def _encode_thinking(thinking: Thinking, plan: Plan) -> tuple[Any, Any]:
             return UNSET, effort
     kind = "disabled" if not enabled else "enabled" if thinking.budget_tokens is not None else "adaptive"
     for token in thinking.form:
-        if token.startswith("anthropic:thinking:") and enabled:
+        if token.startswith("anthropic:thinking:") and plan.home:
             kind = token.removeprefix("anthropic:thinking:")
     budget = given(thinking.budget_tokens)
     display = UNSET if thinking.visibility is None else _DISPLAY[thinking.visibility]

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from toolwire.canonical.content import Message, ToolCall
-from toolwire.canonical.errors import ApiError, ErrorKind
+from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.fields import Reader, as_object, joined, known, rest, restore
 from toolwire.codec.interface import Context, Encoding, Target
@@ -82,6 +82,9 @@ _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
 
 def decode_response(body: bytes, context: Context) -> Response:
     shape, plain = _read_response(body)
+    for name, word in (("type", "message"), ("role", "assistant")):
+        if getattr(shape, name) not in (UNSET, word):
+            raise DecodeError(FAMILY, f"/{name}", word, repr(getattr(shape, name)))
     message = Message(role="assistant", parts=decode_blocks(shape.content), at="")
     candidate = Candidate(messages=(message,), stop=decode_stop(shape.stop_reason, shape.stop_sequence), at="")
     envelope = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(shape, name) is UNSET]
@@ -97,8 +100,8 @@ def decode_response(body: bytes, context: Context) -> Response:
 
 
 def decode_stop(reason: str | UnsetType | None, sequence: str | UnsetType | None) -> Stop | None:
-    if not reason:
-        return None
+    if not isinstance(reason, str):
+        return Stop(reason="stop_sequence", sequence=sequence) if isinstance(sequence, str) else None
     return Stop(reason=STOPS.get(reason, "other"), raw=reason, sequence=known(sequence))
 
 
@@ -195,7 +198,10 @@ def encode_stop(stop: Stop | None, body: dict[str, Any], plan: Plan) -> None:
         if not plan.home:
             body["stop_reason"], body["stop_sequence"] = None, None
         return
-    body["stop_reason"] = stop.raw if plan.home and stop.raw else REASONS[stop.reason]
+    if not plan.home:
+        body["stop_reason"] = REASONS[stop.reason]
+    elif stop.raw is not None:
+        body["stop_reason"] = stop.raw
     if stop.sequence is not None or not plan.home:
         body["stop_sequence"] = stop.sequence
     if not plan.home and stop.reason not in _FAITHFUL:

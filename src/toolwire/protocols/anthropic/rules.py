@@ -32,6 +32,7 @@ from .shapes import (
 # Blocks after which an assistant message may be the last one: the turn is paused, not prefilled.
 _UNFINISHED = words("tool_use server_tool_use mcp_tool_use compaction fallback")
 _NO_FORCING = {("opus", (5, 5)), ("sonnet", (5, 5)), ("fable", (5, 1)), ("mythos", (5, 1))}
+_INITIALS = {"user": "u", "assistant": "a", "system": "s"}
 _found = VOICE.found
 
 
@@ -64,7 +65,7 @@ class _Request(NamedTuple):
         said = [("s", path, block) for path, block in members(self.body.get("system"), ("system",))]
         for turn in self.messages:
             for path, block in turn.blocks:
-                said.append((turn.role[:1], path, block))
+                said.append((_INITIALS.get(turn.role, ""), path, block))
                 if block.get("type") == "tool_result":
                     said += [("r", *part) for part in members(block.get("content"), (*path, "content"))]
         return said
@@ -178,7 +179,7 @@ def _call_ids(request: _Request) -> Findings:
 
 
 def _calls(request: _Request) -> Findings:
-    for turn, following in zip(request.turns, [*request.turns[1:], _NOTHING], strict=True):
+    for turn, following in zip(request.turns, [*request.turns[1:], _NOTHING], strict=False):
         calls, results = turn.ids("tool_use", "id"), following.ids("tool_result", "tool_use_id")
         answered = {name for _, name in results}
         first = {path for path, _ in following.blocks[: len(results)]}

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import (
     CacheMark,
@@ -16,7 +17,7 @@ from toolwire.canonical.tools import (
     ToolChoice,
     ToolRef,
 )
-from toolwire.codec.fields import Reader, emit, given, known, rest, tag_of
+from toolwire.codec.fields import Reader, emit, given, joined, known, rest, tag_of, told
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import PlacedTool, flattened, lowered_schema, tools_in_force, usable_callers, without_native
@@ -46,9 +47,11 @@ def decode_tool(raw: Raw, path: str = "") -> FunctionTool | NativeTool:
     except msgspec.ValidationError:
         kind = tag_of(raw)
         if kind is not None and kind != "custom":
-            return _decode_native(raw, kind)
+            return _decode_native(raw, kind, path)
+        if kind is None and bytes(raw)[:1] == b"{" and "type" in _members(raw):
+            raise DecodeError(FAMILY, f"{path}/type", "a string", told(_members(raw)["type"])) from None
         shape = _read_tool(raw, path)
-    return _decode_function(shape) if shape.type in (UNSET, "custom") else _decode_native(raw, str(shape.type))
+    return _decode_function(shape) if shape.type in (UNSET, "custom") else _decode_native(raw, str(shape.type), path)
 
 
 def _decode_function(shape: ToolShape) -> FunctionTool:
@@ -66,9 +69,11 @@ def _decode_function(shape: ToolShape) -> FunctionTool:
     )
 
 
-def _decode_native(raw: Raw, kind: str) -> NativeTool:
+def _decode_native(raw: Raw, kind: str, path: str) -> NativeTool:
     kind = _DATED.sub("", kind)
     name = _members(raw).get("name")
+    if name is not None and bytes(name)[:1] != b'"':
+        raise DecodeError(FAMILY, f"{path}/name", "a string", told(name))
     return NativeTool(
         protocol=FAMILY,
         kind=kind,
@@ -81,7 +86,10 @@ def _decode_native(raw: Raw, kind: str) -> NativeTool:
 def decode_cache(shape: CacheShape | UnsetType) -> CacheMark | None:
     if shape is UNSET:
         return None
-    return CacheMark(ttl=known(shape.ttl), **rest(shape, FAMILY))
+    kept = rest(shape, FAMILY)
+    if shape.type != "ephemeral":
+        kept = joined(kept, {"extras": {FAMILY: {"type": Raw(msgspec.json.encode(shape.type))}}})
+    return CacheMark(ttl=known(shape.ttl), **kept)
 
 
 def decode_choice(shape: ChoiceShape) -> ToolChoice:
@@ -90,13 +98,17 @@ def decode_choice(shape: ChoiceShape) -> ToolChoice:
     match shape.type:
         case "any":
             return ToolChoice(mode="required", parallel=parallel, **kept)
-        case "tool" if shape.name is not UNSET:
+        case "tool":
+            if shape.name is UNSET:
+                raise DecodeError(FAMILY, "/tool_choice/name", "a string", "nothing")
             named = ToolRef(name=shape.name, at="/name")
             return ToolChoice(mode="named", names=(named,), parallel=parallel, **kept)
         case "none":
             return ToolChoice(mode="none", parallel=parallel, **kept)
-        case _:
+        case "auto":
             return ToolChoice(mode="auto", parallel=parallel, **kept)
+        case other:
+            raise DecodeError(FAMILY, "/tool_choice/type", "auto, any, tool or none", repr(other))
 
 
 # ---- encode
@@ -182,7 +194,10 @@ def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
 def encode_cache(cache: CacheMark | None) -> Any:
     if cache is None:
         return UNSET
-    return emit(CacheShape(type="ephemeral", ttl=given(cache.ttl)), cache, FAMILY)
+    shape = emit(CacheShape(type="ephemeral", ttl=given(cache.ttl)), cache, FAMILY)
+    if cache.extras and "type" in cache.extras.get(FAMILY, {}):
+        shape["type"] = cache.extras[FAMILY]["type"]
+    return shape
 
 
 def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:

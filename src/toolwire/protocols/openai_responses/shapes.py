@@ -299,7 +299,8 @@ def _check_schema(at: Path, schema: object, of: str, *, strict: bool) -> Finding
     if not isinstance(schema, dict) or not schema:
         return
     if schema.get("type") != "object" and "$ref" not in schema:
-        said = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{schema.get('type')}\"'."
+        kind = text_of(schema.get("type")) or None
+        said = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'."
         yield VOICE.found("schema-type", at, f"Invalid schema for {of}: {said}")
     if schema.keys() & {"oneOf", "anyOf", "allOf", "enum", "not"}:
         said = "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level."

@@ -1,0 +1,317 @@
+"""OpenAI Chat's wire objects, as msgspec reads and writes them."""
+
+from msgspec import UNSET, Raw, UnsetType
+
+from toolwire.codec.fields import Extra, Wire
+
+FAMILY = "openai-chat"
+SHARED = "openai"
+"""The family of what Chat and Responses call by the same name, and of files, which both can read."""
+
+
+class ContentPart(Wire, tag_field="type"):
+    """Any part of a content list."""
+
+
+class BreakpointShape(Wire):
+    mode: str | UnsetType = UNSET
+    ttl: str | UnsetType = UNSET
+
+
+class TextPart(ContentPart, tag="text"):
+    text: str
+    prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
+
+
+class ImageShape(Wire):
+    url: str
+    detail: str | UnsetType = UNSET
+
+
+class ImagePart(ContentPart, tag="image_url"):
+    image_url: ImageShape | str
+    prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
+
+
+class AudioShape(Wire):
+    data: str
+    format: str | UnsetType = UNSET
+
+
+class AudioPart(ContentPart, tag="input_audio"):
+    input_audio: AudioShape
+    prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
+
+
+class FileShape(Wire):
+    file_id: str | UnsetType = UNSET
+    file_data: str | UnsetType = UNSET
+    filename: str | UnsetType = UNSET
+
+
+class FilePart(ContentPart, tag="file"):
+    file: FileShape
+    prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
+
+
+class RefusalPart(ContentPart, tag="refusal"):
+    refusal: str
+
+
+class ThinkingPart(ContentPart, tag="thinking"):
+    """Mistral's reasoning, which stands in the content."""
+
+    thinking: "str | list[PartUnion]"
+
+
+PartUnion = TextPart | ImagePart | AudioPart | FilePart | RefusalPart | ThinkingPart
+
+
+class FunctionCallShape(Wire):
+    """Compatible servers also send an object as `arguments`; reading keeps it in `unknown`."""
+
+    name: str | UnsetType | None = UNSET
+    arguments: str | UnsetType | None = UNSET
+
+
+class CustomCallShape(Wire):
+    name: str | UnsetType | None = UNSET
+    input: str | UnsetType | None = UNSET
+
+
+class CallShape(Wire):
+    id: str | UnsetType | None = UNSET
+    type: str | UnsetType | None = UNSET
+    function: FunctionCallShape | UnsetType | None = UNSET
+    custom: CustomCallShape | UnsetType | None = UNSET
+
+
+class MessageShape(Wire):
+    """A message of a request or of an answer. `reasoning_content` and `reasoning` are of compatible servers."""
+
+    role: str
+    content: str | list[PartUnion] | UnsetType | None = UNSET
+    name: str | UnsetType | None = UNSET
+    tool_call_id: str | UnsetType | None = UNSET
+    tool_calls: list[CallShape] | UnsetType | None = UNSET
+    function_call: FunctionCallShape | UnsetType | None = UNSET
+    refusal: str | UnsetType | None = UNSET
+    annotations: list[Raw] | UnsetType | None = UNSET
+    reasoning_content: str | UnsetType | None = UNSET
+    reasoning: str | UnsetType | None = UNSET
+
+
+class UrlCitationShape(Wire):
+    url: str | UnsetType = UNSET
+    title: str | UnsetType = UNSET
+    start_index: int | UnsetType = UNSET
+    end_index: int | UnsetType = UNSET
+
+
+class CitationShape(Wire):
+    type: str | UnsetType = UNSET
+    url_citation: UrlCitationShape | UnsetType = UNSET
+
+
+class FunctionShape(Wire):
+    name: str
+    description: str | UnsetType | None = UNSET
+    parameters: Raw | UnsetType = UNSET
+    strict: bool | UnsetType | None = UNSET
+
+
+class FunctionToolShape(Wire):
+    function: FunctionShape
+    type: str | UnsetType = UNSET
+
+
+class GrammarShape(Wire):
+    syntax: str
+    definition: str
+
+
+class FormatShape(Wire):
+    type: str
+    grammar: GrammarShape | UnsetType = UNSET
+
+
+class CustomShape(Wire):
+    name: str
+    description: str | UnsetType | None = UNSET
+    format: FormatShape | UnsetType = UNSET
+
+
+class CustomToolShape(Wire):
+    custom: CustomShape
+    type: str | UnsetType = UNSET
+
+
+class NamedShape(Wire):
+    name: str
+
+
+class ReferenceShape(Wire):
+    """A tool by name, in a choice."""
+
+    type: str | UnsetType = UNSET
+    function: NamedShape | UnsetType = UNSET
+    custom: NamedShape | UnsetType = UNSET
+
+
+class AllowedShape(Wire):
+    tools: list[ReferenceShape]
+    mode: str | UnsetType = UNSET
+
+
+class ChoiceShape(ReferenceShape):
+    allowed_tools: AllowedShape | UnsetType = UNSET
+
+
+class JsonSchemaShape(Wire):
+    name: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    schema: Raw | UnsetType = UNSET
+    strict: bool | UnsetType | None = UNSET
+
+
+class ResponseFormatShape(Wire):
+    type: str
+    json_schema: JsonSchemaShape | UnsetType = UNSET
+
+
+class StreamOptionsShape(Wire):
+    include_usage: bool | UnsetType = UNSET
+    include_obfuscation: Extra = UNSET
+
+
+class RequestShape(Wire):
+    messages: list[MessageShape]
+    model: str | UnsetType = UNSET
+    tools: list[Raw] | UnsetType | None = UNSET
+    tool_choice: Raw | UnsetType = UNSET
+    parallel_tool_calls: bool | UnsetType | None = UNSET
+    functions: list[Raw] | UnsetType | None = UNSET
+    function_call: Raw | UnsetType = UNSET
+    max_completion_tokens: int | UnsetType | None = UNSET
+    max_tokens: int | UnsetType | None = UNSET
+    temperature: int | float | UnsetType | None = UNSET
+    top_p: int | float | UnsetType | None = UNSET
+    top_k: int | UnsetType | None = UNSET
+    frequency_penalty: int | float | UnsetType | None = UNSET
+    presence_penalty: int | float | UnsetType | None = UNSET
+    seed: int | UnsetType | None = UNSET
+    n: int | UnsetType | None = UNSET
+    logprobs: bool | UnsetType | None = UNSET
+    top_logprobs: int | UnsetType | None = UNSET
+    stop: str | list[str] | UnsetType | None = UNSET
+    response_format: ResponseFormatShape | UnsetType | None = UNSET
+    reasoning_effort: str | UnsetType | None = UNSET
+    verbosity: str | UnsetType | None = UNSET
+    stream: bool | UnsetType | None = UNSET
+    stream_options: StreamOptionsShape | UnsetType | None = UNSET
+    store: bool | UnsetType | None = UNSET
+    metadata: Raw | UnsetType = UNSET
+    service_tier: str | UnsetType | None = UNSET
+    user: str | UnsetType | None = UNSET
+    audio: Extra = UNSET
+    logit_bias: Extra = UNSET
+    modalities: Extra = UNSET
+    moderation: Extra = UNSET
+    prediction: Extra = UNSET
+    prompt_cache_key: Extra = UNSET
+    prompt_cache_options: Extra = UNSET
+    prompt_cache_retention: Extra = UNSET
+    safety_identifier: Extra = UNSET
+    web_search_options: Extra = UNSET
+
+
+class PromptDetailsShape(Wire):
+    cached_tokens: int | UnsetType | None = UNSET
+    cache_write_tokens: int | UnsetType | None = UNSET
+
+
+class CompletionDetailsShape(Wire):
+    reasoning_tokens: int | UnsetType | None = UNSET
+
+
+class UsageShape(Wire):
+    prompt_tokens: int | UnsetType | None = UNSET
+    completion_tokens: int | UnsetType | None = UNSET
+    total_tokens: int | UnsetType | None = UNSET
+    prompt_tokens_details: PromptDetailsShape | UnsetType | None = UNSET
+    completion_tokens_details: CompletionDetailsShape | UnsetType | None = UNSET
+
+
+class AnswerShape(Wire):
+    """One of the `choices` of a response."""
+
+    message: MessageShape
+    index: int | UnsetType = UNSET
+    finish_reason: str | UnsetType | None = UNSET
+    logprobs: Extra = UNSET
+
+
+class ResponseShape(Wire):
+    choices: list[AnswerShape] | UnsetType | None = UNSET
+    id: str | UnsetType | None = UNSET
+    object: str | UnsetType | None = UNSET
+    created: int | float | UnsetType | None = UNSET
+    model: str | UnsetType | None = UNSET
+    usage: UsageShape | UnsetType | None = UNSET
+    error: Raw | UnsetType = UNSET
+    service_tier: Extra = UNSET
+    system_fingerprint: Extra = UNSET
+
+
+class ErrorShape(Wire):
+    message: str | UnsetType | None = UNSET
+    type: str | UnsetType | None = UNSET
+    param: str | UnsetType | None = UNSET
+    code: str | int | UnsetType | None = UNSET
+
+
+class FragmentShape(Wire):
+    """A piece of a call in a stream."""
+
+    index: int | UnsetType | None = UNSET
+    id: str | UnsetType | None = UNSET
+    type: str | UnsetType | None = UNSET
+    function: FunctionCallShape | UnsetType | None = UNSET
+    custom: CustomCallShape | UnsetType | None = UNSET
+
+
+class DeltaShape(Wire):
+    content: str | list[PartUnion] | UnsetType | None = UNSET
+    tool_calls: list[FragmentShape] | UnsetType | None = UNSET
+    role: str | UnsetType | None = UNSET
+    reasoning_content: str | UnsetType | None = UNSET
+    reasoning: str | UnsetType | None = UNSET
+    refusal: str | UnsetType | None = UNSET
+    function_call: FunctionCallShape | UnsetType | None = UNSET
+    annotations: list[Raw] | UnsetType | None = UNSET
+    name: str | UnsetType | None = UNSET
+
+
+class StreamedShape(Wire):
+    """One of the `choices` of a chunk."""
+
+    delta: DeltaShape | UnsetType | None = UNSET
+    index: int | UnsetType = UNSET
+    finish_reason: str | UnsetType | None = UNSET
+    logprobs: Extra = UNSET
+    native_finish_reason: Extra = UNSET
+
+
+class ChunkShape(Wire):
+    choices: list[StreamedShape] | UnsetType | None = UNSET
+    id: str | UnsetType | None = UNSET
+    object: str | UnsetType | None = UNSET
+    created: int | float | UnsetType | None = UNSET
+    model: str | UnsetType | None = UNSET
+    usage: UsageShape | UnsetType | None = UNSET
+    error: Raw | UnsetType = UNSET
+    # Random padding, to hide lengths from eavesdroppers; it says nothing.
+    obfuscation: str | UnsetType | None = UNSET
+    service_tier: Extra = UNSET
+    system_fingerprint: Extra = UNSET
+    provider: Extra = UNSET

@@ -1,0 +1,264 @@
+"""The items with which a model asks for something and a client answers, to canonical calls and results and back."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Caller, Message, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.errors import DecodeError
+from toolwire.codec.fields import Reader, emit, given, known, rest, restore
+from toolwire.codec.media import ERROR_MARK, summary
+from toolwire.codec.plan import Plan
+from toolwire.codec.turns import Placed
+
+from .parts import INPUT, STRING, decode_content, encode_content
+from .wire import (
+    FAMILY,
+    CallerShape,
+    CustomCall,
+    CustomOutput,
+    FunctionCall,
+    FunctionOutput,
+    InputText,
+)
+
+OBJECT = "openai-responses:object"
+MARKED = "openai-responses:marked"
+_NO_ARGUMENTS = "openai-responses:absent:arguments"
+_NO_OUTPUT = "openai-responses:absent:output"
+_INPUT_NAME = "openai-responses:name:arguments=input"
+_CALLERS = ("direct", "program")
+
+_read_caller = Reader[CallerShape](CallerShape, FAMILY).read
+
+
+class ItemPlan(Plan):
+    """`calls` remembers how each call was written, so that its output is written to match. `seed` is set for answers,
+    whose items need ids of their own."""
+
+    seed: str | None = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.calls: dict[str, str] = {}
+
+
+# ---- decode
+
+
+def decode_function_call(shape: FunctionCall) -> Message:
+    text, form = _decode_arguments(shape, "arguments")
+    call = ToolCall(
+        id=known(shape.call_id),
+        name=shape.name,
+        arguments=text,
+        namespace=known(shape.namespace),
+        caller=decode_caller(shape.caller),
+        complete=shape.status != "incomplete",
+        asynchronous=known(shape.asynchronous),
+        at="",
+        **rest(shape, FAMILY, *form),
+    )
+    return Message(role="assistant", parts=(call,), id=known(shape.id), status=known(shape.status))
+
+
+def decode_custom_call(shape: CustomCall) -> Message:
+    text, form = _decode_arguments(shape, "input")
+    call = ToolCall(
+        id=known(shape.call_id),
+        name=shape.name,
+        arguments=text,
+        shape="freeform",
+        namespace=known(shape.namespace),
+        caller=decode_caller(shape.caller),
+        complete=shape.status != "incomplete",
+        asynchronous=known(shape.asynchronous),
+        at="",
+        **rest(shape, FAMILY, *form, _INPUT_NAME),
+    )
+    return Message(role="assistant", parts=(call,), id=known(shape.id), status=known(shape.status))
+
+
+def _decode_arguments(shape: FunctionCall | CustomCall, field: str) -> tuple[str, tuple[str, ...]]:
+    """The text of the arguments. Some servers send the object itself: then it is its source text."""
+    text = getattr(shape, field)
+    if isinstance(text, str):
+        return text, ()
+    if shape.unknown is not UNSET and field in shape.unknown:
+        return str(shape.unknown.pop(field), "utf-8"), (OBJECT,)
+    return "", (_NO_ARGUMENTS,)
+
+
+def decode_caller(shape: CallerShape | UnsetType) -> Caller | None:
+    if shape is UNSET:
+        return None
+    return Caller(kind=shape.type, id=known(shape.caller_id), **rest(shape, FAMILY))
+
+
+def read_caller(raw: Raw) -> Caller | None:
+    try:
+        return decode_caller(_read_caller(raw))
+    except DecodeError:
+        return None
+
+
+def decode_output(shape: FunctionOutput | CustomOutput) -> Message:
+    content, status, form = _decode_result(shape.output)
+    result = ToolResult(
+        call_id=known(shape.call_id),
+        content=content,
+        name=known(shape.name),
+        namespace=known(shape.namespace),
+        status="error" if status else "ok",
+        native="custom" if isinstance(shape, CustomOutput) else None,
+        caller=decode_caller(shape.caller),
+        at="",
+        **rest(shape, FAMILY, *form),
+    )
+    return Message(role="user", parts=(result,), id=known(shape.id), status=known(shape.status))
+
+
+def _decode_result(output: str | list[Any] | UnsetType) -> tuple[tuple[Part, ...] | None, bool, tuple[str, ...]]:
+    """The content of a result, whether it is marked as an error, and how it was spelt."""
+    if isinstance(output, str):
+        if output.startswith(ERROR_MARK):
+            return (Text(text=output[len(ERROR_MARK) :], at="/output"),), True, (STRING, MARKED)
+        return (Text(text=output, at="/output"),), False, (STRING,)
+    if output is UNSET:
+        return None, False, (_NO_OUTPUT,)
+    content = decode_content(output, spoken=False)
+    if content and isinstance(first := content[0], Text) and first.text.startswith(ERROR_MARK):
+        return (replace(first, text=first.text[len(ERROR_MARK) :]), *content[1:]), True, (MARKED,)
+    return content, False, ()
+
+
+# ---- encode
+
+
+def encode_call(part: ToolCall, placed: Placed, plan: ItemPlan, message: Message) -> Any:
+    """A call as an item; `message` holds the item's own id and status."""
+    call_id = given(part.id) if plan.home else plan.id_of(placed)
+    if call_id is not UNSET:
+        plan.calls[call_id] = part.shape
+    if not plan.home:
+        _report_call(part, placed, plan)
+    shape: FunctionCall | CustomCall
+    if part.shape == "freeform":
+        shape = CustomCall(name=_name(part, plan), call_id=call_id, input=part.arguments)
+    else:
+        shape = FunctionCall(name=_name(part, plan), call_id=call_id, arguments=_encode_arguments(part, plan))
+    if _NO_ARGUMENTS in part.form and not part.arguments:
+        setattr(shape, "input" if part.shape == "freeform" else "arguments", UNSET)
+    shape.id, shape.status = given(message.id), given(message.status)
+    shape.namespace = given(part.namespace)
+    shape.caller = encode_caller(part, placed, plan)
+    shape.asynchronous = given(part.asynchronous)
+    return emit(shape, part, FAMILY)
+
+
+def _name(part: ToolCall, plan: Plan) -> str:
+    # A namespace has a field of its own here: only the name is made legal.
+    return part.name if plan.home else plan.tools.alias(part.name)
+
+
+def _encode_arguments(part: ToolCall, plan: Plan) -> Any:
+    if OBJECT in part.form and plan.home:
+        return Raw(part.arguments.encode())
+    if not plan.home and part.arguments.strip() in ("", "null"):
+        return "{}"
+    return part.arguments
+
+
+def _report_call(part: ToolCall, placed: Placed, plan: Plan) -> None:
+    if part.native is not None:
+        plan.report.approximated(placed.trail, "", f"{part.native} as a call of a function")
+    if part.toolset is not None:
+        plan.report.dropped(placed.trail, "toolset")
+    if part.seal is not None:
+        plan.report.dropped((*placed.trail, "seal"), "", "a seal goes only to its issuer")
+    if part.cache is not None:
+        plan.report.dropped((*placed.trail, "cache"), "", "the target marks no calls")
+
+
+def encode_caller(part: ToolCall | ToolResult, placed: Placed, plan: Plan) -> Any:
+    caller = part.caller
+    if caller is None:
+        return UNSET
+    if not plan.home and caller.kind not in _CALLERS:
+        plan.report.dropped((*placed.trail, "caller"), "", "the target's programs are another vendor's")
+        return UNSET
+    return emit(CallerShape(type=caller.kind, caller_id=given(caller.id)), caller, FAMILY)
+
+
+def encode_output(part: ToolResult, placed: Placed, plan: ItemPlan, message: Message) -> Any:
+    call_id = given(part.call_id) if plan.home else plan.call_id(part.call_id or "")
+    kind = CustomOutput if part.native == "custom" or plan.calls.get(call_id or "") == "freeform" else FunctionOutput
+    if plan.home:
+        output = _encode_home_output(part, placed, plan)
+    else:
+        output = _encode_foreign_output(part, placed, plan)
+        for field in ("toolset", "cache"):
+            if getattr(part, field) is not None:
+                plan.report.dropped((*placed.trail, field) if field == "cache" else placed.trail, "" if field == "cache" else field)
+    shape = kind(call_id=call_id, output=output, caller=encode_caller(part, placed, plan))
+    shape.id, shape.status = given(message.id), given(message.status)
+    if plan.home:
+        shape.name, shape.namespace = given(part.name), given(part.namespace)
+    return emit(shape, part, FAMILY)
+
+
+def _encode_home_output(part: ToolResult, placed: Placed, plan: ItemPlan) -> Any:
+    if part.content is None or (not part.content and _NO_OUTPUT in part.form):
+        return UNSET if _NO_OUTPUT in part.form else ""
+    content = _marked(part.content) if MARKED in part.form and part.status != "ok" else part.content
+    if STRING in part.form and len(content) == 1 and isinstance(only := content[0], Text) and not only.extras:
+        return only.text
+    return encode_content(_inside(content, placed), plan, spoken=False)
+
+
+def _inside(content: tuple[Part, ...], placed: Placed) -> list[Placed]:
+    return [Placed(inner, (*placed.trail, "content", index)) for index, inner in enumerate(content)]
+
+
+def _marked(content: tuple[Part, ...]) -> tuple[Part, ...]:
+    if content and isinstance(first := content[0], Text):
+        return (replace(first, text=ERROR_MARK + first.text), *content[1:])
+    return (Text(text=ERROR_MARK.rstrip()), *content)
+
+
+def _encode_foreign_output(part: ToolResult, placed: Placed, plan: ItemPlan) -> Any:
+    """The content of another protocol's result: one string where it is text alone, since not every server that speaks
+    this protocol takes a list."""
+    content = encode_content(_told(part, placed, plan), plan, spoken=False)
+    texts = [block.text for block in content if isinstance(block, InputText) and _is_bare(block)]
+    if part.status != "ok":
+        why = f"{part.status} is told in the text: the target has no flag for it"
+        plan.report.approximated(placed.trail, "status", why)
+        if len(texts) == len(content):
+            return ERROR_MARK + "\n".join(texts)
+        if isinstance(first := content[0], InputText):
+            first.text = ERROR_MARK + first.text
+            return content
+        return [InputText(text=ERROR_MARK), *content]
+    if len(texts) < len(content):
+        return content
+    if len(texts) > 1:
+        plan.report.approximated(placed.trail, "content", "several texts are told as one")
+    return "\n".join(texts)
+
+
+def _is_bare(block: InputText) -> bool:
+    return block.prompt_cache_breakpoint is UNSET
+
+
+def _told(part: ToolResult, placed: Placed, plan: ItemPlan) -> list[Placed]:
+    places = _inside(part.content or (), placed)
+    if plan.target.binary_results == "native":
+        return places
+    for position, inside in enumerate(places):
+        if not isinstance(inside.part, Text) and hasattr(inside.part, "media_type"):
+            plan.report.approximated(inside.trail, "source", "binary content is told in a few words")
+            places[position] = Placed(Text(text=summary(inside.part)), inside.trail)  # type: ignore[arg-type]
+    return places

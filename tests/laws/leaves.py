@@ -1,0 +1,59 @@
+"""Every value of a body, one at a time: where it stands, and the body with another value in its place."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+MARK = "zq7-marked-value"
+NUMBER = 8_675_309
+KEY = "x_of_tomorrow"
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Scalars with their JSON pointers."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, f"{path}/{escape(key)}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from leaves(inner, f"{path}/{index}")
+    else:
+        yield path, value
+
+
+def objects(value: Any, path: str = "") -> Iterator[str]:
+    """Pointers of all objects."""
+    if isinstance(value, dict):
+        yield path
+        for key, inner in value.items():
+            yield from objects(inner, f"{path}/{escape(key)}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from objects(inner, f"{path}/{index}")
+
+
+def escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def unescape(step: str) -> str:
+    return step.replace("~1", "/").replace("~0", "~")
+
+
+def resolve(body: Any, path: str) -> Any:
+    """The value that a pointer names; KeyError if there is none."""
+    for step in path.split("/")[1:]:
+        try:
+            body = body[int(step)] if isinstance(body, list) else body[unescape(step)]
+        except (IndexError, ValueError, TypeError):
+            raise KeyError(path) from None
+    return body
+
+
+def changed(body: Any, path: str, value: Any) -> Any:
+    """A copy of the body with this value at the pointer."""
+    copy = json.loads(json.dumps(body))
+    parent = resolve(copy, path.rpartition("/")[0])
+    step = path.rpartition("/")[2]
+    parent[int(step) if isinstance(parent, list) else unescape(step)] = value
+    return copy

@@ -1,0 +1,69 @@
+"""What the laws are tried on: the project's own fixtures always, and the recorded corpus where it is present."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests import corpus
+from toolwire.protocols import PROTOCOLS
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+NAMES = tuple(PROTOCOLS)
+PAIRS = [(source, target) for source in NAMES for target in NAMES if source != target]
+
+
+@cache
+def requests(protocol: str) -> dict[str, Any]:
+    """Requests that a provider accepts, by name."""
+    return _bodies(protocol, "requests") | {
+        exchange.id: exchange.request for exchange in _recorded(protocol) if isinstance(exchange.request, dict)
+    }
+
+
+@cache
+def responses(protocol: str) -> dict[str, Any]:
+    return _bodies(protocol, "responses") | {
+        exchange.id: exchange.response
+        for exchange in _recorded(protocol)
+        if isinstance(exchange.response, dict) and exchange.status < 400
+    }
+
+
+@cache
+def errors(protocol: str) -> dict[str, Any]:
+    return _bodies(protocol, "errors") | {
+        exchange.id: exchange.response
+        for exchange in _recorded(protocol)
+        if isinstance(exchange.response, dict) and exchange.status >= 400
+    }
+
+
+@cache
+def streams(protocol: str) -> dict[str, bytes]:
+    folder = FIXTURES / protocol.replace("-", "_") / "streams"
+    fixtures = {path.stem: path.read_bytes() for path in sorted(folder.iterdir())}
+    return fixtures | {exchange.id: exchange.wire for exchange in _recorded(protocol) if exchange.sse}
+
+
+def _bodies(protocol: str, kind: str) -> dict[str, Any]:
+    folder = FIXTURES / protocol.replace("-", "_") / kind
+    return {path.stem: json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))}
+
+
+def _recorded(protocol: str) -> list[corpus.Exchange]:
+    return [
+        exchange
+        for compatible in (False, True)
+        for exchange in corpus.exchanges(protocol, compatible=compatible, kind="generate")
+    ]
+
+
+def fixture_requests(protocol: str) -> dict[str, Any]:
+    """Only the project's own: small enough to try every leaf of."""
+    return _bodies(protocol, "requests")
+
+
+def fixture_responses(protocol: str) -> dict[str, Any]:
+    return _bodies(protocol, "responses")

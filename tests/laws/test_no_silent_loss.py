@@ -1,0 +1,115 @@
+"""No silent loss: whatever is said anywhere arrives, or is named in the report by its exact place."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.laws import material
+from tests.laws.leaves import KEY, MARK, NUMBER, changed, leaves, objects
+
+SCALE = 1_000_000
+
+
+@pytest.mark.parametrize(("source", "target"), material.PAIRS)
+@pytest.mark.parametrize("kind", ["request", "response"])
+def test_a_changed_value_arrives_or_is_reported(source: str, target: str, kind: Any) -> None:
+    silent = []
+    for name, body in _bodies(source, kind).items():
+        for path, value in leaves(body):
+            if (mark := _mark(value)) is not None:
+                other = changed(body, path, mark)
+                if not _told(other, path, mark, source, target, kind):
+                    silent.append(f"{name}{path}")
+    assert silent == []
+
+
+@pytest.mark.parametrize(("source", "target"), material.PAIRS)
+@pytest.mark.parametrize("kind", ["request", "response"])
+def test_an_unknown_field_arrives_or_is_reported(source: str, target: str, kind: Any) -> None:
+    silent = []
+    for name, body in _bodies(source, kind).items():
+        for path in objects(body):
+            other = changed(body, f"{path}/{KEY}", MARK)
+            if not _told(other, f"{path}/{KEY}", MARK, source, target, kind):
+                silent.append(f"{name}{path}")
+    assert silent == []
+
+
+@pytest.mark.parametrize("protocol", material.NAMES)
+@pytest.mark.parametrize("kind", ["request", "response"])
+def test_an_unknown_field_comes_home(protocol: str, kind: Any) -> None:
+    for name, body in _bodies(protocol, kind).items():
+        for path in objects(body):
+            other = changed(body, f"{path}/{KEY}", {"a": [1, None]})
+            encoded = tw.translate(other, protocol, protocol, kind)
+            assert encoded.value == other, f"{name}{path}"
+            assert encoded.losses == []
+
+
+@pytest.mark.parametrize("protocol", material.NAMES)
+@pytest.mark.parametrize("kind", ["request", "response"])
+@pytest.mark.parametrize("value", [None, "", 0, [], {}, True, "other", [{}]])
+def test_a_value_of_another_type_comes_home_or_is_refused_by_name(protocol: str, kind: Any, value: Any) -> None:
+    wrong = []
+    for name, body in _bodies(protocol, kind).items():
+        for path, _ in leaves(body):
+            other = changed(body, path, value)
+            try:
+                encoded = tw.translate(other, protocol, protocol, kind)
+            except tw.DecodeError as error:
+                if not (path.startswith(error.path) or error.path.startswith(path)):
+                    wrong.append(f"{name}{path}: refused at {error.path}")
+                continue
+            if encoded.value != other:
+                wrong.append(f"{name}{path}: came back as something else")
+    assert wrong == []
+
+
+def _bodies(protocol: str, kind: str) -> dict[str, Any]:
+    return material.fixture_requests(protocol) if kind == "request" else material.fixture_responses(protocol)
+
+
+def _mark(value: Any) -> Any:
+    """Another value of the same type that is easy to find again."""
+    if isinstance(value, str):
+        return MARK
+    if isinstance(value, bool) or value is None:
+        return None
+    return NUMBER if isinstance(value, int) else NUMBER + 0.5
+
+
+def _told(body: Any, path: str, mark: Any, source: str, target: str, kind: Any) -> bool:
+    """Whether the marked value is in the output, or reported: at its place, or at an object that holds it."""
+    try:
+        encoded = tw.translate(body, source, target, kind)
+    except (tw.DecodeError, tw.LossRefused):
+        return True
+    text = encoded.to_bytes().decode()
+    if isinstance(mark, str) and mark in text:
+        return True
+    if not isinstance(mark, str) and _holds_number(encoded.value, mark):
+        return True
+    return any(_covers(loss.path, path, body) for loss in encoded.losses)
+
+
+def _covers(loss: str, path: str, body: Any) -> bool:
+    """A loss covers its own place and what is in it, unless it names a list or the root."""
+    if loss == path:
+        return True
+    if not loss or not path.startswith(loss + "/"):
+        return False
+    from tests.laws.leaves import resolve
+
+    return not isinstance(resolve(body, loss), list)
+
+
+def _holds_number(value: Any, number: float) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_number(inner, number) for inner in value.values())
+    if isinstance(value, list):
+        return any(_holds_number(inner, number) for inner in value)
+    if isinstance(value, str):
+        return str(number) in value or json.dumps(number) in value
+    return bool(value == number)
