@@ -109,7 +109,7 @@ def _encode_results(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: s
 
 
 def _turns(request: Request, protocol: str) -> list[Any]:
-    body = json.loads(codec(protocol).encode_request(request, Target()).to_bytes())
+    body = json.loads(codec(protocol).encode_request(request, Target(issued_ids=True)).to_bytes())
     for name in ("messages", "input", "contents"):
         if isinstance(found := body.get(name), list):
             return found

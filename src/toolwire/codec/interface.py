@@ -26,12 +26,13 @@ class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """What is known of the one who will read a request."""
+    """What is known of the one who will read a request. `issued_ids`: it issued the call ids itself, so all are legal."""
 
     model: str | None = None
     version: str | None = None
     stream: bool | None = None
     realm: str | None = None
+    issued_ids: bool = False
     binary_results: Literal["native", "summary"] = "native"
     hosted_tools: Literal["drop", "function", "refuse"] = "drop"
 

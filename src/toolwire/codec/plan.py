@@ -48,7 +48,7 @@ class Plan:
         self._rules = rules
 
     def call_id(self, id: str) -> str:
-        return id if self.home else legal_id(id, self._rules.ids, self._rules.id_limit)
+        return id if self.home or self.target.issued_ids else legal_id(id, self._rules.ids, self._rules.id_limit)
 
     def id_of(self, placed: Placed) -> str:
         """The id of a call, made from its place if it has none."""

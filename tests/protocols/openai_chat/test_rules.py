@@ -76,8 +76,8 @@ BAD: list[tuple[Any, str, str, str]] = [
      "field-type", "/messages/1/tool_calls/0/function/arguments",
      "Invalid type for 'messages[1].tool_calls[0].function.arguments': expected a string, but got an object instead."),
     (body({"role": "model", "content": "x"}), "field-word", "/messages/0/role",
-     "Invalid value: 'model'. Supported values are: 'assistant', 'developer', 'function', 'system', 'tool', and "
-     "'user'."),
+     ("Invalid value: 'model'. Supported values are: 'assistant', 'developer', 'function', 'system', 'tool', and "
+      "'user'.")),
     (body(user({**AUDIO, "input_audio": {"data": "QUJD", "format": "ogg"}})),
      "field-word", "/messages/0/content/0/input_audio/format",
      "Invalid value: 'ogg'. Supported values are: 'wav' and 'mp3'."),
@@ -108,16 +108,16 @@ BAD: list[tuple[Any, str, str, str]] = [
     (body(USER, assistant()), "content-null", "/messages/1/content",
      "Invalid value for 'content': expected a string, got null."),
     (body(USER, assistant(content="", tool_calls=[])), "tool-calls-empty", "/messages/1/tool_calls",
-     "Invalid 'messages[1].tool_calls': empty array. "
-     "Expected an array with minimum length 1, but got an empty array instead."),
+     ("Invalid 'messages[1].tool_calls': empty array. "
+      "Expected an array with minimum length 1, but got an empty array instead.")),
     (body(USER, assistant(CALL), {**RESULT, "content": [IMAGE]}), "part-role", "/messages/2",
-     "Invalid 'messages[2]'. Image URLs are only allowed for messages with role 'user', but this message with role "
-     "'tool' contains an image URL."),
+     ("Invalid 'messages[2]'. Image URLs are only allowed for messages with role 'user', but this message with role "
+      "'tool' contains an image URL.")),
     (body(USER, assistant(CALL), {**RESULT, "content": [AUDIO]}), "part-role", "/messages/2", NOT_A_BLOCK.format(2)),
     (body(user({"type": "file", "file": {"file_data": "data:video/mp4;base64,QUJD"}})),
      "file-type", "/messages/0/content/0/file/file_data",
-     "Invalid file data: 'messages[0].content[0].file.file_data'. Expected a base64-encoded data URL with an "
-     "application/pdf MIME type, but got unsupported MIME type 'video/mp4'."),
+     ("Invalid file data: 'messages[0].content[0].file.file_data'. Expected a base64-encoded data URL with an "
+      "application/pdf MIME type, but got unsupported MIME type 'video/mp4'.")),
     # calls and results
     (body(USER, assistant(CALL)), "calls-unanswered", "/messages/1", unanswered("call_1")),
     (body(USER, assistant(CALL, OTHER_CALL), RESULT, USER), "calls-unanswered", "/messages/1", unanswered("call_2")),
@@ -129,22 +129,22 @@ BAD: list[tuple[Any, str, str, str]] = [
     (body(tools=[]), "tools-empty", "/tools", "[] is too short - 'tools'"),
     (body(functions=[]), "functions-empty", "/functions", "[] is too short - 'functions'"),
     (body(tools=[function(parameters={"type": "string"})]), "schema-type", "/tools/0/function/parameters",
-     "Invalid schema for function 'get_weather': schema must be a JSON Schema of 'type: \"object\"', "
-     "got 'type: \"string\"'."),
+     ("Invalid schema for function 'get_weather': schema must be a JSON Schema of 'type: \"object\"', "
+      "got 'type: \"string\"'.")),
     (body(tools=[function(parameters={**SCHEMA, "anyOf": [{"required": ["city"]}]})]),
      "schema-union", "/tools/0/function/parameters",
-     "Invalid schema for function 'get_weather': "
-     "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level."),
+     ("Invalid schema for function 'get_weather': "
+      "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.")),
     (body(tools=[function(parameters={"type": "object", "properties": {"tags": {"type": "array"}}})]),
      "schema-items", "/tools/0/function/parameters/properties/tags",
      "Invalid schema for function 'get_weather': In context=('properties', 'tags'), array schema missing items."),
     (body(tools=[function(strict=True)]), "strict-open", "/tools/0/function/parameters",
-     "Invalid schema for function 'get_weather': In context=(), "
-     "'additionalProperties' is required to be supplied and to be false."),
+     ("Invalid schema for function 'get_weather': In context=(), "
+      "'additionalProperties' is required to be supplied and to be false.")),
     (body(response_format=output(strict=True, schema={**CLOSED, "required": []})),
      "strict-optional", "/response_format/json_schema/schema",
-     "Invalid schema for response_format 'answer': In context=(), 'required' is required to be supplied and to be an "
-     "array including every key in properties. Missing 'city'."),
+     ("Invalid schema for response_format 'answer': In context=(), 'required' is required to be supplied and to be an "
+      "array including every key in properties. Missing 'city'.")),
     (body(tools=[function(strict=True, parameters={**CLOSED, "properties": {"city": {"allOf": []}}})]),
      "strict-keyword", "/tools/0/function/parameters/properties/city",
      "Invalid schema for function 'get_weather': In context=('properties', 'city'), 'allOf' is not permitted."),
@@ -167,23 +167,24 @@ BAD: list[tuple[Any, str, str, str]] = [
     (body(max_tokens=5, model="o3-mini"), "max-tokens-model", "/max_tokens",
      f"{UNSUPPORTED.format('max_tokens')} Use 'max_completion_tokens' instead."),
     (body(temperature=0.2, model="gpt-5-mini-2025-08-07"), "sampling-model", "/temperature",
-     "Unsupported value: 'temperature' does not support that value with this model. "
-     "Only the default (1) value is supported."),
+     ("Unsupported value: 'temperature' does not support that value with this model. "
+      "Only the default (1) value is supported.")),
     (body(stop="END", model="o4-mini"), "stop-model", "/stop", UNSUPPORTED.format("stop")),
     (body(web_search_options={}, model="gpt-4o"), "web-search-model", "/web_search_options",
      "Web search options not supported with this model."),
     (body(reasoning_effort="low", model="gpt-4o"), "effort-model", "/reasoning_effort",
      "Unrecognized request argument supplied: reasoning_effort"),
     (body(reasoning_effort="xhigh", model="gpt-5"), "effort-model", "/reasoning_effort",
-     "Unsupported value: 'reasoning_effort' does not support 'xhigh' with this model. "
-     "Supported values are: 'minimal', 'low', 'medium', and 'high'."),
+     ("Unsupported value: 'reasoning_effort' does not support 'xhigh' with this model. "
+      "Supported values are: 'minimal', 'low', 'medium', and 'high'.")),
     (body(reasoning_effort="low", model="gpt-6-luna"), "effort-with-tools", "/reasoning_effort",
-     "Function tools with reasoning_effort are not supported for gpt-6-luna in /v1/chat/completions. "
-     "To use function tools, use /v1/responses or set reasoning_effort to 'none'."),
+     ("Function tools with reasoning_effort are not supported for gpt-6-luna in /v1/chat/completions. "
+      "To use function tools, use /v1/responses or set reasoning_effort to 'none'.")),
     (body({"role": "system", "content": "x"}, USER, model="o1-mini"), "role-model", "/messages/0/role",
      "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
     (body(user(AUDIO), model="gpt-5-mini"), "audio-model", "/messages/0", NOT_A_BLOCK.format(0)),
-]  # fmt: on
+]
+# fmt: on
 
 
 @pytest.mark.parametrize(("bad", "rule", "path", "message"), BAD, ids=[rule for _, rule, *_ in BAD])

@@ -110,7 +110,7 @@ def decode_request(body: bytes, route: Route) -> Request:
     return Request(
         origin=FAMILY,
         model=route.model if shape.model is UNSET else shape.model,
-        messages=tuple([_decode_message(message, index) for index, message in enumerate(shape.messages)]),
+        messages=() if shape.messages is UNSET else _decode_messages(shape.messages),
         system=None if system is UNSET else _decode_system(system),
         tools=None if shape.tools is UNSET else decode_tools(shape.tools),
         tool_choice=None if shape.tool_choice is UNSET else decode_choice(shape.tool_choice),
@@ -128,6 +128,8 @@ def decode_request(body: bytes, route: Route) -> Request:
 
 def _decode_rest(shape: RequestShape) -> dict[str, Any]:
     form = ("anthropic:system:string",) if isinstance(shape.system, str) else ()
+    if shape.messages is UNSET:
+        form = (*form, "anthropic:absent:messages")
     if shape.metadata is UNSET:
         return rest(shape, FAMILY, *form)
     empty = () if shape.metadata.user_id is not UNSET else ("anthropic:metadata:empty",)
@@ -138,6 +140,10 @@ def _decode_system(system: str | list[TextBlock]) -> tuple[Text, ...]:
     if isinstance(system, str):
         return (Text(text=system, at="/system"),)
     return tuple(part for part in decode_blocks(system) if isinstance(part, Text))
+
+
+def _decode_messages(messages: list[MessageShape]) -> tuple[Message, ...]:
+    return tuple([_decode_message(message, index) for index, message in enumerate(messages)])
 
 
 def _decode_message(shape: MessageShape, index: int) -> Message:
@@ -221,7 +227,8 @@ def encode_request(request: Request, target: Target) -> Encoding:
     shape["max_tokens"] = _encode_max_tokens(request, plan)
     if (system := _encode_system(request, lifted, plan)) is not None:
         shape["system"] = system
-    shape["messages"] = [message for turn in turns for message in encode_turn(turn, plan)]
+    if turns or "anthropic:absent:messages" not in request.form:
+        shape["messages"] = [message for turn in turns for message in encode_turn(turn, plan)]
     if tools is not None:
         shape["tools"] = tools
     shape["tool_choice"] = encode_choice(request, plan, any_tools=bool(tools))

@@ -190,7 +190,7 @@ class ToolShape(Wire):
 
 
 class RequestShape(Wire):
-    messages: list[MessageShape]
+    messages: list[MessageShape] | UnsetType = UNSET
     model: str | UnsetType = UNSET
     max_tokens: int | UnsetType = UNSET
     system: str | list[TextBlock] | UnsetType = UNSET

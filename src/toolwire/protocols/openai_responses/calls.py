@@ -179,7 +179,7 @@ def _report_call(part: ToolCall, placed: Placed, plan: Plan) -> None:
     if part.seal is not None:
         plan.report.dropped((*placed.trail, "seal"), "", "a seal goes only to its issuer")
     if part.cache is not None:
-        plan.report.dropped((*placed.trail, "cache"), "", "the target marks no calls")
+        plan.report.dropped(placed.trail, "cache", "the target marks no calls")
 
 
 def encode_caller(part: ToolCall | ToolResult, placed: Placed, plan: Plan) -> Any:
@@ -187,7 +187,7 @@ def encode_caller(part: ToolCall | ToolResult, placed: Placed, plan: Plan) -> An
     if caller is None:
         return UNSET
     if not plan.home and caller.kind not in _CALLERS:
-        plan.report.dropped((*placed.trail, "caller"), "", "the target's programs are another vendor's")
+        plan.report.dropped(placed.trail, "caller", "the target's programs are another vendor's")
         return UNSET
     return emit(CallerShape(type=caller.kind, caller_id=given(caller.id)), caller, FAMILY)
 
@@ -201,7 +201,7 @@ def encode_output(part: ToolResult, placed: Placed, plan: ItemPlan, message: Mes
         output = _encode_foreign_output(part, placed, plan)
         for field in ("toolset", "cache"):
             if getattr(part, field) is not None:
-                plan.report.dropped((*placed.trail, field) if field == "cache" else placed.trail, "" if field == "cache" else field)
+                plan.report.dropped(placed.trail, field)
     shape = kind(call_id=call_id, output=output, caller=encode_caller(part, placed, plan))
     shape.id, shape.status = given(message.id), given(message.status)
     if plan.home:

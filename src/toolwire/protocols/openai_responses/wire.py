@@ -77,6 +77,12 @@ class AnnotationShape(Wire):
     end_index: int | UnsetType = UNSET
 
 
+class Screenshot(Wire):
+    type: str
+    image_url: str | UnsetType | None = UNSET
+    file_id: str | UnsetType | None = UNSET
+
+
 class ThoughtShape(Wire):
     """A text of a reasoning item: `summary_text` or `reasoning_text`."""
 

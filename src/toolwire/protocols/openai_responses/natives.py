@@ -1,0 +1,336 @@
+"""The vendor's own calls that the client must answer (shell, patch, computer, tool search, approval), and the answers.
+
+They are read by field name, not by shape: what has a canonical home is taken, all else is kept as it is.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Media, Message, Part, Text, ToolCall, ToolChange, ToolResult
+from toolwire.canonical.tools import FreeformTool, FunctionTool, Tool, ToolGroup, ToolRef
+from toolwire.codec.fields import Reader, escape, restore
+from toolwire.codec.media import ERROR_MARK, data_url, summary
+from toolwire.codec.tools import PlacedTool
+from toolwire.codec.turns import Placed
+
+from .calls import ItemPlan, encode_caller, read_caller
+from .parts import decode_content
+from .tools import decode_tools, encode_tool
+from .wire import FAMILY, GUARDED, ISSUER, InputImage, Screenshot
+
+CALLS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "computer_call": ("computer", ("actions", "action")),
+    "shell_call": ("shell", ("action",)),
+    "local_shell_call": ("local_shell", ("action",)),
+    "apply_patch_call": ("apply_patch", ("operation",)),
+    "tool_search_call": ("tool_search", ("arguments",)),
+    "mcp_approval_request": ("approve", ("arguments",)),
+}
+"""By type: the tool's name, and the field that holds what is asked."""
+
+ANSWERS = {
+    "computer_call": "computer_call_output",
+    "shell_call": "shell_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "tool_search_call": "tool_search_output",
+    "mcp_approval_request": "mcp_approval_response",
+}
+
+_FIELD = "openai-responses:name:arguments="
+_WHOLE = "openai-responses:whole:"
+_EMPTY = "openai-responses:empty:"
+_EXECUTION = "openai-responses:execution:client"
+_APPROVED = "openai-responses:name:status=approve"
+_FAILED = "openai-responses:name:status=status"
+
+Members = dict[str, Raw]
+
+_decode = msgspec.json.Decoder().decode
+_read_screenshot = Reader[Screenshot](Screenshot, FAMILY).read
+
+
+def _take(members: Members, name: str) -> str | None:
+    """The field, if it is a string; else it stays with what is kept."""
+    raw = members.get(name)
+    if raw is None or bytes(raw)[:1] != b'"':
+        return None
+    del members[name]
+    return str(_decode(raw))
+
+
+def _kept(members: Members, *form: str) -> dict[str, Any]:
+    members.pop("type", None)
+    nulls = [name for name, raw in members.items() if bytes(raw) == b"null"]
+    extras = {escape(name): raw for name, raw in members.items() if bytes(raw) != b"null"}
+    return {
+        "extras": {FAMILY: extras} if extras else None,
+        "form": (*form, *(f"{FAMILY}:null:{escape(name)}" for name in nulls)),
+    }
+
+
+# ---- decode
+
+
+def is_hosted(kind: str, members: Members) -> bool:
+    """Whether the provider runs it, so that nobody has to answer."""
+    if kind in ("tool_search_call", "tool_search_output"):
+        return _decode(members.get("execution", b"null")) != "client"
+    if kind == "shell_call":
+        environment = _decode(members.get("environment", b"null"))
+        return isinstance(environment, dict) and environment.get("type") == "container_reference"
+    return False
+
+
+def decode_native_call(kind: str, members: Members) -> Message:
+    name, fields = CALLS[kind]
+    id, status, call_id = _take(members, "id"), _take(members, "status"), _take(members, "call_id")
+    namespace = None
+    if kind == "mcp_approval_request":
+        call_id, namespace = id, _take(members, "server_label")
+        name = _take(members, "name") or name
+    field = next((field for field in fields if field in members), fields[-1])
+    text = _take(members, field) if kind == "mcp_approval_request" else None
+    form = [_FIELD + field]
+    if text is None:
+        raw = members.pop(field, None)
+        text = "" if raw is None else str(raw, "utf-8")
+        form.append(_WHOLE)
+    caller = read_caller(members["caller"]) if "caller" in members else None
+    if caller is not None:
+        del members["caller"]
+    if bytes(members.get("pending_safety_checks", b"")) == b"[]":
+        form.append(_EMPTY + "pending_safety_checks")
+        del members["pending_safety_checks"]
+    if kind == "tool_search_call":
+        form.append(_EXECUTION)
+        members.pop("execution", None)
+    checks = members.pop("pending_safety_checks", None)
+    kept = _kept(members, *form)
+    if checks is not None:
+        kept["extras"] = {**(kept["extras"] or {}), GUARDED: {"pending_safety_checks": checks}}
+    complete = status != "incomplete"
+    call = ToolCall(
+        id=call_id,
+        name=name,
+        arguments=text,
+        namespace=namespace,
+        native=kind,
+        caller=caller,
+        complete=complete,
+        at="",
+        **kept,
+    )
+    return Message(role="assistant", parts=(call,), id=id, status=status)
+
+
+def decode_native_result(kind: str, members: Members, calls: dict[str, str]) -> Message:
+    """`calls` gives the call id of an old shell call by the id of its item, which its output names."""
+    id, status, call_id = _take(members, "id"), _take(members, "status"), _take(members, "call_id")
+    form: list[str] = []
+    state = "ok"
+    content: tuple[Part, ...] | None = None
+    loaded: tuple[Tool, ...] = ()
+    match kind:
+        case "computer_call_output":
+            content = _decode_screenshot(members)
+        case "shell_call_output":
+            content = _decode_shell(members)
+        case "local_shell_call_output":
+            content, call_id = _decode_text(members, "output"), calls.get(id or "", id)
+        case "apply_patch_call_output":
+            content, state = _decode_text(members, "output"), "error" if status == "failed" else "ok"
+            form.append(_FAILED)
+        case "tool_search_output":
+            content, loaded = _decode_loaded(members)
+            form.append(_EXECUTION)
+            members.pop("execution", None)
+        case _:
+            call_id, content = _take(members, "approval_request_id"), _decode_text(members, "reason")
+            state = "denied" if bytes(members.get("approve", b"")) == b"false" else "ok"
+            if bytes(members.get("approve", b"")) in (b"true", b"false"):
+                del members["approve"]
+                form += [_APPROVED, "openai-responses:name:call_id=approval_request_id"]
+    caller = read_caller(members["caller"]) if "caller" in members else None
+    if caller is not None:
+        del members["caller"]
+    result = ToolResult(
+        call_id=call_id,
+        content=content,
+        status=state,  # type: ignore[arg-type]
+        native=kind,
+        caller=caller,
+        at="",
+        **_kept(members, *form),
+    )
+    parts: tuple[Part, ...] = (result, ToolChange(add=loaded, at="")) if loaded else (result,)
+    return Message(role="user", parts=parts, id=id, status=status)
+
+
+def _decode_text(members: Members, field: str) -> tuple[Part, ...] | None:
+    text = _take(members, field)
+    return None if text is None else (Text(text=text, at="/" + field),)
+
+
+def _decode_screenshot(members: Members) -> tuple[Part, ...] | None:
+    raw = members.get("output")
+    if raw is None or bytes(raw)[:1] != b"{":
+        return None
+    shape = _read_screenshot(raw)
+    del members["output"]
+    image = InputImage(image_url=shape.image_url, file_id=shape.file_id, unknown=shape.unknown, nulls=shape.nulls)
+    (media,) = decode_content([image], spoken=False)
+    return (replace(media, at="/output"),)
+
+
+def _decode_shell(members: Members) -> tuple[Part, ...] | None:
+    raw = members.get("output")
+    if raw is None or (text := _said(raw)) is None:
+        return None
+    del members["output"]
+    return (Text(text=text, at="/output", form=(_WHOLE + str(raw, "utf-8"),)),)
+
+
+def _said(raw: Raw) -> str | None:
+    """What came of some commands, readable; None if it is not in the shape that is known."""
+    runs = _decode(raw)
+    if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
+        return None
+    lines = []
+    for run in runs:
+        lines += [text for name in ("stdout", "stderr") if isinstance(text := run.get(name), str) and text]
+        outcome = run.get("outcome")
+        if isinstance(outcome, dict) and outcome.get("type") == "timeout":
+            lines.append("[timed out]")
+        elif isinstance(outcome, dict) and outcome.get("exit_code"):
+            lines.append(f"[exit code {outcome['exit_code']}]")
+    return "\n".join(lines)
+
+
+def _decode_loaded(members: Members) -> tuple[tuple[Part, ...] | None, tuple[Tool, ...]]:
+    raw = members.get("tools")
+    if raw is None or bytes(raw)[:1] != b"[":
+        return None, ()
+    tools = decode_tools(msgspec.json.decode(raw, type=list[Raw]))
+    del members["tools"]
+    return tuple(_reference(tool, index) for index, tool in enumerate(tools)), tools
+
+
+def _reference(tool: Tool, index: int) -> ToolRef:
+    kind = "freeform" if isinstance(tool, FreeformTool) else "function"
+    if not isinstance(tool, FunctionTool | FreeformTool | ToolGroup):
+        kind = "native"
+    return ToolRef(name=tool.name or "", kind=kind, at=f"/tools/{index}")  # type: ignore[arg-type]
+
+
+# ---- encode
+
+
+def encode_native_call(part: ToolCall, placed: Placed, plan: ItemPlan, message: Message) -> Any:
+    kind = part.native or ""
+    out: dict[str, Any] = {"type": kind}
+    if message.id is not None or kind == "mcp_approval_request":
+        out["id"] = message.id or part.id
+    if part.id is not None and kind != "mcp_approval_request":
+        plan.calls[part.id] = kind
+        out["call_id"] = part.id
+    if kind == "mcp_approval_request":
+        out |= {"server_label": part.namespace or "", "name": part.name}
+    field = next((token[len(_FIELD) :] for token in part.form if token.startswith(_FIELD)), CALLS[kind][1][-1])
+    if kind == "mcp_approval_request" and _WHOLE not in part.form:
+        out[field] = part.arguments
+    elif part.arguments:
+        out[field] = Raw(part.arguments.encode())
+    if message.status is not None:
+        out["status"] = message.status
+    if kind == "tool_search_call":
+        out["execution"] = "client"
+    if (caller := encode_caller(part, placed, plan)) is not UNSET:
+        out["caller"] = caller
+    for token in part.form:
+        if token.startswith(_EMPTY):
+            out[token[len(_EMPTY) :]] = []
+    return restore(restore(out, part, FAMILY), part, GUARDED)
+
+
+def encode_native_result(part: ToolResult, placed: Placed, plan: ItemPlan, message: Message) -> Any:
+    kind = ANSWERS.get(part.native or "", part.native or "")
+    out: dict[str, Any] = {"type": kind}
+    if message.id is not None:
+        out["id"] = message.id
+    if part.call_id is not None:
+        name = {"mcp_approval_response": "approval_request_id", "local_shell_call_output": "id"}.get(kind, "call_id")
+        out.setdefault(name, part.call_id)
+    if message.status is not None:
+        out["status"] = message.status
+    _encode_answer(kind, part, out, placed, plan, message)
+    if (caller := encode_caller(part, placed, plan)) is not UNSET:
+        out["caller"] = caller
+    return restore(out, part, FAMILY)
+
+
+def _encode_answer(
+    kind: str, part: ToolResult, out: dict[str, Any], placed: Placed, plan: ItemPlan, message: Message
+) -> None:
+    """What each kind of answer calls its content."""
+    text = _text(part)
+    match kind:
+        case "computer_call_output":
+            if part.content and isinstance(media := part.content[0], Media):
+                out["output"] = _encode_screenshot(media)
+        case "shell_call_output":
+            if text is not None:
+                out["output"] = _encode_shell(part, text)
+        case "apply_patch_call_output":
+            if not plan.home and message.status is None:
+                out["status"] = "completed" if part.status == "ok" else "failed"
+            if text is not None:
+                out["output"] = text
+        case "tool_search_output":
+            out["execution"] = "client"
+            changes = [one for one in message.parts if isinstance(one, ToolChange)]
+            if part.content is not None or changes:
+                tools = [tool for change in changes for tool in change.add]
+                out["tools"] = [encode_tool(PlacedTool(tool, placed.trail), plan) for tool in tools]  # type: ignore[arg-type]
+        case "mcp_approval_response":
+            if not plan.home or _APPROVED in part.form:
+                out["approve"] = part.status == "ok"
+            if text is not None and (plan.home or part.status != "ok"):
+                out["reason"] = text
+        case _:
+            if text is not None:
+                marked = part.status != "ok" and not plan.home
+                out["output"] = ERROR_MARK + text if marked else text
+
+
+def _text(part: ToolResult) -> str | None:
+    if part.content is None:
+        return None
+    texts = [one.text if isinstance(one, Text) else summary(one) for one in part.content if isinstance(one, Text | Media)]
+    return "\n".join(texts)
+
+
+def _encode_screenshot(media: Media) -> dict[str, Any]:
+    out: dict[str, Any] = {"type": "computer_screenshot"}
+    source = media.source
+    if hasattr(source, "url") and source.url:
+        out["image_url"] = source.url
+    elif hasattr(source, "data"):
+        out["image_url"] = data_url(source.data, media.media_type)
+    elif getattr(source, "issuer", None) == ISSUER:
+        out["file_id"] = source.id  # type: ignore[union-attr]
+    return restore(out, media, FAMILY)
+
+
+def _encode_shell(part: ToolResult, text: str) -> Any:
+    for one in part.content or ():
+        for token in one.form:
+            if token.startswith(_WHOLE):
+                raw = Raw(token[len(_WHOLE) :].encode())
+                if _said(raw) == text:
+                    return raw
+    exit_code = 0 if part.status == "ok" else 1
+    return [{"stdout": text, "stderr": "", "outcome": {"type": "exit", "exit_code": exit_code}}]

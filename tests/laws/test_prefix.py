@@ -1,0 +1,49 @@
+"""The prefix law: what is sent for a history stays a prefix of what is sent for its continuation."""
+
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.laws import material
+
+HISTORY = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input"}
+
+
+@pytest.mark.parametrize("target", material.NAMES)
+@pytest.mark.parametrize("source", material.NAMES)
+def test_what_was_sent_stays_a_prefix(source: str, target: str) -> None:
+    tried = 0
+    for name, body in material.requests(source).items():
+        history = body.get(HISTORY[source])
+        if not isinstance(history, list):
+            continue
+        whole = _sent(body, history, source, target)
+        for cut in _requests_on_the_way(history):
+            part = _sent(body, history[:cut], source, target)
+            if whole is None or part is None:
+                continue
+            tried += 1
+            assert whole[: len(part)] == part, f"{name} at {cut}"
+    assert tried
+
+
+def _sent(body: dict[str, Any], history: list[Any], source: str, target: str) -> list[Any] | None:
+    try:
+        value = tw.translate({**body, HISTORY[source]: history}, source, target).value
+    except tw.LossRefused:
+        return None
+    sent = value[HISTORY[target]]
+    return sent if isinstance(sent, list) else [sent]
+
+
+def _requests_on_the_way(history: list[Any]) -> list[int]:
+    """Where a client asked before: the history so far ends on the user's side, and the model spoke next."""
+    return [cut for cut in range(1, len(history)) if not _by_model(history[cut - 1]) and _by_model(history[cut])]
+
+
+def _by_model(message: Any) -> bool:
+    if message.get("role") is not None:
+        return bool(message["role"] == "assistant")
+    kind = str(message.get("type"))
+    return not (kind.endswith("_output") or kind in ("mcp_approval_response", "item_reference", "additional_tools"))
