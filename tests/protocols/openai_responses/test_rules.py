@@ -76,8 +76,8 @@ BAD: list[tuple[Any, str, str, str]] = [
     (body(max_output_tokens=10), "field-range", "/max_output_tokens",
      "Invalid 'max_output_tokens': number below minimum value. Expected a value >= 16."),
     (body(top_p=1.5), "field-range", "/top_p", "Invalid 'top_p': number above maximum value. Expected a value <= 1."),
-    (body({**CALL, "call_id": "c" * 65}, {**OUTPUT, "call_id": "c" * 64}, previous_response_id="resp_1", input=[
-        {**OUTPUT, "call_id": "c" * 65}]), "field-long", "/input/0/call_id", LONG.format("input[0].call_id", 64, 65)),
+    (body({**OUTPUT, "call_id": "c" * 65}, previous_response_id="resp_1"), "field-long", "/input/0/call_id",
+     LONG.format("input[0].call_id", 64, 65)),
     (body(tools=[function(name=f"f{n}") for n in range(129)]), "field-long", "/tools", MANY.format("tools", 128, 129)),
     (body(text=output(name="n" * 65)), "field-long", "/text/format/name", LONG.format("text.format.name", 64, 65)),
     (body(tools=[function(name="get.weather")]), "name-pattern", "/tools/0/name",
@@ -125,7 +125,8 @@ BAD: list[tuple[Any, str, str, str]] = [
     (body(tools=[{"type": "mcp", "server_label": "wiki"}]), "mcp-address", "/tools/0",
      "Missing required parameter: one of 'tools[0].server_url', 'tools[0].connector_id' or 'tools[0].tunnel_id'."),
     (body(tools=[{"type": "namespace", "name": "crm", "description": "", "tools": []}]),
-     "namespace-empty", "/tools/0/tools", "Invalid 'tools[0].tools': empty array. " + EMPTY.format("an array", "array")),
+     "namespace-empty", "/tools/0/tools",
+     "Invalid 'tools[0].tools': empty array. " + EMPTY.format("an array", "array")),
     (body(tools=[{"type": "tool_search"}], model="gpt-5-mini"), "tool-model", "/tools/0",
      "Hosted tool 'tool_search' is not supported with gpt-5-mini."),
     (body(tools=[function(parameters={"properties": {}})]), "schema-type", "/tools/0/parameters",
@@ -203,7 +204,7 @@ GOOD: dict[str, Any] = {
     "a stored prompt": {"prompt": {"id": "pmpt_1"}},
     "an output far after its call": body(USER, CALL, SAID, USER, OUTPUT),
     "an output of parts": body(CALL, {**OUTPUT, "output": [
-        {"type": "input_text", "text": "24C"}, {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0K"}]}),
+        {"type": "input_text", "text": "24C"}, {"type": "input_image", "image_url": "data:image/png;base64,QUJD"}]}),
     "an output for a call that the server holds": body(OUTPUT, previous_response_id="resp_1"),
     "an output for a call that is only referred to": body({"type": "item_reference", "id": "fc_1"}, OUTPUT),
     "an async call without its output": body({**CALL, "async": True}, SAID),
@@ -221,7 +222,8 @@ GOOD: dict[str, Any] = {
         {"type": "namespace", "name": "crm", "description": "", "tools": [function()]},
         {"type": "custom", "name": "sql", "format": {"type": "grammar", "syntax": "lark", "definition": "start: W"}}]),
     "tools that come with the input": body(
-        USER, {"type": "additional_tools", "role": "developer", "tools": [function()]}, tools=..., tool_choice=CHOSEN[0]),
+        USER, {"type": "additional_tools", "role": "developer", "tools": [function()]},
+        tools=..., tool_choice=CHOSEN[0]),
     "allowed tools": body(tool_choice={"type": "allowed_tools", "mode": "auto", "tools": CHOSEN}),
     "a strict tool and a strict answer": body(
         tools=[function(strict=True, parameters=CLOSED)], text=output(strict=True)),

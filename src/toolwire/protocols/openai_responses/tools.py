@@ -1,0 +1,352 @@
+"""Tool declarations and tool choice of the Responses API, to canonical and back."""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import (
+    FreeformTool,
+    FunctionTool,
+    Grammar,
+    NativeTool,
+    Tool,
+    ToolChoice,
+    ToolGroup,
+    ToolRef,
+)
+from toolwire.codec.check import list_of, object_of, subschemas
+from toolwire.codec.fields import Reader, emit, given, known, rest, tag_of
+from toolwire.codec.losses import Trail
+from toolwire.codec.plan import Plan
+from toolwire.codec.tools import PlacedTool, usable_callers, without_native
+
+from .wire import FAMILY, ChoiceShape, ChosenShape, CustomShape, FunctionShape, GrammarShape, NamespaceShape
+
+EMPTY_SCHEMA = Raw(b'{"type":"object","properties":{}}')
+
+_DATED = re.compile(r"_\d{4}_\d{2}_\d{2}$")
+_CLIENT_RUN = ("apply_patch", "local_shell", "computer", "computer_use", "computer_use_preview")
+_TEXT_FORMAT = "openai-responses:format:text"
+_MODE = "openai-responses:mode:"
+
+_read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
+_read_custom = Reader[CustomShape](CustomShape, FAMILY).read
+_read_namespace = Reader[NamespaceShape](NamespaceShape, FAMILY).read
+_read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode = msgspec.json.Decoder().decode
+
+
+# ---- decode
+
+
+def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
+    return tuple([decode_tool(raw, f"{path}/{index}") for index, raw in enumerate(tools)])
+
+
+def decode_tool(raw: Raw, path: str = "") -> Tool:
+    match tag_of(raw):
+        case "function":
+            return _decode_function(_read_function(raw, path))
+        case "custom":
+            return _decode_custom(_read_custom(raw, path))
+        case "namespace":
+            return _decode_namespace(_read_namespace(raw, path), path)
+        case kind:
+            return _decode_native(raw, kind or "", _read_object(raw, path))
+
+
+def _decode_function(shape: FunctionShape) -> FunctionTool:
+    null = shape.parameters is not UNSET and bytes(shape.parameters) == b"null"
+    callers = shape.allowed_callers
+    return FunctionTool(
+        name=shape.name,
+        description=known(shape.description),
+        parameters=None if null else known(shape.parameters),
+        strict=known(shape.strict),
+        defer=known(shape.defer_loading),
+        allowed_callers=None if callers is UNSET else tuple(callers),
+        asynchronous=known(shape.asynchronous),
+        output_schema=known(shape.output_schema),
+        **rest(shape, FAMILY, *((f"{FAMILY}:null:parameters",) if null else ())),
+    )
+
+
+def _decode_custom(shape: CustomShape) -> FreeformTool:
+    grammar, form = None, ()
+    callers, wanted = shape.allowed_callers, shape.format
+    kept = rest(shape, FAMILY)
+    if wanted is not UNSET:
+        kept = _with(kept, rest(wanted, FAMILY, under="format/"))
+        if wanted.syntax is UNSET or wanted.definition is UNSET:
+            form = (_TEXT_FORMAT,) if wanted.type == "text" else (_TEXT_FORMAT + wanted.type,)
+        else:
+            grammar = Grammar(syntax=wanted.syntax, definition=wanted.definition, at="/format")
+    return FreeformTool(
+        name=shape.name,
+        description=known(shape.description),
+        grammar=grammar,
+        defer=known(shape.defer_loading),
+        allowed_callers=None if callers is UNSET else tuple(callers),
+        asynchronous=known(shape.asynchronous),
+        **_with(kept, {"form": form}),
+    )
+
+
+def _with(kept: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    extras = {**kept.get("extras", {}).get(FAMILY, {}), **more.get("extras", {}).get(FAMILY, {})}
+    form = kept.get("form", ()) + more.get("form", ())
+    return ({"extras": {FAMILY: extras}} if extras else {}) | ({"form": form} if form else {})
+
+
+def _decode_namespace(shape: NamespaceShape, path: str) -> ToolGroup:
+    tools = [tool for tool in decode_tools(shape.tools, f"{path}/tools")]
+    return ToolGroup(
+        name=shape.name,
+        description=known(shape.description),
+        tools=tuple(tools),  # type: ignore[arg-type]
+        **rest(shape, FAMILY),
+    )
+
+
+def _decode_native(raw: Raw, kind: str, members: dict[str, Raw]) -> NativeTool:
+    kind = _DATED.sub("", kind)
+    name = _decode(members.get("server_label", b"null"))
+    client = kind in _CLIENT_RUN
+    if kind == "tool_search":
+        client = _decode(members.get("execution", b"null")) == "client"
+    elif kind == "shell":
+        environment = object_of(_decode(members.get("environment", b"null")))
+        client = environment.get("type", "local") == "local"
+    return NativeTool(
+        protocol=FAMILY,
+        kind=kind,
+        name=name if isinstance(name, str) else None,
+        executor="client" if client else "server",
+        body=raw,
+    )
+
+
+def decode_choice(choice: str | ChoiceShape | UnsetType, parallel: bool | None) -> ToolChoice | None:
+    if choice is UNSET:
+        return None if parallel is None else ToolChoice(parallel=parallel, at="/parallel_tool_calls")
+    if isinstance(choice, str):
+        if choice in ("auto", "none", "required"):
+            return ToolChoice(mode=choice, parallel=parallel)  # type: ignore[arg-type]
+        return ToolChoice(mode="auto", parallel=parallel, form=(_MODE + choice,))
+    kept = rest(choice, FAMILY)
+    if choice.type != "allowed_tools":
+        named = replace(_decode_chosen(choice), at="", extras=None, form=())
+        return ToolChoice(mode="named", names=(named,), parallel=parallel, **kept)
+    mode = () if choice.mode in ("auto", "required") else (_MODE + (choice.mode or ""),)
+    tools = choice.tools or []
+    return ToolChoice(
+        mode="allowed",
+        names=tuple(replace(_decode_chosen(one), at=f"/tools/{index}") for index, one in enumerate(tools)),
+        required=choice.mode == "required",
+        parallel=parallel,
+        **_with(kept, {"form": mode}),
+    )
+
+
+def _decode_chosen(shape: ChosenShape) -> ToolRef:
+    match shape.type:
+        case "function" if shape.name is not UNSET:
+            return ToolRef(name=shape.name, **rest(shape, FAMILY))
+        case "custom" if shape.name is not UNSET:
+            return ToolRef(name=shape.name, kind="freeform", **rest(shape, FAMILY))
+        case "mcp":
+            server = known(shape.server_label)
+            return ToolRef(name=shape.name or "", server=server, kind="server", **rest(shape, FAMILY))
+        case kind:
+            return ToolRef(name=kind, kind="native", **rest(shape, FAMILY))
+
+
+# ---- encode
+
+
+def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
+    if request.tools is None:
+        return None
+    encoded: list[Any] = []
+    groups: dict[str, list[Any]] = {}
+    for index, tool in enumerate(request.tools):
+        wire = encode_tool(tool, ("tools", index), plan)
+        namespace = getattr(tool, "namespace", None)
+        if wire is None:
+            continue
+        if namespace is None:
+            encoded.append(wire)
+        elif namespace in groups:
+            groups[namespace].append(wire)
+        else:
+            groups[namespace] = [wire]
+            encoded.append(NamespaceShape(type="namespace", name=namespace, description="", tools=groups[namespace]))
+    return encoded if encoded or plan.home else None
+
+
+def encode_tool(tool: Tool | ToolRef, trail: Trail, plan: Plan) -> Any:
+    match tool:
+        case FunctionTool():
+            return _encode_function(tool, trail, plan)
+        case FreeformTool():
+            return _encode_custom(tool, trail, plan)
+        case ToolGroup():
+            members = [encode_tool(one, (*trail, "tools", i), plan) for i, one in enumerate(tool.tools)]
+            about = given(tool.description) if plan.home or tool.description is not None else ""
+            return emit(
+                NamespaceShape(type="namespace", name=tool.name, tools=members, description=about), tool, FAMILY
+            )
+        case NativeTool():
+            if tool.protocol == FAMILY:
+                return tool.body
+            function = without_native(PlacedTool(tool, trail), plan.report, plan.target.hosted_tools)
+            return None if function is None else _encode_function(function, trail, plan)
+        case ToolRef():
+            plan.report.approximated(trail, "", "a tool that comes later is declared from the start")
+            return None
+
+
+def _encode_function(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
+    if plan.home:
+        schema = given(tool.parameters)
+        strict: Any = given(tool.strict)
+    else:
+        schema = _schema(tool, trail, plan)
+        strict = _strict(tool, schema, trail, plan)
+    shape = FunctionShape(
+        type="function",
+        name=_declare(tool, trail, plan),
+        description=given(tool.description),
+        parameters=schema,
+        strict=strict,
+        defer_loading=given(tool.defer),
+        allowed_callers=_encode_callers(tool, trail, plan),
+        output_schema=given(tool.output_schema),
+        asynchronous=given(tool.asynchronous),
+    )
+    return emit(shape, tool, FAMILY)
+
+
+def _declare(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan) -> str:
+    if plan.home:
+        return tool.name
+    if tool.cache is not None:
+        plan.report.dropped(trail, "cache", "the target marks no tools")
+    return plan.tools.declare(replace(tool, namespace=None), trail, plan.report)
+
+
+def _encode_callers(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan) -> Any:
+    callers = tool.allowed_callers
+    if plan.home or callers is None or set(callers) <= {"direct", "programmatic"}:
+        return UNSET if callers is None else list(callers)
+    usable_callers(tool, trail, plan.report)
+    return UNSET
+
+
+def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
+    """The schema of another protocol's tool, as an object with properties, which this provider insists on."""
+    if tool.parameters is None:
+        plan.report.invented(trail, "parameters", "/parameters", "a schema is required: an empty object was declared")
+        return EMPTY_SCHEMA
+    try:
+        members = _members(tool.parameters)
+    except msgspec.DecodeError:
+        plan.report.dropped(trail, "parameters", "not an object schema")
+        return EMPTY_SCHEMA
+    untyped = "type" not in members
+    bare = not untyped and _decode(members["type"]) == "object" and not _is_object(members.get("properties"))
+    if not untyped and not bare:
+        return tool.parameters
+    plan.report.approximated(trail, "parameters", "the target wants an object with properties")
+    whole = {"type": "object", **members}
+    if not _is_object(members.get("properties")):
+        whole["properties"] = {}
+    return Raw(msgspec.json.encode(whole))
+
+
+def _is_object(raw: Raw | None) -> bool:
+    return raw is not None and bytes(raw)[:1] == b"{"
+
+
+def _strict(tool: FunctionTool, schema: Raw, trail: Trail, plan: Plan) -> bool:
+    """Said always: left out, the server tries strict, and makes optional parameters required."""
+    if tool.strict is not True:
+        return False
+    for _, found in subschemas(_decode(schema)):
+        properties = object_of(found.get("properties"))
+        is_object = found.get("type") == "object" or bool(properties)
+        if is_object and (found.get("additionalProperties") is not False or set(list_of(found.get("required"))) != set(properties)):
+            plan.report.approximated(trail, "strict", "the target's strict mode wants every property required")
+            return False
+    return True
+
+
+def _encode_custom(tool: FreeformTool, trail: Trail, plan: Plan) -> Any:
+    wanted: Any = UNSET
+    if tool.grammar is not None:
+        grammar = tool.grammar
+        wanted = GrammarShape(type="grammar", syntax=grammar.syntax, definition=grammar.definition)
+    for token in tool.form:
+        if token.startswith(_TEXT_FORMAT) and tool.grammar is None:
+            wanted = GrammarShape(type=token[len(_TEXT_FORMAT) :] or "text")
+    shape = CustomShape(
+        type="custom",
+        name=_declare(tool, trail, plan),
+        description=given(tool.description),
+        format=wanted,
+        defer_loading=given(tool.defer),
+        allowed_callers=_encode_callers(tool, trail, plan),
+        asynchronous=given(tool.asynchronous),
+    )
+    return emit(shape, tool, FAMILY)
+
+
+def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
+    """The choice, or UNSET. Without tools there is nothing to choose, and the provider refuses the word."""
+    choice = request.tool_choice
+    if choice is None or choice.mode is None:
+        return UNSET
+    if not plan.home and not any_tools:
+        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        return UNSET
+    word = next((token[len(_MODE) :] for token in choice.form if token.startswith(_MODE)), None)
+    match choice.mode:
+        case "named":
+            shape = _encode_chosen(choice.names[0], plan, ChoiceShape)
+            return "auto" if shape is None else emit(shape, choice, FAMILY)
+        case "allowed":
+            chosen = [_encode_chosen(one, plan, ChosenShape) for one in choice.names]
+            mode = (word or UNSET) if word is not None else "required" if choice.required else "auto"
+            tools = [emit(one, ref, FAMILY) for one, ref in zip(chosen, choice.names, strict=True) if one is not None]
+            return emit(ChoiceShape(type="allowed_tools", mode=mode, tools=tools), choice, FAMILY)
+        case _:
+            return choice.mode if word is None else word
+
+
+def encode_parallel(request: Request, plan: Plan, *, any_tools: bool) -> Any:
+    choice = request.tool_choice
+    if choice is None or choice.parallel is None:
+        return UNSET
+    if not plan.home and not any_tools:
+        plan.report.dropped(("tool_choice",), "parallel", "there are no tools to call")
+        return UNSET
+    return choice.parallel
+
+
+def _encode_chosen(named: ToolRef, plan: Plan, kind: type[ChosenShape]) -> ChosenShape | None:
+    if not plan.home and named.kind in ("native", "server"):
+        plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
+        return None
+    match named.kind:
+        case "function" | "freeform":
+            name = named.name if plan.home else plan.tools.alias(named.name)
+            return kind(type="custom" if named.kind == "freeform" else "function", name=name)
+        case "server":
+            return kind(type="mcp", server_label=given(named.server), name=named.name or UNSET)
+        case "native":
+            return kind(type=named.name)
