@@ -42,9 +42,7 @@ def errors(protocol: str) -> dict[str, Any]:
 
 @cache
 def streams(protocol: str) -> dict[str, bytes]:
-    folder = FIXTURES / protocol.replace("-", "_") / "streams"
-    fixtures = {path.stem: path.read_bytes() for path in sorted(folder.iterdir())}
-    return fixtures | {exchange.id: exchange.wire for exchange in _recorded(protocol) if exchange.sse}
+    return fixture_streams(protocol) | {exchange.id: exchange.wire for exchange in _recorded(protocol) if exchange.sse}
 
 
 def _bodies(protocol: str, kind: str) -> dict[str, Any]:
@@ -67,3 +65,8 @@ def fixture_requests(protocol: str) -> dict[str, Any]:
 
 def fixture_responses(protocol: str) -> dict[str, Any]:
     return _bodies(protocol, "responses")
+
+
+def fixture_streams(protocol: str) -> dict[str, bytes]:
+    folder = FIXTURES / protocol.replace("-", "_") / "streams"
+    return {path.stem: path.read_bytes() for path in sorted(folder.iterdir())}

@@ -1,15 +1,17 @@
 """`check` against recorded truth: nothing that a provider took is called an error, every refusal is found."""
 
+import copy
 import re
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpus import Exchange, exchanges
-from toolwire.codec.check import Finding
+from toolwire.codec.check import Finding, words
 from toolwire.protocols.anthropic import rules as anthropic
 from toolwire.protocols.openai_chat import rules as openai_chat
 from toolwire.protocols.openai_responses import rules as openai_responses
@@ -76,54 +78,124 @@ def test_what_cannot_be_foreseen_is_not_guessed(protocol: str, compatible: bool,
             assert errors(check, found) == []
 
 
-NAMES = (
-    "model max_tokens messages input system instructions tools tool_choice thinking output_config response_format text "
-    "reasoning role content type name id call_id tool_use_id tool_call_id tool_calls function arguments parameters "
-    "input_schema properties items required strict source data citations cache_control caller output format schema "
-    "is_error encrypted_content allowed_tools grammar custom temperature budget_tokens thread fallbacks metadata stop"
-).split()  # noqa: SIM905
-WORDS = (
-    "user assistant system tool text image document tool_use tool_result server_tool_use web_search_tool_result function "
-    "custom message function_call function_call_output reasoning item_reference object array enabled adaptive any json "
-    "base64 json_schema json_object allowed_tools namespace mcp mcp_toolset call_1 claude-opus-4-6 gpt-5 required 1h"
-).split()  # noqa: SIM905
-
+NAMES = sorted(
+    words(
+        "role content type name id call_id tool_use_id tool_call_id tool_calls function arguments parameters text stop "
+        "input_schema properties items required strict source data citations cache_control caller output format schema "
+        "is_error encrypted_content allowed_tools grammar custom temperature budget_tokens thread fallbacks metadata"
+    )
+)
+WORDS = sorted(
+    words(
+        "user assistant system tool text image document tool_use tool_result server_tool_use web_search_tool_result "
+        "function custom message function_call function_call_output reasoning item_reference object array enabled any "
+        "json base64 json_schema json_object allowed_tools namespace mcp mcp_toolset call_1 claude-opus-4-6 gpt-5 1h"
+    )
+)
 anything = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers()
     | st.floats()
     | st.text(max_size=8)
-    | st.sampled_from([*WORDS, "", 10**400, float("inf")]),
+    | st.sampled_from([*WORDS, "", "{at}", -1, 0, 10**400]),
     lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=4), inner, max_size=8)
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=4), inner, max_size=6)
     ),
-    max_leaves=60,
-)
-# Free values seldom get past the outermost list, so the lists that the rules walk are filled on purpose.
-entries = st.lists(st.dictionaries(st.sampled_from(NAMES), anything, max_size=8), max_size=4)
-bodies = anything | st.fixed_dictionaries(
-    {},
-    optional={
-        **dict.fromkeys(("messages", "input", "tools", "system"), entries | anything),
-        **dict.fromkeys(NAMES[8:14], anything),
-        "model": st.sampled_from(WORDS) | anything,
-    },
+    max_leaves=20,
 )
 
+SCHEMA = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}}, "required": ["a"]}
+CALL = {"id": "call_1", "name": "f", "arguments": "{}", "input": {}, "caller": {"type": "direct"}}
+TURN = [{"type": "text", "text": "x", "citations": [], "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
+# Values at random seldom get past the outermost list, so each check is given a body in which some are replaced.
+SAMPLES: list[tuple[Check, dict[str, Any]]] = [
+    (
+        anthropic.check_request,
+        {
+            "model": "claude-opus-4-6",
+            "max_tokens": 4096,
+            "system": TURN,
+            "thinking": {"type": "enabled", "budget_tokens": 1024},
+            "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}},
+            "tools": [{"name": "f", "input_schema": SCHEMA, "strict": True, "allowed_callers": ["direct"]}],
+            "tool_choice": {"type": "tool", "name": "f"},
+            "stop_sequences": ["END"],
+            "messages": [
+                {"role": "user", "content": TURN},
+                {"role": "assistant", "content": [{**CALL, "type": "tool_use"}, {**CALL, "type": "server_tool_use"}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": TURN}]},
+                {"role": "system", "content": "x"},
+            ],
+        },
+    ),
+    (
+        openai_chat.check_request,
+        {
+            "model": "gpt-5",
+            "temperature": 1,
+            "metadata": {"a": "b"},
+            "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}},
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}}],
+            "tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": [{"type": "function"}]}},
+            "messages": [
+                {"role": "user", "content": TURN},
+                {"role": "assistant", "tool_calls": [{"id": "call_1", "type": "function", "function": CALL}]},
+                {"role": "tool", "tool_call_id": "call_1", "content": TURN},
+            ],
+        },
+    ),
+    (
+        openai_responses.check_request,
+        {
+            "model": "gpt-5",
+            "temperature": 1,
+            "reasoning": {"effort": "low"},
+            "text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}},
+            "tools": [{"type": "function", "name": "f", "parameters": SCHEMA, "strict": True}, {"type": "mcp"}],
+            "tool_choice": {"type": "allowed_tools", "tools": [{"type": "function", "name": "f"}]},
+            "input": [
+                {"role": "user", "content": TURN},
+                {"type": "reasoning", "id": "rs_1", "summary": [], "content": [], "encrypted_content": "x"},
+                {**CALL, "type": "function_call", "call_id": "call_1"},
+                {"type": "function_call_output", "call_id": "call_1", "output": TURN},
+                {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True},
+            ],
+        },
+    ),
+]
+CHECKS = [check for check, _ in SAMPLES]
 
-@pytest.mark.parametrize("check", [anthropic.check_request, openai_chat.check_request, openai_responses.check_request])
-@given(body=bodies)
-def test_a_check_is_total(check: Check, body: object) -> None:
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every container of a value with each of its keys."""
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    return [place for key in keys for place in ((value, key), *places(value[key]))]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@given(body=anything)
+def test_a_check_takes_any_json(check: Check, body: object) -> None:
     for finding in check(body):
         assert finding.path == "" or finding.path.startswith("/")
         assert finding.message
 
 
-@pytest.mark.parametrize("check", [anthropic.check_request, openai_chat.check_request, openai_responses.check_request])
-def test_a_schema_may_be_as_deep_as_json_is(check: Check) -> None:
+@pytest.mark.parametrize(("check", "sample"), SAMPLES)
+@given(data=st.data())
+def test_a_check_takes_any_json_in_any_place(check: Check, sample: dict[str, Any], data: st.DataObject) -> None:
+    body = copy.deepcopy(sample)
+    for _ in range(data.draw(st.integers(1, 3))):
+        container, key = data.draw(st.sampled_from(places(body)))
+        container[key] = data.draw(anything)
+    for finding in check(body):
+        assert finding.path == "" or finding.path.startswith("/")
+        assert finding.message
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_schema_may_be_as_deep_as_a_parser_lets_it(check: Check) -> None:
     schema: dict[str, object] = {"type": "string"}
-    for _ in range(2000):
+    for _ in range(900):
         schema = {"type": "object", "properties": {"a": schema}}
     function = {"name": "f", "parameters": schema, "input_schema": schema, "strict": True}
     declared = {**function, "type": "function", "function": function}

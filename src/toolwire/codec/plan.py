@@ -42,6 +42,7 @@ class Plan:
         self.home = home
         self.answering = answering
         self.carrier = carrier
+        self.marks = 0
         self.report = report
         self.target = target
         self.tools = ToolPlan(rules.names, freeform=rules.freeform)

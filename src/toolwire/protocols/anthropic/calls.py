@@ -178,7 +178,7 @@ def encode_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
     if part.seal is not None:
         plan.report.dropped(placed.trail, "seal", "a seal goes only to its issuer")
     shape.toolset_name = given(part.toolset)
-    shape.cache_control = encode_cache(part.cache)
+    shape.cache_control = encode_cache(part.cache, placed.trail, plan)
     return emit(shape, part, FAMILY)
 
 
@@ -208,12 +208,12 @@ def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
         body = Raw(b"{}") if arguments is UNSET else arguments
         name = part.namespace or ""
         use = McpUse(type="mcp_tool_use", id=part.id or "", name=part.name, server_name=name, input=body)
-        use.cache_control = encode_cache(part.cache)
+        use.cache_control = encode_cache(part.cache, placed.trail, plan)
         return emit(use, part, FAMILY)
     shape = ServerToolUseBlock(id=part.id or "", name=part.name, input=arguments, toolset_name=given(part.toolset))
     if part.caller is not None:
         shape.caller = emit(CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY)
-    shape.cache_control = encode_cache(part.cache)
+    shape.cache_control = encode_cache(part.cache, placed.trail, plan)
     return emit(shape, part, FAMILY)
 
 
@@ -229,12 +229,14 @@ def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
         shape.is_error = part.status == "error"
     if part.caller is not None:
         shape.caller = emit(CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY)
-    shape.cache_control = encode_cache(part.cache)
+    shape.cache_control = encode_cache(part.cache, placed.trail, plan)
     return emit(shape, part, FAMILY)
 
 
 def encode_tool_reference(part: ToolRef, placed: Placed, plan: Plan) -> Any:
-    shape = ToolReferenceBlock(tool_name=plan.name(part.name, part.namespace), cache_control=encode_cache(part.cache))
+    shape = ToolReferenceBlock(
+        tool_name=plan.name(part.name, part.namespace), cache_control=encode_cache(part.cache, placed.trail, plan)
+    )
     return emit(shape, part, FAMILY)
 
 

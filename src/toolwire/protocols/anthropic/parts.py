@@ -223,7 +223,11 @@ def _encode_text(part: Text, placed: Placed, plan: Plan) -> Any:
     elif part.annotations:
         for index in range(len(part.annotations)):
             plan.report.dropped((*placed.trail, "annotations", index), "", "citations only go back to their issuer")
-    return emit(TextBlock(text=part.text, citations=notes, cache_control=encode_cache(part.cache)), part, FAMILY)
+    return emit(
+        TextBlock(text=part.text, citations=notes, cache_control=encode_cache(part.cache, placed.trail, plan)),
+        part,
+        FAMILY,
+    )
 
 
 def encode_citation(note: Citation) -> Any:
@@ -239,7 +243,7 @@ def _encode_media(part: Media, placed: Placed, plan: Plan) -> Any:
         plan.report.dropped(placed.trail, "seal", "a seal goes only to its issuer")
     if part.detail is not None:
         plan.report.dropped(placed.trail, "detail")
-    cache = encode_cache(part.cache)
+    cache = encode_cache(part.cache, placed.trail, plan)
     if part.kind == "image":
         if part.name is not None:
             plan.report.dropped(placed.trail, "name")
@@ -314,7 +318,7 @@ def _encode_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
     elif NOT_ERROR in part.form:
         shape.is_error = False
     shape.toolset_name = given(part.toolset)
-    shape.cache_control = encode_cache(part.cache)
+    shape.cache_control = encode_cache(part.cache, placed.trail, plan)
     return emit(shape, part, FAMILY)
 
 

@@ -11,7 +11,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.fields import Reader, emit, given, joined, known, rest, restore
 from toolwire.codec.interface import Encoding, Route, Target
-from toolwire.codec.losses import Report
+from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Placed, Turn, as_written, assemble, leading_system
@@ -228,7 +228,9 @@ def encode_request(request: Request, target: Target) -> Encoding:
     if (system := _encode_system(request, lifted, plan)) is not None:
         shape["system"] = system
     if turns or "anthropic:absent:messages" not in request.form:
-        shape["messages"] = [message for turn in turns for message in encode_turn(turn, plan)]
+        shape["messages"] = messages = [message for turn in turns for message in encode_turn(turn, plan)]
+        if not plan.home and messages and messages[-1]["role"] == "assistant":
+            _trim_prefill(messages[-1]["content"], turns[-1].trail, plan)
     if tools is not None:
         shape["tools"] = tools
     shape["tool_choice"] = encode_choice(request, plan, any_tools=bool(tools))
@@ -239,7 +241,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     if request.end_user is not None or "anthropic:metadata:empty" in request.form:
         shape["metadata"] = MetadataShape(user_id=given(request.end_user))
     shape["service_tier"] = _encode_tier(request, plan)
-    shape["cache_control"] = encode_cache(request.cache)
+    shape["cache_control"] = encode_cache(request.cache, (), plan)
     if not plan.home:
         _report_rest(request, plan)
     body = {name: value for name, value in shape.items() if value is not UNSET and value is not None}
@@ -283,6 +285,14 @@ def encode_turn(turn: Turn, plan: Plan) -> list[Any]:
         return _encode_reminder(turn, plan)
     blocks = encode_parts(turn.parts, plan)
     return [{"role": turn.role, "content": blocks}] if blocks else []
+
+
+def _trim_prefill(blocks: list[Any], trail: Trail, plan: Plan) -> None:
+    """The provider refuses a last assistant text that ends in white space."""
+    last = blocks[-1]
+    if isinstance(last, TextBlock) and last.text != (trimmed := last.text.rstrip()):
+        plan.report.approximated(trail, "", "white space at the end of the last text was cut off")
+        last.text = trimmed
 
 
 def _encode_message(message: Message, turn: Turn, plan: Plan) -> Any:

@@ -128,7 +128,7 @@ def _messages(request: _Request) -> Findings:
 
 def _prefill(request: _Request) -> Findings:
     last = request.messages[-1] if request.messages else _NOTHING
-    if last.role != "assistant" or any(block.get("type") in _UNFINISHED for _, block in last.blocks):
+    if last.role != "assistant" or any(text_of(block.get("type")) in _UNFINISHED for _, block in last.blocks):
         return
     if request.kind[1] >= (4, 6):
         said = "This model does not support assistant message prefill. "

@@ -24,6 +24,7 @@ from toolwire.codec.tools import PlacedTool, flattened, lowered_schema, tools_in
 
 from .wire import FAMILY, CacheShape, ChoiceShape, ToolShape
 
+MAX_MARKS = 4
 EMPTY_SCHEMA = Raw(b'{"type":"object","properties":{}}')
 
 _DATED = re.compile(r"_\d{8}$")
@@ -168,7 +169,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
         strict=given(strict),
         defer_loading=given(tool.defer),
         allowed_callers=UNSET if callers is None else list(callers),
-        cache_control=encode_cache(tool.cache),
+        cache_control=encode_cache(tool.cache, trail, plan),
     )
     return emit(shape, tool, FAMILY)
 
@@ -191,9 +192,18 @@ def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
     return Raw(msgspec.json.encode({"type": "object", **members}))
 
 
-def encode_cache(cache: CacheMark | None) -> Any:
+def encode_cache(cache: CacheMark | None, trail: Trail, plan: Plan) -> Any:
+    """A mark; for another protocol's request at most as many as the provider takes, and for as long as it keeps."""
     if cache is None:
         return UNSET
+    if not plan.home:
+        plan.marks += 1
+        if plan.marks > MAX_MARKS:
+            plan.report.dropped((*trail, "cache"), "", f"the target takes {MAX_MARKS} marks")
+            return UNSET
+        if cache.ttl not in (None, "5m", "1h"):
+            plan.report.approximated((*trail, "cache"), "ttl", f"{cache.ttl} is told as 1h")
+            return CacheShape(type="ephemeral", ttl="1h")
     shape = emit(CacheShape(type="ephemeral", ttl=given(cache.ttl)), cache, FAMILY)
     if cache.extras and "type" in cache.extras.get(FAMILY, {}):
         shape["type"] = cache.extras[FAMILY]["type"]

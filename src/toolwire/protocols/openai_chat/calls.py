@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from toolwire.canonical.content import Foreign, Media, Part, Text, ToolCall, ToolResult
-from toolwire.codec.fields import as_object, emit, joined, known, restore
+from toolwire.codec.fields import as_object, joined, known, restore
 from toolwire.codec.media import ERROR_MARK, summary
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
@@ -273,10 +273,3 @@ def _encode_media(part: Part, placed: Placed, result: ToolResult, plan: Plan, ho
     hoisted += [TextPart(text=f"[{label}]"), *shown]
     return [TextPart(text=f"[{label}: see the next user message]")]
 
-
-def encode_foreign_call(part: Foreign) -> Any:
-    return part.body
-
-
-def emit_call(shape: CallShape, part: ToolCall) -> Any:
-    return emit(shape, part, FAMILY)

@@ -10,10 +10,23 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from toolwire.canonical.content import Foreign, Message, Part, Reasoning, ReasoningText, Refusal, Role, Text, ToolCall
-from toolwire.canonical.content import ToolResult
+from toolwire.canonical.content import (
+    Citation,
+    Foreign,
+    Media,
+    Message,
+    Part,
+    Reasoning,
+    ReasoningText,
+    Refusal,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.fields import known, restore
+from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed, Turn
 
@@ -199,9 +212,10 @@ def _encode_name(body: dict[str, Any], turn: Turn) -> None:
 class Content:
     """The content of a message as it grows: a string where that says all of it."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, only_text: bool = False) -> None:
         self.parts: list[Any] = []
         self._plan = plan
+        self._only_text = only_text and not plan.home
         self._simple = True
 
     def add(self, placed: Placed) -> None:
@@ -210,6 +224,9 @@ class Content:
             if part.seal is not None or part.id is not None or part.annotations:
                 report_text(part, placed, self._plan)
             self.parts.append(TextPart(text=part.text))
+            return
+        if self._only_text and isinstance(part, Media):
+            self._plan.report.dropped(placed.trail, "", "the target's assistant says nothing but text")
             return
         if isinstance(part, ToolCall):
             made = encode_server_call(part, placed, self._plan)
@@ -240,7 +257,7 @@ class Content:
 
 def _encode_assistant(turn: Turn, plan: Plan) -> list[Any]:
     body: dict[str, Any] = {"role": "assistant"}
-    content = Content(plan)
+    content = Content(plan, only_text=True)
     calls: list[Any] = []
     for placed in turn.parts:
         part = placed.part
@@ -281,6 +298,8 @@ def _finish_assistant(turn: Turn, plan: Plan, body: dict[str, Any], content: Con
         body["content"] = ""
     else:
         return []
+    if plan.answering:
+        _cite(turn, plan, body)
     if calls and not plan.answering and "reasoning_content" not in body and wants_reasoning(plan):
         body["reasoning_content"] = ""
         why = "the model wants its reasoning back with calls: there was none"
@@ -322,3 +341,34 @@ def _encode_notes(message: Message, body: dict[str, Any]) -> None:
     notes = [note for part in message.parts if isinstance(part, Text) for note in part.annotations or ()]
     if notes or NO_NOTES in message.form:
         body["annotations"] = [encode_citation(note) for note in notes]
+
+
+def _cite(turn: Turn, plan: Plan, body: dict[str, Any]) -> None:
+    """Citations of another protocol stand on one text of several: here they count characters of all of it."""
+    offset = 0
+    notes: list[Any] = []
+    for placed in turn.parts:
+        part = placed.part
+        if not isinstance(part, Text):
+            continue
+        for index, note in enumerate(part.annotations or ()):
+            trail = (*placed.trail, "annotations", index)
+            if (cited := cite(note, trail, plan, offset, offset + len(part.text))) is not None:
+                notes.append(cited)
+        offset += len(part.text)
+    if notes:
+        body["annotations"] = notes
+
+
+def cite(note: Citation, trail: Trail, plan: Plan, start: int, end: int) -> Any:
+    """A citation of the text between two places; None, reported, if it cites no page."""
+    if note.url is None:
+        plan.report.dropped(trail, "", "the target cites pages only")
+        return None
+    if note.quote is not None:
+        plan.report.dropped(trail, "quote")
+    if note.start is not None and note.end is not None:
+        start, end = start + note.start, start + note.end
+    title = note.title or ""
+    found = {"url": note.url, "title": title, "start_index": start, "end_index": end}
+    return {"type": "url_citation", "url_citation": found}

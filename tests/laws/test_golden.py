@@ -1,0 +1,56 @@
+"""Golden files: every fixture in every other protocol as it was reviewed, with its losses beside it.
+
+`make golden` writes them anew; the difference is then for a person to read.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.laws import material
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+REWRITE = os.environ.get("TOOLWIRE_REWRITE_GOLDEN") == "1"
+
+
+@pytest.mark.parametrize(("source", "target"), material.PAIRS)
+@pytest.mark.parametrize("kind", ["request", "response", "stream"])
+def test_golden(source: str, target: str, kind: str) -> None:
+    made = _streams(source, target) if kind == "stream" else _bodies(source, target, kind)
+    path = GOLDEN / f"{source}_to_{target}" / f"{kind}s.json"
+    if REWRITE:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
+    kept = json.loads(path.read_text())
+    assert made.keys() == kept.keys()
+    for name, one in made.items():
+        assert one == kept[name], name
+
+
+def _bodies(source: str, target: str, kind: Any) -> dict[str, Any]:
+    bodies = material.fixture_requests(source) if kind == "request" else material.fixture_responses(source)
+    made: dict[str, Any] = {}
+    for name, body in bodies.items():
+        try:
+            encoded = tw.translate(body, source, target, kind)
+            made[name] = {"losses": _told(encoded.losses), "body": encoded.value}
+        except tw.LossRefused as refusal:
+            made[name] = {"refused": _told(refusal.losses)}
+    return made
+
+
+def _streams(source: str, target: str) -> dict[str, Any]:
+    made = {}
+    for name, wire in material.fixture_streams(source).items():
+        stream = tw.translate_stream([wire], source, target)
+        text = b"".join(stream).decode()
+        made[name] = {"losses": _told(stream.losses), "wire": text.split("\n\n")}
+    return made
+
+
+def _told(losses: list[tw.Loss]) -> list[str]:
+    return [f"{loss.kind} {loss.path or loss.target}: {loss.why}" for loss in losses]

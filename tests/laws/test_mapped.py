@@ -1,0 +1,190 @@
+"""Against cheap passing: what must arrive as what it is, for every pair, over every body. A report is no excuse here."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.laws import material
+from toolwire.canonical.content import Inline, Media, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import FreeformTool, FunctionTool, ToolGroup
+from toolwire.codec.interface import Route
+from toolwire.protocols import PROTOCOLS
+
+Feature = Callable[[Request], Any]
+
+
+def parts(request: Request) -> Iterator[Part]:
+    for message in request.messages:
+        yield from message.parts
+
+
+def texts(request: Request) -> list[str]:
+    """What user and assistant say. Empty text has no place in some protocols."""
+    spoken = [message for message in request.messages if message.role in ("user", "assistant")]
+    return [part.text for message in spoken for part in message.parts if isinstance(part, Text) and part.text.strip()]
+
+
+def calls(request: Request) -> list[Any]:
+    own = [part for part in parts(request) if isinstance(part, ToolCall) and part.executor == "client" and not part.native]
+    return [(call.id, call.name, _arguments(call)) for call in own if call.namespace is None and _is_object(call)]
+
+
+def results(request: Request) -> list[Any]:
+    """Results that answer a call of the request, with their text."""
+    asked = {call[0] for call in calls(request)}
+    own = [part for part in parts(request) if isinstance(part, ToolResult) and part.call_id in asked]
+    return sorted((result.call_id, _text(result)) for result in own)
+
+
+def schemas(request: Request) -> dict[str, Any]:
+    return {tool.name: json.loads(bytes(tool.parameters)) for tool in _functions(request) if tool.parameters is not None}
+
+
+def descriptions(request: Request) -> dict[str, Any]:
+    return {tool.name: tool.description for tool in _functions(request) if tool.description}
+
+
+def choice(request: Request) -> Any:
+    chosen = request.tool_choice
+    if chosen is None or not schemas(request) or chosen.mode in (None, "allowed"):
+        return None
+    return chosen.mode, [name.name for name in chosen.names if name.kind == "function"]
+
+
+def serial(request: Request) -> Any:
+    """One call at a time was asked for."""
+    wanted = request.tool_choice is not None and request.tool_choice.parallel is False and bool(schemas(request))
+    return True if wanted and request.tool_choice is not None and request.tool_choice.mode != "none" else None
+
+
+def images(request: Request) -> list[str]:
+    seen = [part for message in request.messages if message.role == "user" for part in message.parts]
+    return [part.source.data for part in seen if isinstance(part, Media) and part.kind == "image" and _inline(part)]
+
+
+def result_images(request: Request) -> list[str]:
+    own = [part for part in parts(request) if isinstance(part, ToolResult) and part.status == "ok" and not part.native]
+    media = [inner for result in own for inner in result.content or () if isinstance(inner, Media) and inner.kind == "image"]
+    return [one.source.data for one in media if _inline(one)]
+
+
+def failed_results(request: Request) -> list[Any]:
+    asked = {call[0] for call in calls(request)}
+    own = [part for part in parts(request) if isinstance(part, ToolResult) and part.call_id in asked]
+    return sorted(str(result.call_id) for result in own if result.status != "ok")
+
+
+def limit(request: Request) -> Any:
+    return request.sampling and request.sampling.max_tokens
+
+
+def temperature(request: Request) -> Any:
+    return request.sampling and request.sampling.temperature
+
+
+def stops(request: Request) -> Any:
+    return request.sampling and request.sampling.stop
+
+
+def effort(request: Request) -> Any:
+    told = request.thinking and request.thinking.effort
+    return told if told in ("low", "medium", "high") else None
+
+
+def output_schema(request: Request) -> Any:
+    output = request.output
+    return json.loads(bytes(output.schema)) if output is not None and output.schema is not None else None
+
+
+def streamed(request: Request) -> Any:
+    return request.stream
+
+
+def model(request: Request) -> Any:
+    return request.model
+
+
+def user(request: Request) -> Any:
+    return request.end_user
+
+
+EVERYWHERE: list[Feature] = [
+    texts,
+    calls,
+    results,
+    schemas,
+    descriptions,
+    choice,
+    serial,
+    images,
+    failed_results,
+    limit,
+    effort,
+    output_schema,
+    streamed,
+    model,
+    user,
+]
+"""What every pair must carry."""
+
+ALSO: dict[tuple[str, str], list[Feature]] = {
+    ("anthropic", "openai-chat"): [temperature, stops],
+    ("anthropic", "openai-responses"): [temperature, result_images],
+    ("openai-chat", "anthropic"): [stops],
+    ("openai-chat", "openai-responses"): [temperature],
+    ("openai-responses", "anthropic"): [result_images],
+    ("openai-responses", "openai-chat"): [temperature],
+}
+"""What these two have in common besides."""
+
+MUST = [(source, target, feature) for source, target in material.PAIRS for feature in EVERYWHERE + ALSO[source, target]]
+
+
+@pytest.mark.parametrize(("source", "target", "feature"), MUST, ids=lambda value: getattr(value, "__name__", value))
+def test_is_mapped(source: str, target: str, feature: Feature) -> None:
+    wrong = []
+    for name, body in material.requests(source).items():
+        before = PROTOCOLS[source].decode_request(json.dumps(body).encode(), Route())
+        if not (said := feature(before)):
+            continue
+        try:
+            encoded = tw.translate(body, source, target)
+        except tw.LossRefused:
+            continue
+        after = PROTOCOLS[target].decode_request(encoded.to_bytes(), Route())
+        arrived = feature(after)
+        lost = [one for one in said if one not in arrived] if isinstance(said, list | dict) else said != arrived
+        if lost:
+            wrong.append(f"{name}: {str(lost)[:150]}")
+    assert wrong == []
+
+
+def _functions(request: Request) -> Iterator[FunctionTool]:
+    for tool in request.tools or ():
+        if isinstance(tool, FunctionTool):
+            yield tool
+        elif not isinstance(tool, ToolGroup | FreeformTool):
+            continue
+
+
+def _arguments(call: ToolCall) -> Any:
+    return call.arguments if call.shape == "freeform" else json.loads(call.arguments or "{}")
+
+
+def _is_object(call: ToolCall) -> bool:
+    try:
+        return call.shape == "json" and isinstance(json.loads(call.arguments or "{}"), dict)
+    except ValueError:
+        return False
+
+
+def _text(result: ToolResult) -> str:
+    return "\n".join(part.text for part in result.content or () if isinstance(part, Text))
+
+
+def _inline(media: Media) -> bool:
+    return isinstance(media.source, Inline)
