@@ -32,6 +32,9 @@ format: $(READY) ## format the code and apply the safe fixes
 bench: $(READY) ## print the speed ratios
 	$(BIN)/python -m benchmarks
 
+golden: $(READY) ## write the golden files anew, for review
+	TOOLWIRE_REWRITE_GOLDEN=1 $(BIN)/pytest tests/laws/test_golden.py
+
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.corpus import Exchange, exchanges
@@ -125,6 +125,7 @@ SAMPLES: list[tuple[Check, dict[str, Any]]] = [
                 {"role": "assistant", "content": [{**CALL, "type": "tool_use"}, {**CALL, "type": "server_tool_use"}]},
                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": TURN}]},
                 {"role": "system", "content": "x"},
+                {"role": "assistant", "content": TURN},
             ],
         },
     ),
@@ -181,6 +182,7 @@ def test_a_check_takes_any_json(check: Check, body: object) -> None:
 
 
 @pytest.mark.parametrize(("check", "sample"), SAMPLES)
+@settings(max_examples=500)
 @given(data=st.data())
 def test_a_check_takes_any_json_in_any_place(check: Check, sample: dict[str, Any], data: st.DataObject) -> None:
     body = copy.deepcopy(sample)

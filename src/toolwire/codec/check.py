@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -101,6 +102,7 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+@cache
 def fields(notation: str) -> Fields:
     """`id!:string role!=user|tool tier~auto|flex`: ! required, = all words, ~ known words."""
     table = []

@@ -366,7 +366,7 @@ def joined(*rests: dict[str, Any]) -> dict[str, Any]:
     extras: dict[str, dict[str, Raw]] = {}
     form: tuple[str, ...] = ()
     for one in rests:
-        for family, kept in one.get("extras", _NOTHING).items():
+        for family, kept in (one.get("extras") or _NOTHING).items():
             extras.setdefault(family, {}).update(kept)
         form += one.get("form", ())
     return {"extras": extras or None, "form": form}

@@ -5,7 +5,8 @@ from toolwire.codec.interface import Codec
 from .request import NAMES, decode_request, encode_request
 from .response import decode_error, decode_response, encode_error, encode_response
 from .rules import check_request
-from .stream import stream_decoder, stream_encoder
+from .stream_decoder import stream_decoder
+from .stream_encoder import stream_encoder
 from .wire import FAMILY
 
 CODEC = Codec(

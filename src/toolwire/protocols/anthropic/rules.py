@@ -17,7 +17,7 @@ from toolwire.codec.check import (
     words,
 )
 
-from .shapes import (
+from .vocabulary import (
     VOICE,
     ModelKind,
     check_block,

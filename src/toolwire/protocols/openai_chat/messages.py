@@ -54,6 +54,7 @@ NOTED = "openai-chat:name:text=content"
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
 _WANTS_REASONING = re.compile(r"deepseek|kimi|moonshot|mimo|glm-|qwen|qwq|minimax", re.IGNORECASE)
+_SIMPLE = ((), (NOTED,))
 _ELSEWHERE = ("tool_call_id", "tool_calls", "function_call", "refusal", "annotations", "reasoning_content", "reasoning")
 
 _decode_details = msgspec.json.Decoder(list[dict[str, Any]]).decode
@@ -220,7 +221,7 @@ class Content:
 
     def add(self, placed: Placed) -> None:
         part = placed.part
-        if type(part) is Text and part.cache is None and not part.extras:
+        if type(part) is Text and part.cache is None and not part.extras and part.form in _SIMPLE:
             if part.seal is not None or part.id is not None or part.annotations:
                 report_text(part, placed, self._plan)
             self.parts.append(TextPart(text=part.text))

@@ -6,7 +6,7 @@ import msgspec
 
 from toolwire.codec.check import Finding, Findings, Object, Path, dig, members, number_of, object_of, text_of, words
 
-from .shapes import VOICE, check_count, check_fields, check_message, check_tool
+from .vocabulary import VOICE, check_count, check_fields, check_message, check_tool
 
 _found = VOICE.found
 

@@ -2,18 +2,16 @@
 
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Caller, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
-from toolwire.codec.fields import Reader, emit, given, known, rest, restore
+from toolwire.codec.fields import Reader, emit, given, known, rest
 from toolwire.codec.media import ERROR_MARK, summary
-from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
 
-from .parts import INPUT, STRING, decode_content, encode_content
+from .parts import STRING, ItemPlan, decode_content, encode_content
 from .wire import (
     FAMILY,
     CallerShape,
@@ -32,17 +30,6 @@ _INPUT_NAME = "openai-responses:name:arguments=input"
 _CALLERS = ("direct", "program")
 
 _read_caller = Reader[CallerShape](CallerShape, FAMILY).read
-
-
-class ItemPlan(Plan):
-    """`calls` remembers how each call was written, so that its output is written to match. `seed` is set for answers,
-    whose items need ids of their own."""
-
-    seed: str | None = None
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.calls: dict[str, str] = {}
 
 
 # ---- decode
@@ -104,8 +91,8 @@ def read_caller(raw: Raw) -> Caller | None:
         return None
 
 
-def decode_output(shape: FunctionOutput | CustomOutput) -> Message:
-    content, status, form = _decode_result(shape.output)
+def decode_result(shape: FunctionOutput | CustomOutput) -> Message:
+    content, status, form = _decode_content(shape.output)
     result = ToolResult(
         call_id=known(shape.call_id),
         content=content,
@@ -120,7 +107,7 @@ def decode_output(shape: FunctionOutput | CustomOutput) -> Message:
     return Message(role="user", parts=(result,), id=known(shape.id), status=known(shape.status))
 
 
-def _decode_result(output: str | list[Any] | UnsetType) -> tuple[tuple[Part, ...] | None, bool, tuple[str, ...]]:
+def _decode_content(output: str | list[Any] | UnsetType) -> tuple[tuple[Part, ...] | None, bool, tuple[str, ...]]:
     """The content of a result, whether it is marked as an error, and how it was spelt."""
     if isinstance(output, str):
         if output.startswith(ERROR_MARK):
@@ -158,12 +145,12 @@ def encode_call(part: ToolCall, placed: Placed, plan: ItemPlan, message: Message
     return emit(shape, part, FAMILY)
 
 
-def _name(part: ToolCall, plan: Plan) -> str:
+def _name(part: ToolCall, plan: ItemPlan) -> str:
     # A namespace has a field of its own here: only the name is made legal.
     return part.name if plan.home else plan.tools.alias(part.name)
 
 
-def _encode_arguments(part: ToolCall, plan: Plan) -> Any:
+def _encode_arguments(part: ToolCall, plan: ItemPlan) -> Any:
     if OBJECT in part.form and plan.home:
         return Raw(part.arguments.encode())
     if not plan.home and part.arguments.strip() in ("", "null"):
@@ -171,7 +158,7 @@ def _encode_arguments(part: ToolCall, plan: Plan) -> Any:
     return part.arguments
 
 
-def _report_call(part: ToolCall, placed: Placed, plan: Plan) -> None:
+def _report_call(part: ToolCall, placed: Placed, plan: ItemPlan) -> None:
     if part.native is not None:
         plan.report.approximated(placed.trail, "", f"{part.native} as a call of a function")
     if part.toolset is not None:
@@ -182,7 +169,7 @@ def _report_call(part: ToolCall, placed: Placed, plan: Plan) -> None:
         plan.report.dropped(placed.trail, "cache", "the target marks no calls")
 
 
-def encode_caller(part: ToolCall | ToolResult, placed: Placed, plan: Plan) -> Any:
+def encode_caller(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -> Any:
     caller = part.caller
     if caller is None:
         return UNSET
@@ -192,7 +179,7 @@ def encode_caller(part: ToolCall | ToolResult, placed: Placed, plan: Plan) -> An
     return emit(CallerShape(type=caller.kind, caller_id=given(caller.id)), caller, FAMILY)
 
 
-def encode_output(part: ToolResult, placed: Placed, plan: ItemPlan, message: Message) -> Any:
+def encode_result(part: ToolResult, placed: Placed, plan: ItemPlan, message: Message) -> Any:
     call_id = given(part.call_id) if plan.home else plan.call_id(part.call_id or "")
     kind = CustomOutput if part.native == "custom" or plan.calls.get(call_id or "") == "freeform" else FunctionOutput
     if plan.home:

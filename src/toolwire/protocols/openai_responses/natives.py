@@ -13,11 +13,10 @@ from toolwire.canonical.content import Media, Message, Part, Text, ToolCall, Too
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Tool, ToolGroup, ToolRef
 from toolwire.codec.fields import Reader, escape, restore
 from toolwire.codec.media import ERROR_MARK, data_url, summary
-from toolwire.codec.tools import PlacedTool
 from toolwire.codec.turns import Placed
 
-from .calls import ItemPlan, encode_caller, read_caller
-from .parts import decode_content
+from .calls import encode_caller, read_caller
+from .parts import ItemPlan, decode_content
 from .tools import decode_tools, encode_tool
 from .wire import FAMILY, GUARDED, ISSUER, InputImage, Screenshot
 
@@ -180,6 +179,8 @@ def _decode_screenshot(members: Members) -> tuple[Part, ...] | None:
     if raw is None or bytes(raw)[:1] != b"{":
         return None
     shape = _read_screenshot(raw)
+    if shape.type != "computer_screenshot":
+        return None
     del members["output"]
     image = InputImage(image_url=shape.image_url, file_id=shape.file_id, unknown=shape.unknown, nulls=shape.nulls)
     (media,) = decode_content([image], spoken=False)
@@ -294,7 +295,7 @@ def _encode_answer(
             changes = [one for one in message.parts if isinstance(one, ToolChange)]
             if part.content is not None or changes:
                 tools = [tool for change in changes for tool in change.add]
-                out["tools"] = [encode_tool(PlacedTool(tool, placed.trail), plan) for tool in tools]  # type: ignore[arg-type]
+                out["tools"] = [encode_tool(tool, placed.trail, plan) for tool in tools]
         case "mcp_approval_response":
             if not plan.home or _APPROVED in part.form:
                 out["approve"] = part.status == "ok"

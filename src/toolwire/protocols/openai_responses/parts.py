@@ -1,5 +1,6 @@
 """Content of messages and of results in the Responses API, to canonical parts and back."""
 
+import hashlib
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from toolwire.canonical.content import (
     Foreign,
     Inline,
     Media,
+    Message,
     Nested,
     Part,
     PlainText,
@@ -23,9 +25,10 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.tools import CacheMark
 from toolwire.codec.fields import Other, Reader, emit, given, known, rest
-from toolwire.codec.losses import Trail
+from toolwire.codec.interface import Target
+from toolwire.codec.losses import Report, Trail
 from toolwire.codec.media import data_url, source_of
-from toolwire.codec.plan import Plan
+from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.turns import Placed
 
 from .wire import (
@@ -55,6 +58,30 @@ TTLS = ("30m", "12h")
 
 _read_annotation = Reader[AnnotationShape](AnnotationShape, FAMILY).read
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class ItemPlan(Plan):
+    """`calls` remembers how each call was written, so that its output is written to match. `seed` is there for answers,
+    whose items must have ids."""
+
+    def __init__(self, rules: Rules, report: Report, target: Target, *, home: bool, seed: str | None = None) -> None:
+        super().__init__(rules, report, target, home=home)
+        self.seed = seed
+        self.calls: dict[str, str] = {}
+        self._minted = 0
+
+    def envelope(self, prefix: str, *, complete: bool = True) -> Message:
+        """The id and status of a new item: none in a request, where a made-up id would be refused."""
+        if self.seed is None:
+            return Message(role="assistant", parts=())
+        self._minted += 1
+        id = minted_id(prefix, self.seed, self._minted - 1)
+        return Message(role="assistant", parts=(), id=id, status="completed" if complete else "incomplete")
+
+
+def minted_id(prefix: str, seed: str, number: int) -> str:
+    digest = hashlib.blake2s(f"{seed}\0{number}".encode(errors="surrogatepass"), digest_size=16)
+    return f"{prefix}_{digest.hexdigest()}"
 
 
 # ---- decode
@@ -194,7 +221,7 @@ _DECODERS: dict[type, Any] = {
 # ---- encode
 
 
-def encode_content(places: list[Placed], plan: Plan, *, spoken: bool) -> list[Any]:
+def encode_content(places: list[Placed], plan: ItemPlan, *, spoken: bool) -> list[Any]:
     blocks: list[Any] = []
     for placed in places:
         part = placed.part
@@ -229,7 +256,7 @@ def _plain(text: str, *, spoken: bool) -> Any:
     return OutputText(text=text, annotations=[]) if spoken else InputText(text=text)
 
 
-def encode_text(part: Text, trail: Trail, plan: Plan, *, spoken: bool) -> Any:
+def encode_text(part: Text, trail: Trail, plan: ItemPlan, *, spoken: bool) -> Any:
     if plan.home:
         output = spoken if not part.form else (spoken and INPUT not in part.form) or OUTPUT in part.form
         notes = UNSET if part.annotations is None else [encode_annotation(note) for note in part.annotations]
@@ -247,8 +274,8 @@ def encode_text(part: Text, trail: Trail, plan: Plan, *, spoken: bool) -> Any:
         plan.report.dropped((*trail, "cache"), "", "the target marks no words of the model")
     found = []
     for index, note in enumerate(part.annotations or ()):
-        if note.url is None:
-            plan.report.dropped((*trail, "annotations", index), "", "the target cites by url, or its own files")
+        if note.url is None or plan.seed is None:
+            plan.report.dropped((*trail, "annotations", index), "", "the target takes citations by url only, in answers")
         else:
             if note.quote is not None:
                 plan.report.dropped((*trail, "annotations", index), "quote")
@@ -267,7 +294,7 @@ def encode_annotation(note: Citation, text: str | None = None) -> Any:
     return emit(shape, note, FAMILY)
 
 
-def encode_cache(cache: CacheMark | None, trail: Trail, plan: Plan) -> Any:
+def encode_cache(cache: CacheMark | None, trail: Trail, plan: ItemPlan) -> Any:
     if cache is None:
         return UNSET
     mode = next((token[len(_MODE) :] for token in cache.form if token.startswith(_MODE)), "explicit")
@@ -278,7 +305,7 @@ def encode_cache(cache: CacheMark | None, trail: Trail, plan: Plan) -> Any:
     return emit(BreakpointShape(mode=mode, ttl=ttl), cache, FAMILY)
 
 
-def _encode_media(part: Media, trail: Trail, plan: Plan, *, spoken: bool) -> Any:
+def _encode_media(part: Media, trail: Trail, plan: ItemPlan, *, spoken: bool) -> Any:
     if spoken and not plan.home:
         plan.report.dropped(trail, "", "the target takes no media in what the model said")
         return None
@@ -297,7 +324,7 @@ def _encode_media(part: Media, trail: Trail, plan: Plan, *, spoken: bool) -> Any
             return None
 
 
-def _encode_image(part: Media, trail: Trail, plan: Plan) -> Any:
+def _encode_image(part: Media, trail: Trail, plan: ItemPlan) -> Any:
     shape = InputImage(detail=given(part.detail), prompt_cache_breakpoint=encode_cache(part.cache, trail, plan))
     source = part.source
     match source:
@@ -316,7 +343,7 @@ def _encode_image(part: Media, trail: Trail, plan: Plan) -> Any:
     return emit(shape, part, FAMILY)
 
 
-def _encode_file(part: Media, trail: Trail, plan: Plan) -> Any:
+def _encode_file(part: Media, trail: Trail, plan: ItemPlan) -> Any:
     cache = encode_cache(part.cache, trail, plan)
     shape = InputFile(filename=given(part.name), detail=given(part.detail), prompt_cache_breakpoint=cache)
     source = part.source
@@ -339,28 +366,28 @@ def _encode_file(part: Media, trail: Trail, plan: Plan) -> Any:
     return emit(shape, part, FAMILY)
 
 
-def _nowhere(source: Source, trail: Trail, plan: Plan) -> None:
+def _nowhere(source: Source, trail: Trail, plan: ItemPlan) -> None:
     if isinstance(source, FileId):
         plan.report.dropped(trail, "source", f"a file that only {source.issuer} holds")
     else:
         plan.report.dropped(trail, "source", "the target takes no such source here")
 
 
-def _report_flattened(part: Media, trail: Trail, plan: Plan) -> None:
+def _report_flattened(part: Media, trail: Trail, plan: ItemPlan) -> None:
     plan.report.approximated(trail, "source", "the content of a document is told as content of its own")
     for field in ("name", "cache"):
         if getattr(part, field) is not None:
             plan.report.dropped(trail, field)
 
 
-def _encode_refusal(part: Refusal, trail: Trail, plan: Plan, *, spoken: bool) -> Any:
+def _encode_refusal(part: Refusal, trail: Trail, plan: ItemPlan, *, spoken: bool) -> Any:
     if spoken or plan.home:
         return emit(RefusalPart(refusal=part.text), part, FAMILY)
     plan.report.approximated(trail, "text", "a refusal is told as text")
     return InputText(text=part.text)
 
 
-def _encode_foreign(part: Foreign, trail: Trail, plan: Plan, *, spoken: bool) -> Any:
+def _encode_foreign(part: Foreign, trail: Trail, plan: ItemPlan, *, spoken: bool) -> Any:
     if part.protocol == FAMILY:
         return part.body
     if part.gist:

@@ -7,7 +7,7 @@ import msgspec
 
 from toolwire.codec.check import Finding, Findings, Object, Path, dig, members, number_of, object_of, text_of, words
 
-from .shapes import VOICE, check_count, check_fields, check_item, check_tool, item_type
+from .vocabulary import VOICE, check_count, check_fields, check_item, check_tool, item_type
 
 _found = VOICE.found
 

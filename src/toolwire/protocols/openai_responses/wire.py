@@ -174,19 +174,11 @@ class AdditionalTools(Wire):
     role: str | UnsetType = UNSET
 
 
-class EffortShape(Wire):
-    effort: str | UnsetType = UNSET
-
-
-class SettingText(Wire):
-    format: "FormatShape | UnsetType" = UNSET
-
-
 class ConfigurationUpdate(Wire):
     type: str
     id: str | UnsetType = UNSET
-    reasoning: EffortShape | UnsetType = UNSET
-    text: SettingText | UnsetType = UNSET
+    reasoning: "ReasoningShape | UnsetType" = UNSET
+    text: "TextShape | UnsetType" = UNSET
 
 
 # ---- tools

@@ -1,0 +1,24 @@
+"""OpenAI Chat Completions."""
+
+from toolwire.codec.interface import Codec
+
+from .request import NAMES, decode_request, encode_request
+from .response import decode_error, decode_response, encode_error, encode_response
+from .rules import check_request
+from .stream import stream_decoder, stream_encoder
+from .wire import FAMILY, SHARED
+
+CODEC = Codec(
+    name="openai-chat",
+    families=(FAMILY, SHARED),
+    names=NAMES,
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_response,
+    decode_error=decode_error,
+    encode_error=encode_error,
+    stream_decoder=stream_decoder,
+    stream_encoder=stream_encoder,
+    check_request=check_request,
+)

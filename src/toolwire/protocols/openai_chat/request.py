@@ -1,0 +1,385 @@
+"""Chat's request body, to a canonical request and back."""
+
+import re
+from typing import Any
+
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.request import Continuation, Request
+from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
+from toolwire.codec.fields import Reader, given, joined, known, restore
+from toolwire.codec.interface import Encoding, Route, Target
+from toolwire.codec.losses import Report
+from toolwire.codec.plan import Plan, Rules
+from toolwire.codec.tools import NameRules
+from toolwire.codec.turns import Placed, Turn, as_written, assemble
+
+from .messages import decode_message, encode_turn
+from .parts import kept
+from .tools import decode_choice, decode_tools, encode_choice, encode_tools
+from .wire import FAMILY, SHARED, JsonSchemaShape, RequestShape, ResponseFormatShape
+
+RULES = Rules(
+    ids=re.compile(r"[\x20-\x7e]+"),
+    id_limit=64,
+    names=NameRules(re.compile(r"[a-zA-Z0-9_-]+"), 64),
+    freeform=True,
+)
+NAMES = {
+    "Request.sampling": "",
+    "Request.thinking": "",
+    "Request.output": "",
+    "Request.continuation": "",
+    "Request.end_user": "/user",
+    "Request.tier": "/service_tier",
+    "Request.labels": "/metadata",
+    "Request.include_usage": "/stream_options/include_usage",
+    "Sampling.max_tokens": "/max_completion_tokens",
+    "Thinking.effort": "/reasoning_effort",
+    "OutputFormat.kind": "/response_format/type",
+    "OutputFormat.schema": "/response_format/json_schema/schema",
+    "OutputFormat.name": "/response_format/json_schema/name",
+    "OutputFormat.description": "/response_format/json_schema/description",
+    "OutputFormat.strict": "/response_format/json_schema/strict",
+    "ToolChoice.mode": "",
+    "ToolChoice.names": "",
+    "ToolChoice.required": "/allowed_tools/mode",
+    "ToolChoice.parallel": "",
+    "FunctionTool.name": "/function/name",
+    "FunctionTool.description": "/function/description",
+    "FunctionTool.parameters": "/function/parameters",
+    "FunctionTool.strict": "/function/strict",
+    "FreeformTool.name": "/custom/name",
+    "FreeformTool.description": "/custom/description",
+    "FreeformTool.grammar": "/custom/format/grammar",
+    "Message.parts": "/content",
+    "Text.cache": "/prompt_cache_breakpoint",
+    "Media.cache": "/prompt_cache_breakpoint",
+    "Media.source": "/image_url/url",
+    "Media.media_type": "/image_url/url",
+    "Media.detail": "/image_url/detail",
+    "Media.name": "/file/filename",
+    "Refusal.text": "/refusal",
+    "Reasoning.content": "/thinking",
+    "ToolCall.name": "/function/name",
+    "ToolCall.arguments": "/function/arguments",
+    "ToolResult.call_id": "/tool_call_id",
+    "ToolResult.status": "/content",
+    "Citation.url": "/url_citation/url",
+    "Citation.title": "/url_citation/title",
+    "Citation.start": "/url_citation/start_index",
+    "Citation.end": "/url_citation/end_index",
+    "Response.candidates": "/choices",
+    "Candidate.messages": "/message",
+    "Candidate.stop": "",
+    "Stop.reason": "/finish_reason",
+    "Stop.raw": "/finish_reason",
+    "Usage.input_tokens": "/prompt_tokens",
+    "Usage.output_tokens": "/completion_tokens",
+    "Usage.cache_read": "/prompt_tokens_details/cached_tokens",
+    "Usage.cache_write": "/prompt_tokens_details/cache_write_tokens",
+    "Usage.reasoning": "/completion_tokens_details/reasoning_tokens",
+    "Usage.total": "/total_tokens",
+    "ApiError.message": "/error/message",
+    "ApiError.raw": "/error/type",
+    "ApiError.code": "/error/code",
+    "ApiError.param": "/error/param",
+}
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+TIERS = ("auto", "default", "flex", "scale", "priority", "fast")
+SHARED_FIELDS = frozenset(
+    {
+        "moderation",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+    }
+)
+ALIAS = "openai-chat:name:max_tokens=max_tokens"
+ONE_STOP = "openai-chat:stop:string"
+EMPTY_OPTIONS = "openai-chat:stream_options:empty"
+
+_FORMATS = {"text": "text", "json_object": "json", "json_schema": "json_schema"}
+_SAMPLING = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "n",
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "logprobs",
+    "top_logprobs",
+)
+_RAW = ("tool_choice", "function_call", "metadata")
+
+_reader = Reader[RequestShape](RequestShape, FAMILY)
+
+
+# ---- decode
+
+
+def decode_request(body: bytes, route: Route) -> Request:
+    shape, plain = _reader.read_noting(body)
+    tools, plain_tools = decode_tools(shape)
+    choice, left = decode_choice(shape)
+    output, format_kept = _decode_output(shape)
+    effort = known(shape.reasoning_effort)
+    options = shape.stream_options
+    found = _decode_rest(shape, left, format_kept)
+    store = known(shape.store)
+    return Request(
+        origin=FAMILY,
+        model=shape.model or route.model,
+        messages=tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages)]),
+        tools=tools,
+        tool_choice=choice,
+        sampling=_decode_sampling(shape),
+        thinking=None if effort is None else Thinking(effort=effort),
+        output=output,
+        continuation=None if store is None else Continuation(store=store),
+        stream=known(shape.stream),
+        include_usage=None if options is UNSET or options is None else known(options.include_usage),
+        end_user=known(shape.user),
+        tier=known(shape.service_tier),
+        labels=None if shape.metadata is UNSET or bytes(shape.metadata) == b"null" else shape.metadata,
+        plain=plain and plain_tools and not found.get("extras"),
+        **found,
+    )
+
+
+def _decode_rest(shape: RequestShape, left: dict[str, Raw], format_kept: dict[str, Any]) -> dict[str, Any]:
+    """What has no canonical home; the fields that Responses calls by the same name are kept for both."""
+    nulls = tuple(
+        f"{FAMILY}:null:{name}"
+        for name in _RAW
+        if getattr(shape, name) is not UNSET and bytes(getattr(shape, name)) == b"null"
+    )
+    rests = [kept(shape, *nulls), {"extras": {FAMILY: left}} if left else {}, format_kept]
+    options = shape.stream_options
+    if options is not UNSET and options is not None:
+        form = (EMPTY_OPTIONS,) if options.include_usage is UNSET else ()
+        rests.append(kept(options, *form, under="stream_options/"))
+    found = joined(*rests)
+    own = (found["extras"] or {}).get(FAMILY, {})
+    both = {name: own.pop(name) for name in SHARED_FIELDS & own.keys()}
+    extras = {FAMILY: own, SHARED: both}
+    return {"extras": {name: fields for name, fields in extras.items() if fields} or None, "form": found["form"]}
+
+
+def _decode_sampling(shape: RequestShape) -> Sampling | None:
+    form: tuple[str, ...] = ()
+    limit = known(shape.max_completion_tokens)
+    found: dict[str, Any] = {}
+    if isinstance(shape.max_tokens, int):
+        if limit is None:
+            limit, form = shape.max_tokens, (ALIAS,)
+        else:
+            found["extras"] = {FAMILY: {"max_tokens": Raw(str(shape.max_tokens).encode())}}
+    stop = shape.stop
+    if isinstance(stop, str):
+        stop, form = [stop], (*form, ONE_STOP)
+    values = {name: known(getattr(shape, name)) for name in _SAMPLING}
+    sampling = Sampling(
+        max_tokens=limit, stop=tuple(stop) if isinstance(stop, list) else None, form=form, **values, **found
+    )
+    return None if sampling == Sampling() else sampling
+
+
+def _decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, Any]]:
+    verbosity = known(shape.verbosity)
+    asked = shape.response_format
+    if not isinstance(asked, ResponseFormatShape):
+        return (None if verbosity is None else OutputFormat(verbosity=verbosity)), {}
+    found = kept(asked, under="response_format/")
+    kind = _FORMATS.get(asked.type)
+    if kind is None:
+        found = joined(found, {"extras": {FAMILY: {"response_format/type": Raw(f'"{asked.type}"'.encode())}}})
+    schema = asked.json_schema
+    if schema is UNSET:
+        return OutputFormat(kind=kind, verbosity=verbosity, **found), {}  # type: ignore[arg-type]
+    found = joined(found, kept(schema, under="response_format/json_schema/"))
+    return OutputFormat(
+        kind="json_schema",
+        schema=known(schema.schema),
+        name=known(schema.name),
+        description=known(schema.description),
+        strict=known(schema.strict),
+        verbosity=verbosity,
+        **found,
+    ), {}
+
+
+# ---- encode
+
+
+def encode_request(request: Request, target: Target) -> Encoding:
+    home = request.origin == FAMILY
+    model = target.model or request.model
+    plan = Plan(RULES, Report(), replace(target, model=model), home=home)
+    tools, functions = encode_tools(request, plan)
+    turns = as_written(request.messages) if home else assemble(request, plan.report)
+    messages = _encode_system(request, plan)
+    for turn in turns:
+        messages += encode_turn(turn, plan)
+    body: dict[str, Any] = {} if model is None else {"model": model}
+    body["messages"] = messages
+    if tools is not None:
+        body["tools"] = tools
+    if functions is not None:
+        body["functions"] = functions
+    body.update(encode_choice(request, plan, any_tools=bool(tools)))
+    _encode_sampling(request, body, plan)
+    _encode_thinking(request, body, plan)
+    _encode_output(request, body, plan)
+    _encode_stream(request, body, plan)
+    _encode_rest(request, body, plan)
+    for node in (request, request.sampling, request.output):
+        restore(body, node, FAMILY)
+    restore(body, request, SHARED)
+    if not request.plain:
+        plan.report.unclaimed(request, (FAMILY, SHARED))
+    return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1/chat/completions"))
+
+
+def _encode_system(request: Request, plan: Plan) -> list[Any]:
+    """What other protocols keep apart from the messages leads them here."""
+    if not request.system:
+        return []
+    places = [Placed(part, ("system", index)) for index, part in enumerate(request.system)]
+    return encode_turn(Turn("system", places, None, ("system",)), plan)
+
+
+def _encode_sampling(request: Request, body: dict[str, Any], plan: Plan) -> None:
+    sampling = request.sampling
+    if sampling is None:
+        return
+    if sampling.max_tokens is not None:
+        body["max_tokens" if ALIAS in sampling.form else "max_completion_tokens"] = sampling.max_tokens
+    if sampling.stop is not None:
+        stop = list(sampling.stop)
+        if len(stop) > 4 and not plan.home:
+            plan.report.approximated(("sampling",), "stop", "the target takes four stop sequences: the first four")
+            stop = stop[:4]
+        body["stop"] = stop[0] if ONE_STOP in sampling.form and len(stop) == 1 else stop
+    for name in _SAMPLING:
+        value = getattr(sampling, name)
+        if value is None:
+            continue
+        if name == "top_k" and not plan.home:
+            plan.report.dropped(("sampling",), "top_k")
+        else:
+            body[name] = value
+
+
+def _encode_thinking(request: Request, body: dict[str, Any], plan: Plan) -> None:
+    thinking = request.thinking
+    if thinking is None:
+        return
+    effort = thinking.effort
+    if not plan.home:
+        effort = _effort(thinking, plan)
+    if effort is not None:
+        body["reasoning_effort"] = effort
+
+
+def _effort(thinking: Thinking, plan: Plan) -> str | None:
+    """How hard another protocol's model was to think, in this one's words."""
+    effort, report = thinking.effort, plan.report
+    if thinking.visibility is not None:
+        report.dropped(("thinking",), "visibility")
+    if effort is not None and effort not in EFFORTS:
+        report.approximated(("thinking",), "effort", f"{effort} is told as high")
+        effort = "high"
+    if thinking.budget_tokens is not None:
+        budget = thinking.budget_tokens
+        guess = "low" if budget <= 2048 else "medium" if budget <= 8192 else "high"
+        report.approximated(("thinking",), "budget_tokens", f"told as an effort: {effort or guess}")
+        return effort or guess
+    if thinking.enabled is False and effort is None:
+        return "none"
+    if thinking.enabled is not None and effort is None:
+        report.approximated(("thinking",), "enabled", "the target's model decides itself whether to think")
+    elif thinking.enabled is False and effort != "none":
+        report.approximated(("thinking",), "enabled", f"told as an effort: {effort}")
+    return effort
+
+
+def _encode_output(request: Request, body: dict[str, Any], plan: Plan) -> None:
+    output = request.output
+    if output is None:
+        return
+    if output.verbosity is not None:
+        body["verbosity"] = output.verbosity
+    match output.kind:
+        case "text":
+            body["response_format"] = {"type": "text"}
+        case "json":
+            body["response_format"] = {"type": "json_object"}
+        case "json_schema":
+            name = output.name
+            if name is None and not plan.home:
+                name = "response"
+                why = "the target wants a name for the schema"
+                plan.report.invented(("output",), "schema", "/response_format/json_schema/name", why)
+            described = JsonSchemaShape(
+                name=given(name),
+                description=given(output.description),
+                schema=given(output.schema),
+                strict=given(output.strict),
+            )
+            body["response_format"] = ResponseFormatShape(type="json_schema", json_schema=described)
+        case None:
+            pass
+
+
+def _encode_stream(request: Request, body: dict[str, Any], plan: Plan) -> None:
+    stream = request.stream if plan.target.stream is None else plan.target.stream
+    if stream is not None:
+        body["stream"] = stream
+    if plan.home:
+        if request.include_usage is not None:
+            body["stream_options"] = {"include_usage": request.include_usage}
+        elif EMPTY_OPTIONS in request.form:
+            body["stream_options"] = {}
+    elif stream:
+        body["stream_options"] = {"include_usage": True}
+
+
+def _encode_rest(request: Request, body: dict[str, Any], plan: Plan) -> None:
+    if request.end_user is not None:
+        body["user"] = request.end_user
+    if request.labels is not None:
+        body["metadata"] = request.labels
+    if request.tier is not None:
+        _encode_tier(request.tier, body, plan)
+    state = request.continuation
+    if state is not None and state.store is not None:
+        body["store"] = state.store
+    if plan.home:
+        return
+    if state is not None and state.id is not None:
+        plan.report.dropped(("continuation",), "id", "the target holds no conversation")
+    if state is not None and state.background:
+        plan.report.dropped(("continuation",), "background")
+    if request.cache is not None:
+        plan.report.dropped(("cache",), "", "the target has no mark for the whole request")
+    for index, message in enumerate(request.messages):
+        for field in ("id", "phase", "clear_at"):
+            if getattr(message, field) is not None:
+                plan.report.dropped(("messages", index), field)
+        if message.status is not None and message.status != "completed":
+            plan.report.dropped(("messages", index), "status")
+
+
+def _encode_tier(tier: str, body: dict[str, Any], plan: Plan) -> None:
+    if plan.home or tier in TIERS:
+        body["service_tier"] = tier
+    elif tier == "standard_only":
+        plan.report.approximated((), "tier", "standard_only is told as default")
+        body["service_tier"] = "default"
+    else:
+        plan.report.dropped((), "tier", f"the target has no tier {tier}")

@@ -1,0 +1,430 @@
+"""Chat's answers and errors, to canonical and back."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Refusal, ToolCall
+from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
+from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.fields import Reader, as_object, joined, known, restore, well_formed
+from toolwire.codec.interface import Context, Encoding, Target
+from toolwire.codec.losses import Report, Trail
+from toolwire.codec.plan import Plan
+from toolwire.codec.turns import Placed, Turn
+
+from .calls import is_json
+from .messages import decode_message, encode_turn
+from .parts import kept
+from .request import RULES
+from .wire import (
+    FAMILY,
+    AnswerShape,
+    CompletionDetailsShape,
+    ErrorShape,
+    PromptDetailsShape,
+    ResponseShape,
+    UsageShape,
+)
+
+STOPS: dict[str, StopReason] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "filtered",
+    "error": "error",
+    "model_length": "max_tokens",
+    "insufficient_system_resource": "error",
+}
+REASONS: dict[StopReason, str] = {
+    "end_turn": "stop",
+    "max_tokens": "length",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+    "filtered": "content_filter",
+    "paused": "stop",
+    "continuation": "stop",
+    "context_window": "length",
+    "malformed_call": "stop",
+    "cancelled": "stop",
+    "error": "stop",
+    "other": "stop",
+}
+_FAITHFUL = ("end_turn", "max_tokens", "tool_use", "filtered")
+
+_CODES: dict[str, ErrorKind] = {
+    "context_length_exceeded": "context_length",
+    "insufficient_quota": "billing",
+    "billing_hard_limit_reached": "billing",
+    "rate_limit_exceeded": "rate_limit",
+    "model_not_found": "not_found",
+    "invalid_api_key": "authentication",
+    "overloaded": "overloaded",
+    "server_error": "server",
+}
+_TYPES: dict[str, ErrorKind] = {
+    "authentication_error": "authentication",
+    "permission_error": "permission",
+    "permission_denied_error": "permission",
+    "not_found_error": "not_found",
+    "conflict_error": "conflict",
+    "request_too_large": "too_large",
+    "rate_limit_error": "rate_limit",
+    "rate_limit_exceeded": "rate_limit",
+    "tokens": "rate_limit",
+    "requests": "rate_limit",
+    "insufficient_quota": "billing",
+    "overloaded_error": "overloaded",
+    "timeout_error": "timeout",
+}
+_STATUSES: dict[int, ErrorKind] = {
+    400: "invalid_request",
+    401: "authentication",
+    402: "billing",
+    403: "permission",
+    404: "not_found",
+    408: "timeout",
+    409: "conflict",
+    413: "too_large",
+    422: "invalid_request",
+    429: "rate_limit",
+    500: "server",
+    502: "server",
+    503: "overloaded",
+    504: "timeout",
+    529: "overloaded",
+}
+_GENERIC: dict[str, ErrorKind] = {
+    "invalid_request_error": "invalid_request",
+    "server_error": "server",
+    "api_error": "server",
+    "internal_error": "server",
+}
+TYPES: dict[ErrorKind, tuple[str, str | None]] = {
+    "invalid_request": ("invalid_request_error", None),
+    "authentication": ("authentication_error", "invalid_api_key"),
+    "billing": ("insufficient_quota", "insufficient_quota"),
+    "permission": ("permission_error", None),
+    "not_found": ("not_found_error", None),
+    "conflict": ("conflict_error", None),
+    "too_large": ("request_too_large", None),
+    "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
+    "context_length": ("invalid_request_error", "context_length_exceeded"),
+    "server": ("server_error", None),
+    "timeout": ("timeout_error", None),
+    "overloaded": ("overloaded_error", "overloaded"),
+    "other": ("api_error", None),
+}
+
+OWN = "openai-chat:error"
+NUMBER = "openai-chat:code:number"
+TEXT_ERROR = "openai-chat:error:text"
+BODY_ERROR = "openai-chat:error:body"
+_ENVELOPE = ("object", "created", "model", "id")
+
+_read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
+_read_error = Reader[ErrorShape](ErrorShape, FAMILY).read
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode = msgspec.json.Decoder().decode
+
+
+# ---- decode
+
+
+def decode_response(body: bytes, context: Context) -> Response:
+    shape = _read_response(body)
+    failed = shape.error is not UNSET and bytes(shape.error) != b"null"
+    if not isinstance(shape.choices, list) and not failed:
+        raise DecodeError(FAMILY, "/choices", "an array", "nothing")
+    form: tuple[str, ...] = ()
+    if shape.object not in ("chat.completion", None):
+        form = (f"openai-chat:object:{known(shape.object) or ''}",)
+    if shape.error is not UNSET and not failed:
+        form = (*form, f"{FAMILY}:null:error")
+    if shape.choices is UNSET:
+        form = (*form, "openai-chat:absent:choices")
+    return Response(
+        origin=FAMILY,
+        id=known(shape.id),
+        model=known(shape.model),
+        created=known(shape.created),
+        candidates=tuple([_decode_choice(choice, index) for index, choice in enumerate(shape.choices or ())]),
+        usage=None if shape.usage is UNSET or shape.usage is None else decode_usage(shape.usage),
+        error=replace(_decode_error_object(shape.error, None), at="") if failed and shape.error is not UNSET else None,
+        **kept(shape, *form),
+    )
+
+
+def _decode_choice(shape: AnswerShape, position: int) -> Candidate:
+    message = decode_message(shape.message, f"/choices/{position}/message", "/message")
+    stop = None
+    if isinstance(shape.finish_reason, str):
+        stop = decode_stop(shape.finish_reason, message)
+    message = replace(message, parts=tuple([_completed(part, stop) for part in message.parts]))
+    form = () if shape.index is not UNSET else ("openai-chat:absent:index",)
+    if not message.role == "assistant" or shape.message.role != "assistant":
+        form = (*form, f"openai-chat:role:{shape.message.role}")
+    index = position if shape.index is UNSET else shape.index
+    return Candidate(index=index, messages=(message,), stop=stop, **kept(shape, *form))
+
+
+def _completed(part: Any, stop: Stop | None) -> Any:
+    """A call whose text was cut is not to be run, whatever the server says of how it stopped."""
+    if not isinstance(part, ToolCall) or not part.arguments:
+        return part
+    cut = stop is not None and stop.reason == "max_tokens"
+    complete = not cut if part.shape == "freeform" else is_json(part.arguments)
+    return part if complete else replace(part, complete=False)
+
+
+def decode_stop(reason: str, message: Message) -> Stop:
+    """The common word. Servers also say `stop` where there are calls, or a refusal."""
+    meant = STOPS.get(reason, "other")
+    if meant == "end_turn":
+        if any(isinstance(part, ToolCall) for part in message.parts):
+            meant = "tool_use"
+        elif any(isinstance(part, Refusal) and part.text for part in message.parts):
+            meant = "refusal"
+    return Stop(reason=meant, raw=reason)
+
+
+def decode_usage(shape: UsageShape) -> Usage:
+    rests = [kept(shape)]
+    read = write = reasoning = None
+    if isinstance(shape.prompt_tokens_details, PromptDetailsShape):
+        details = shape.prompt_tokens_details
+        read, write = known(details.cached_tokens), known(details.cache_write_tokens)
+        rests.append(kept(details, "openai-chat:details:prompt", under="prompt_tokens_details/"))
+    if isinstance(shape.completion_tokens_details, CompletionDetailsShape):
+        reasoning = known(shape.completion_tokens_details.reasoning_tokens)
+        under = "completion_tokens_details/"
+        rests.append(kept(shape.completion_tokens_details, "openai-chat:details:completion", under=under))
+    return Usage(
+        input_tokens=known(shape.prompt_tokens),
+        output_tokens=known(shape.completion_tokens),
+        total=known(shape.total_tokens),
+        cache_read=read,
+        cache_write=write,
+        reasoning=reasoning,
+        **joined(*rests),
+    )
+
+
+def decode_error(body: bytes, status: int | None) -> ApiError:
+    members = _members(well_formed(body, FAMILY)) if body.lstrip()[:1] == b"{" else None
+    if members is None:
+        raise DecodeError(FAMILY, "", "an object", bytes(well_formed(body, FAMILY))[:40].decode(errors="replace"))
+    if "error" not in members:
+        return _decode_bare_error(body, members, status)
+    error = _decode_error_object(members.pop("error"), status)
+    return replace(error, **_beside(error, members)) if members else error
+
+
+def _beside(error: ApiError, members: dict[str, Raw]) -> dict[str, Any]:
+    own = (error.extras or {}).get(FAMILY, {})
+    return {"extras": {FAMILY: {**own, **members}}}
+
+
+def _decode_error_object(raw: Raw, status: int | None) -> ApiError:
+    if bytes(raw)[:1] != b"{":
+        said = _decode(raw)
+        message = said if isinstance(said, str) else bytes(raw).decode()
+        form = (OWN, TEXT_ERROR) if isinstance(said, str) else (OWN, TEXT_ERROR, "openai-chat:error:raw")
+        return ApiError(kind=_STATUSES.get(status or 0, "other"), message=message, status=status, form=form)
+    shape = _read_error(raw, "/error")
+    code = shape.code
+    number = code if isinstance(code, int) else None
+    form = (OWN,) if number is None else (OWN, NUMBER)
+    return ApiError(
+        kind=_kind(shape, status if status is not None else number),
+        message=known(shape.message) or "",
+        status=status,
+        code=None if code is UNSET or code is None else str(code),
+        param=known(shape.param),
+        raw=known(shape.type),
+        **kept(shape, *form, *(() if shape.message is not UNSET else ("openai-chat:absent:message",)), under="error/"),
+    )
+
+
+def _kind(shape: ErrorShape, status: int | None) -> ErrorKind:
+    """OpenAI tells most failures as `invalid_request_error`: code and status know more."""
+    code, kind = str(shape.code), known(shape.type) or ""
+    found = _CODES.get(code) or _TYPES.get(kind)
+    if found is None and status is not None:
+        found = _STATUSES.get(status)
+        if found is None and status >= 500:
+            found = "server"
+    return found or _GENERIC.get(kind) or "other"
+
+
+def _decode_bare_error(body: bytes, members: dict[str, Raw], status: int | None) -> ApiError:
+    """An error without its envelope, as frameworks under compatible servers send it."""
+    said = members.get("message", members.get("detail", Raw(b'""')))
+    text = _decode(said)
+    message = text if isinstance(text, str) else bytes(said).decode()
+    kind = _STATUSES.get(status or 0, "other")
+    return ApiError(
+        kind=kind, message=message, status=status, extras={FAMILY: dict(members)}, form=(OWN, BODY_ERROR)
+    )
+
+
+# ---- encode
+
+
+def encode_response(response: Response, context: Context) -> Encoding:
+    home = response.origin == FAMILY
+    plan = Plan(RULES, Report(), Target(), home=home, answering=True, carrier=context.carrier)
+    body: dict[str, Any] = {}
+    if not home or response.id is not None:
+        body["id"] = completion_id(response.id, plan)
+    kind = "chat.completion"
+    for token in response.form:
+        if token.startswith("openai-chat:object:"):
+            kind = token.removeprefix("openai-chat:object:")
+    if kind and f"{FAMILY}:null:object" not in response.form:
+        body["object"] = kind
+    if not home:
+        body["created"] = int(response.created or context.created)
+    elif response.created is not None:
+        body["created"] = response.created
+    if not home or response.model is not None:
+        body["model"] = response.model or ""
+    if response.candidates or "openai-chat:absent:choices" not in response.form:
+        candidates = response.candidates or (() if home else (Candidate(),))
+        body["choices"] = [_encode_choice(one, number, plan) for number, one in enumerate(candidates)]
+    if f"{FAMILY}:null:choices" in response.form:
+        del body["choices"]
+    if response.usage is not None:
+        body["usage"] = encode_usage(response.usage, plan)
+    if response.error is not None:
+        restore(body, response.error, FAMILY)
+        body.update(encode_error(response.error).body)
+    restore(body, response, FAMILY)
+    if not home:
+        _report_response(response, plan)
+    if not response.plain:
+        plan.report.unclaimed(response, (FAMILY,))
+    return Encoding(body, plan.report)
+
+
+def completion_id(id: str | None, plan: Plan) -> str:
+    if plan.home or (id is not None and id.startswith("chatcmpl")):
+        return id or ""
+    return f"chatcmpl-{id or 'tw'}"
+
+
+def _encode_choice(candidate: Candidate, number: int, plan: Plan) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    if "openai-chat:absent:index" not in candidate.form:
+        body["index"] = candidate.index
+    message = _encode_message(candidate, number, plan)
+    body["message"] = message
+    if not plan.home:
+        body["logprobs"] = None
+    calls = bool(message.get("tool_calls"))
+    finish = encode_stop(candidate.stop, ("candidates", number, "stop"), plan, calls=calls, refused="refusal" in message)
+    if finish is not None:
+        body["finish_reason"] = finish
+    if not plan.home:
+        message.setdefault("refusal", None)
+    for token in candidate.form:
+        if token.startswith("openai-chat:role:"):
+            message["role"] = token.removeprefix("openai-chat:role:")
+    return restore(body, candidate, FAMILY)
+
+
+def _encode_message(candidate: Candidate, number: int, plan: Plan) -> dict[str, Any]:
+    places: list[Placed] = []
+    for index, message in enumerate(candidate.messages):
+        trail: Trail = ("candidates", number, "messages", index)
+        places += [Placed(part, (*trail, "parts", position)) for position, part in enumerate(message.parts)]
+        for field in ("id", "phase") if not plan.home else ():
+            if getattr(message, field) is not None:
+                plan.report.dropped(trail, field)
+    only = candidate.messages[0] if len(candidate.messages) == 1 else None
+    role = "assistant" if only is None or not plan.home else only.role
+    trail = ("candidates", number, "messages", 0)
+    (body,) = encode_turn(Turn(role, places, only, trail), plan)
+    return dict(body)
+
+
+def encode_stop(stop: Stop | None, trail: Trail, plan: Plan, *, calls: bool, refused: bool) -> str | None:
+    if stop is None:
+        return None if plan.home else "tool_calls" if calls else "stop"
+    if plan.home and stop.raw is not None:
+        return stop.raw
+    reason = REASONS[stop.reason]
+    if stop.reason == "refusal" and refused:
+        return "stop"
+    if not plan.home and stop.reason not in _FAITHFUL:
+        plan.report.approximated(trail, "reason", f"{stop.raw or stop.reason} is told as {reason}")
+    if stop.sequence is not None:
+        plan.report.dropped(trail, "sequence")
+    return reason
+
+
+def encode_usage(usage: Usage, plan: Plan) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    if usage.input_tokens is not None or not plan.home:
+        body["prompt_tokens"] = usage.input_tokens or 0
+    if usage.output_tokens is not None or not plan.home:
+        body["completion_tokens"] = usage.output_tokens or 0
+    if usage.total is not None:
+        body["total_tokens"] = usage.total
+    elif not plan.home:
+        body["total_tokens"] = body["prompt_tokens"] + body["completion_tokens"]
+    prompt = PromptDetailsShape()
+    if usage.cache_read is not None:
+        prompt.cached_tokens = usage.cache_read
+    if usage.cache_write is not None:
+        prompt.cache_write_tokens = usage.cache_write
+    if prompt != PromptDetailsShape() or "openai-chat:details:prompt" in usage.form:
+        body["prompt_tokens_details"] = as_object(prompt)
+    if usage.reasoning is not None:
+        body["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
+    elif "openai-chat:details:completion" in usage.form:
+        body["completion_tokens_details"] = {}
+    return restore(body, usage, FAMILY)
+
+
+def _report_response(response: Response, plan: Plan) -> None:
+    state = response.continuation
+    if state is not None and state.id is not None:
+        plan.report.dropped(("continuation",), "id")
+    if response.usage is not None and response.usage.tool_use is not None:
+        plan.report.dropped(("usage",), "tool_use")
+
+
+def encode_error(error: ApiError) -> Encoding:
+    report = Report()
+    if OWN in error.form:
+        return Encoding(_encode_own_error(error), report)
+    kind, code = TYPES[error.kind]
+    shape = {"message": error.message, "type": kind, "param": error.param, "code": error.code or code}
+    for field in ("request_id", "retry_after"):
+        if getattr(error, field) is not None:
+            report.dropped((), field, "the target tells it in a header")
+    report.unclaimed(error, (FAMILY,))
+    return Encoding({"error": shape}, report)
+
+
+def _encode_own_error(error: ApiError) -> dict[str, Any]:
+    if BODY_ERROR in error.form:
+        return restore({}, error, FAMILY)
+    if TEXT_ERROR in error.form:
+        said: Any = Raw(error.message.encode()) if "openai-chat:error:raw" in error.form else error.message
+        return restore({"error": said}, error, FAMILY)
+    shape: dict[str, Any] = {}
+    if error.message or not {f"{FAMILY}:null:error/message", "openai-chat:absent:message"} & set(error.form):
+        shape["message"] = error.message
+    if error.raw is not None:
+        shape["type"] = error.raw
+    if error.param is not None:
+        shape["param"] = error.param
+    if error.code is not None:
+        shape["code"] = int(error.code) if NUMBER in error.form else error.code
+    return restore({"error": shape}, error, FAMILY)
