@@ -7,10 +7,12 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, ToolGroup
 from toolwire.codec.check import Finding
+from toolwire.codec.fields import well_formed
 from toolwire.codec.interface import Context, Route, Target
 
 from .translation import Body, codec, to_bytes
@@ -154,7 +156,17 @@ def _answers(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: str) -> 
     return codec(protocol).decode_request(to_bytes({name: wire}, protocol), Route()).messages
 
 
-def check(body: Body, protocol: str, *, version: str | None = None) -> list[Finding]:
-    """What the provider would say against this request: nothing, if it would take it."""
-    parsed = json.loads(to_bytes(body, protocol)) if not isinstance(body, dict | list) else body
-    return codec(protocol).check_request(parsed, version=version)
+def check(
+    body: Body, protocol: str, *, model: str | None = None, version: str | None = None, compatible: bool = False
+) -> list[Finding]:
+    """What the provider would say against this request: nothing, if it would take it.
+
+    `version` is the provider's, where it has several; `compatible` is for servers that only imitate it.
+    """
+    data = to_bytes(body, protocol)
+    try:
+        parsed = json.loads(data)
+    except (ValueError, RecursionError):
+        well_formed(data, protocol)
+        raise DecodeError(protocol, "", "JSON", "something else") from None
+    return codec(protocol).check_request(parsed, model=model, version=version, compatible=compatible)

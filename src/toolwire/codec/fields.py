@@ -346,6 +346,9 @@ def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]
     if wire.unknown is UNSET and wire.nulls is UNSET and extra == shape.no_extra and None not in nullable:
         return {"form": form} if form else _NOTHING
     kept = {under + name: value for name, value in zip(shape.extra, extra, strict=True) if value is not UNSET}
+    nothing = [name for name, value in kept.items() if bytes(value) == b"null"]
+    for name in nothing:
+        del kept[name]
     if wire.unknown is not UNSET:
         kept.update((under + escape(name), value) for name, value in wire.unknown.items())
     nulls = [name for name, value in zip(shape.nullable, nullable, strict=True) if value is None]
@@ -354,8 +357,8 @@ def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]
     found: dict[str, Any] = {}
     if kept:
         found["extras"] = {family: kept}
-    if nulls:
-        form = (*form, *(f"{family}:null:{under}{name}" for name in nulls))
+    if nulls or nothing:
+        form = (*form, *(f"{family}:null:{under}{name}" for name in nulls), *(f"{family}:null:{name}" for name in nothing))
     if form:
         found["form"] = form
     return found

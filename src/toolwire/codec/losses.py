@@ -3,7 +3,7 @@
 An encoder knows canonical values only. It reports a *trail* from the root of what it encodes, such as
 `("messages", 2, "parts", 0)`, and a field. `resolve` walks the trail: a node's own `at`, else the wire name that the
 source codec's `names` gives for the field (`"Message.parts": "/content"`; `""` for a canonical group without a wire
-object of its own) and the index.
+object of its own; `"//parallel_tool_calls"` for a field that stands at the root instead) and the index.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -39,8 +39,10 @@ class Report:
 
     def unclaimed(self, root: Node, families: Container[str]) -> None:
         """Report all extras below `root` that belong to none of these families."""
-        for trail, key in foreign_extras(root, families):
-            self._entries.append(("dropped", trail, "//" + key, "a field that only its own protocol has", None, False))
+        for trail, family, key in foreign_extras(root, families):
+            guarded = family.endswith(":guarded")
+            why = "may not be dropped" if guarded else "a field that only its own protocol has"
+            self._entries.append(("dropped", trail, "//" + key, why, None, guarded))
 
     def resolve(self, root: Node, names: Names) -> list[Loss]:
         found: dict[tuple[str, str, str | None], Loss] = {}
@@ -65,11 +67,12 @@ def pointer(root: Node, trail: Trail, field: str, names: Names) -> str:
             if index is None:
                 return path + place
             node = node[int(index)]
-            place = f"{place}/{index}"
+            place = f"{place}/{index}" if place else ""
         path += node.at if isinstance(node, Node) and node.at is not None else place
     if field.startswith("//"):
         return f"{path}/{field[2:]}"
-    return path + _place(node, field, names) if field else path
+    place = _place(node, field, names) if field else ""
+    return place[1:] if place.startswith("//") else path + place
 
 
 def _place(node: Any, field: str, names: Names) -> str:
@@ -82,12 +85,14 @@ def _place(node: Any, field: str, names: Names) -> str:
     return names.get(f"{type(node).__name__}.{field}", "/" + field)
 
 
-def foreign_extras(root: Node, families: Container[str], trail: Trail = ()) -> Iterator[tuple[Trail, str]]:
+def foreign_extras(root: Node, families: Container[str], trail: Trail = ()) -> Iterator[tuple[Trail, str, str]]:
+    """Trail, family and key of each. A family `...:guarded` may not be dropped; `...:echo` repeats what the reader said
+    itself, so that nothing is lost with it."""
     if root.extras:
         for family, kept in root.extras.items():
-            if family not in families:
+            if family not in families and not family.endswith(":echo"):
                 for key in kept:
-                    yield trail, key
+                    yield trail, family, key
     for field in _children(type(root)):
         child = getattr(root, field)
         if isinstance(child, tuple):

@@ -27,11 +27,12 @@ from .vocabulary import (
     check_settings,
     check_tool,
     model_kind,
+    refuses_forcing,
+    refuses_system_messages,
 )
 
 # Blocks after which an assistant message may be the last one: the turn is paused, not prefilled.
 _UNFINISHED = words("tool_use server_tool_use mcp_tool_use compaction fallback")
-_NO_FORCING = {("opus", (5, 5)), ("sonnet", (5, 5)), ("fable", (5, 1)), ("mythos", (5, 1))}
 _INITIALS = {"user": "u", "assistant": "a", "system": "s"}
 _found = VOICE.found
 
@@ -71,7 +72,9 @@ class _Request(NamedTuple):
         return said
 
 
-def check_request(body: object, *, model: str | None = None, version: str | None = None) -> list[Finding]:
+def check_request(
+    body: object, *, model: str | None = None, version: str | None = None, compatible: bool = False
+) -> list[Finding]:
     """`model` overrides the body's; `version` is the `anthropic-version` header, where known."""
     if not isinstance(body, dict):
         return [_found("body", (), "Input should be a valid dictionary")]
@@ -154,7 +157,7 @@ def _system_messages(request: _Request) -> Findings:
             said = "{at}: a `system` message must follow a `user` message or a server tool result, "
             said += "and be last or before an `assistant` message"
             yield _found("system-placement", turn.path, said)
-        if (0, 0) < request.kind[1] < (4, 8) or request.kind == ("sonnet", (5, 0)):
+        if refuses_system_messages(request.model):
             yield _found("system-model", turn.path, "role 'system' is not supported on this model")
         message = object_of(list_of(request.body.get("messages"))[int(turn.path[1])])
         if not message.get("content") and not message.get("output_config"):
@@ -340,7 +343,7 @@ def _choice(request: _Request) -> Findings:
         yield _found("choice-not-direct", (*at, "name"), said)
     if dig(request.body, "thinking", "type") == "enabled":
         yield _found("choice-thinking", at, "Thinking may not be enabled when tool_choice forces tool use.")
-    if request.kind in _NO_FORCING or "mythos-preview" in request.model:
+    if refuses_forcing(request.model):
         yield _found("choice-model", at, '{at}: type "tool" and "any" are not supported for this model.')
 
 

@@ -22,6 +22,7 @@ from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import PlacedTool, flattened, lowered_schema, tools_in_force, usable_callers, without_native
 
+from .vocabulary import refuses_forcing
 from .wire import FAMILY, CacheShape, ChoiceShape, ToolShape
 
 MAX_MARKS = 4
@@ -215,31 +216,34 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
     choice = request.tool_choice
     if choice is None:
         return UNSET
-    parallel = UNSET if choice.parallel is None else not choice.parallel
     if not plan.home and not any_tools:
         plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
         return UNSET
-    match choice.mode:
+    mode = choice.mode
+    if not plan.home and mode in ("required", "named") and refuses_forcing(plan.target.model or request.model or ""):
+        plan.report.approximated(("tool_choice",), "mode", "the model can't be forced to call: it may choose")
+        mode = "auto"
+    match mode:
         case "required":
-            shape = ChoiceShape(type="any", disable_parallel_tool_use=parallel)
+            shape = ChoiceShape(type="any")
         case "none":
-            shape = ChoiceShape(type="none", disable_parallel_tool_use=parallel if plan.home else UNSET)
+            shape = ChoiceShape(type="none")
         case "named":
-            shape = _encode_named(choice, plan, parallel)
+            shape = _encode_named(choice, plan)
         case "allowed":
-            plan.report.approximated(
-                ("tool_choice",), "names", "the target can't choose among some: only those are offered"
-            )
-            shape = ChoiceShape(type="any" if choice.required else "auto", disable_parallel_tool_use=parallel)
+            why = "the target can't choose among some: only those are offered"
+            plan.report.approximated(("tool_choice",), "names", why)
+            shape = ChoiceShape(type="any" if choice.required else "auto")
         case _:
-            shape = ChoiceShape(type="auto", disable_parallel_tool_use=parallel)
+            shape = ChoiceShape(type="auto")
+    if choice.parallel is not None and (plan.home or mode != "none"):
+        shape.disable_parallel_tool_use = not choice.parallel
     return emit(shape, choice, FAMILY)
 
 
-def _encode_named(choice: ToolChoice, plan: Plan, parallel: bool | UnsetType) -> ChoiceShape:
+def _encode_named(choice: ToolChoice, plan: Plan) -> ChoiceShape:
     named = choice.names[0]
     if named.kind in ("native", "server") and not plan.home:
         plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
-        return ChoiceShape(type="auto", disable_parallel_tool_use=parallel)
-    name = plan.name(named.name, named.namespace)
-    return ChoiceShape(type="tool", name=name, disable_parallel_tool_use=parallel)
+        return ChoiceShape(type="auto")
+    return ChoiceShape(type="tool", name=plan.name(named.name, named.namespace))

@@ -150,6 +150,20 @@ def model_kind(model: str) -> ModelKind:
     return match[3], (int(match[1] or match[4] or 0), int(match[2] or match[5] or 0))
 
 
+_NO_FORCING = {("opus", (5, 5)), ("sonnet", (5, 5)), ("fable", (5, 1)), ("mythos", (5, 1))}
+
+
+def refuses_forcing(model: str) -> bool:
+    """Whether the model takes no tool choice that forces a call."""
+    return model_kind(model) in _NO_FORCING or "mythos-preview" in model
+
+
+def refuses_system_messages(model: str) -> bool:
+    """Whether the model takes no system text within a conversation."""
+    kind = model_kind(model)
+    return (0, 0) < kind[1] < (4, 8) or kind == ("sonnet", (5, 0))
+
+
 def check_settings(body: Object, generation: tuple[int, int], removed: Level | None) -> Findings:
     """`removed`: what `2026-10-21` took away is refused, perhaps refused (version unknown), or taken."""
     yield from _check_thinking(body, generation)

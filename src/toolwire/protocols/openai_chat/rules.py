@@ -27,7 +27,9 @@ _NO_AUDIO_OR_SEARCH = re.compile(r"(gpt-4o|gpt-4\.1|gpt-5|o1|o3|o4)(?!.*(audio|s
 _NO_SYSTEM = re.compile(r"o1-(mini|preview)")
 
 
-def check_request(body: object, *, model: str | None = None, compatible: bool = False) -> list[Finding]:
+def check_request(
+    body: object, *, model: str | None = None, version: str | None = None, compatible: bool = False
+) -> list[Finding]:
     """`model` overrides the body's; to a `compatible` server most rules are only warnings."""
     if not isinstance(body, dict):
         return [_found("body", (), "We could not parse the JSON body of your request: expected an object.")]

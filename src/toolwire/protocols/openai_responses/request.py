@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Text
@@ -29,7 +29,7 @@ from .settings import (
     encode_thinking,
 )
 from .tools import decode_choice, decode_tools, encode_choice, encode_parallel, encode_tools
-from .wire import ECHO, FAMILY, GUARDED, SHARED, RequestShape
+from .wire import FAMILY, GUARDED, SHARED, RequestShape
 
 FAMILIES = (FAMILY, SHARED, GUARDED)
 RULES = Rules(
@@ -131,7 +131,7 @@ def decode_request(body: bytes, route: Route) -> Request:
         stream=known(shape.stream),
         end_user=known(shape.user),
         tier=known(shape.service_tier),
-        labels=None if shape.metadata is UNSET else Raw(msgspec.json.encode(shape.metadata)),
+        labels=None if _is_null(shape.metadata) else known(shape.metadata),
         **_decode_rest(shape),
     )
 
@@ -159,10 +159,10 @@ def _decode_rest(shape: RequestShape) -> dict[str, Any]:
     form = [_INPUT_ABSENT] if shape.input is UNSET else []
     if isinstance(shape.instructions, list):
         form.append(_LISTED)
+    if _is_null(shape.metadata):
+        form.append(f"{FAMILY}:null:metadata")
     kept = rest(shape, FAMILY, *form)
     extras: dict[str, Raw] = dict(kept.get("extras", {}).get(FAMILY, {}))
-    if shape.include is not UNSET:
-        extras["include"] = Raw(msgspec.json.encode(shape.include))
     if shape.conversation is not UNSET and shape.previous_response_id is not UNSET:
         extras["conversation"] = Raw(msgspec.json.encode(shape.conversation))
     if not extras:
@@ -170,6 +170,10 @@ def _decode_rest(shape: RequestShape) -> dict[str, Any]:
     shared = {name: extras.pop(name) for name in _SHARED if name in extras}
     families = {FAMILY: extras} if extras else {}
     return {**kept, "extras": {**families, SHARED: shared} if shared else families}
+
+
+def _is_null(raw: Raw | UnsetType) -> bool:
+    return raw is not UNSET and bytes(raw) == b"null"
 
 
 # ---- encode

@@ -43,7 +43,9 @@ class _Request(NamedTuple):
     held: bool  # earlier items may be known to the server only
 
 
-def check_request(body: object, *, model: str | None = None, compatible: bool = False) -> list[Finding]:
+def check_request(
+    body: object, *, model: str | None = None, version: str | None = None, compatible: bool = False
+) -> list[Finding]:
     """`model` overrides the body's; to a `compatible` server most rules are only warnings."""
     if not isinstance(body, dict):
         return [_found("body", (), "We could not parse the JSON body of your request: expected an object.")]

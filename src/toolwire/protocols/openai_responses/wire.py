@@ -276,10 +276,10 @@ class RequestShape(Wire):
     background: bool | UnsetType = UNSET
     previous_response_id: str | UnsetType = UNSET
     conversation: str | ConversationShape | UnsetType = UNSET
-    metadata: dict[str, Raw] | UnsetType = UNSET
+    metadata: Raw | UnsetType = UNSET
     user: str | UnsetType = UNSET
     service_tier: str | UnsetType = UNSET
-    include: list[str] | UnsetType = UNSET
+    include: Extra = UNSET
     truncation: Extra = UNSET
     max_tool_calls: Extra = UNSET
     context_management: Extra = UNSET
@@ -327,7 +327,38 @@ class ErrorShape(Wire):
     misalignment: Extra = UNSET
 
 
-class ResponseShape(Wire):
+class EchoShape(Wire):
+    """What an answer repeats of its request, and of its own bookkeeping: nothing that it says itself."""
+
+    background: Extra = UNSET
+    completed_at: Extra = UNSET
+    frequency_penalty: Extra = UNSET
+    instructions: Extra = UNSET
+    max_output_tokens: Extra = UNSET
+    max_tool_calls: Extra = UNSET
+    metadata: Extra = UNSET
+    parallel_tool_calls: Extra = UNSET
+    presence_penalty: Extra = UNSET
+    previous_response_id: Extra = UNSET
+    prompt: Extra = UNSET
+    prompt_cache_key: Extra = UNSET
+    prompt_cache_options: Extra = UNSET
+    prompt_cache_retention: Extra = UNSET
+    reasoning: Extra = UNSET
+    safety_identifier: Extra = UNSET
+    service_tier: Extra = UNSET
+    store: Extra = UNSET
+    temperature: Extra = UNSET
+    text: Extra = UNSET
+    tool_choice: Extra = UNSET
+    tools: Extra = UNSET
+    top_logprobs: Extra = UNSET
+    top_p: Extra = UNSET
+    truncation: Extra = UNSET
+    user: Extra = UNSET
+
+
+class ResponseShape(EchoShape):
     output: list[Raw] | UnsetType | None = UNSET
     id: str | UnsetType = UNSET
     object: str | UnsetType = UNSET
@@ -338,7 +369,8 @@ class ResponseShape(Wire):
     incomplete_details: IncompleteShape | UnsetType | None = UNSET
     usage: UsageShape | UnsetType | None = UNSET
     conversation: ConversationShape | UnsetType | None = UNSET
-    completed_at: Extra = UNSET
+    billing: Extra = UNSET
+    moderation: Extra = UNSET
     tool_usage: Extra = UNSET
     prompt_cache_diagnostics: Extra = UNSET
 
