@@ -127,6 +127,7 @@ class Translation:
     def __init__(self, reader: Codec, writer: Codec, context: Context) -> None:
         self.losses: list[Loss] = []
         self.error: ApiError | None = None
+        self.broken = False
         self._reader = reader
         self._writer = writer
         self._decoder = reader.stream_decoder(context)
@@ -153,7 +154,7 @@ class Translation:
             if type(event) is not PartDelta or event.extras or event.annotation:
                 self._told.append(event)
                 if type(event) is ResponseFailed:
-                    self.error = event.error
+                    self.error, self.broken = event.error, event.broken
         return self._encoder.encode(self._raiser.raise_events(events))
 
 
@@ -172,6 +173,11 @@ class TranslatedStream:
     def error(self) -> ApiError | None:
         """What ended the stream early, if something did."""
         return self._translation.error
+
+    @property
+    def broken(self) -> bool:
+        """Whether it was the stream itself: cut, or not of its protocol."""
+        return self._translation.broken
 
     def __iter__(self) -> Iterator[bytes]:
         if not isinstance(self._chunks, Iterable):

@@ -98,8 +98,11 @@ class ResponseEnd(Node):
 
 
 class ResponseFailed(Node):
+    """`broken`: the stream itself is at fault, cut or unreadable, not the answer that it told."""
+
     error: ApiError
     status: str | None = None
+    broken: bool = False
 
 
 Event = (

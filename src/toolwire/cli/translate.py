@@ -99,6 +99,8 @@ def _translate(
         output = b"".join(stream)
     except toolwire.LossRefused as refusal:
         return None, refusal.losses
+    if stream.broken and stream.error is not None:
+        raise BadInput(stream.error.message)
     refused = options["strict"] and stream.losses
     return None if refused else output, stream.losses
 

@@ -94,7 +94,7 @@ class Decoder:
         if not self._ended:
             self._ended = True
             error = ApiError(kind="server", message="the stream ended before its message did")
-            events.append(ResponseFailed(error=error))
+            events.append(ResponseFailed(error=error, broken=True))
         return events
 
     def _read(self, frames: list[bytes]) -> list[Event]:
@@ -125,7 +125,7 @@ class Decoder:
             shape = _reader.read(data)
         except DecodeError as error:
             self._ended = True
-            return [ResponseFailed(error=ApiError(kind="server", message=str(error)))]
+            return [ResponseFailed(error=ApiError(kind="server", message=str(error)), broken=True)]
         if isinstance(shape, Other):
             return [Notice(kind="frame", extras={FAMILY: {"frame": shape.body}})]
         return self._methods[type(shape)](shape)
