@@ -51,6 +51,10 @@ class DecodeError(ToolwireError):
         self.expected = expected
         self.got = got
 
+    def __reduce__(self) -> tuple[type["DecodeError"], tuple[str, str, str, str]]:
+        """Exceptions are otherwise rebuilt from their message, in whatever process they are sent to."""
+        return type(self), (self.protocol, self.path, self.expected, self.got)
+
 
 class LossRefused(ToolwireError):
     """The target can't say this, and it may not be dropped."""
@@ -61,3 +65,7 @@ class LossRefused(ToolwireError):
         super().__init__(f"{target} can't carry {first.path or 'the body'}: {first.why}{more}")
         self.losses = losses
         self.target = target
+
+    def __reduce__(self) -> "tuple[type[LossRefused], tuple[list[Loss], str]]":
+        """As in `DecodeError`."""
+        return type(self), (self.losses, self.target)

@@ -22,7 +22,7 @@ from .events import (
 )
 from .node import Extras, Node
 from .request import Continuation
-from .response import Candidate, Response, Stop, Usage
+from .response import Candidate, Response, Usage
 
 
 class _OpenPart:
@@ -99,6 +99,7 @@ class _OpenMessage:
             phase=end.phase or start.phase,
             extras=_joined(start, end),
             form=start.form + end.form,
+            at=start.at,
         )
 
 
@@ -118,7 +119,7 @@ class Folder:
         self._closing: list[Node] = []
         self._messages: dict[tuple[int, int], _OpenMessage] = {}
         self._parts: dict[tuple[int, int], _OpenPart] = {}
-        self._stops: dict[int, Stop] = {}
+        self._stops: dict[int, Stopped] = {}
         self._usage: Usage | None = None
         self._status: str | None = None
         self._error: ApiError | None = None
@@ -144,7 +145,7 @@ class Folder:
                 self._start, self._origin = event, event.origin
                 self._usage, self._status, self._continuation = event.usage, event.status, event.continuation
             case Stopped():
-                self._stops[event.candidate] = event.stop
+                self._stops[event.candidate] = event
             case UsageReport():
                 self._usage = event.usage
             case ResponseEnd():
@@ -183,7 +184,10 @@ class Folder:
     def _candidate(self, number: int) -> Candidate:
         messages = [message for (candidate, _), message in sorted(self._messages.items()) if candidate == number]
         folded = tuple(message.finish() for message in messages)
-        return Candidate(index=number, messages=folded, stop=self._stops.get(number))
+        if (stopped := self._stops.get(number)) is None:
+            return Candidate(index=number, messages=folded)
+        extras = _joined(stopped)
+        return Candidate(index=number, messages=folded, stop=stopped.stop, extras=extras, form=stopped.form)
 
 
 def fold(events: Iterable[Event]) -> Response:
@@ -219,13 +223,15 @@ def unfold(response: Response) -> Iterator[Event]:
                 phase=message.phase,
                 extras=message.extras,
                 form=message.form,
+                at=message.at,
             )
             for part in message.parts:
                 yield from _unfold_part(part, index, number, candidate.index)
                 index += 1
             yield MessageEnd(candidate=candidate.index, message=number)
         if candidate.stop is not None:
-            yield Stopped(candidate=candidate.index, stop=candidate.stop)
+            kept, form = candidate.extras, candidate.form
+            yield Stopped(candidate=candidate.index, stop=candidate.stop, extras=kept, form=form)
     if response.error is not None:
         yield ResponseFailed(error=response.error, status=response.status)
         return

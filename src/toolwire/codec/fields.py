@@ -25,9 +25,19 @@ Extra = Annotated[Raw | UnsetType, "extra"]
 """A field that is known by name only: it is kept, as it is, in `extras`."""
 
 
+class UnknownFields(dict[str, Raw]):
+    """Of a type that msgspec can't decode: a wire field of the same name is an unknown one, too."""
+
+
+class NullFields(tuple[str, ...]):
+    """As `UnknownFields`."""
+
+    __slots__ = ()
+
+
 class Wire(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    unknown: dict[str, Raw] | UnsetType = field(default=UNSET, name="\x7funknown")
-    nulls: tuple[str, ...] | UnsetType = field(default=UNSET, name="\x7fnulls")
+    unknown: UnknownFields | UnsetType = field(default=UNSET, name="\x7funknown")
+    nulls: NullFields | UnsetType = field(default=UNSET, name="\x7fnulls")
 
 
 class Other(Struct):
@@ -79,7 +89,7 @@ class Reader(Generic[W]):
 
 
 def well_formed(data: bytes | Raw, protocol: str, path: str = "") -> Raw:
-    """The data, if it is one JSON value in UTF-8 of bounded size; msgspec bounds its depth."""
+    """The value without space around it, if it is one of JSON in UTF-8 of bounded size; msgspec bounds its depth."""
     if isinstance(data, bytes):
         if len(data) > LIMIT_BYTES:
             raise DecodeError(protocol, path, f"at most {LIMIT_BYTES} bytes", f"{len(data)} bytes")
@@ -87,14 +97,13 @@ def well_formed(data: bytes | Raw, protocol: str, path: str = "") -> Raw:
     text = bytes(data)
     try:
         text.decode()
-        msgspec.json.decode(text, type=Raw)
+        return msgspec.json.decode(text, type=Raw)
     except UnicodeDecodeError as error:
         raise DecodeError(protocol, path, "UTF-8", f"byte {text[error.start]:#04x} at offset {error.start}") from None
     except RecursionError:
         raise DecodeError(protocol, path, "bounded nesting", "a value nested too deeply") from None
     except msgspec.DecodeError as error:
         raise DecodeError(protocol, path, "JSON", str(error)) from None
-    return data
 
 
 def told(raw: Raw) -> str:
@@ -118,7 +127,7 @@ def told(raw: Raw) -> str:
 def _opener(kind: Any, protocol: str) -> Read:
     """How to read a value of this annotation when the typed decode of it failed."""
     members = [m for m in _members(kind) if m is not UnsetType]
-    if len(members) > 1 or kind is Any:
+    if len(members) > 1:
         return _open_union(members, protocol)
     (member,) = members
     origin = get_origin(member)
@@ -234,14 +243,14 @@ def _field_openers(kind: type[Wire], protocol: str) -> dict[str, tuple[str, Read
                 spec.name,
                 _opener(hint, protocol),
                 spec.required,
-                NoneType in _members(hint),
+                not {NoneType, Raw}.isdisjoint(_members(hint)),
             )
     return openers
 
 
 def _open_struct(kind: type[Wire], protocol: str) -> Read:
     tag_field = kind.__struct_config__.tag_field
-    tag = Raw(msgspec.json.encode(kind.__struct_config__.tag))
+    tag = kind.__struct_config__.tag
 
     def open_struct(raw: Raw, path: str) -> Any:
         try:
@@ -250,12 +259,12 @@ def _open_struct(kind: type[Wire], protocol: str) -> Read:
             raise Mismatch("an object") from None
         openers = _field_openers(kind, protocol)  # here, since shapes may contain themselves
         known: dict[str, Any] = {}
-        unknown: dict[str, Raw] = {}
+        unknown = UnknownFields()
         nulls: list[str] = []
         for name, value in values.items():
             if name == tag_field:
-                if value != tag:
-                    raise DecodeError(protocol, f"{path}/{name}", bytes(tag).decode(), told(value))
+                if _decode_any(value) != tag:
+                    raise DecodeError(protocol, f"{path}/{name}", f'"{tag}"', told(value))
                 continue
             if (entry := openers.get(name)) is None:
                 unknown[name] = value
@@ -273,7 +282,7 @@ def _open_struct(kind: type[Wire], protocol: str) -> Read:
         for name, (attribute, _, required, _) in openers.items():
             if required and attribute not in known:
                 raise DecodeError(protocol, f"{path}/{escape(name)}", "a value", "nothing")
-        return kind(**known, unknown=unknown or UNSET, nulls=tuple(nulls) or UNSET)
+        return kind(**known, unknown=unknown or UNSET, nulls=NullFields(nulls) or UNSET)
 
     return open_struct
 
@@ -313,12 +322,14 @@ class _Kept:
 
     def __init__(self, kind: type[Wire]) -> None:
         hints = get_type_hints(kind, include_extras=True)
-        names = [spec.name for spec in msgspec.structs.fields(kind)]
-        self.nullable = tuple(name for name in names if NoneType in _members(hints[name]))
-        self.extra = tuple(name for name in names if hints[name] is Extra)
-        self.get_nullable = _getter(self.nullable)
-        self.get_extra = _getter(self.extra)
-        self.no_extra = (UNSET,) * len(self.extra)
+        specs = msgspec.structs.fields(kind)
+        nullable = [spec for spec in specs if NoneType in _members(hints[spec.name])]
+        extra = [spec for spec in specs if hints[spec.name] is Extra]
+        self.nullable = tuple(spec.encode_name for spec in nullable)
+        self.extra = tuple(spec.encode_name for spec in extra)
+        self.get_nullable = _getter(tuple(spec.name for spec in nullable))
+        self.get_extra = _getter(tuple(spec.name for spec in extra))
+        self.no_extra = (UNSET,) * len(extra)
 
 
 _KEPT: dict[type[Wire], _Kept] = {}
@@ -411,10 +422,12 @@ def _put(out: dict[str, Any], key: str, value: Any) -> None:
         inner = out.get(unescape(name))
         if isinstance(inner, Wire):
             inner = as_object(inner)
-        elif isinstance(inner, Raw):
+        elif isinstance(inner, Raw) and bytes(inner)[:1] == b"{":
             inner = dict(_decode_object(inner))
-        elif not isinstance(inner, dict):
+        elif inner is None:
             inner = {}
+        elif not isinstance(inner, dict):
+            return
         out[unescape(name)] = inner
         out = inner
     out.setdefault(unescape(last), value)

@@ -11,7 +11,7 @@ MADE = "call_tw"
 _ESCAPED = "twx_"
 _HASHED = "twh_"
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9-]")
-_HEX = re.compile(r"_([0-9a-f]+)_")
+_HEX = re.compile(r"_([0-9a-f]{1,6})_")
 
 
 def made_id(name: str, arguments: str, *place: int) -> str:
@@ -32,14 +32,22 @@ def legal_id(id: str, pattern: re.Pattern[str], limit: int) -> str:
     id = original_id(id) or id
     if len(id) <= limit and pattern.fullmatch(id):
         return id
-    escaped = _ESCAPED + _ILLEGAL.sub(lambda match: f"_{ord(match[0]):x}_", id)
-    if len(escaped) <= limit:
+    if len(escaped := _escaped(id)) <= limit:
         return escaped
     return _HASHED + hashlib.blake2s(id.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+
+
+def _escaped(id: str) -> str:
+    return _ESCAPED + _ILLEGAL.sub(lambda match: f"_{ord(match[0]):x}_", id)
 
 
 def original_id(id: str) -> str | None:
     """What an escaped id stood for; None if it was not escaped, or only a digest is left."""
     if not id.startswith(_ESCAPED):
         return None
-    return _HEX.sub(lambda match: chr(int(match[1], 16)), id[len(_ESCAPED) :])
+    try:
+        original = _HEX.sub(lambda match: chr(int(match[1], 16)), id[len(_ESCAPED) :])
+        original.encode()
+    except ValueError:
+        return None
+    return original if _escaped(original) == id else None

@@ -49,7 +49,8 @@ class Report:
         for kind, trail, field, why, target, guarded in self._entries:
             path = pointer(root, trail, field, names)
             loss = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)
-            found.setdefault((kind, path, target), loss)
+            if found.setdefault((kind, path, target), loss) is not loss and guarded:
+                found[kind, path, target] = loss
         return list(found.values())
 
 

@@ -7,16 +7,29 @@ class LineSplitter:
     """Yields each line that is not blank."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._pieces: list[bytes] = []
+        self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        *lines, self._rest = (self._rest + data if self._rest else data).split(b"\n")
-        if len(self._rest) > LIMIT_LINE:
-            raise ValueError(f"a line of more than {LIMIT_LINE} bytes")
+        ended, newline, rest = data.rpartition(b"\n")
+        lines = b"".join((*self._take(), ended)).split(b"\n") if newline else []
+        if rest:
+            self._keep(rest)
         return [stripped for line in lines if (stripped := line.strip())]
 
+    def _keep(self, data: bytes) -> None:
+        """Hold a piece of an unfinished line. Pieces are joined once, when it ends."""
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > LIMIT_LINE:
+            raise ValueError(f"a line of more than {LIMIT_LINE} bytes")
+
+    def _take(self) -> list[bytes]:
+        pieces, self._pieces, self._size = self._pieces, [], 0
+        return pieces
+
     def close(self) -> list[bytes]:
-        rest, self._rest = self._rest.strip(), b""
+        rest = b"".join(self._take()).strip()
         return [rest] if rest else []
 
 

@@ -47,9 +47,14 @@ class Plan:
         self.target = target
         self.tools = ToolPlan(rules.names, freeform=rules.freeform)
         self._rules = rules
+        self._ids: dict[str, str] = {}
 
     def call_id(self, id: str) -> str:
-        return id if self.home or self.target.issued_ids else legal_id(id, self._rules.ids, self._rules.id_limit)
+        if self.home or self.target.issued_ids:
+            return id
+        if (known := self._ids.get(id)) is None:
+            known = self._ids[id] = legal_id(id, self._rules.ids, self._rules.id_limit)
+        return known
 
     def id_of(self, placed: Placed) -> str:
         """The id of a call, made from its place if it has none."""

@@ -1,5 +1,6 @@
 """Raising an answer to what the client asked: aliases to its own tool names, lowered calls to free text again."""
 
+import re
 from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
@@ -46,7 +47,15 @@ class StreamRaiser:
         self._texts: dict[tuple[int, int], InputText] = {}
 
     def raise_events(self, events: Iterable[Event]) -> Iterable[Event]:
-        return map(self._raise, events) if self._undo.names else events
+        return self._raise_all(events) if self._undo.names else events
+
+    def _raise_all(self, events: Iterable[Event]) -> Iterator[Event]:
+        for event in events:
+            if isinstance(event, PartEnd):
+                text = self._texts.pop((event.candidate, event.index), None)
+                if text is not None and (rest := text.close()):
+                    yield PartDelta(index=event.index, candidate=event.candidate, text=rest)
+            yield self._raise(event)
 
     def _raise(self, event: Event) -> Event:
         if isinstance(event, PartDelta):
@@ -54,7 +63,8 @@ class StreamRaiser:
             return event if text is None else replace(event, text=text.feed(event.text))
         if isinstance(event, PartStart) and isinstance(event.part, ToolCall):
             raised = raise_part(event.part, self._undo)
-            if isinstance(raised, ToolCall) and raised.shape == "freeform":
+            known = self._undo.names.get(event.part.name)
+            if known is not None and known.freeform:
                 text = self._texts[event.candidate, event.index] = InputText()
                 raised = replace(raised, arguments=text.feed(event.part.arguments))
             return replace(event, part=raised)
@@ -63,15 +73,22 @@ class StreamRaiser:
         return event
 
 
+_HEAD = re.compile(rf'\s*\{{\s*"{INPUT}"\s*:\s*"')
+_LIMIT_HEAD = 200
+_SPECIAL = re.compile(r'["\\]')
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 class InputText:
-    """The string value of `{"input": "..."}`, unescaped piece by piece."""
+    """The string value of `{"input": "..."}`, unescaped piece by piece.
+
+    What starts otherwise is kept until it is whole, and then raised like a call that came at once.
+    """
 
     def __init__(self) -> None:
-        self._head = ""
+        self._head: list[str] = []
         self._inside = False
+        self._strange = False
         self._done = False
         self._held = ""
 
@@ -79,23 +96,33 @@ class InputText:
         if self._done:
             return ""
         if not self._inside:
-            self._head += text
-            key = self._head.find(f'"{INPUT}"')
-            start = self._head.find('"', self._head.find(":", key) + 1) if key >= 0 and ":" in self._head[key:] else -1
-            if start < 0:
+            self._head.append(text)
+            if self._strange:
                 return ""
-            text = self._head[start + 1 :]
+            head = "".join(self._head)
+            if (match := _HEAD.match(head)) is None:
+                self._strange = len(head) > _LIMIT_HEAD
+                return ""
+            text = head[match.end() :]
             self._inside = True
         return "".join(self._unescape(self._held + text))
+
+    def close(self) -> str:
+        """What was kept."""
+        if self._inside:
+            return ""
+        whole = "".join(self._head)
+        text = raise_input(whole)
+        return whole if text is None else text
 
     def _unescape(self, text: str) -> Iterator[str]:
         self._held = ""
         place = 0
         while place < len(text):
-            cut = min((at for at in (text.find('"', place), text.find("\\", place)) if at >= 0), default=-1)
-            if cut < 0:
+            if (special := _SPECIAL.search(text, place)) is None:
                 yield text[place:]
                 return
+            cut = special.start()
             yield text[place:cut]
             if text[cut] == '"':
                 self._done = True
@@ -108,6 +135,10 @@ class InputText:
             place = cut + size
 
 
+_HIGH = ("d8", "d9", "da", "db")
+_LOW = ("dc", "dd", "de", "df")
+
+
 def _escape_size(text: str, at: int) -> int | None:
     """How long the escape at this place is; None while it is cut."""
     if at + 1 >= len(text):
@@ -116,8 +147,10 @@ def _escape_size(text: str, at: int) -> int | None:
         return 2
     if at + 6 > len(text):
         return None
-    if text[at + 2 : at + 4].lower() in ("d8", "d9", "da", "db"):
-        return 12 if at + 12 <= len(text) else None
+    if text[at + 2 : at + 4].lower() in _HIGH and "\\u".startswith(text[at + 6 : at + 8]):
+        if at + 12 > len(text):
+            return None
+        return 12 if text[at + 8 : at + 10].lower() in _LOW else 6
     return 6
 
 

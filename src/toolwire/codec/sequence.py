@@ -3,6 +3,7 @@
 The first open part speaks; what belongs to others waits, in order, until it ends. What waits is bounded.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 from toolwire.canonical.events import (
@@ -12,6 +13,7 @@ from toolwire.canonical.events import (
     PartDelta,
     PartEnd,
     PartStart,
+    ResponseEnd,
     ResponseFailed,
 )
 
@@ -23,7 +25,9 @@ class Sequence:
 
     def __init__(self) -> None:
         self._open: tuple[int, int] | None = None
-        self._waiting: list[Event] = []
+        self._queue: deque[list[Event]] = deque()
+        self._growing: dict[tuple[int, int], list[Event]] = {}
+        self._waiting = 0
 
     def order(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
@@ -45,23 +49,39 @@ class Sequence:
             yield from self._release()
         elif isinstance(event, PartStart | PartEnd | MessageStart | MessageEnd):
             self._wait(event)
-        elif isinstance(event, ResponseFailed):
-            waiting, self._waiting, self._open = self._waiting, [], None
-            yield from waiting
+        elif isinstance(event, ResponseEnd | ResponseFailed):
+            yield from self.close()
             yield event
         else:
             yield event
 
     def _wait(self, event: Event) -> None:
-        if len(self._waiting) >= LIMIT_WAITING:
+        """A part's events wait together, in the place of its start."""
+        if self._waiting >= LIMIT_WAITING:
             raise ValueError(f"more than {LIMIT_WAITING} events wait for an open part to end")
-        self._waiting.append(event)
+        self._waiting += 1
+        if isinstance(event, PartDelta | PartEnd):
+            key = (event.candidate, event.index)
+            if (part := self._growing.get(key)) is not None:
+                part.append(event)
+                if isinstance(event, PartEnd):
+                    del self._growing[key]
+                return
+        alone = [event]
+        self._queue.append(alone)
+        if isinstance(event, PartStart):
+            self._growing[event.candidate, event.index] = alone
 
     def _release(self) -> Iterator[Event]:
-        """What waited, until a part is open again that has not ended among it."""
-        waiting, self._waiting = self._waiting, []
-        for event in waiting:
-            yield from self._take(event)
+        """What waited, up to and with the first part that has not ended yet: that one is open then."""
+        while self._queue and self._open is None:
+            events = self._queue.popleft()
+            self._waiting -= len(events)
+            first = events[0]
+            if isinstance(first, PartStart) and not isinstance(events[-1], PartEnd):
+                self._open = (first.candidate, first.index)
+                self._growing.pop(self._open, None)
+            yield from events
 
     def close(self) -> Iterator[Event]:
         """At the end of the stream: what still waits."""

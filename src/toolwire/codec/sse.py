@@ -9,6 +9,7 @@ import re
 LIMIT_FRAME = 64 * 1024 * 1024
 
 _DATA_LINES = re.compile(rb"^data: ?(.*)$", re.MULTILINE)
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class SseSplitter:
@@ -17,26 +18,38 @@ class SseSplitter:
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._size = 0
+        self._begun = False
+        self._after_return = False
 
     def feed(self, data: bytes) -> list[bytes]:
+        if self._after_return or b"\r" in data:
+            data = self._normalised(data)
+        if not data:
+            return []
         if self._pieces:
-            joint = self._pieces[-1][-1:] + data
-            if b"\n\n" not in joint and b"\r" not in joint:
+            if b"\n\n" not in self._pieces[-1][-1:] + data:
                 self._keep(data)
                 return []
             data = b"".join(self._pieces) + data
             self._pieces, self._size = [], 0
-        if b"\r" in data:
-            data = _normalised(data)
         head, found, rest = data.rpartition(b"\n\n")
         if rest:
             self._keep(rest)
         if not found:
             return []
-        lines = _DATA_LINES.findall(head)
-        if len(lines) == head.count(b"\n\n") + 1:
-            return lines  # the ordinary case: each frame has one line of data
+        if not self._begun:
+            self._begun = True
+            head = head.removeprefix(_BYTE_ORDER_MARK)
         return [b"\n".join(lines) for text in head.split(b"\n\n") if (lines := _DATA_LINES.findall(text))]
+
+    def _normalised(self, data: bytes) -> bytes:
+        """LF for every line end. A CR ends its line at once: the LF that may follow it is then no other end."""
+        if self._after_return and data:
+            data = data.removeprefix(b"\n")
+            self._after_return = False
+        if data:
+            self._after_return = data.endswith(b"\r")
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _keep(self, data: bytes) -> None:
         """Hold a piece of an unfinished frame. Pieces are joined once, when it ends."""
@@ -47,16 +60,9 @@ class SseSplitter:
 
     def close(self) -> list[bytes]:
         """What was left without its empty line: servers do close like that."""
-        rest = b"".join(self._pieces).rstrip(b"\r\n")
+        rest = b"".join(self._pieces).rstrip(b"\n")
         self._pieces, self._size = [], 0
         return self.feed(rest + b"\n\n") if rest else []
-
-
-def _normalised(data: bytes) -> bytes:
-    """LF for every line end, but for a CR at the very end, whose LF may still come."""
-    held = data.endswith(b"\r")
-    data = (data[:-1] if held else data).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    return data + b"\r" if held else data
 
 
 def frame(data: bytes, event: bytes | None = None) -> bytes:

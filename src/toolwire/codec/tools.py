@@ -46,6 +46,7 @@ class ToolPlan:
         self.freeform = freeform
         self._rules = rules
         self._aliases: dict[tuple[str | None, str], str] = {}
+        self._taken: set[str] = set()
 
     def declare(self, tool: FunctionTool | FreeformTool, trail: Trail, report: Report) -> str:
         alias = self.alias(tool.name, tool.namespace)
@@ -66,15 +67,18 @@ class ToolPlan:
         alias = flat
         if len(flat) > self._rules.limit or not self._rules.pattern.fullmatch(flat):
             alias = self._suffixed(_ILLEGAL.sub("_", flat) or "tool", key)
-        if alias in self._aliases.values():
-            alias = self._suffixed(alias, key)
+        tries = 0
+        while alias in self._taken:
+            alias = self._suffixed(alias, key, tries)
+            tries += 1
+        self._taken.add(alias)
         self._aliases[key] = alias
         if alias != name:
             self.undo.names.setdefault(alias, ToolName(name, namespace))
         return alias
 
-    def _suffixed(self, readable: str, key: tuple[str | None, str]) -> str:
-        text = f"{key[0] or ''}\0{key[1]}"
+    def _suffixed(self, readable: str, key: tuple[str | None, str], tries: int = 0) -> str:
+        text = f"{key[0] or ''}\0{key[1]}" + "\0" * tries
         digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()
         return f"{readable[: self._rules.limit - 9]}_{digest}"
 

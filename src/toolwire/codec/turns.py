@@ -12,7 +12,7 @@ For another it asks for turns (`assemble`):
 5. Of two results for one call the last one counts, at the place of the first.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,16 +34,24 @@ class Placed(Struct, frozen=True, gc=False):
 
 
 class Turn(Struct, gc=False):
-    """What one side says. `message` is there when the turn is exactly one message of the source."""
+    """What one side says. `message` is there when the turn is exactly one message of the source, and `placed` is not
+    while nobody asked where its parts stand."""
 
     role: Role
-    parts: list[Placed]
+    placed: list[Placed] | None
     message: Message | None
     trail: Trail
 
+    @property
+    def parts(self) -> list[Placed]:
+        if self.placed is None:
+            said = () if self.message is None else self.message.parts
+            self.placed = [Placed(part, (*self.trail, "parts", position)) for position, part in enumerate(said)]
+        return self.placed
+
 
 def as_written(messages: tuple[Message, ...]) -> list[Turn]:
-    return [_turn(message, index) for index, message in enumerate(messages)]
+    return [Turn(message.role, None, message, ("messages", index)) for index, message in enumerate(messages)]
 
 
 def leading_system(messages: tuple[Message, ...]) -> int:
@@ -63,31 +71,22 @@ def assemble(request: Request, report: Report, *, skip: int = 0) -> list[Turn]:
     nameless = between = False
     for index in range(skip, len(request.messages)):
         message = request.messages[index]
-        turn = _turn(message, index)
-        if last is not None and last.role == turn.role and turn.role in ("user", "assistant"):
-            last.parts.extend(turn.parts)
+        role = message.role
+        if last is not None and last.role == role and role in ("user", "assistant"):
+            last.parts.extend(Turn(role, None, message, ("messages", index)).parts)
             last.message = None
         else:
-            turns.append(turn)
-            last = turn
+            last = Turn(role, None, message, ("messages", index))
+            turns.append(last)
         for part in message.parts:
             if type(part) is ToolCall and not part.id:
                 nameless = True
-        if turn.role in ("system", "developer"):
+        if role in ("system", "developer"):
             between = True
     if nameless:
         _identify_all(turns)
     turns = _answered(turns, report)
     return _results_adjacent(turns) if between else turns
-
-
-def _turn(message: Message, index: int) -> Turn:
-    parts = message.parts
-    if len(parts) == 1:
-        places = [Placed(parts[0], ("messages", index, "parts", 0))]
-    else:
-        places = [Placed(part, ("messages", index, "parts", position)) for position, part in enumerate(parts)]
-    return Turn(message.role, places, message, ("messages", index))
 
 
 def _identify_all(turns: list[Turn]) -> None:
@@ -121,43 +120,71 @@ _Call = tuple[ToolCall, Trail]
 
 def _answered(turns: list[Turn], report: Report) -> list[Turn]:
     out: list[Turn] = []
-    open_calls: list[_Call] = []
+    asking: Turn | None = None
     for turn in turns:
         if turn.role == "assistant":
-            if open_calls:
-                out.append(_placeholders(open_calls, report))
+            if asking is not None:
+                out.append(_placeholders(_calls(asking), report))
+            asking = turn if any([type(part) is ToolCall for part in _said(turn)]) and _calls(turn) else None
             out.append(turn)
-            open_calls = []
-            for placed in turn.parts:
-                part = placed.part
-                if type(part) is ToolCall and part.executor == "client":
-                    open_calls.append((part, placed.trail))
-        elif turn.role == "user" and (open_calls or any(isinstance(p.part, ToolResult) for p in turn.parts)):
-            out.append(_paired(turn, open_calls, report))
-            open_calls = []
+        elif turn.role == "user":
+            if asking is None:
+                wanted = not any([type(part) is ToolResult for part in _said(turn)])
+            else:
+                wanted = _is_answer(_said(turn), _said(asking))
+            out.append(turn if wanted else _paired(turn, [] if asking is None else _calls(asking), report))
+            asking = None
         else:
             out.append(turn)
     return out
 
 
+def _said(turn: Turn) -> Sequence[Part]:
+    if turn.placed is None and turn.message is not None:
+        return turn.message.parts
+    return [placed.part for placed in turn.parts]
+
+
+def _calls(turn: Turn) -> list[_Call]:
+    """The calls that the client is to answer."""
+    found: list[_Call] = []
+    for placed in turn.parts:
+        part = placed.part
+        if isinstance(part, ToolCall) and part.executor == "client":
+            found.append((part, placed.trail))
+    return found
+
+
+def _is_answer(said: Sequence[Part], asked: Sequence[Part]) -> bool:
+    """Whether what is said starts with exactly one result for each call, in order, as it mostly does."""
+    place = 0
+    count = len(said)
+    for call in asked:
+        if type(call) is ToolCall and call.executor == "client":
+            if place == count:
+                return False
+            result = said[place]
+            if type(result) is not ToolResult or result.call_id != call.id:
+                return False
+            place += 1
+    return not any([type(part) is ToolResult for part in said[place:]]) if place < count else True
+
+
 def _results_adjacent(turns: list[Turn]) -> list[Turn]:
-    """A system turn between calls and their results moves behind the results."""
-    for index in range(len(turns) - 2):
-        first, second, third = turns[index : index + 3]
-        if (
-            first.role == "assistant"
-            and second.role in ("system", "developer")
-            and third.role == "user"
-            and third.parts
-            and isinstance(third.parts[0].part, ToolResult)
-        ):
-            turns[index + 1], turns[index + 2] = third, second
-    return turns
+    """System turns between calls and their results move behind the results."""
+    out: list[Turn] = []
+    for turn in turns:
+        place = len(out)
+        if turn.role == "user" and turn.parts and isinstance(turn.parts[0].part, ToolResult):
+            while place and out[place - 1].role in ("system", "developer"):
+                place -= 1
+            if not place or out[place - 1].role != "assistant":
+                place = len(out)
+        out.insert(place, turn)
+    return out
 
 
 def _paired(turn: Turn, calls: list[_Call], report: Report) -> Turn:
-    if _is_paired(turn, calls):
-        return turn
     answers: dict[str | None, Placed] = {}
     others: list[Placed] = []
     wanted = {call.id for call, _ in calls}
@@ -174,18 +201,6 @@ def _paired(turn: Turn, calls: list[_Call], report: Report) -> Turn:
             others.append(placed)
     results = [answers.get(call.id) or _placeholder(call, trail, report) for call, trail in calls]
     return Turn(turn.role, results + others, turn.message, turn.trail)
-
-
-def _is_paired(turn: Turn, calls: list[_Call]) -> bool:
-    """Whether the turn starts with exactly one result for each call, in order, as most do."""
-    results = 0
-    for placed in turn.parts:
-        part = placed.part
-        if type(part) is ToolResult and part.executor == "client":
-            if results >= len(calls) or calls[results][0].id != part.call_id or turn.parts[results] is not placed:
-                return False
-            results += 1
-    return results == len(calls)
 
 
 def _as_text(placed: Placed, result: ToolResult) -> Iterable[Placed]:

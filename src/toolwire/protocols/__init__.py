@@ -8,6 +8,8 @@ from toolwire.codec.interface import Codec
 
 _BUILT_IN = {
     "anthropic": "toolwire.protocols.anthropic",
+    "openai-chat": "toolwire.protocols.openai_chat",
+    "openai-responses": "toolwire.protocols.openai_responses",
 }
 
 

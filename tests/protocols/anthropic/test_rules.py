@@ -305,6 +305,22 @@ def test_what_a_version_took_away(bad: Any, rule: str, path: str, message: str) 
 
 MANUAL = {"type": "enabled", "budget_tokens": 1024}
 # fmt: off
+MANUAL = {"type": "enabled", "budget_tokens": 1024}
+# fmt: off
+MANUAL = {"type": "enabled", "budget_tokens": 1024}
+# fmt: off
+MANUAL = {"type": "enabled", "budget_tokens": 1024}
+# fmt: off
+MANUAL = {"type": "enabled", "budget_tokens": 1024}
+# fmt: off
+MANUAL = {"type": "enabled", "budget_tokens": 1024}
+# fmt: off
+MANUAL = {"type": "enabled", "budget_tokens": 1024}
+# fmt: off
+MANUAL = {"type": "enabled", "budget_tokens": 1024}
+# fmt: off
+MANUAL = {"type": "enabled", "budget_tokens": 1024}
+# fmt: off
 SAMPLED: list[tuple[Any, str, str]] = [
     (body(temperature=0.5, thinking=MANUAL),
      "sampling-thinking", "`temperature` may only be set to 1 when thinking is enabled."),
@@ -318,6 +334,14 @@ def test_sampling_where_it_is_refused(bad: Any, rule: str, message: str) -> None
     assert rules.check_request(bad, version="2023-06-01") == [Finding(f"anthropic.{rule}", "/temperature", message)]
 
 
+# fmt: off
+# fmt: off
+# fmt: off
+# fmt: off
+# fmt: off
+# fmt: off
+# fmt: off
+# fmt: off
 # fmt: off
 UNSURE: list[tuple[Any, str, str]] = [
     (body(output_config={"effort": "ultra"}), "field-word", "/output_config/effort"),
@@ -337,6 +361,22 @@ def test_what_a_newer_wire_may_take_is_only_a_warning(odd: Any, rule: str, path:
     assert [(found.rule, found.path, found.level) for found in findings] == [(f"anthropic.{rule}", path, "warning")]
 
 
+OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
+# fmt: off
+OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
+# fmt: off
+OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
+# fmt: off
+OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
+# fmt: off
+OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
+# fmt: off
+OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
+# fmt: off
+OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
+# fmt: off
+OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
+# fmt: off
 OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
 # fmt: off
 GOOD: dict[str, Any] = {

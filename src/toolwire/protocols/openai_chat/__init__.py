@@ -2,10 +2,12 @@
 
 from toolwire.codec.interface import Codec
 
+from .chunks import stream_encoder
+from .errors import decode_error, encode_error
 from .request import NAMES, decode_request, encode_request
-from .response import decode_error, decode_response, encode_error, encode_response
+from .response import decode_response, encode_response
 from .rules import check_request
-from .stream import stream_decoder, stream_encoder
+from .stream import stream_decoder
 from .wire import FAMILY, SHARED
 
 CODEC = Codec(

@@ -272,4 +272,3 @@ def _encode_media(part: Part, placed: Placed, result: ToolResult, plan: Plan, ho
     label = f"{part.kind} of the result of {result.name or 'a tool'}, call {plan.call_id(result.call_id or '')}"
     hoisted += [TextPart(text=f"[{label}]"), *shown]
     return [TextPart(text=f"[{label}: see the next user message]")]
-

@@ -42,7 +42,17 @@ from .calls import (
     encode_server_call,
     encode_server_result,
 )
-from .parts import PART, STRING, THINKING, decode_citation, decode_parts, encode_citation, encode_parts, kept, report_text
+from .parts import (
+    PART,
+    STRING,
+    THINKING,
+    decode_citation,
+    decode_parts,
+    encode_citation,
+    encode_parts,
+    kept,
+    report_text,
+)
 from .wire import FAMILY, FunctionCallShape, MessageShape, TextPart
 
 LIST = "openai-chat:content:list"
@@ -119,8 +129,8 @@ def _decode_reasoning(shape: MessageShape, parts: list[Part], extras: dict[str, 
     if not parts and shape.unknown is not UNSET and (details := shape.unknown.get("reasoning_details")) is not None:
         texts = details_text(details)
         if texts:
-            content = tuple(ReasoningText(kind="full", text=text, at="") for text in texts)
-            parts.append(Reasoning(content=content, at="/reasoning_details", form=(DETAILS,)))
+            told = tuple(ReasoningText(kind="full", text=text, at="") for text in texts)
+            parts.append(Reasoning(content=told, at="/reasoning_details", form=(DETAILS,)))
 
 
 def details_text(raw: Raw) -> list[str]:
@@ -295,7 +305,7 @@ def _finish_assistant(turn: Turn, plan: Plan, body: dict[str, Any], content: Con
         body["content"] = content.text() if plan.answering else content.plain()
     elif calls or plan.answering or "refusal" in body:
         body["content"] = None
-    elif turn.parts and all(isinstance(placed.part, Text) for placed in turn.parts) or not turn.parts:
+    elif all(isinstance(placed.part, Text) for placed in turn.parts):
         body["content"] = ""
     else:
         return []

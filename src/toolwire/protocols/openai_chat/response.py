@@ -1,21 +1,21 @@
-"""Chat's answers and errors, to canonical and back."""
+"""Chat's answers, to canonical and back."""
 
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Refusal, ToolCall
-from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
+from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.fields import Reader, as_object, joined, known, restore, well_formed
+from toolwire.codec.fields import Reader, as_object, joined, known, restore
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed, Turn
 
 from .calls import is_json
+from .errors import decode_error_object, encode_error
 from .messages import decode_message, encode_turn
 from .parts import kept
 from .request import RULES
@@ -23,7 +23,6 @@ from .wire import (
     FAMILY,
     AnswerShape,
     CompletionDetailsShape,
-    ErrorShape,
     PromptDetailsShape,
     ResponseShape,
     UsageShape,
@@ -56,80 +55,7 @@ REASONS: dict[StopReason, str] = {
 }
 _FAITHFUL = ("end_turn", "max_tokens", "tool_use", "filtered")
 
-_CODES: dict[str, ErrorKind] = {
-    "context_length_exceeded": "context_length",
-    "insufficient_quota": "billing",
-    "billing_hard_limit_reached": "billing",
-    "rate_limit_exceeded": "rate_limit",
-    "model_not_found": "not_found",
-    "invalid_api_key": "authentication",
-    "overloaded": "overloaded",
-    "server_error": "server",
-}
-_TYPES: dict[str, ErrorKind] = {
-    "authentication_error": "authentication",
-    "permission_error": "permission",
-    "permission_denied_error": "permission",
-    "not_found_error": "not_found",
-    "conflict_error": "conflict",
-    "request_too_large": "too_large",
-    "rate_limit_error": "rate_limit",
-    "rate_limit_exceeded": "rate_limit",
-    "tokens": "rate_limit",
-    "requests": "rate_limit",
-    "insufficient_quota": "billing",
-    "overloaded_error": "overloaded",
-    "timeout_error": "timeout",
-}
-_STATUSES: dict[int, ErrorKind] = {
-    400: "invalid_request",
-    401: "authentication",
-    402: "billing",
-    403: "permission",
-    404: "not_found",
-    408: "timeout",
-    409: "conflict",
-    413: "too_large",
-    422: "invalid_request",
-    429: "rate_limit",
-    500: "server",
-    502: "server",
-    503: "overloaded",
-    504: "timeout",
-    529: "overloaded",
-}
-_GENERIC: dict[str, ErrorKind] = {
-    "invalid_request_error": "invalid_request",
-    "server_error": "server",
-    "api_error": "server",
-    "internal_error": "server",
-}
-TYPES: dict[ErrorKind, tuple[str, str | None]] = {
-    "invalid_request": ("invalid_request_error", None),
-    "authentication": ("authentication_error", "invalid_api_key"),
-    "billing": ("insufficient_quota", "insufficient_quota"),
-    "permission": ("permission_error", None),
-    "not_found": ("not_found_error", None),
-    "conflict": ("conflict_error", None),
-    "too_large": ("request_too_large", None),
-    "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
-    "context_length": ("invalid_request_error", "context_length_exceeded"),
-    "server": ("server_error", None),
-    "timeout": ("timeout_error", None),
-    "overloaded": ("overloaded_error", "overloaded"),
-    "other": ("api_error", None),
-}
-
-OWN = "openai-chat:error"
-NUMBER = "openai-chat:code:number"
-TEXT_ERROR = "openai-chat:error:text"
-BODY_ERROR = "openai-chat:error:body"
-_ENVELOPE = ("object", "created", "model", "id")
-
 _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
-_read_error = Reader[ErrorShape](ErrorShape, FAMILY).read
-_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode = msgspec.json.Decoder().decode
 
 
 # ---- decode
@@ -154,7 +80,7 @@ def decode_response(body: bytes, context: Context) -> Response:
         created=known(shape.created),
         candidates=tuple([_decode_choice(choice, index) for index, choice in enumerate(shape.choices or ())]),
         usage=None if shape.usage is UNSET or shape.usage is None else decode_usage(shape.usage),
-        error=replace(_decode_error_object(shape.error, None), at="") if failed and shape.error is not UNSET else None,
+        error=replace(decode_error_object(shape.error, None), at="") if failed and shape.error is not UNSET else None,
         **kept(shape, *form),
     )
 
@@ -166,7 +92,7 @@ def _decode_choice(shape: AnswerShape, position: int) -> Candidate:
         stop = decode_stop(shape.finish_reason, message)
     message = replace(message, parts=tuple([_completed(part, stop) for part in message.parts]))
     form = () if shape.index is not UNSET else ("openai-chat:absent:index",)
-    if not message.role == "assistant" or shape.message.role != "assistant":
+    if shape.message.role != "assistant":
         form = (*form, f"openai-chat:role:{shape.message.role}")
     index = position if shape.index is UNSET else shape.index
     return Candidate(index=index, messages=(message,), stop=stop, **kept(shape, *form))
@@ -211,64 +137,6 @@ def decode_usage(shape: UsageShape) -> Usage:
         cache_write=write,
         reasoning=reasoning,
         **joined(*rests),
-    )
-
-
-def decode_error(body: bytes, status: int | None) -> ApiError:
-    members = _members(well_formed(body, FAMILY)) if body.lstrip()[:1] == b"{" else None
-    if members is None:
-        raise DecodeError(FAMILY, "", "an object", bytes(well_formed(body, FAMILY))[:40].decode(errors="replace"))
-    if "error" not in members:
-        return _decode_bare_error(body, members, status)
-    error = _decode_error_object(members.pop("error"), status)
-    return replace(error, **_beside(error, members)) if members else error
-
-
-def _beside(error: ApiError, members: dict[str, Raw]) -> dict[str, Any]:
-    own = (error.extras or {}).get(FAMILY, {})
-    return {"extras": {FAMILY: {**own, **members}}}
-
-
-def _decode_error_object(raw: Raw, status: int | None) -> ApiError:
-    if bytes(raw)[:1] != b"{":
-        said = _decode(raw)
-        message = said if isinstance(said, str) else bytes(raw).decode()
-        form = (OWN, TEXT_ERROR) if isinstance(said, str) else (OWN, TEXT_ERROR, "openai-chat:error:raw")
-        return ApiError(kind=_STATUSES.get(status or 0, "other"), message=message, status=status, form=form)
-    shape = _read_error(raw, "/error")
-    code = shape.code
-    number = code if isinstance(code, int) else None
-    form = (OWN,) if number is None else (OWN, NUMBER)
-    return ApiError(
-        kind=_kind(shape, status if status is not None else number),
-        message=known(shape.message) or "",
-        status=status,
-        code=None if code is UNSET or code is None else str(code),
-        param=known(shape.param),
-        raw=known(shape.type),
-        **kept(shape, *form, *(() if shape.message is not UNSET else ("openai-chat:absent:message",)), under="error/"),
-    )
-
-
-def _kind(shape: ErrorShape, status: int | None) -> ErrorKind:
-    """OpenAI tells most failures as `invalid_request_error`: code and status know more."""
-    code, kind = str(shape.code), known(shape.type) or ""
-    found = _CODES.get(code) or _TYPES.get(kind)
-    if found is None and status is not None:
-        found = _STATUSES.get(status)
-        if found is None and status >= 500:
-            found = "server"
-    return found or _GENERIC.get(kind) or "other"
-
-
-def _decode_bare_error(body: bytes, members: dict[str, Raw], status: int | None) -> ApiError:
-    """An error without its envelope, as frameworks under compatible servers send it."""
-    said = members.get("message", members.get("detail", Raw(b'""')))
-    text = _decode(said)
-    message = text if isinstance(text, str) else bytes(said).decode()
-    kind = _STATUSES.get(status or 0, "other")
-    return ApiError(
-        kind=kind, message=message, status=status, extras={FAMILY: dict(members)}, form=(OWN, BODY_ERROR)
     )
 
 
@@ -326,7 +194,9 @@ def _encode_choice(candidate: Candidate, number: int, plan: Plan) -> dict[str, A
     if not plan.home:
         body["logprobs"] = None
     calls = bool(message.get("tool_calls"))
-    finish = encode_stop(candidate.stop, ("candidates", number, "stop"), plan, calls=calls, refused="refusal" in message)
+    finish = encode_stop(
+        candidate.stop, ("candidates", number, "stop"), plan, calls=calls, refused="refusal" in message
+    )
     if finish is not None:
         body["finish_reason"] = finish
     if not plan.home:
@@ -397,34 +267,3 @@ def _report_response(response: Response, plan: Plan) -> None:
         plan.report.dropped(("continuation",), "id")
     if response.usage is not None and response.usage.tool_use is not None:
         plan.report.dropped(("usage",), "tool_use")
-
-
-def encode_error(error: ApiError) -> Encoding:
-    report = Report()
-    if OWN in error.form:
-        return Encoding(_encode_own_error(error), report)
-    kind, code = TYPES[error.kind]
-    shape = {"message": error.message, "type": kind, "param": error.param, "code": error.code or code}
-    for field in ("request_id", "retry_after"):
-        if getattr(error, field) is not None:
-            report.dropped((), field, "the target tells it in a header")
-    report.unclaimed(error, (FAMILY,))
-    return Encoding({"error": shape}, report)
-
-
-def _encode_own_error(error: ApiError) -> dict[str, Any]:
-    if BODY_ERROR in error.form:
-        return restore({}, error, FAMILY)
-    if TEXT_ERROR in error.form:
-        said: Any = Raw(error.message.encode()) if "openai-chat:error:raw" in error.form else error.message
-        return restore({"error": said}, error, FAMILY)
-    shape: dict[str, Any] = {}
-    if error.message or not {f"{FAMILY}:null:error/message", "openai-chat:absent:message"} & set(error.form):
-        shape["message"] = error.message
-    if error.raw is not None:
-        shape["type"] = error.raw
-    if error.param is not None:
-        shape["param"] = error.param
-    if error.code is not None:
-        shape["code"] = int(error.code) if NUMBER in error.form else error.code
-    return restore({"error": shape}, error, FAMILY)

@@ -6,7 +6,16 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
+from toolwire.canonical.tools import (
+    FreeformTool,
+    FunctionTool,
+    Grammar,
+    NativeTool,
+    Tool,
+    ToolChoice,
+    ToolGroup,
+    ToolRef,
+)
 from toolwire.codec.check import unstrict
 from toolwire.codec.fields import Reader, as_object, emit, given, joined, known, restore, tag_of
 from toolwire.codec.losses import Trail
@@ -28,9 +37,10 @@ from .wire import (
     RequestShape,
 )
 
-TEXT_FORMAT = "openai-chat:format:text"
 ANY = "openai-chat:any"
-NOT_STRICT = frozenset({"allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties"})
+NOT_STRICT = frozenset(
+    {"allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties"}
+)
 
 _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read_noting
 _read_function_tool = Reader[FunctionToolShape](FunctionToolShape, FAMILY).read_noting
@@ -119,7 +129,7 @@ def decode_choice(shape: RequestShape) -> tuple[ToolChoice | None, dict[str, Raw
     for name, raw in (("tool_choice", shape.tool_choice), ("function_call", shape.function_call)):
         if raw is UNSET or bytes(raw) == b"null":
             continue
-        read = None if choice is not None else _decode_one_choice(raw, name, parallel)
+        read = None if choice is not None else _decode_one_choice(raw, name, parallel=parallel)
         if read is None:
             left[name] = raw
         choice = choice or read
@@ -128,7 +138,7 @@ def decode_choice(shape: RequestShape) -> tuple[ToolChoice | None, dict[str, Raw
     return choice, left
 
 
-def _decode_one_choice(raw: Raw, name: str, parallel: bool | None) -> ToolChoice | None:
+def _decode_one_choice(raw: Raw, name: str, *, parallel: bool | None) -> ToolChoice | None:
     at = f"/{name}"
     legacy = (LEGACY,) if name == "function_call" else ()
     match _decode(raw):
@@ -144,12 +154,12 @@ def _decode_one_choice(raw: Raw, name: str, parallel: bool | None) -> ToolChoice
             named = ToolRef(name=function, at="/name")
             return ToolChoice(mode="named", names=(named,), parallel=parallel, form=legacy, at=at)
         case dict():
-            return _decode_object_choice(_read_choice(raw, at), parallel, at)
+            return _decode_object_choice(_read_choice(raw, at), at, parallel=parallel)
         case _:
             return None
 
 
-def _decode_object_choice(shape: ChoiceShape, parallel: bool | None, at: str) -> ToolChoice | None:
+def _decode_object_choice(shape: ChoiceShape, at: str, *, parallel: bool | None) -> ToolChoice | None:
     if shape.allowed_tools is not UNSET:
         allowed = shape.allowed_tools
         names = tuple(
@@ -187,9 +197,8 @@ def encode_tools(request: Request, plan: Plan) -> tuple[list[Any] | None, list[A
     if plan.home:
         if request.tools is None:
             return None, None
-        placed = [(tool, PlacedTool(tool, ("tools", i))) for i, tool in enumerate(request.tools) if _single(tool)]
-        functions = [_encode_own(one) for tool, one in placed if LEGACY in tool.form]
-        tools = [_encode_own(one) for tool, one in placed if LEGACY not in tool.form]
+        functions = [_encode_own(tool) for tool in request.tools if LEGACY in tool.form]
+        tools = [_encode_own(tool) for tool in request.tools if LEGACY not in tool.form]
         return (tools if tools or not functions else None), (functions or None)
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
@@ -198,17 +207,13 @@ def encode_tools(request: Request, plan: Plan) -> tuple[list[Any] | None, list[A
     return [tool for tool in encoded if tool is not None] or None, None
 
 
-def _single(tool: Tool) -> bool:
-    return not isinstance(tool, ToolGroup)
-
-
-def _encode_own(placed: PlacedTool) -> Any:
-    tool = placed.tool
+def _encode_own(tool: Tool) -> Any:
     if isinstance(tool, NativeTool):
         return tool.body
+    if isinstance(tool, ToolGroup):
+        raise TypeError("this protocol has no groups of tools")
     if isinstance(tool, FreeformTool):
-        shape = _custom(tool, tool.name)
-        return restore({"type": "custom", "custom": _open(shape)}, tool, FAMILY)
+        return restore({"type": "custom", "custom": _open(_custom(tool, tool.name))}, tool, FAMILY)
     function = FunctionShape(
         name=tool.name,
         description=given(tool.description),

@@ -93,7 +93,7 @@ class ThoughtShape(Wire):
 # ---- items
 
 
-class Item(Wire, tag_field="type"):
+class Item(Wire, tag_field="type", kw_only=True):
     """Any item that is read by shape. All others are read by name, or kept whole."""
 
     id: str | UnsetType = UNSET
@@ -375,24 +375,10 @@ class ResponseShape(EchoShape):
     prompt_cache_diagnostics: Extra = UNSET
 
 
-class ErrorBodyShape(Wire):
-    """An error in each of its places: the body of an HTTP error, nested in an event, or flat as the event itself."""
-
-    error: ErrorShape | UnsetType | None = UNSET
-    detail: Raw | UnsetType = UNSET
-    type: str | UnsetType = UNSET
-    status: int | UnsetType = UNSET
-    message: str | UnsetType = UNSET
-    param: str | UnsetType | None = UNSET
-    code: str | int | UnsetType | None = UNSET
-    sequence_number: int | UnsetType = UNSET
-    headers: Extra = UNSET
-
-
 # ---- events
 
 
-class Frame(Wire, tag_field="type"):
+class Frame(Wire, tag_field="type", kw_only=True):
     """The events of a stream that every token brings; all others are read by name."""
 
     sequence_number: int | UnsetType = UNSET
