@@ -200,6 +200,9 @@ def _encode_arguments(part: ToolCall, placed: Placed, plan: Plan) -> Raw:
 
 
 def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
+    if not plan.home and plan.answering:
+        plan.report.dropped(placed.trail, "", "a call that another provider ran")
+        return None
     if not plan.home:
         plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
         return TextBlock(text=f"[{part.name} was called with {part.arguments}]")
@@ -219,6 +222,9 @@ def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
 
 def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
     content = part.content[0] if part.content else None
+    if not plan.home and plan.answering:
+        plan.report.dropped(placed.trail, "", "a result that another provider got")
+        return None
     if not plan.home:
         text = content.gist if isinstance(content, Foreign) else None
         plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")

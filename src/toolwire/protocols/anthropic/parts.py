@@ -351,7 +351,7 @@ def _encode_item_reference(part: ItemRef, placed: Placed, plan: Plan) -> None:
 def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> Any:
     if part.protocol == FAMILY:
         return part.body
-    if part.gist:
+    if part.gist and not plan.answering:
         plan.report.approximated(placed.trail, "", f"only {part.protocol} has {part.kind}: its text is told")
         return TextBlock(text=part.gist)
     plan.report.dropped(placed.trail, "", f"only {part.protocol} has {part.kind}")

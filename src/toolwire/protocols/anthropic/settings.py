@@ -9,6 +9,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.fields import given, joined, known, rest
 from toolwire.codec.plan import Plan
+from toolwire.codec.schema import closed
 
 from .wire import FAMILY, FormatShape, RequestShape, SettingsShape, ThinkingShape
 
@@ -104,11 +105,21 @@ def encode_settings(request: Request, shape: dict[str, Any], plan: Plan) -> None
     if thinking is not None:
         shape["thinking"], settings.effort = _encode_thinking(thinking, plan)
     if output is not None and output.kind == "json_schema" and output.schema is not None:
-        settings.format = FormatShape(type="json_schema", schema=output.schema)
+        settings.format = FormatShape(type="json_schema", schema=_encode_schema(output.schema, plan))
     if not plan.home and output is not None:
         _report_output(output, plan)
     if settings != SettingsShape() or (output is not None and "anthropic:output_config" in output.form):
         shape["output_config"] = settings
+
+
+def _encode_schema(schema: Raw, plan: Plan) -> Raw:
+    """The provider answers to closed objects only."""
+    if plan.home:
+        return schema
+    shut = closed(schema)
+    if shut is not schema:
+        plan.report.approximated(("output",), "schema", "the target wants every object closed")
+    return shut
 
 
 def _encode_thinking(thinking: Thinking, plan: Plan) -> tuple[Any, Any]:
@@ -131,7 +142,11 @@ def _encode_thinking(thinking: Thinking, plan: Plan) -> tuple[Any, Any]:
         if token.startswith("anthropic:thinking:") and plan.home:
             kind = token.removeprefix("anthropic:thinking:")
     budget = given(thinking.budget_tokens)
-    display = UNSET if thinking.visibility is None else _DISPLAY[thinking.visibility]
+    display: Any = UNSET
+    if thinking.visibility is not None and (plan.home or kind != "disabled"):
+        display = _DISPLAY[thinking.visibility]
+    elif thinking.visibility is not None:
+        plan.report.dropped(("thinking",), "visibility", "there is no thinking to show")
     return ThinkingShape(type=kind, budget_tokens=budget, display=display), effort
 
 

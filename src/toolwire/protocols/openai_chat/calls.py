@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import Foreign, Media, Part, Text, ToolCall, ToolResult
 from toolwire.codec.fields import as_object, joined, known, restore
@@ -11,13 +11,13 @@ from toolwire.codec.media import ERROR_MARK, summary
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
 
-from .parts import STRING, decode_parts, encode_parts, kept
+from .parts import STRING, decode_parts, encode_parts, kept, spelled, spelling
 from .wire import FAMILY, CallShape, CustomCallShape, FunctionCallShape, MessageShape, TextPart
 
 CALL = "openai-chat:call"
 LEGACY = "openai-chat:legacy"
 OBJECT = "openai-chat:object"
-NO_TYPE = "openai-chat:absent:type"
+NO_NAME = "openai-chat:absent:name"
 NO_ARGUMENTS = "openai-chat:absent:arguments"
 CUSTOM_NAMES = ("openai-chat:name:name=custom/name", "openai-chat:name:arguments=custom/input")
 LEGACY_NAMES = ("openai-chat:name:name=name", "openai-chat:name:arguments=arguments")
@@ -46,8 +46,7 @@ def decode_call(shape: CallShape, index: int) -> ToolCall | Foreign:
         raw = Raw(msgspec.json.encode(body))
         return Foreign(protocol=FAMILY, kind=known(shape.type) or "", body=raw, form=(CALL,), at=at)
     arguments, form = decode_arguments(function)
-    if shape.type != "function":
-        form = (*form, NO_TYPE) if shape.type is UNSET else (*form, f"openai-chat:type:{shape.type or ''}")
+    form = (*form, *spelled("type", shape.type, "function"), *_unnamed(function.name))
     found = joined(kept(shape, *form), kept(function, under="function/"))
     if shape.custom is not UNSET and shape.custom is not None:
         custom = {"custom": Raw(msgspec.json.encode(shape.custom))}
@@ -56,7 +55,9 @@ def decode_call(shape: CallShape, index: int) -> ToolCall | Foreign:
 
 
 def _decode_custom(shape: CallShape, custom: CustomCallShape, at: str) -> ToolCall:
-    form = CUSTOM_NAMES if shape.type == "custom" else (*CUSTOM_NAMES, NO_TYPE)
+    form = (*CUSTOM_NAMES, *spelled("type", shape.type, "custom"), *_unnamed(custom.name))
+    if custom.input is UNSET:
+        form = (*form, NO_ARGUMENTS)
     found = joined(kept(shape, *form), kept(custom, under="custom/"))
     if isinstance(shape.function, FunctionCallShape):
         found = joined(found, {"extras": {FAMILY: {"function": Raw(msgspec.json.encode(shape.function))}}})
@@ -70,6 +71,10 @@ def _decode_custom(shape: CallShape, custom: CustomCallShape, at: str) -> ToolCa
     )
 
 
+def _unnamed(name: str | UnsetType | None) -> tuple[str, ...]:
+    return (NO_NAME,) if name is UNSET else ()
+
+
 def decode_arguments(shape: FunctionCallShape) -> tuple[str, tuple[str, ...]]:
     """The exact text that the model wrote, and how it was spelled if not as a string."""
     if isinstance(shape.arguments, str):
@@ -81,7 +86,7 @@ def decode_arguments(shape: FunctionCallShape) -> tuple[str, tuple[str, ...]]:
 
 def decode_legacy(shape: FunctionCallShape) -> ToolCall:
     arguments, form = decode_arguments(shape)
-    found = kept(shape, LEGACY, *LEGACY_NAMES, *form)
+    found = kept(shape, LEGACY, *LEGACY_NAMES, *form, *_unnamed(shape.name))
     return ToolCall(id=None, name=known(shape.name) or "", arguments=arguments, at="/function_call", **found)
 
 
@@ -147,29 +152,22 @@ def _encode_own(part: ToolCall) -> Any:
     if part.id is not None:
         body["id"] = part.id
     kind = "custom" if part.shape == "freeform" else "function"
-    for token in part.form:
-        if token.startswith("openai-chat:type:"):
-            kind = token.removeprefix("openai-chat:type:")
-    if NO_TYPE not in part.form and "openai-chat:null:type" not in part.form:
-        body["type"] = kind
-    if part.shape == "freeform":
-        body["custom"] = {"name": part.name}
-        if part.arguments or "openai-chat:null:custom/input" not in part.form:
-            body["custom"]["input"] = part.arguments
-    else:
-        body["function"] = encode_function(part, "function/")
+    if (written := spelling(part, "type", kind)) is not UNSET:
+        body["type"] = written
+    body[kind] = encode_function(part, f"{kind}/")
     return restore(body, part, FAMILY)
 
 
 def encode_function(part: ToolCall, under: str = "") -> dict[str, Any]:
     """Name and arguments of a call, as its own server spelled them."""
     body: dict[str, Any] = {}
-    if part.name or f"openai-chat:null:{under}name" not in part.form:
+    inner = "input" if part.shape == "freeform" else "arguments"
+    if part.name or not {NO_NAME, f"{FAMILY}:null:{under}name"} & set(part.form):
         body["name"] = part.name
     if OBJECT in part.form and is_json(part.arguments):
-        body["arguments"] = Raw(part.arguments.encode())
-    elif part.arguments or (NO_ARGUMENTS not in part.form and f"openai-chat:null:{under}arguments" not in part.form):
-        body["arguments"] = part.arguments
+        body[inner] = Raw(part.arguments.encode())
+    elif part.arguments or not {NO_ARGUMENTS, f"{FAMILY}:null:{under}{inner}"} & set(part.form):
+        body[inner] = part.arguments
     return body
 
 

@@ -26,6 +26,7 @@ from toolwire.canonical.content import (
     ToolChange,
     Url,
 )
+from toolwire.canonical.node import Node
 from toolwire.canonical.tools import CacheMark, ToolRef
 from toolwire.codec.fields import Other, Reader, Wire, emit, given, joined, known, rest
 from toolwire.codec.media import data_url, source_of
@@ -74,6 +75,24 @@ def kept(wire: Wire, *form: str, under: str = "") -> dict[str, Any]:
     return {"extras": {FAMILY: others} if others else None, "form": (*found.get("form", ()), *tokens)}
 
 
+def spelled(name: str, value: str | UnsetType | None, usual: str) -> tuple[str, ...]:
+    """The form of a word that is always the same, where a server wrote another, or none."""
+    if value == usual or value is None:
+        return ()
+    return (f"{FAMILY}:absent:{name}",) if value is UNSET else (f"{FAMILY}:word:{name}:{value}",)
+
+
+def spelling(node: Node, name: str, usual: str) -> str | UnsetType:
+    """The word as it was written."""
+    word = f"{FAMILY}:word:{name}:"
+    for token in node.form:
+        if token == f"{FAMILY}:absent:{name}" or token == f"{FAMILY}:null:{name}":
+            return UNSET
+        if token.startswith(word):
+            return token.removeprefix(word)
+    return usual
+
+
 # ---- decode
 
 
@@ -94,8 +113,7 @@ def _decode_text(part: TextPart) -> Text:
 def decode_cache(shape: BreakpointShape | UnsetType) -> CacheMark | None:
     if shape is UNSET:
         return None
-    mode = () if shape.mode == "explicit" else (f"openai-chat:mode:{known(shape.mode) or ''}",)
-    return CacheMark(ttl=known(shape.ttl), **kept(shape, *mode))
+    return CacheMark(ttl=known(shape.ttl), **kept(shape, *spelled("mode", shape.mode, "explicit")))
 
 
 def _decode_image(part: ImagePart) -> Media:
@@ -203,7 +221,7 @@ _read_citation = Reader[CitationShape](CitationShape, FAMILY).read
 
 def decode_citation(raw: Raw) -> Citation:
     shape = _read_citation(raw)
-    form = () if shape.type == "url_citation" else (f"{FAMILY}:type:{known(shape.type) or ''}",)
+    form = spelled("type", shape.type, "url_citation")
     if shape.url_citation is UNSET:
         return Citation(**kept(shape, *form))
     cited = shape.url_citation
@@ -253,11 +271,8 @@ def encode_cache(cache: CacheMark | None, placed: Placed, plan: Plan) -> Any:
         why = f"the target can't keep a prefix for {ttl}: it chooses how long"
         plan.report.approximated((*placed.trail, "cache"), "ttl", why)
         ttl = None
-    mode: str | UnsetType = "explicit"
-    for token in cache.form:
-        if token.startswith("openai-chat:mode:"):
-            mode = token.removeprefix("openai-chat:mode:") or UNSET
-    return emit(BreakpointShape(mode=mode, ttl=given(ttl)), cache, FAMILY)
+    shape = BreakpointShape(mode=spelling(cache, "mode", "explicit"), ttl=given(ttl))
+    return emit(shape, cache, FAMILY)
 
 
 def _encode_media(part: Media, placed: Placed, plan: Plan) -> Any:
@@ -283,8 +298,8 @@ def _media_shape(part: Media, placed: Placed, plan: Plan) -> ImagePart | AudioPa
             return _image(part, source.url)
         case Inline() as source if part.kind == "audio" and FILE not in part.form:
             if plan.home:
-                format_name: str | UnsetType = (part.media_type or "").removeprefix("audio/") or UNSET
-                return AudioPart(input_audio=AudioShape(data=source.data, format=format_name))
+                named = UNSET if part.media_type is None else part.media_type.removeprefix("audio/")
+                return AudioPart(input_audio=AudioShape(data=source.data, format=named))
             if part.media_type in AUDIO_FORMATS:
                 return AudioPart(input_audio=AudioShape(data=source.data, format=AUDIO_FORMATS[part.media_type]))
         case Inline() as source if part.kind == "document" or FILE in part.form:
@@ -390,10 +405,7 @@ def encode_citation(note: Citation) -> Any:
     cited = UrlCitationShape(
         url=given(note.url), title=given(note.title), start_index=given(note.start), end_index=given(note.end)
     )
-    kind: str | UnsetType = "url_citation"
-    for token in note.form:
-        if token.startswith("openai-chat:type:"):
-            kind = token.removeprefix("openai-chat:type:") or UNSET
+    kind = spelling(note, "type", "url_citation")
     shape = CitationShape(type=kind)
     if kind == "url_citation" or cited != UrlCitationShape():
         shape.url_citation = cited

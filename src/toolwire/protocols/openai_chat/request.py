@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
@@ -16,7 +17,7 @@ from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Placed, Turn, as_written, assemble
 
 from .messages import decode_message, encode_turn
-from .parts import kept
+from .parts import kept, spelled, spelling
 from .tools import decode_choice, decode_tools, encode_choice, encode_tools
 from .wire import FAMILY, SHARED, JsonSchemaShape, RequestShape, ResponseFormatShape
 
@@ -133,7 +134,7 @@ def decode_request(body: bytes, route: Route) -> Request:
     store = known(shape.store)
     return Request(
         origin=FAMILY,
-        model=shape.model or route.model,
+        model=route.model if shape.model is UNSET else shape.model,
         messages=tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages)]),
         tools=tools,
         tool_choice=choice,
@@ -196,12 +197,14 @@ def _decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, 
         return (None if verbosity is None else OutputFormat(verbosity=verbosity)), {}
     found = kept(asked, under="response_format/")
     kind = _FORMATS.get(asked.type)
-    if kind is None:
-        found = joined(found, {"extras": {FAMILY: {"response_format/type": Raw(f'"{asked.type}"'.encode())}}})
     schema = asked.json_schema
     if schema is UNSET:
+        if kind is None:
+            word = {"response_format/type": Raw(msgspec.json.encode(asked.type))}
+            found = joined(found, {"extras": {FAMILY: word}})
         return OutputFormat(kind=kind, verbosity=verbosity, **found), {}  # type: ignore[arg-type]
-    found = joined(found, kept(schema, under="response_format/json_schema/"))
+    word_form = {"form": spelled("format", asked.type, "json_schema")}
+    found = joined(found, kept(schema, under="response_format/json_schema/"), word_form)
     return OutputFormat(
         kind="json_schema",
         schema=known(schema.schema),
@@ -218,7 +221,7 @@ def _decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, 
 
 def encode_request(request: Request, target: Target) -> Encoding:
     home = request.origin == FAMILY
-    model = target.model or request.model
+    model = request.model if target.model is None else target.model
     plan = Plan(RULES, Report(), replace(target, model=model), home=home)
     tools, functions = encode_tools(request, plan)
     turns = as_written(request.messages) if home else assemble(request, plan.report)
@@ -331,7 +334,8 @@ def _encode_output(request: Request, body: dict[str, Any], plan: Plan) -> None:
                 schema=given(output.schema),
                 strict=given(output.strict),
             )
-            body["response_format"] = ResponseFormatShape(type="json_schema", json_schema=described)
+            word = spelling(output, "format", "json_schema") or ""
+            body["response_format"] = ResponseFormatShape(type=word, json_schema=described)
         case None:
             pass
 

@@ -17,7 +17,7 @@ from toolwire.codec.turns import Placed, Turn
 from .calls import is_json
 from .errors import decode_error_object, encode_error
 from .messages import decode_message, encode_turn
-from .parts import kept
+from .parts import kept, spelled, spelling
 from .request import RULES
 from .wire import (
     FAMILY,
@@ -66,9 +66,7 @@ def decode_response(body: bytes, context: Context) -> Response:
     failed = shape.error is not UNSET and bytes(shape.error) != b"null"
     if not isinstance(shape.choices, list) and not failed:
         raise DecodeError(FAMILY, "/choices", "an array", "nothing")
-    form: tuple[str, ...] = ()
-    if shape.object not in ("chat.completion", None):
-        form = (f"openai-chat:object:{known(shape.object) or ''}",)
+    form = spelled("object", shape.object, "chat.completion")
     if shape.error is not UNSET and not failed:
         form = (*form, f"{FAMILY}:null:error")
     if shape.choices is UNSET:
@@ -149,12 +147,8 @@ def encode_response(response: Response, context: Context) -> Encoding:
     body: dict[str, Any] = {}
     if not home or response.id is not None:
         body["id"] = completion_id(response.id, plan)
-    kind = "chat.completion"
-    for token in response.form:
-        if token.startswith("openai-chat:object:"):
-            kind = token.removeprefix("openai-chat:object:")
-    if kind and f"{FAMILY}:null:object" not in response.form:
-        body["object"] = kind
+    if (word := spelling(response, "object", "chat.completion")) is not UNSET:
+        body["object"] = word
     if not home:
         body["created"] = int(response.created or context.created)
     elif response.created is not None:

@@ -22,8 +22,8 @@ from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import PlacedTool, tools_in_force, usable_callers, without_native
 
-from .calls import LEGACY, NO_TYPE
-from .parts import kept
+from .calls import LEGACY
+from .parts import kept, spelled, spelling
 from .wire import (
     FAMILY,
     ChoiceShape,
@@ -37,6 +37,7 @@ from .wire import (
     RequestShape,
 )
 
+FORMAT = "openai-chat:format:"
 ANY = "openai-chat:any"
 NOT_STRICT = frozenset(
     {"allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties"}
@@ -77,8 +78,7 @@ def _decode_tool(raw: Raw, path: str) -> tuple[Tool, bool]:
     members = _members(raw) if kind is None else {}
     if kind == "function" or "function" in members:
         shape, plain = _read_function_tool(raw, path)
-        form = () if kind is not None else (NO_TYPE,)
-        found = joined(kept(shape, *form), kept(shape.function, under="function/"))
+        found = joined(kept(shape, *spelled("type", shape.type, "function")), kept(shape.function, under="function/"))
         return _decode_function(shape.function, found), plain
     if kind == "custom":
         custom, plain = _read_custom_tool(raw, path)
@@ -109,8 +109,9 @@ def _decode_custom(shape: CustomToolShape) -> FreeformTool:
     if custom.format is not UNSET:
         format_kept = kept(custom.format, under="custom/format/")
         if custom.format.grammar is UNSET:
-            form = (f"openai-chat:format:{custom.format.type}",)
+            form = (f"{FORMAT}{custom.format.type}",)
         else:
+            form = spelled("format", custom.format.type, "grammar")
             given_grammar = custom.format.grammar
             grammar = Grammar(
                 syntax=given_grammar.syntax,
@@ -165,23 +166,25 @@ def _decode_object_choice(shape: ChoiceShape, at: str, *, parallel: bool | None)
         names = tuple(
             _decode_reference(one, f"/allowed_tools/tools/{index}") for index, one in enumerate(allowed.tools)
         )
-        mode = () if allowed.mode is not UNSET else ("openai-chat:absent:mode",)
-        found = joined(kept(shape, *mode), kept(allowed, under="allowed_tools/"))
-        return ToolChoice(
-            mode="allowed", names=names, required=allowed.mode == "required", parallel=parallel, at=at, **found
-        )
+        required = allowed.mode == "required"
+        mode = spelled("mode", allowed.mode, "required" if required else "auto")
+        kind = spelled("type", shape.type, "allowed_tools")
+        found = joined(kept(shape, *mode, *kind), kept(allowed, under="allowed_tools/"))
+        return ToolChoice(mode="allowed", names=names, required=required, parallel=parallel, at=at, **found)
     if shape.function is UNSET and shape.custom is UNSET:
         return None
-    form = () if shape.type is not UNSET else (NO_TYPE,)
-    return ToolChoice(
-        mode="named", names=(_decode_reference(shape, ""),), parallel=parallel, at=at, **kept(shape, *form)
-    )
+    found = kept(shape, *spelled("type", shape.type, _kind_of(shape)))
+    return ToolChoice(mode="named", names=(_decode_reference(shape, ""),), parallel=parallel, at=at, **found)
+
+
+def _kind_of(shape: ReferenceShape) -> str:
+    return "custom" if shape.custom is not UNSET else "function"
 
 
 def _decode_reference(shape: ReferenceShape, at: str) -> ToolRef:
-    kind = "custom" if shape.custom is not UNSET else "function"
+    kind = _kind_of(shape)
     named = shape.custom if shape.custom is not UNSET else shape.function
-    found = {} if not at else kept(shape)
+    found = kept(shape, *spelled("type", shape.type, kind)) if at else {}
     if named is UNSET:
         return ToolRef(name="", kind="native", at=at, **found)
     found = joined(found, kept(named, under=f"{kind}/"))
@@ -222,7 +225,7 @@ def _encode_own(tool: Tool) -> Any:
     )
     if LEGACY in tool.form:
         return emit(function, tool, FAMILY)
-    shape = FunctionToolShape(function=function, type=UNSET if NO_TYPE in tool.form else "function")
+    shape = FunctionToolShape(function=function, type=spelling(tool, "type", "function"))
     return emit(shape, tool, FAMILY)
 
 
@@ -257,11 +260,12 @@ def _custom(tool: FreeformTool, name: str) -> CustomShape:
     shape = CustomShape(name=name, description=given(tool.description))
     if tool.grammar is not None:
         grammar = GrammarShape(syntax=tool.grammar.syntax, definition=tool.grammar.definition)
-        shape.format = FormatShape(type="grammar", grammar=emit(grammar, tool.grammar, FAMILY))
+        word = spelling(tool, "format", "grammar")
+        shape.format = FormatShape(type=word or "", grammar=emit(grammar, tool.grammar, FAMILY))
     else:
         for token in tool.form:
-            if token.startswith("openai-chat:format:"):
-                shape.format = FormatShape(type=token.removeprefix("openai-chat:format:"))
+            if token.startswith(FORMAT):
+                shape.format = FormatShape(type=token.removeprefix(FORMAT))
     return shape
 
 
@@ -313,10 +317,11 @@ def _encode_mode(choice: ToolChoice, plan: Plan) -> Any:
             return _encode_named(choice, plan)
         case "allowed":
             tools = [_encode_reference(one, plan) for one in choice.names if _is_callable(one, plan)]
-            allowed: dict[str, Any] = {"mode": "required" if choice.required else "auto", "tools": tools}
-            if "openai-chat:absent:mode" in choice.form:
-                del allowed["mode"]
-            return restore({"type": "allowed_tools", "allowed_tools": allowed}, choice, FAMILY)
+            allowed: dict[str, Any] = {"tools": tools}
+            if (mode := spelling(choice, "mode", "required" if choice.required else "auto")) is not UNSET:
+                allowed["mode"] = mode
+            whole = {"type": spelling(choice, "type", "allowed_tools"), "allowed_tools": allowed}
+            return restore({name: value for name, value in whole.items() if value is not UNSET}, choice, FAMILY)
         case mode:
             return mode
 
@@ -334,12 +339,21 @@ def _encode_named(choice: ToolChoice, plan: Plan) -> Any:
         plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
         return "auto"
     body = _encode_reference(named, plan)
-    if NO_TYPE in choice.form:
+    if (word := spelling(choice, "type", body["type"])) is UNSET:
         del body["type"]
+    else:
+        body["type"] = word
     return restore(body, choice, FAMILY)
 
 
 def _encode_reference(named: ToolRef, plan: Plan) -> dict[str, Any]:
     kind = "custom" if named.kind == "freeform" else "function"
-    name = plan.name(named.name, named.namespace)
-    return restore({"type": kind, kind: {"name": name}}, named, FAMILY)
+    body: dict[str, Any] = {
+        "type": spelling(named, "type", kind),
+        kind: {"name": plan.name(named.name, named.namespace)},
+    }
+    if body["type"] is UNSET:
+        del body["type"]
+    if named.kind == "native":
+        del body[kind]
+    return restore(body, named, FAMILY)
