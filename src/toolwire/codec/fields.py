@@ -9,7 +9,9 @@ dropped by forgetting it, and the ordinary case costs no more than a typed decod
 `rest` turns what was kept into the `extras` and `form` of a canonical value; `emit` is its mirror image.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from operator import attrgetter
 from types import NoneType, UnionType
@@ -243,7 +245,7 @@ def _field_openers(kind: type[Wire], protocol: str) -> dict[str, tuple[str, Read
                 spec.name,
                 _opener(hint, protocol),
                 spec.required,
-                not {NoneType, Raw}.isdisjoint(_members(hint)),
+                not {NoneType, Raw, Any}.isdisjoint(_members(hint)),
             )
     return openers
 
@@ -345,6 +347,26 @@ def given(value: W | None) -> W | UnsetType:
     return UNSET if value is None else value
 
 
+_noted: ContextVar[list[bool] | None] = ContextVar("extras were made", default=None)
+
+
+@contextmanager
+def watching_extras() -> Iterator[list[bool]]:
+    """While a body is decoded: the list that is not empty once anything went into extras. A value without any need
+    not be searched for them."""
+    seen: list[bool] = []
+    token = _noted.set(seen)
+    try:
+        yield seen
+    finally:
+        _noted.reset(token)
+
+
+def note_extras() -> None:
+    if (seen := _noted.get()) is not None and not seen:
+        seen.append(True)
+
+
 def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]:
     """`extras` and `form` of the canonical value that this wire object becomes.
 
@@ -368,6 +390,7 @@ def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]
     found: dict[str, Any] = {}
     if kept:
         found["extras"] = {family: kept}
+        note_extras()
     if nulls or nothing:
         form = (*form, *(f"{family}:null:{under}{name}" for name in nulls), *(f"{family}:null:{name}" for name in nothing))
     if form:
@@ -383,6 +406,8 @@ def joined(*rests: dict[str, Any]) -> dict[str, Any]:
         for family, kept in (one.get("extras") or _NOTHING).items():
             extras.setdefault(family, {}).update(kept)
         form += one.get("form", ())
+    if extras:
+        note_extras()
     return {"extras": extras or None, "form": form}
 
 

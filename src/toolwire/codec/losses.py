@@ -12,12 +12,15 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Raw
 
 from toolwire.canonical.loss import Loss, LossKind
 from toolwire.canonical.node import Node
 
 Trail = tuple[str | int, ...]
 Names = Mapping[str, str]
+
+_decode_array = msgspec.json.Decoder(list[Raw]).decode
 
 NO_COUNTERPART = "the target has no counterpart"
 
@@ -39,23 +42,32 @@ class Report:
 
     def unclaimed(self, root: Node, families: Container[str]) -> None:
         """Report all extras below `root` that belong to none of these families."""
-        for trail, family, key in foreign_extras(root, families):
+        for trail, family, key, value in foreign_extras(root, families):
             guarded = family.endswith(":guarded")
             why = "may not be dropped" if guarded else "a field that only its own protocol has"
-            self._entries.append(("dropped", trail, "//" + key, why, None, guarded))
+            for place in elements(value, key):
+                self._entries.append(("dropped", trail, "//" + place, why, None, guarded))
 
     def resolve(self, root: Node, names: Names) -> list[Loss]:
         found: dict[tuple[str, str, str | None], Loss] = {}
         for kind, trail, field, why, target, guarded in self._entries:
-            path = pointer(root, trail, field, names)
-            loss = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)
-            if found.setdefault((kind, path, target), loss) is not loss and guarded:
-                found[kind, path, target] = loss
+            for path in pointers(root, trail, field, names):
+                loss = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)
+                found.setdefault((kind, path, target), loss)
         return list(found.values())
 
 
-def pointer(root: Node, trail: Trail, field: str, names: Names) -> str:
-    """Where the field of the node that the trail leads to stands in the source."""
+def elements(value: Raw, path: str) -> Iterator[str]:
+    """The path of a value; of a list, those of its elements, since naming a list says too little."""
+    if bytes(value)[:1] != b"[" or not (inner := _decode_array(value)):
+        yield path
+        return
+    for index, element in enumerate(inner):
+        yield from elements(element, f"{path}/{index}")
+
+
+def pointers(root: Node, trail: Trail, field: str, names: Names) -> Iterator[str]:
+    """Where the field of the node that the trail leads to stands in the source; if it is a list, its elements."""
     node: Any = root
     path = ""
     steps = iter(trail)
@@ -66,14 +78,29 @@ def pointer(root: Node, trail: Trail, field: str, names: Names) -> str:
         if isinstance(node, tuple):
             index = next(steps, None)
             if index is None:
-                return path + place
+                yield from _element_paths(node, path, place)
+                return
             node = node[int(index)]
             place = f"{place}/{index}" if place else ""
         path += node.at if isinstance(node, Node) and node.at is not None else place
     if field.startswith("//"):
-        return f"{path}/{field[2:]}"
-    place = _place(node, field, names) if field else ""
-    return place[1:] if place.startswith("//") else path + place
+        yield f"{path}/{field[2:]}"
+    elif not field:
+        yield path
+    else:
+        place = _place(node, field, names)
+        if place.startswith("//"):
+            path, place = "", place[1:]
+        value = getattr(node, field, None)
+        yield from _element_paths(value if isinstance(value, tuple) else (), path, place)
+
+
+def _element_paths(values: tuple[Any, ...], path: str, place: str) -> Iterator[str]:
+    if not values:
+        yield path + place
+    for index, element in enumerate(values):
+        at = element.at if isinstance(element, Node) else None
+        yield path + (at if at is not None else f"{place}/{index}")
 
 
 def _place(node: Any, field: str, names: Names) -> str:
@@ -86,14 +113,14 @@ def _place(node: Any, field: str, names: Names) -> str:
     return names.get(f"{type(node).__name__}.{field}", "/" + field)
 
 
-def foreign_extras(root: Node, families: Container[str], trail: Trail = ()) -> Iterator[tuple[Trail, str, str]]:
-    """Trail, family and key of each. A family `...:guarded` may not be dropped; `...:echo` repeats what the reader said
+def foreign_extras(root: Node, families: Container[str], trail: Trail = ()) -> Iterator[tuple[Trail, str, str, Raw]]:
+    """Trail, family, key and value of each. A family `...:guarded` may not be dropped; `...:echo` repeats what the reader said
     itself, so that nothing is lost with it."""
     if root.extras:
         for family, kept in root.extras.items():
             if family not in families and not family.endswith(":echo"):
-                for key in kept:
-                    yield trail, family, key
+                for key, value in kept.items():
+                    yield trail, family, key, value
     for field in _children(type(root)):
         child = getattr(root, field)
         if isinstance(child, tuple):

@@ -8,7 +8,7 @@ import re
 
 LIMIT_FRAME = 64 * 1024 * 1024
 
-_DATA_LINES = re.compile(rb"^data: ?(.*)$", re.MULTILINE)
+_DATA_LINES = re.compile(rb"^data(?:: ?(.*))?$", re.MULTILINE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

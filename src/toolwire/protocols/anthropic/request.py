@@ -4,9 +4,10 @@ import re
 from typing import Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
-from toolwire.codec.fields import Reader, given, joined, known, rest, restore
+from toolwire.codec.fields import Reader, given, joined, known, rest, restore, watching_extras
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
@@ -98,7 +99,12 @@ _reader = Reader[RequestShape](RequestShape, FAMILY)
 
 
 def decode_request(body: bytes, route: Route) -> Request:
-    shape, plain = _reader.read_noting(body)
+    with watching_extras() as extras:
+        request = _decode_request(_reader.read(body), route)
+    return request if extras else replace(request, plain=True)
+
+
+def _decode_request(shape: RequestShape, route: Route) -> Request:
     thinking, output = decode_settings(shape)
     system = shape.system
     return Request(
@@ -115,7 +121,6 @@ def decode_request(body: bytes, route: Route) -> Request:
         end_user=None if shape.metadata is UNSET else known(shape.metadata.user_id),
         tier=known(shape.service_tier),
         cache=decode_cache(shape.cache_control),
-        plain=plain,
         **_decode_rest(shape),
     )
 

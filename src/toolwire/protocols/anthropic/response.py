@@ -3,11 +3,12 @@
 from typing import Any
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.fields import Reader, as_object, joined, known, rest, restore
+from toolwire.codec.fields import Reader, as_object, joined, known, rest, restore, watching_extras
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
@@ -73,7 +74,7 @@ TYPES: dict[ErrorKind, tuple[str, int]] = {
     "other": ("api_error", 500),
 }
 
-_read_response = Reader[ResponseShape](ResponseShape, FAMILY).read_noting
+_read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
 
 
@@ -81,7 +82,12 @@ _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
 
 
 def decode_response(body: bytes, context: Context) -> Response:
-    shape, plain = _read_response(body)
+    with watching_extras() as extras:
+        response = _decode_response(_read_response(body))
+    return response if extras else replace(response, plain=True)
+
+
+def _decode_response(shape: ResponseShape) -> Response:
     for name, word in (("type", "message"), ("role", "assistant")):
         if getattr(shape, name) not in (UNSET, word):
             raise DecodeError(FAMILY, f"/{name}", word, repr(getattr(shape, name)))
@@ -94,7 +100,6 @@ def decode_response(body: bytes, context: Context) -> Response:
         model=known(shape.model),
         candidates=(candidate,),
         usage=None if shape.usage is UNSET else decode_usage(shape.usage),
-        plain=plain,
         **rest(shape, FAMILY, *envelope),
     )
 

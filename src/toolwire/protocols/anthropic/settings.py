@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Raw
 
 from toolwire.canonical.errors import DecodeError
@@ -58,9 +59,11 @@ def decode_settings(shape: RequestShape) -> tuple[Thinking | None, OutputFormat 
 
 def _decode_thinking(shape: ThinkingShape, effort: str | None) -> Thinking:
     kept = rest(shape, FAMILY, f"anthropic:thinking:{shape.type}", under="thinking/")
+    if shape.type not in ("enabled", "adaptive", "disabled"):
+        kept = joined(kept, {"extras": {FAMILY: {"thinking/type": Raw(msgspec.json.encode(shape.type))}}})
     visibility = None if shape.display is UNSET else _VISIBILITY.get(shape.display)
     if shape.display is not UNSET and visibility is None:
-        kept = joined(kept, {"extras": {FAMILY: {"thinking/display": Raw(f'"{shape.display}"'.encode())}}})
+        kept = joined(kept, {"extras": {FAMILY: {"thinking/display": Raw(msgspec.json.encode(shape.display))}}})
     return Thinking(
         enabled=shape.type != "disabled",
         effort=effort,

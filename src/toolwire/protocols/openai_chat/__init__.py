@@ -2,12 +2,12 @@
 
 from toolwire.codec.interface import Codec
 
-from .chunks import stream_encoder
 from .errors import decode_error, encode_error
 from .request import NAMES, decode_request, encode_request
 from .response import decode_response, encode_response
 from .rules import check_request
-from .stream import stream_decoder
+from .stream_decoder import stream_decoder
+from .stream_encoder import stream_encoder
 from .wire import FAMILY, SHARED
 
 CODEC = Codec(

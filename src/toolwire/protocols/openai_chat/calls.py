@@ -46,8 +46,8 @@ def decode_call(shape: CallShape, index: int) -> ToolCall | Foreign:
         raw = Raw(msgspec.json.encode(body))
         return Foreign(protocol=FAMILY, kind=known(shape.type) or "", body=raw, form=(CALL,), at=at)
     arguments, form = decode_arguments(function)
-    form = (*form, *spelled("type", shape.type, "function"), *_unnamed(function.name))
-    found = joined(kept(shape, *form), kept(function, under="function/"))
+    form = (*form, *_unnamed(function.name))
+    found = joined(kept(shape, *form), spelled("type", shape.type, "function"), kept(function, under="function/"))
     if shape.custom is not UNSET and shape.custom is not None:
         custom = {"custom": Raw(msgspec.json.encode(shape.custom))}
         found = joined(found, {"extras": {FAMILY: custom}})
@@ -55,10 +55,10 @@ def decode_call(shape: CallShape, index: int) -> ToolCall | Foreign:
 
 
 def _decode_custom(shape: CallShape, custom: CustomCallShape, at: str) -> ToolCall:
-    form = (*CUSTOM_NAMES, *spelled("type", shape.type, "custom"), *_unnamed(custom.name))
+    form = (*CUSTOM_NAMES, *_unnamed(custom.name))
     if custom.input is UNSET:
         form = (*form, NO_ARGUMENTS)
-    found = joined(kept(shape, *form), kept(custom, under="custom/"))
+    found = joined(kept(shape, *form), spelled("type", shape.type, "custom"), kept(custom, under="custom/"))
     if isinstance(shape.function, FunctionCallShape):
         found = joined(found, {"extras": {FAMILY: {"function": Raw(msgspec.json.encode(shape.function))}}})
     return ToolCall(

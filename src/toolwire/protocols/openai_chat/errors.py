@@ -82,6 +82,9 @@ OWN = "openai-chat:error"
 NUMBER = "openai-chat:code:number"
 TEXT_ERROR = "openai-chat:error:text"
 BODY_ERROR = "openai-chat:error:body"
+RAW_ERROR = "openai-chat:error:raw"
+NO_MESSAGE = "openai-chat:absent:message"
+_NAMES = tuple(f"{FAMILY}:name:{name}" for name in ("message=message", "raw=type", "code=code", "param=param"))
 
 _read_error = Reader[ErrorShape](ErrorShape, FAMILY).read
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -97,26 +100,28 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
         raise DecodeError(FAMILY, "", "an object", told(raw))
     members = _members(raw)
     if "error" not in members:
-        return _decode_bare_error(body, members, status)
+        return _decode_bare_error(members, status)
     error = decode_error_object(members.pop("error"), status)
-    return replace(error, **_beside(error, members)) if members else error
-
-
-def _beside(error: ApiError, members: dict[str, Raw]) -> dict[str, Any]:
     own = (error.extras or {}).get(FAMILY, {})
-    return {"extras": {FAMILY: {**own, **members}}}
+    return replace(error, extras={FAMILY: {**own, **members}}) if members else error
 
 
-def decode_error_object(raw: Raw, status: int | None) -> ApiError:
+def decode_error_object(raw: Raw, status: int | None, *, at: str | None = None) -> ApiError:
+    """An error: alone in its body, or with a place of its own within an answer."""
+    names = () if at is None else _NAMES
     if bytes(raw)[:1] != b"{":
         said = _decode(raw)
         message = said if isinstance(said, str) else bytes(raw).decode()
-        spelling = (OWN, TEXT_ERROR) if isinstance(said, str) else (OWN, TEXT_ERROR, "openai-chat:error:raw")
-        return ApiError(kind=_STATUSES.get(status or 0, "other"), message=message, status=status, form=spelling)
+        spelling = (OWN, TEXT_ERROR) if isinstance(said, str) else (OWN, TEXT_ERROR, RAW_ERROR)
+        return ApiError(
+            kind=_STATUSES.get(status or 0, "other"), message=message, status=status, form=(*spelling, *names), at=at
+        )
     shape = _read_error(raw, "/error")
     code = shape.code
     number = code if isinstance(code, int) else None
-    form = (OWN,) if number is None else (OWN, NUMBER)
+    form = (OWN, *names) if number is None else (OWN, NUMBER, *names)
+    if shape.message is UNSET:
+        form = (*form, NO_MESSAGE)
     return ApiError(
         kind=_kind(shape, status if status is not None else number),
         message=known(shape.message) or "",
@@ -124,7 +129,8 @@ def decode_error_object(raw: Raw, status: int | None) -> ApiError:
         code=None if code is UNSET or code is None else str(code),
         param=known(shape.param),
         raw=known(shape.type),
-        **kept(shape, *form, *(() if shape.message is not UNSET else ("openai-chat:absent:message",)), under="error/"),
+        at=at,
+        **kept(shape, *form, under="error/" if at is None else ""),
     )
 
 
@@ -139,7 +145,7 @@ def _kind(shape: ErrorShape, status: int | None) -> ErrorKind:
     return found or _GENERIC.get(kind) or "other"
 
 
-def _decode_bare_error(body: bytes, members: dict[str, Raw], status: int | None) -> ApiError:
+def _decode_bare_error(members: dict[str, Raw], status: int | None) -> ApiError:
     """An error without its envelope, as frameworks under compatible servers send it."""
     said = members.get("message", members.get("detail", Raw(b'""')))
     text = _decode(said)
@@ -157,6 +163,8 @@ def encode_error(error: ApiError) -> Encoding:
         return Encoding(_encode_own_error(error), report)
     kind, code = TYPES[error.kind]
     shape = {"message": error.message, "type": kind, "param": error.param, "code": error.code or code}
+    if error.raw is not None and error.raw != kind:
+        report.approximated((), "raw", f"{error.raw} is told as {kind}")
     for field in ("request_id", "retry_after"):
         if getattr(error, field) is not None:
             report.dropped((), field, "the target tells it in a header")
@@ -167,16 +175,27 @@ def encode_error(error: ApiError) -> Encoding:
 def _encode_own_error(error: ApiError) -> dict[str, Any]:
     if BODY_ERROR in error.form:
         return restore({}, error, FAMILY)
+    return restore({"error": _own_members(error, "error/")}, error, FAMILY)
+
+
+def encode_error_object(error: ApiError) -> Any:
+    """An error as it stands within an answer."""
+    if OWN not in error.form:
+        return encode_error(error).body["error"]
+    members = _own_members(error, "")
+    return restore(members, error, FAMILY) if isinstance(members, dict) else members
+
+
+def _own_members(error: ApiError, under: str) -> Any:
     if TEXT_ERROR in error.form:
-        said: Any = Raw(error.message.encode()) if "openai-chat:error:raw" in error.form else error.message
-        return restore({"error": said}, error, FAMILY)
-    shape: dict[str, Any] = {}
-    if error.message or not {f"{FAMILY}:null:error/message", "openai-chat:absent:message"} & set(error.form):
-        shape["message"] = error.message
+        return Raw(error.message.encode()) if RAW_ERROR in error.form else error.message
+    members: dict[str, Any] = {}
+    if error.message or not {f"{FAMILY}:null:{under}message", NO_MESSAGE} & set(error.form):
+        members["message"] = error.message
     if error.raw is not None:
-        shape["type"] = error.raw
+        members["type"] = error.raw
     if error.param is not None:
-        shape["param"] = error.param
+        members["param"] = error.param
     if error.code is not None:
-        shape["code"] = int(error.code) if NUMBER in error.form else error.code
-    return restore({"error": shape}, error, FAMILY)
+        members["code"] = int(error.code) if NUMBER in error.form else error.code
+    return members

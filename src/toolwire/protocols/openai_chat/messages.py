@@ -215,6 +215,15 @@ def _encode_said(turn: Turn, said: list[Placed], plan: Plan) -> list[Any]:
     return [body]
 
 
+def report_message(message: Message, trail: Trail, plan: Plan) -> None:
+    """What a message of another protocol says of itself that has no place here."""
+    for field in ("id", "phase", "clear_at"):
+        if getattr(message, field) is not None:
+            plan.report.dropped(trail, field)
+    if message.status is not None and message.status != "completed":
+        plan.report.dropped(trail, "status")
+
+
 def _encode_name(body: dict[str, Any], turn: Turn) -> None:
     if turn.message is not None and turn.message.name is not None:
         body["name"] = turn.message.name

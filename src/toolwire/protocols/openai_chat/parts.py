@@ -59,6 +59,8 @@ THINKING = "openai-chat:reasoning:thinking"
 AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 TTLS = ("30m", "12h")
 
+_IN_FILE = "openai-chat:name:source=file"
+
 Kind = Literal["image", "audio", "video", "document"]
 _KINDS: dict[str, Kind] = {"image": "image", "audio": "audio", "video": "video"}
 
@@ -75,22 +77,20 @@ def kept(wire: Wire, *form: str, under: str = "") -> dict[str, Any]:
     return {"extras": {FAMILY: others} if others else None, "form": (*found.get("form", ()), *tokens)}
 
 
-def spelled(name: str, value: str | UnsetType | None, usual: str) -> tuple[str, ...]:
-    """The form of a word that is always the same, where a server wrote another, or none."""
+def spelled(name: str, value: str | UnsetType | None, usual: str) -> dict[str, Any]:
+    """What is kept of a word that is always the same, where there is none, or one that we don't know."""
     if value == usual or value is None:
-        return ()
-    return (f"{FAMILY}:absent:{name}",) if value is UNSET else (f"{FAMILY}:word:{name}:{value}",)
+        return {}
+    if value is UNSET:
+        return {"form": (f"{FAMILY}:absent:{name}",)}
+    return {"extras": {FAMILY: {name: Raw(msgspec.json.encode(value))}}}
 
 
 def spelling(node: Node, name: str, usual: str) -> str | UnsetType:
-    """The word as it was written."""
-    word = f"{FAMILY}:word:{name}:"
-    for token in node.form:
-        if token == f"{FAMILY}:absent:{name}" or token == f"{FAMILY}:null:{name}":
-            return UNSET
-        if token.startswith(word):
-            return token.removeprefix(word)
-    return usual
+    """The word, unless what was kept says otherwise."""
+    if f"{FAMILY}:absent:{name}" in node.form or f"{FAMILY}:null:{name}" in node.form:
+        return UNSET
+    return UNSET if node.extras and name in node.extras.get(FAMILY, {}) else usual
 
 
 # ---- decode
@@ -113,16 +113,15 @@ def _decode_text(part: TextPart) -> Text:
 def decode_cache(shape: BreakpointShape | UnsetType) -> CacheMark | None:
     if shape is UNSET:
         return None
-    return CacheMark(ttl=known(shape.ttl), **kept(shape, *spelled("mode", shape.mode, "explicit")))
+    return CacheMark(ttl=known(shape.ttl), **joined(kept(shape), spelled("mode", shape.mode, "explicit")))
 
 
 def _decode_image(part: ImagePart) -> Media:
     image = part.image_url
     if isinstance(image, str):
         source, media_type = source_of(image)
-        name = f"{FAMILY}:name:source=image_url"
         cache = decode_cache(part.prompt_cache_breakpoint)
-        return Media(kind="image", source=source, media_type=media_type, cache=cache, **kept(part, BARE, name))
+        return Media(kind="image", source=source, media_type=media_type, cache=cache, **kept(part, BARE))
     source, media_type = source_of(image.url)
     return Media(
         kind="image",
@@ -136,7 +135,7 @@ def _decode_image(part: ImagePart) -> Media:
 
 def _decode_audio(part: AudioPart) -> Media:
     audio = part.input_audio
-    names = (f"{FAMILY}:name:source=input_audio/data", f"{FAMILY}:name:media_type=input_audio/format")
+    names = (f"{FAMILY}:name:source=input_audio", f"{FAMILY}:name:media_type=input_audio/format")
     return Media(
         kind="audio",
         source=Inline(data=audio.data),
@@ -150,18 +149,16 @@ def _decode_file(part: FilePart) -> Media | Foreign:
     file = part.file
     source: Source
     media_type: str | None = None
-    form: tuple[str, ...] = (FILE,)
+    form: tuple[str, ...] = (FILE, _IN_FILE)
     if file.file_id is not UNSET:
         source = FileId(issuer=SHARED, id=file.file_id)
-        form = (FILE, f"{FAMILY}:name:source=file/file_id")
     elif file.file_data is UNSET:
         return Foreign(protocol=FAMILY, kind="file", body=Raw(msgspec.json.encode(emit(part, _as_node(part), FAMILY))))
     elif file.file_data.startswith(("data:", "http://", "https://")):
         source, media_type = source_of(file.file_data)
-        form = (FILE, f"{FAMILY}:name:source=file/file_data")
     else:
         source = Inline(data=file.file_data)
-        form = (FILE, BARE, f"{FAMILY}:name:source=file/file_data")
+        form = (FILE, BARE, _IN_FILE)
     both = file.file_id is not UNSET and file.file_data is not UNSET
     data = {"extras": {FAMILY: {"file/file_data": Raw(msgspec.json.encode(file.file_data))}}} if both else {}
     return Media(
@@ -221,16 +218,16 @@ _read_citation = Reader[CitationShape](CitationShape, FAMILY).read
 
 def decode_citation(raw: Raw) -> Citation:
     shape = _read_citation(raw)
-    form = spelled("type", shape.type, "url_citation")
+    kind = spelled("type", shape.type, "url_citation")
     if shape.url_citation is UNSET:
-        return Citation(**kept(shape, *form))
+        return Citation(**joined(kept(shape), kind))
     cited = shape.url_citation
     return Citation(
         url=known(cited.url),
         title=known(cited.title),
         start=known(cited.start_index),
         end=known(cited.end_index),
-        **joined(kept(shape, *form), kept(cited, under="url_citation/")),
+        **joined(kept(shape), kind, kept(cited, under="url_citation/")),
     )
 
 

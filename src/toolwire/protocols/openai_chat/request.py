@@ -1,14 +1,15 @@
 """Chat's request body, to a canonical request and back."""
 
 import re
-from typing import Any
+from typing import Any, Literal
 
-import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
+from toolwire.canonical.content import Message, ToolResult
+from toolwire.canonical.node import Node
 from toolwire.canonical.request import Continuation, Request
-from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
+from toolwire.canonical.tools import OutputFormat, Sampling, Thinking, ToolChoice
 from toolwire.codec.fields import Reader, given, joined, known, restore
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.losses import Report
@@ -16,7 +17,7 @@ from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Placed, Turn, as_written, assemble
 
-from .messages import decode_message, encode_turn
+from .messages import decode_message, encode_turn, report_message
 from .parts import kept, spelled, spelling
 from .tools import decode_choice, decode_tools, encode_choice, encode_tools
 from .wire import FAMILY, SHARED, JsonSchemaShape, RequestShape, ResponseFormatShape
@@ -57,7 +58,7 @@ NAMES = {
     "Message.parts": "/content",
     "Text.cache": "/prompt_cache_breakpoint",
     "Media.cache": "/prompt_cache_breakpoint",
-    "Media.source": "/image_url/url",
+    "Media.source": "/image_url",
     "Media.media_type": "/image_url/url",
     "Media.detail": "/image_url/detail",
     "Media.name": "/file/filename",
@@ -103,7 +104,11 @@ ALIAS = "openai-chat:name:max_tokens=max_tokens"
 ONE_STOP = "openai-chat:stop:string"
 EMPTY_OPTIONS = "openai-chat:stream_options:empty"
 
-_FORMATS = {"text": "text", "json_object": "json", "json_schema": "json_schema"}
+_FORMATS: dict[str, Literal["text", "json", "json_schema"]] = {
+    "text": "text",
+    "json_object": "json",
+    "json_schema": "json_schema",
+}
 _SAMPLING = (
     "temperature",
     "top_p",
@@ -127,18 +132,19 @@ def decode_request(body: bytes, route: Route) -> Request:
     shape, plain = _reader.read_noting(body)
     tools, plain_tools = decode_tools(shape)
     choice, left = decode_choice(shape)
-    output, format_kept = _decode_output(shape)
+    output, sampling = _decode_output(shape), _decode_sampling(shape)
     effort = known(shape.reasoning_effort)
     options = shape.stream_options
-    found = _decode_rest(shape, left, format_kept)
+    found = _decode_rest(shape, left)
     store = known(shape.store)
+    messages = tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages)])
     return Request(
         origin=FAMILY,
         model=route.model if shape.model is UNSET else shape.model,
-        messages=tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages)]),
+        messages=messages,
         tools=tools,
         tool_choice=choice,
-        sampling=_decode_sampling(shape),
+        sampling=sampling,
         thinking=None if effort is None else Thinking(effort=effort),
         output=output,
         continuation=None if store is None else Continuation(store=store),
@@ -147,19 +153,36 @@ def decode_request(body: bytes, route: Route) -> Request:
         end_user=known(shape.user),
         tier=known(shape.service_tier),
         labels=None if shape.metadata is UNSET or bytes(shape.metadata) == b"null" else shape.metadata,
-        plain=plain and plain_tools and not found.get("extras"),
+        plain=plain
+        and plain_tools
+        and not found["extras"]
+        and _is_plain(messages, choice, output, sampling, *(tools or ())),
         **found,
     )
 
 
-def _decode_rest(shape: RequestShape, left: dict[str, Raw], format_kept: dict[str, Any]) -> dict[str, Any]:
+def _is_plain(messages: tuple[Message, ...], choice: ToolChoice | None, *settings: Node | None) -> bool:
+    """Whether nothing was kept where a plain typed decode can still keep something: words that we don't know."""
+    names = () if choice is None else choice.names
+    if any(node is not None and node.extras for node in (choice, *names, *settings)):
+        return False
+    for message in messages:
+        for part in message.parts:
+            if part.extras or message.extras or ((mark := getattr(part, "cache", None)) is not None and mark.extras):
+                return False
+            if type(part) is ToolResult and part.content and any(inner.extras for inner in part.content):
+                return False
+    return True
+
+
+def _decode_rest(shape: RequestShape, left: dict[str, Raw]) -> dict[str, Any]:
     """What has no canonical home; the fields that Responses calls by the same name are kept for both."""
     nulls = tuple(
         f"{FAMILY}:null:{name}"
         for name in _RAW
         if getattr(shape, name) is not UNSET and bytes(getattr(shape, name)) == b"null"
     )
-    rests = [kept(shape, *nulls), {"extras": {FAMILY: left}} if left else {}, format_kept]
+    rests = [kept(shape, *nulls), {"extras": {FAMILY: left}} if left else {}]
     options = shape.stream_options
     if options is not UNSET and options is not None:
         form = (EMPTY_OPTIONS,) if options.include_usage is UNSET else ()
@@ -190,21 +213,20 @@ def _decode_sampling(shape: RequestShape) -> Sampling | None:
     return None if sampling == Sampling() else sampling
 
 
-def _decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, Any]]:
+def _decode_output(shape: RequestShape) -> OutputFormat | None:
     verbosity = known(shape.verbosity)
     asked = shape.response_format
     if not isinstance(asked, ResponseFormatShape):
-        return (None if verbosity is None else OutputFormat(verbosity=verbosity)), {}
+        return None if verbosity is None else OutputFormat(verbosity=verbosity)
     found = kept(asked, under="response_format/")
-    kind = _FORMATS.get(asked.type)
     schema = asked.json_schema
     if schema is UNSET:
+        kind = _FORMATS.get(known(asked.type) or "")
         if kind is None:
-            word = {"response_format/type": Raw(msgspec.json.encode(asked.type))}
-            found = joined(found, {"extras": {FAMILY: word}})
-        return OutputFormat(kind=kind, verbosity=verbosity, **found), {}  # type: ignore[arg-type]
-    word_form = {"form": spelled("format", asked.type, "json_schema")}
-    found = joined(found, kept(schema, under="response_format/json_schema/"), word_form)
+            found = joined(found, spelled("response_format/type", asked.type, "text"))
+        return OutputFormat(kind=kind, verbosity=verbosity, **found)
+    word = spelled("response_format/type", asked.type, "json_schema")
+    found = joined(found, kept(schema, under="response_format/json_schema/"), word)
     return OutputFormat(
         kind="json_schema",
         schema=known(schema.schema),
@@ -213,7 +235,7 @@ def _decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, 
         strict=known(schema.strict),
         verbosity=verbosity,
         **found,
-    ), {}
+    )
 
 
 # ---- encode
@@ -334,7 +356,7 @@ def _encode_output(request: Request, body: dict[str, Any], plan: Plan) -> None:
                 schema=given(output.schema),
                 strict=given(output.strict),
             )
-            word = spelling(output, "format", "json_schema") or ""
+            word = spelling(output, "response_format/type", "json_schema")
             body["response_format"] = ResponseFormatShape(type=word, json_schema=described)
         case None:
             pass
@@ -372,11 +394,7 @@ def _encode_rest(request: Request, body: dict[str, Any], plan: Plan) -> None:
     if request.cache is not None:
         plan.report.dropped(("cache",), "", "the target has no mark for the whole request")
     for index, message in enumerate(request.messages):
-        for field in ("id", "phase", "clear_at"):
-            if getattr(message, field) is not None:
-                plan.report.dropped(("messages", index), field)
-        if message.status is not None and message.status != "completed":
-            plan.report.dropped(("messages", index), "status")
+        report_message(message, ("messages", index), plan)
 
 
 def _encode_tier(tier: str, body: dict[str, Any], plan: Plan) -> None:

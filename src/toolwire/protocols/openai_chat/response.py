@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Refusal, ToolCall
@@ -15,8 +15,8 @@ from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed, Turn
 
 from .calls import is_json
-from .errors import decode_error_object, encode_error
-from .messages import decode_message, encode_turn
+from .errors import decode_error_object, encode_error_object
+from .messages import decode_message, encode_turn, report_message
 from .parts import kept, spelled, spelling
 from .request import RULES
 from .wire import (
@@ -53,6 +53,9 @@ REASONS: dict[StopReason, str] = {
     "error": "stop",
     "other": "stop",
 }
+NO_INDEX = "openai-chat:absent:index"
+# These are told by the finish reason, or by the error.
+_STATUSES = ("completed", "incomplete", "failed")
 _FAITHFUL = ("end_turn", "max_tokens", "tool_use", "filtered")
 
 _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
@@ -64,9 +67,10 @@ _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 def decode_response(body: bytes, context: Context) -> Response:
     shape = _read_response(body)
     failed = shape.error is not UNSET and bytes(shape.error) != b"null"
+    count = len(shape.choices or ())
     if not isinstance(shape.choices, list) and not failed:
         raise DecodeError(FAMILY, "/choices", "an array", "nothing")
-    form = spelled("object", shape.object, "chat.completion")
+    form: tuple[str, ...] = ()
     if shape.error is not UNSET and not failed:
         form = (*form, f"{FAMILY}:null:error")
     if shape.choices is UNSET:
@@ -76,24 +80,28 @@ def decode_response(body: bytes, context: Context) -> Response:
         id=known(shape.id),
         model=known(shape.model),
         created=known(shape.created),
-        candidates=tuple([_decode_choice(choice, index) for index, choice in enumerate(shape.choices or ())]),
+        candidates=tuple([_decode_choice(one, number, count) for number, one in enumerate(shape.choices or ())]),
         usage=None if shape.usage is UNSET or shape.usage is None else decode_usage(shape.usage),
-        error=replace(decode_error_object(shape.error, None), at="") if failed and shape.error is not UNSET else None,
-        **kept(shape, *form),
+        error=decode_error_object(shape.error, None, at="/error") if failed and shape.error is not UNSET else None,
+        **joined(kept(shape, *form), spelled("object", shape.object, "chat.completion")),
     )
 
 
-def _decode_choice(shape: AnswerShape, position: int) -> Candidate:
+def _decode_choice(shape: AnswerShape, position: int, count: int) -> Candidate:
     message = decode_message(shape.message, f"/choices/{position}/message", "/message")
     stop = None
     if isinstance(shape.finish_reason, str):
         stop = decode_stop(shape.finish_reason, message)
     message = replace(message, parts=tuple([_completed(part, stop) for part in message.parts]))
-    form = () if shape.index is not UNSET else ("openai-chat:absent:index",)
+    form = () if shape.index is not UNSET else (NO_INDEX,)
     if shape.message.role != "assistant":
         form = (*form, f"openai-chat:role:{shape.message.role}")
+    found = kept(shape, *form)
     index = position if shape.index is UNSET else shape.index
-    return Candidate(index=index, messages=(message,), stop=stop, **kept(shape, *form))
+    if not 0 <= index < count:
+        found = joined(found, {"extras": {FAMILY: {"index": Raw(str(index).encode())}}, "form": (NO_INDEX,)})
+        index = position
+    return Candidate(index=index, messages=(message,), stop=stop, **found)
 
 
 def _completed(part: Any, stop: Stop | None) -> Any:
@@ -163,8 +171,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
     if response.usage is not None:
         body["usage"] = encode_usage(response.usage, plan)
     if response.error is not None:
-        restore(body, response.error, FAMILY)
-        body.update(encode_error(response.error).body)
+        body["error"] = encode_error_object(response.error)
     restore(body, response, FAMILY)
     if not home:
         _report_response(response, plan)
@@ -181,7 +188,7 @@ def completion_id(id: str | None, plan: Plan) -> str:
 
 def _encode_choice(candidate: Candidate, number: int, plan: Plan) -> dict[str, Any]:
     body: dict[str, Any] = {}
-    if "openai-chat:absent:index" not in candidate.form:
+    if NO_INDEX not in candidate.form:
         body["index"] = candidate.index
     message = _encode_message(candidate, number, plan)
     body["message"] = message
@@ -206,9 +213,8 @@ def _encode_message(candidate: Candidate, number: int, plan: Plan) -> dict[str, 
     for index, message in enumerate(candidate.messages):
         trail: Trail = ("candidates", number, "messages", index)
         places += [Placed(part, (*trail, "parts", position)) for position, part in enumerate(message.parts)]
-        for field in ("id", "phase") if not plan.home else ():
-            if getattr(message, field) is not None:
-                plan.report.dropped(trail, field)
+        if not plan.home:
+            report_message(message, trail, plan)
     only = candidate.messages[0] if len(candidate.messages) == 1 else None
     role = "assistant" if only is None or not plan.home else only.role
     trail = ("candidates", number, "messages", 0)
@@ -261,3 +267,5 @@ def _report_response(response: Response, plan: Plan) -> None:
         plan.report.dropped(("continuation",), "id")
     if response.usage is not None and response.usage.tool_use is not None:
         plan.report.dropped(("usage",), "tool_use")
+    if response.status is not None and response.status not in _STATUSES:
+        plan.report.dropped((), "status")

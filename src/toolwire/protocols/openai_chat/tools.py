@@ -37,7 +37,7 @@ from .wire import (
     RequestShape,
 )
 
-FORMAT = "openai-chat:format:"
+TEXT_FORMAT = "openai-chat:format:text"
 ANY = "openai-chat:any"
 NOT_STRICT = frozenset(
     {"allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties"}
@@ -78,7 +78,7 @@ def _decode_tool(raw: Raw, path: str) -> tuple[Tool, bool]:
     members = _members(raw) if kind is None else {}
     if kind == "function" or "function" in members:
         shape, plain = _read_function_tool(raw, path)
-        found = joined(kept(shape, *spelled("type", shape.type, "function")), kept(shape.function, under="function/"))
+        found = joined(kept(shape), spelled("type", shape.type, "function"), kept(shape.function, under="function/"))
         return _decode_function(shape.function, found), plain
     if kind == "custom":
         custom, plain = _read_custom_tool(raw, path)
@@ -109,9 +109,10 @@ def _decode_custom(shape: CustomToolShape) -> FreeformTool:
     if custom.format is not UNSET:
         format_kept = kept(custom.format, under="custom/format/")
         if custom.format.grammar is UNSET:
-            form = (f"{FORMAT}{custom.format.type}",)
+            form = (TEXT_FORMAT,)
+            format_kept = joined(format_kept, spelled("custom/format/type", custom.format.type, "text"))
         else:
-            form = spelled("format", custom.format.type, "grammar")
+            format_kept = joined(format_kept, spelled("custom/format/type", custom.format.type, "grammar"))
             given_grammar = custom.format.grammar
             grammar = Grammar(
                 syntax=given_grammar.syntax,
@@ -167,13 +168,13 @@ def _decode_object_choice(shape: ChoiceShape, at: str, *, parallel: bool | None)
             _decode_reference(one, f"/allowed_tools/tools/{index}") for index, one in enumerate(allowed.tools)
         )
         required = allowed.mode == "required"
-        mode = spelled("mode", allowed.mode, "required" if required else "auto")
+        mode = spelled("allowed_tools/mode", allowed.mode, "required" if required else "auto")
         kind = spelled("type", shape.type, "allowed_tools")
-        found = joined(kept(shape, *mode, *kind), kept(allowed, under="allowed_tools/"))
+        found = joined(kept(shape), mode, kind, kept(allowed, under="allowed_tools/"))
         return ToolChoice(mode="allowed", names=names, required=required, parallel=parallel, at=at, **found)
     if shape.function is UNSET and shape.custom is UNSET:
         return None
-    found = kept(shape, *spelled("type", shape.type, _kind_of(shape)))
+    found = joined(kept(shape), spelled("type", shape.type, _kind_of(shape)))
     return ToolChoice(mode="named", names=(_decode_reference(shape, ""),), parallel=parallel, at=at, **found)
 
 
@@ -184,12 +185,11 @@ def _kind_of(shape: ReferenceShape) -> str:
 def _decode_reference(shape: ReferenceShape, at: str) -> ToolRef:
     kind = _kind_of(shape)
     named = shape.custom if shape.custom is not UNSET else shape.function
-    found = kept(shape, *spelled("type", shape.type, kind)) if at else {}
+    found = joined(kept(shape), spelled("type", shape.type, kind)) if at else {}
     if named is UNSET:
         return ToolRef(name="", kind="native", at=at, **found)
-    found = joined(found, kept(named, under=f"{kind}/"))
-    place = at or f"/{kind}/name"
-    return ToolRef(name=named.name, kind="freeform" if kind == "custom" else "function", at=place, **found)
+    found = joined(found, kept(named, f"{FAMILY}:name:name={kind}/name", under=f"{kind}/"))
+    return ToolRef(name=named.name, kind="freeform" if kind == "custom" else "function", at=at, **found)
 
 
 # ---- encode
@@ -260,12 +260,10 @@ def _custom(tool: FreeformTool, name: str) -> CustomShape:
     shape = CustomShape(name=name, description=given(tool.description))
     if tool.grammar is not None:
         grammar = GrammarShape(syntax=tool.grammar.syntax, definition=tool.grammar.definition)
-        word = spelling(tool, "format", "grammar")
-        shape.format = FormatShape(type=word or "", grammar=emit(grammar, tool.grammar, FAMILY))
-    else:
-        for token in tool.form:
-            if token.startswith(FORMAT):
-                shape.format = FormatShape(type=token.removeprefix(FORMAT))
+        word = spelling(tool, "custom/format/type", "grammar")
+        shape.format = FormatShape(type=word, grammar=emit(grammar, tool.grammar, FAMILY))
+    elif TEXT_FORMAT in tool.form:
+        shape.format = FormatShape(type=spelling(tool, "custom/format/type", "text"))
     return shape
 
 
@@ -318,7 +316,7 @@ def _encode_mode(choice: ToolChoice, plan: Plan) -> Any:
         case "allowed":
             tools = [_encode_reference(one, plan) for one in choice.names if _is_callable(one, plan)]
             allowed: dict[str, Any] = {"tools": tools}
-            if (mode := spelling(choice, "mode", "required" if choice.required else "auto")) is not UNSET:
+            if (mode := spelling(choice, "allowed_tools/mode", "required" if choice.required else "auto")) is not UNSET:
                 allowed["mode"] = mode
             whole = {"type": spelling(choice, "type", "allowed_tools"), "allowed_tools": allowed}
             return restore({name: value for name, value in whole.items() if value is not UNSET}, choice, FAMILY)

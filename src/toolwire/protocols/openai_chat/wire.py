@@ -131,7 +131,7 @@ class GrammarShape(Wire):
 
 
 class FormatShape(Wire):
-    type: str
+    type: str | UnsetType = UNSET
     grammar: GrammarShape | UnsetType = UNSET
 
 
@@ -175,7 +175,7 @@ class JsonSchemaShape(Wire):
 
 
 class ResponseFormatShape(Wire):
-    type: str
+    type: str | UnsetType = UNSET
     json_schema: JsonSchemaShape | UnsetType = UNSET
 
 

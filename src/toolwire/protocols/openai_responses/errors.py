@@ -222,3 +222,8 @@ def encode_failure(error: ApiError, plan: Plan) -> Any:
         return emit(_encode_shape(error), error, FAMILY)
     code = error.code if error.code in _ANSWER_CODES else TYPES[error.kind][1]
     return {"code": code if code in _ANSWER_CODES else "server_error", "message": error.message}
+
+
+def is_event(error: ApiError) -> bool:
+    """Whether it was an event of its own, and no answer's error."""
+    return _OWN in error.form and (_FLAT in error.form or not any(token in error.form for token in _UNNESTED))

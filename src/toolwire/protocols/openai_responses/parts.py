@@ -62,16 +62,19 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 class ItemPlan(Plan):
     """`calls` remembers how each call was written, so that its output is written to match. `seed` is there for answers,
-    whose items must have ids."""
+    whose items must have ids; `held` is the envelope of an item that a stream has announced already."""
 
     def __init__(self, rules: Rules, report: Report, target: Target, *, home: bool, seed: str | None = None) -> None:
         super().__init__(rules, report, target, home=home)
         self.seed = seed
         self.calls: dict[str, str] = {}
+        self.held: Message | None = None
         self._minted = 0
 
     def envelope(self, prefix: str, *, complete: bool = True) -> Message:
         """The id and status of a new item: none in a request, where a made-up id would be refused."""
+        if self.held is not None:
+            return self.held
         if self.seed is None:
             return Message(role="assistant", parts=())
         self._minted += 1

@@ -13,6 +13,7 @@ from toolwire.codec.plan import Plan
 from .wire import FAMILY, ConversationShape, FormatShape, ReasoningShape, RequestShape, TextShape
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+LEAST_TOKENS = 16
 LOGPROBS = "message.output_text.logprobs"
 
 _KINDS = {"text": "text", "json_object": "json", "json_schema": "json_schema"}
@@ -144,6 +145,9 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: Plan) -> None:
     ):
         if (value := getattr(sampling, field)) is not None:
             body[name] = value
+    if not plan.home and sampling.max_tokens is not None and sampling.max_tokens < LEAST_TOKENS:
+        plan.report.approximated(("sampling",), "max_tokens", f"the target gives at least {LEAST_TOKENS}")
+        body["max_output_tokens"] = LEAST_TOKENS
     if sampling.logprobs:
         body["include"] = [*body.get("include", ()), LOGPROBS]
     for name in ("top_k", "stop", "n", "seed", "frequency_penalty", "presence_penalty"):
