@@ -74,10 +74,6 @@ def encode_turn(turn: Turn, plan: Plan) -> list[Any]:
     message = turn.message
     if plan.home and message is not None:
         return [_encode_message(message, turn, plan)]
-    if message is not None:
-        for field in ("name", "id", "phase"):
-            if getattr(message, field) is not None:
-                plan.report.dropped(turn.trail, field)
     if turn.role in ("system", "developer"):
         return _encode_reminder(turn, plan)
     blocks = encode_parts(turn.parts, plan)

@@ -271,10 +271,10 @@ def _encode_source(part: Media, placed: Placed, plan: Plan) -> Any:
                 content = only.text
             shape = SourceShape(type="content", media_type=media_type, content=content)
         case FileId():
-            plan.report.dropped(placed.trail, "source", f"a file that only {source.issuer} holds")
+            plan.report.dropped(placed.trail, "", f"a file that only {source.issuer} holds")
             return None
         case _:
-            plan.report.dropped(placed.trail, "source", f"the target takes no {part.media_type or part.kind} here")
+            plan.report.dropped(placed.trail, "", f"the target takes no {part.media_type or part.kind} here")
             return None
     return emit(shape, source, FAMILY)
 
@@ -311,6 +311,10 @@ def _encode_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
         if not content and not plan.home:
             content = UNSET
     shape = ToolResultBlock(tool_use_id=plan.call_id(part.call_id or ""), content=content)
+    if not plan.home:
+        for field in ("name", "namespace"):
+            if getattr(part, field) is not None:
+                plan.report.dropped(placed.trail, field, "results have no names here")
     if part.status == "denied":
         plan.report.approximated(placed.trail, "status", "denied is told as an error")
     if part.status != "ok":

@@ -174,6 +174,10 @@ def encode_request(request: Request, target: Target) -> Encoding:
 
 def _report_rest(request: Request, plan: Plan) -> None:
     """What a request of another protocol can say and this one can't."""
+    for index, message in enumerate(request.messages):
+        for field in ("name", "id", "status", "phase", "clear_at"):
+            if getattr(message, field) is not None:
+                plan.report.dropped(("messages", index), field)
     if request.labels is not None:
         plan.report.dropped((), "labels")
     state = request.continuation

@@ -186,7 +186,7 @@ def places(candidate: Candidate, plan: Plan) -> list[Placed]:
     for number, message in enumerate(candidate.messages):
         trail: Trail = ("candidates", 0, "messages", number)
         found.extend(Placed(part, (*trail, "parts", index)) for index, part in enumerate(message.parts))
-        for field in ("id", "phase") if not plan.home else ():
+        for field in ("id", "status", "phase") if not plan.home else ():
             if getattr(message, field) is not None:
                 plan.report.dropped(trail, field)
     return found
@@ -237,9 +237,12 @@ def _written(count: int | None, plan: Plan) -> int | UnsetType:
 def report_response(response: Response, plan: Plan) -> None:
     if response.error is not None:
         plan.report.dropped(("error",), "", "the target tells errors apart from answers")
-    for field in ("created", "status", "continuation"):
-        if getattr(response, field) is not None and field != "status":
+    for field in ("created", "continuation"):
+        if getattr(response, field) is not None:
             plan.report.dropped((), field)
+    usage = response.usage
+    if usage is not None and usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
+        plan.report.dropped(("usage",), "total", "the target has no total of its own")
 
 
 def encode_error(error: ApiError) -> Encoding:

@@ -120,7 +120,7 @@ def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
     if plan.home:
         tools = request.tools
         return None if tools is None else [_encode_at_home(tool, ("tools", i), plan) for i, tool in enumerate(tools)]
-    offered = [encode_tool(placed, plan) for placed in tools_in_force(request) if _allowed(placed, request)]
+    offered = [encode_tool(placed, plan) for placed in tools_in_force(request) if _is_allowed(placed, request, plan)]
     return [tool for tool in offered if tool is not None] or None
 
 
@@ -129,12 +129,15 @@ def _encode_at_home(tool: Tool, trail: Trail, plan: Plan) -> Any:
     return encode_tool(placed, plan)
 
 
-def _allowed(placed: PlacedTool, request: Request) -> bool:
+def _is_allowed(placed: PlacedTool, request: Request, plan: Plan) -> bool:
     """A choice among some tools is kept by offering only those."""
     choice = request.tool_choice
     if choice is None or choice.mode != "allowed" or isinstance(placed.tool, NativeTool):
         return True
-    return any(named.name == placed.tool.name for named in choice.names)
+    if any(named.name == placed.tool.name for named in choice.names):
+        return True
+    plan.report.dropped(placed.trail, "", "not among the tools that may be chosen")
+    return False
 
 
 def encode_tool(placed: PlacedTool, plan: Plan) -> Any:
