@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 
 class Call(TypedDict):
-    id: str
+    id: str | None  # imitating servers leave it out
     name: str
     arguments: Any  # the parsed object of a function call; the raw text of a custom call or of broken JSON
 
@@ -142,9 +142,9 @@ def _chat_choice(choice: dict[str, Any], usage: dict[str, int]) -> Summary:
 
 def _chat_call(call: dict[str, Any]) -> Call:
     if "custom" in call:
-        return {"id": call["id"], "name": call["custom"]["name"], "arguments": call["custom"]["input"]}
+        return {"id": call.get("id"), "name": call["custom"]["name"], "arguments": call["custom"]["input"]}
     function = call["function"]
-    return {"id": call["id"], "name": function["name"], "arguments": _arguments(function["arguments"])}
+    return {"id": call.get("id"), "name": function["name"], "arguments": _arguments(function["arguments"])}
 
 
 def _responses(body: dict[str, Any]) -> Summary:

@@ -53,7 +53,8 @@ class Report:
         for kind, trail, field, why, target, guarded in self._entries:
             for path in pointers(root, trail, field, names):
                 loss = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)
-                found.setdefault((kind, path, target), loss)
+                if found.setdefault((kind, path, target), loss) is not loss and guarded:
+                    found[kind, path, target] = loss
         return list(found.values())
 
 

@@ -13,7 +13,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class SseSplitter:
-    """Takes bytes, gives the data of each whole frame. Names of events are dropped: every protocol says them in data."""
+    """Takes bytes, gives the data of each whole frame. Names of events are dropped: all protocols say them in data."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

@@ -168,6 +168,10 @@ def lowered_schema(tool: FreeformTool) -> Raw:
     return Raw(msgspec.json.encode(schema))
 
 
+LOWERED_END = '"}'
+"""How the arguments of a lowered call end, after the text."""
+
+
 def lower_input(text: str) -> str:
     return msgspec.json.encode({INPUT: text}).decode()
 

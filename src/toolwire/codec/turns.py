@@ -216,5 +216,5 @@ def _placeholders(calls: list[_Call], report: Report) -> Turn:
 
 def _placeholder(call: ToolCall, trail: Trail, report: Report) -> Placed:
     report.invented(trail, "", "", "the target wants every call answered: a placeholder result was added")
-    result = ToolResult(call_id=call.id, name=call.name, content=(Text(text=UNANSWERED),), status="error")
+    result = ToolResult(call_id=call.id, content=(Text(text=UNANSWERED),), status="error")
     return Placed(result, trail)

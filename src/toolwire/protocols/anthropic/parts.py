@@ -213,7 +213,7 @@ def _encode_text(part: Text, placed: Placed, plan: Plan) -> Any:
     if part.cache is None and part.annotations is None and part.seal is None and (plan.home or part.text):
         return emit(TextBlock(text=part.text), part, FAMILY)
     if not part.text and not plan.home:
-        plan.report.dropped(placed.trail, "text", "the target refuses empty text")
+        plan.report.dropped(placed.trail, "", "the target refuses empty text")
         return None
     if part.seal is not None:
         plan.report.dropped(placed.trail, "seal", "a seal goes only to its issuer")
@@ -344,7 +344,7 @@ def _encode_setting(part: SettingChange, placed: Placed, plan: Plan) -> None:
 
 
 def _encode_refusal(part: Refusal, placed: Placed, plan: Plan) -> Any:
-    plan.report.approximated(placed.trail, "text", "a refusal is told as text")
+    plan.report.approximated(placed.trail, "", "a refusal is told as text")
     return TextBlock(text=part.text) if part.text else None
 
 

@@ -140,7 +140,8 @@ def _decode_rest(shape: RequestShape) -> dict[str, Any]:
 
 def encode_request(request: Request, target: Target) -> Encoding:
     plan = Plan(RULES, Report(), target, home=request.origin == FAMILY)
-    lifted = 0 if plan.home else leading_system(request.messages)
+    # One message at least is wanted, so that system text alone is told in a user turn.
+    lifted = 0 if plan.home else min(leading_system(request.messages), len(request.messages) - 1)
     tools = encode_tools(request, plan)
     turns = as_written(request.messages) if plan.home else assemble(request, plan.report, skip=lifted)
     shape: dict[str, Any] = {"model": request.model if target.model is None else target.model}

@@ -7,10 +7,11 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Reasoning, Text, ToolCall
+from toolwire.canonical.content import Reasoning, Refusal, Text, ToolCall
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
     Event,
+    MessageStart,
     Notice,
     PartDelta,
     PartEnd,
@@ -24,10 +25,11 @@ from toolwire.canonical.events import (
 from toolwire.canonical.response import Stop, Usage
 from toolwire.codec.fields import restore, tag_of
 from toolwire.codec.interface import Context, StreamEncoder, Target
-from toolwire.codec.losses import Report
+from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.sequence import Sequence
 from toolwire.codec.sse import frame
+from toolwire.codec.tools import LOWERED_END, lower_input
 from toolwire.codec.turns import Placed
 
 from .calls import sealed_carry
@@ -66,8 +68,13 @@ class Encoder:
         self._usage: Usage | None = None
         self._calls = False
         self._thoughts: dict[tuple[int, int], Reasoning] = {}
+        self._trails: dict[tuple[int, int], Trail] = {}
+        self._counts: dict[int, int] = {}
+        self._notes: dict[tuple[int, int], int] = {}
+        self._lowered: set[int] = set()
         self._methods: dict[type, Callable[[Any], bytes]] = {
             ResponseStart: self._start,
+            MessageStart: self._message_start,
             PartStart: self._part_start,
             PartDelta: self._delta,
             PartEnd: self._part_end,
@@ -116,38 +123,62 @@ class Encoder:
             self.report.unclaimed(event, (FAMILY,))
         return _frame(b"message_start", {"message": message})
 
+    def _message_start(self, event: MessageStart) -> bytes:
+        trail = ("candidates", event.candidate, "messages", event.message)
+        for field in ("id", "status", "phase") if not self._plan.home else ():
+            if getattr(event, field) is not None:
+                self.report.dropped(trail, field)
+        return b""
+
     def _part_start(self, event: PartStart) -> bytes:
         if event.candidate != 0:
             self.report.dropped(("candidates", event.candidate), "", "the target has one answer only")
             return b""
-        part = event.part
-        block = self._block(event)
+        key = (event.candidate, event.index)
+        position = self._counts.get(event.message, 0)
+        self._counts[event.message] = position + 1
+        self._trails[key] = ("candidates", 0, "messages", event.message, "parts", position)
+        block = self._block(event, self._trails[key])
         if block is None:
             return b""
-        self._index += 1
-        self._parts[event.candidate, event.index] = self._index
-        self._heads[self._index] = _DELTA % self._index + _DELTAS.get(type(part), _DELTAS[Text])
-        self._calls |= isinstance(part, ToolCall) and part.executor == "client"
-        body = restore({"index": self._index, "content_block": block}, event, FAMILY)
-        return _frame(b"content_block_start", body)
-
-    def _block(self, event: PartStart) -> Any:
-        """The block as it starts: empty where deltas will fill it."""
         part = event.part
-        trail = ("candidates", 0, "messages", event.message, "parts", event.index)
-        if isinstance(part, Text) and not self._plan.home:
-            return {"type": "text", "text": part.text}
-        if isinstance(part, Reasoning) and not self._plan.home and (part.seal is None or part.seal.issuer != FAMILY):
-            self._thoughts[event.candidate, event.index] = part
-            return {"type": "thinking", "thinking": "", "signature": ""}
+        self._index += 1
+        self._parts[key] = self._index
+        self._heads[self._index] = _DELTA % self._index + _DELTAS.get(type(part), _DELTAS[Text])
+        body = restore({"index": self._index, "content_block": block}, event, FAMILY)
+        started = _frame(b"content_block_start", body)
+        if isinstance(part, ToolCall) and not self._plan.home:
+            self._calls = True
+            started += self._call_start(part, self._index)
+        return started
+
+    def _block(self, event: PartStart, trail: Trail) -> Any:
+        """The block as it starts: empty where deltas will fill it."""
+        part, plan = event.part, self._plan
+        if not plan.home:
+            if isinstance(part, Text):
+                return {"type": "text", "text": part.text}
+            if isinstance(part, Refusal):
+                self.report.approximated(trail, "", "a refusal is told as text")
+                return {"type": "text", "text": part.text}
+            if isinstance(part, Reasoning) and (part.seal is None or part.seal.issuer != FAMILY):
+                self._thoughts[event.candidate, event.index] = part
+                return {"type": "thinking", "thinking": "", "signature": ""}
         if isinstance(part, ToolCall):
-            whole = replace(part, arguments=part.arguments or "{}")
-            block = encode_parts([Placed(whole, trail)], self._plan)[0]
-            if self._plan.home and "anthropic:absent:input" in part.form:
-                block.input = UNSET
-            return block
-        blocks = encode_parts([Placed(part, trail)], self._plan)
+            part = replace(part, arguments="{}" if not plan.home else part.arguments or "{}", shape="json")
+        blocks = encode_parts([Placed(part, trail)], plan)
+        if blocks and plan.home and "anthropic:absent:input" in part.form:
+            blocks[0].input = UNSET
         return blocks[0] if blocks else None
+
+    def _call_start(self, part: ToolCall, index: int) -> bytes:
+        """What a call starts with; the text of a free-text one is told as a string in an object."""
+        if part.shape == "freeform":
+            self._lowered.add(index)
+            text = lower_input(part.arguments)[: -len(LOWERED_END)]
+        else:
+            text = part.arguments
+        return b"%b%b}}\n\n" % (self._heads[index], _text(text)) if text else b""
 
     def _delta(self, event: PartDelta) -> bytes:
         index = self._parts.get((event.candidate, event.index))
@@ -155,7 +186,10 @@ class Encoder:
             return b""
         if event.extras or event.form or event.seal is not None or event.annotation is not None:
             return self._rare_delta(event, index)
-        return b"%b%b}}\n\n" % (self._heads[index], _text(event.text))
+        text = event.text
+        if index in self._lowered:
+            text = msgspec.json.encode(text)[1:-1].decode()
+        return b"%b%b}}\n\n" % (self._heads[index], _text(text))
 
     def _rare_delta(self, event: PartDelta, index: int) -> bytes:
         if event.extras and self._plan.home:
@@ -170,6 +204,10 @@ class Encoder:
             return b'%b"signature_delta","signature":%b}}\n\n' % (head, _text(event.seal.data))
         if event.annotation is not None:
             if not self._plan.home:
+                key = (event.candidate, event.index)
+                self._notes[key] = count = self._notes.get(key, -1) + 1
+                trail = (*self._trails[key], "annotations", count)
+                self.report.dropped(trail, "", "citations only go back to their issuer")
                 return b""
             return b'%b"citations_delta","citation":%b}}\n\n' % (
                 head,
@@ -195,8 +233,7 @@ class Encoder:
             part = event.final
         if part is None or self._plan.home or part.seal is None or part.seal.issuer == FAMILY:
             return b""
-        trail = ("candidates", 0, "messages", 0, "parts", 0)
-        signature = sealed_carry(part, trail, self._plan)
+        signature = sealed_carry(part, self._trails[event.candidate, event.index], self._plan)
         body = {"index": index, "delta": {"type": "signature_delta", "signature": signature}}
         return _frame(b"content_block_delta", body) if signature else b""
 
@@ -204,7 +241,14 @@ class Encoder:
         index = self._parts.pop((event.candidate, event.index), None)
         if index is None:
             return b""
-        return self._signature(event, index) + _frame(b"content_block_stop", restore({"index": index}, event, FAMILY))
+        ending = b""
+        if index in self._lowered:
+            ending = b"%b%b}}\n\n" % (self._heads[index], _text(LOWERED_END))
+        return (
+            ending
+            + self._signature(event, index)
+            + _frame(b"content_block_stop", restore({"index": index}, event, FAMILY))
+        )
 
     def _stop(self, event: Stopped) -> bytes:
         if event.candidate == 0:

@@ -38,9 +38,9 @@ def is_json(text: str) -> bool:
 
 def decode_call(shape: CallShape, index: int) -> ToolCall | Foreign:
     at = f"/tool_calls/{index}"
-    if isinstance(shape.custom, CustomCallShape) and (shape.type == "custom" or shape.function is UNSET):
-        return _decode_custom(shape, shape.custom, at)
     function = shape.function
+    if isinstance(shape.custom, CustomCallShape) and not (isinstance(function, FunctionCallShape) and function.name):
+        return _decode_custom(shape, shape.custom, at)
     if not isinstance(function, FunctionCallShape):
         body = as_object(shape) | (known(shape.unknown) or {}) | dict.fromkeys(known(shape.nulls) or ())
         raw = Raw(msgspec.json.encode(body))

@@ -81,6 +81,8 @@ class Calls:
 
     def take_legacy(self, shape: FunctionCallShape, events: list[Event]) -> None:
         if self._legacy is None:
+            if not shape.name and not shape.arguments and not shape.unknown:
+                return
             self._legacy = _Call(freeform=False, legacy=True)
             self._calls.append(self._legacy)
         self._grow(self._legacy, known(shape.name) or None, decode_arguments(shape)[0], events)

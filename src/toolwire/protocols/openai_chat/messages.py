@@ -57,6 +57,9 @@ from .wire import FAMILY, FunctionCallShape, MessageShape, TextPart
 
 LIST = "openai-chat:content:list"
 NO_CALLS = "openai-chat:calls:empty"
+# Servers that write every field they know say nothing by an empty one.
+NO_REFUSAL = "openai-chat:refusal:empty"
+NO_FUNCTION = "openai-chat:function_call:empty"
 NO_NOTES = "openai-chat:annotations:empty"
 DETAILS = "openai-chat:reasoning:details"
 REASONING = "openai-chat:reasoning:"
@@ -67,6 +70,7 @@ _WANTS_REASONING = re.compile(r"deepseek|kimi|moonshot|mimo|glm-|qwen|qwq|minima
 _SIMPLE = ((), (NOTED,))
 _ELSEWHERE = ("tool_call_id", "tool_calls", "function_call", "refusal", "annotations", "reasoning_content", "reasoning")
 
+_NO_FUNCTION = FunctionCallShape(name="", arguments="")
 _decode_details = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
@@ -106,9 +110,13 @@ def _decode_assistant(shape: MessageShape, at: str | None) -> Message:
     if isinstance(shape.annotations, list):
         form += _decode_notes(shape.annotations, parts, extras)
     if isinstance(shape.refusal, str):
-        parts.append(Refusal(text=shape.refusal, at="/refusal"))
+        form += () if shape.refusal else (NO_REFUSAL,)
+        parts += [Refusal(text=shape.refusal, at="/refusal")] if shape.refusal else []
     if isinstance(shape.function_call, FunctionCallShape):
-        parts.append(decode_legacy(shape.function_call))
+        if shape.function_call == _NO_FUNCTION:
+            form += (NO_FUNCTION,)
+        else:
+            parts.append(decode_legacy(shape.function_call))
     if isinstance(shape.tool_calls, list):
         parts += [decode_call(call, index) for index, call in enumerate(shape.tool_calls)]
         form += () if shape.tool_calls else (NO_CALLS,)
@@ -130,7 +138,7 @@ def _decode_reasoning(shape: MessageShape, parts: list[Part], extras: dict[str, 
         texts = details_text(details)
         if texts:
             told = tuple(ReasoningText(kind="full", text=text, at="") for text in texts)
-            parts.append(Reasoning(content=told, at="/reasoning_details", form=(DETAILS,)))
+            parts.append(Reasoning(content=told, at="/reasoning_details/0", form=(DETAILS,)))
 
 
 def details_text(raw: Raw) -> list[str]:
@@ -308,6 +316,10 @@ def _finish_assistant(turn: Turn, plan: Plan, body: dict[str, Any], content: Con
     if plan.home and message is not None:
         content.write_own(body, message)
         _encode_notes(message, body)
+        if NO_REFUSAL in message.form:
+            body.setdefault("refusal", "")
+        if NO_FUNCTION in message.form:
+            body.setdefault("function_call", {"name": "", "arguments": ""})
         _encode_name(body, turn)
         return [restore(body, message, FAMILY)]
     if content.parts:

@@ -24,7 +24,7 @@ from .wire import FAMILY, SHARED, JsonSchemaShape, RequestShape, ResponseFormatS
 
 RULES = Rules(
     ids=re.compile(r"[\x20-\x7e]+"),
-    id_limit=64,
+    id_limit=40,
     names=NameRules(re.compile(r"[a-zA-Z0-9_-]+"), 64),
     freeform=True,
 )
@@ -47,7 +47,7 @@ NAMES = {
     "ToolChoice.mode": "",
     "ToolChoice.names": "",
     "ToolChoice.required": "/allowed_tools/mode",
-    "ToolChoice.parallel": "",
+    "ToolChoice.parallel": "//parallel_tool_calls",
     "FunctionTool.name": "/function/name",
     "FunctionTool.description": "/function/description",
     "FunctionTool.parameters": "/function/parameters",
@@ -56,13 +56,14 @@ NAMES = {
     "FreeformTool.description": "/custom/description",
     "FreeformTool.grammar": "/custom/format/grammar",
     "Message.parts": "/content",
+    "Text.text": "",
     "Text.cache": "/prompt_cache_breakpoint",
     "Media.cache": "/prompt_cache_breakpoint",
     "Media.source": "/image_url",
     "Media.media_type": "/image_url/url",
     "Media.detail": "/image_url/detail",
     "Media.name": "/file/filename",
-    "Refusal.text": "/refusal",
+    "Refusal.text": "",
     "Reasoning.content": "/thinking",
     "ToolCall.name": "/function/name",
     "ToolCall.arguments": "/function/arguments",
@@ -287,7 +288,8 @@ def _encode_sampling(request: Request, body: dict[str, Any], plan: Plan) -> None
     if sampling.stop is not None:
         stop = list(sampling.stop)
         if len(stop) > 4 and not plan.home:
-            plan.report.approximated(("sampling",), "stop", "the target takes four stop sequences: the first four")
+            for index in range(4, len(stop)):
+                plan.report.dropped(("sampling", "stop", index), "", "the target takes four stop sequences")
             stop = stop[:4]
         body["stop"] = stop[0] if ONE_STOP in sampling.form and len(stop) == 1 else stop
     for name in _SAMPLING:

@@ -30,6 +30,7 @@ from .wire import (
 
 STOPS: dict[str, StopReason] = {
     "stop": "end_turn",
+    "": "end_turn",
     "length": "max_tokens",
     "tool_calls": "tool_use",
     "function_call": "tool_use",

@@ -314,7 +314,7 @@ _OPENED: dict[str, Part] = {
     "refusal": Refusal(text="", at="/refusal"),
     "reasoning_content": Reasoning(at="/reasoning_content", form=(REASONING + "reasoning_content",)),
     "reasoning": Reasoning(at="/reasoning", form=(REASONING + "reasoning",)),
-    "details": Reasoning(at="/reasoning_details", form=(DETAILS,)),
+    "details": Reasoning(at="/reasoning_details/0", form=(DETAILS,)),
     "thinking": Reasoning(at="/content", form=(THINKING,)),
 }
 _GROWS: dict[str, Any] = dict.fromkeys(("reasoning_content", "reasoning", "details", "thinking"), "full")

@@ -91,8 +91,8 @@ def read_caller(raw: Raw) -> Caller | None:
         return None
 
 
-def decode_result(shape: FunctionOutput | CustomOutput) -> Message:
-    content, status, form = _decode_content(shape.output)
+def decode_result(shape: FunctionOutput | CustomOutput, path: str) -> Message:
+    content, status, form = _decode_content(shape.output, f"{path}/output")
     result = ToolResult(
         call_id=known(shape.call_id),
         content=content,
@@ -107,7 +107,9 @@ def decode_result(shape: FunctionOutput | CustomOutput) -> Message:
     return Message(role="user", parts=(result,), id=known(shape.id), status=known(shape.status))
 
 
-def _decode_content(output: str | list[Any] | UnsetType) -> tuple[tuple[Part, ...] | None, bool, tuple[str, ...]]:
+def _decode_content(
+    output: str | list[Any] | UnsetType, path: str
+) -> tuple[tuple[Part, ...] | None, bool, tuple[str, ...]]:
     """The content of a result, whether it is marked as an error, and how it was spelt."""
     if isinstance(output, str):
         if output.startswith(ERROR_MARK):
@@ -115,7 +117,7 @@ def _decode_content(output: str | list[Any] | UnsetType) -> tuple[tuple[Part, ..
         return (Text(text=output, at="/output"),), False, (STRING,)
     if output is UNSET:
         return None, False, (_NO_OUTPUT,)
-    content = decode_content(output, spoken=False)
+    content = decode_content(output, path, spoken=False)
     if content and isinstance(first := content[0], Text) and first.text.startswith(ERROR_MARK):
         return (replace(first, text=first.text[len(ERROR_MARK) :]), *content[1:]), True, (MARKED,)
     return content, False, ()
@@ -133,7 +135,7 @@ def encode_call(part: ToolCall, placed: Placed, plan: ItemPlan, message: Message
         _report_call(part, placed, plan)
     shape: FunctionCall | CustomCall
     if part.shape == "freeform":
-        shape = CustomCall(name=_name(part, plan), call_id=call_id, input=part.arguments)
+        shape = CustomCall(name=_name(part, plan), call_id=call_id, input=_encode_text(part, plan))
     else:
         shape = FunctionCall(name=_name(part, plan), call_id=call_id, arguments=_encode_arguments(part, plan))
     if _NO_ARGUMENTS in part.form and not part.arguments:
@@ -150,12 +152,14 @@ def _name(part: ToolCall, plan: ItemPlan) -> str:
     return part.name if plan.home else plan.tools.alias(part.name)
 
 
+def _encode_text(part: ToolCall, plan: ItemPlan) -> Any:
+    return Raw(part.arguments.encode()) if OBJECT in part.form and plan.home else part.arguments
+
+
 def _encode_arguments(part: ToolCall, plan: ItemPlan) -> Any:
-    if OBJECT in part.form and plan.home:
-        return Raw(part.arguments.encode())
     if not plan.home and part.arguments.strip() in ("", "null"):
         return "{}"
-    return part.arguments
+    return _encode_text(part, plan)
 
 
 def _report_call(part: ToolCall, placed: Placed, plan: ItemPlan) -> None:

@@ -65,6 +65,7 @@ _EMPTY_CONTENT = "openai-responses:empty:content"
 _NO_TYPE = "openai-responses:absent:type"
 _TYPE = "openai-responses:type:"
 _ROLE = "openai-responses:role:"
+_NO_ROLE = "openai-responses:absent:role"
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "developer"}
 _ITEM_PARTS = (ToolCall, ToolResult, Reasoning, ItemRef, ToolChange, SettingChange)
@@ -117,7 +118,7 @@ class ItemReader:
         if kind is FunctionCall:
             return decode_function_call(shape)
         if kind is FunctionOutput or kind is CustomOutput:
-            return decode_result(shape)
+            return decode_result(shape, path)
         if kind is ReasoningItem:
             return _decode_reasoning(shape)
         if kind is CustomCall:
@@ -134,20 +135,20 @@ class ItemReader:
             case "configuration_update":
                 return _decode_update(_read_update(raw, path))
         members = _members(raw)
-        call_id = _decode(members.get("call_id", b"null"))
+        said = _decode(members.get("call_id", b"null"))
+        call_id = said if isinstance(said, str) else None
         if kind in CALLS:
             if not is_hosted(kind, members):
                 message = decode_native_call(kind, members)
-                if kind == "local_shell_call" and message.id is not None and isinstance(call_id, str):
+                if kind == "local_shell_call" and message.id is not None and call_id is not None:
                     self._shells[message.id] = call_id
                 return message
-            if isinstance(call_id, str):
+            if call_id is not None:
                 self._hosted.add(call_id)
         elif kind in ANSWERS.values() and not self._answer and call_id not in self._hosted:
             if not is_hosted(kind, members):
-                return decode_native_result(kind, members, self._shells)
-        pair = call_id if isinstance(call_id, str) else None
-        foreign = Foreign(protocol=FAMILY, kind=kind, body=raw, pair=pair, gist=_gist(kind, members), at="")
+                return decode_native_result(kind, members, path, self._shells)
+        foreign = Foreign(protocol=FAMILY, kind=kind, body=raw, pair=call_id, gist=_gist(kind, members), at="")
         return Message(role="assistant", parts=(foreign,))
 
 
@@ -167,7 +168,7 @@ def _decode_message(shape: MessageItem | EasyMessage, path: str) -> Message:
     elif shape.content is UNSET:
         form = (*form, _NO_CONTENT)
     else:
-        parts = decode_content(shape.content, spoken=role == "assistant")
+        parts = decode_content(shape.content, f"{path}/content", spoken=role == "assistant")
     return Message(
         role=role,
         parts=parts,
@@ -213,7 +214,7 @@ def _decode_reference(shape: ReferenceItem) -> Message:
 
 
 def _decode_additional(shape: AdditionalTools, path: str) -> Message:
-    form = () if shape.role == "developer" else (_ROLE + (shape.role or ""),)
+    form = () if shape.role == "developer" else (_NO_ROLE if shape.role is UNSET else _ROLE + shape.role,)
     change = ToolChange(add=decode_tools(shape.tools, f"{path}/tools"), at="", **rest(shape, FAMILY, *form))
     return Message(role="developer", parts=(change,), id=known(shape.id))
 
@@ -330,7 +331,7 @@ def _encode_message(content: list[Placed], plan: ItemPlan, message: Message) -> 
     texts = [block.refusal if isinstance(block, RefusalPart) else block.text for block in blocks]
     for placed, block in zip(content, blocks, strict=False):
         if isinstance(block, RefusalPart):
-            plan.report.approximated(placed.trail, "text", "a refusal is told as text")
+            plan.report.approximated(placed.trail, "", "a refusal is told as text")
     return [EasyMessage(role="assistant", content=text, phase=given(message.phase)) for text in texts if text]
 
 
@@ -395,7 +396,7 @@ def _encode_change(part: ToolChange, placed: Placed, plan: ItemPlan, message: Me
     if not tools and not plan.home:
         return None
     role = next((token[len(_ROLE) :] for token in part.form if token.startswith(_ROLE)), "developer")
-    shape = AdditionalTools(type="additional_tools", tools=tools, role=role or UNSET)
+    shape = AdditionalTools(type="additional_tools", tools=tools, role=UNSET if _NO_ROLE in part.form else role)
     shape.id = given(message.id) if plan.home else UNSET
     return emit(shape, part, FAMILY)
 

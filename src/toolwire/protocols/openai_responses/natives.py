@@ -42,6 +42,7 @@ ANSWERS = {
 _FIELD = "openai-responses:name:arguments="
 _WHOLE = "openai-responses:whole:"
 _EMPTY = "openai-responses:empty:"
+_NO_NAME = "openai-responses:absent:name"
 _EXECUTION = "openai-responses:execution:client"
 _APPROVED = "openai-responses:name:status=approve"
 _FAILED = "openai-responses:name:status=status"
@@ -88,12 +89,14 @@ def decode_native_call(kind: str, members: Members) -> Message:
     name, fields = CALLS[kind]
     id, status, call_id = _take(members, "id"), _take(members, "status"), _take(members, "call_id")
     namespace = None
+    form: list[str] = []
     if kind == "mcp_approval_request":
-        call_id, namespace = id, _take(members, "server_label")
-        name = _take(members, "name") or name
+        call_id, namespace, said = id, _take(members, "server_label"), _take(members, "name")
+        form += [] if said is not None else [_NO_NAME]
+        name = name if said is None else said
     field = next((field for field in fields if field in members), fields[-1])
     text = _take(members, field) if kind == "mcp_approval_request" else None
-    form = [_FIELD + field]
+    form.append(_FIELD + field)
     if text is None:
         raw = members.pop(field, None)
         text = "" if raw is None else str(raw, "utf-8")
@@ -126,7 +129,7 @@ def decode_native_call(kind: str, members: Members) -> Message:
     return Message(role="assistant", parts=(call,), id=id, status=status)
 
 
-def decode_native_result(kind: str, members: Members, calls: dict[str, str]) -> Message:
+def decode_native_result(kind: str, members: Members, path: str, calls: dict[str, str]) -> Message:
     """`calls` gives the call id of an old shell call by the id of its item, which its output names."""
     id, status, call_id = _take(members, "id"), _take(members, "status"), _take(members, "call_id")
     form: list[str] = []
@@ -144,7 +147,7 @@ def decode_native_result(kind: str, members: Members, calls: dict[str, str]) -> 
             content, state = _decode_text(members, "output"), "error" if status == "failed" else "ok"
             form.append(_FAILED)
         case "tool_search_output":
-            content, loaded = _decode_loaded(members)
+            content, loaded = _decode_loaded(members, path)
             form.append(_EXECUTION)
             members.pop("execution", None)
         case _:
@@ -183,7 +186,7 @@ def _decode_screenshot(members: Members) -> tuple[Part, ...] | None:
         return None
     del members["output"]
     image = InputImage(image_url=shape.image_url, file_id=shape.file_id, unknown=shape.unknown, nulls=shape.nulls)
-    (media,) = decode_content([image], spoken=False)
+    (media,) = decode_content([image], "", spoken=False)
     return (replace(media, at="/output"),)
 
 
@@ -211,11 +214,11 @@ def _said(raw: Raw) -> str | None:
     return "\n".join(lines)
 
 
-def _decode_loaded(members: Members) -> tuple[tuple[Part, ...] | None, tuple[Tool, ...]]:
+def _decode_loaded(members: Members, path: str) -> tuple[tuple[Part, ...] | None, tuple[Tool, ...]]:
     raw = members.get("tools")
     if raw is None or bytes(raw)[:1] != b"[":
         return None, ()
-    tools = decode_tools(msgspec.json.decode(raw, type=list[Raw]))
+    tools = decode_tools(msgspec.json.decode(raw, type=list[Raw]), f"{path}/tools")
     del members["tools"]
     return tuple(_reference(tool, index) for index, tool in enumerate(tools)), tools
 
@@ -233,13 +236,15 @@ def _reference(tool: Tool, index: int) -> ToolRef:
 def encode_native_call(part: ToolCall, placed: Placed, plan: ItemPlan, message: Message) -> Any:
     kind = part.native or ""
     out: dict[str, Any] = {"type": kind}
-    if message.id is not None or kind == "mcp_approval_request":
-        out["id"] = message.id or part.id
+    own = part.id if message.id is None and kind == "mcp_approval_request" else message.id
+    if own is not None:
+        out["id"] = own
     if part.id is not None and kind != "mcp_approval_request":
         plan.calls[part.id] = kind
         out["call_id"] = part.id
     if kind == "mcp_approval_request":
-        out |= {"server_label": part.namespace or "", "name": part.name}
+        out |= {} if part.namespace is None else {"server_label": part.namespace}
+        out |= {} if _NO_NAME in part.form else {"name": part.name}
     field = next((token[len(_FIELD) :] for token in part.form if token.startswith(_FIELD)), CALLS[kind][1][-1])
     if kind == "mcp_approval_request" and _WHOLE not in part.form:
         out[field] = part.arguments

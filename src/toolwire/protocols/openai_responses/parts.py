@@ -23,6 +23,7 @@ from toolwire.canonical.content import (
     ToolRef,
     Url,
 )
+from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import CacheMark
 from toolwire.codec.fields import Other, Reader, emit, given, known, rest
 from toolwire.codec.interface import Target
@@ -53,6 +54,7 @@ _BARE = "openai-responses:bare"
 _NAME = "openai-responses:name:source="
 _MODE = "openai-responses:mode:"
 _TYPE = "openai-responses:type:"
+_NO_TYPE = "openai-responses:absent:type"
 
 TTLS = ("30m", "12h")
 
@@ -90,9 +92,15 @@ def minted_id(prefix: str, seed: str, number: int) -> str:
 # ---- decode
 
 
-def decode_content(blocks: list[Any], *, spoken: bool) -> tuple[Part, ...]:
+def decode_content(blocks: list[Any], path: str, *, spoken: bool) -> tuple[Part, ...]:
     """The parts of a list of content. `spoken`: the model's own words, which are `output_text`."""
-    return tuple([_DECODERS[type(block)](block, spoken) for block in blocks])
+    parts: list[Part] = []
+    try:
+        for block in blocks:
+            parts.append(_DECODERS[type(block)](block, spoken))
+    except DecodeError as error:
+        raise DecodeError(error.protocol, f"{path}/{len(parts)}{error.path}", error.expected, error.got) from None
+    return tuple(parts)
 
 
 def _decode_input_text(block: InputText, spoken: bool) -> Text:
@@ -103,18 +111,21 @@ def _decode_input_text(block: InputText, spoken: bool) -> Text:
 
 
 def _decode_output_text(block: OutputText, spoken: bool) -> Text:
-    notes = None if block.annotations is UNSET else tuple(map(decode_annotation, block.annotations))
+    notes = None if block.annotations is UNSET else tuple(
+        [decode_annotation(raw, f"/annotations/{index}") for index, raw in enumerate(block.annotations)]
+    )
     return Text(text=block.text, annotations=notes, **rest(block, FAMILY, *(() if spoken else (OUTPUT,))))
 
 
-def decode_annotation(raw: Raw) -> Citation:
-    shape = _read_annotation(raw)
+def decode_annotation(raw: Raw, path: str = "") -> Citation:
+    shape = _read_annotation(raw, path)
+    form = () if shape.type == "url_citation" else (_NO_TYPE if shape.type is UNSET else _TYPE + shape.type,)
     return Citation(
         url=known(shape.url),
         title=known(shape.title),
         start=known(shape.start_index),
         end=known(shape.end_index),
-        **rest(shape, FAMILY, *(() if shape.type == "url_citation" else (_TYPE + shape.type,))),
+        **rest(shape, FAMILY, *form),
     )
 
 
@@ -289,7 +300,7 @@ def encode_text(part: Text, trail: Trail, plan: ItemPlan, *, spoken: bool) -> An
 def encode_annotation(note: Citation, text: str | None = None) -> Any:
     """A citation. One of another protocol is of the whole `text`, and this API wants to hear from where to where."""
     kind = next((token[len(_TYPE) :] for token in note.form if token.startswith(_TYPE)), "url_citation")
-    shape = AnnotationShape(type=kind, url=given(note.url), title=given(note.title))
+    shape = AnnotationShape(type=UNSET if _NO_TYPE in note.form else kind, url=given(note.url), title=given(note.title))
     shape.start_index, shape.end_index = given(note.start), given(note.end)
     if text is not None:
         shape.title = note.title or ""
@@ -386,7 +397,7 @@ def _report_flattened(part: Media, trail: Trail, plan: ItemPlan) -> None:
 def _encode_refusal(part: Refusal, trail: Trail, plan: ItemPlan, *, spoken: bool) -> Any:
     if spoken or plan.home:
         return emit(RefusalPart(refusal=part.text), part, FAMILY)
-    plan.report.approximated(trail, "text", "a refusal is told as text")
+    plan.report.approximated(trail, "", "a refusal is told as text")
     return InputText(text=part.text)
 
 

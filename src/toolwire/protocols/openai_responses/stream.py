@@ -435,7 +435,7 @@ class Decoder:
         place = frame.content_index or 0
         if item is None or item.kind != "message" or place in item.parts or frame.part is UNSET:
             return []
-        (part,) = decode_content([_read_content(frame.part, "/part")], spoken=True)
+        (part,) = decode_content([_read_content(frame.part, "/part")], "", spoken=True)
         events: list[Event] = []
         for earlier, final in item.said.items():
             events += self._end(item, earlier, final)
@@ -446,7 +446,7 @@ class Decoder:
         item = self._items.get(self._number(frame))
         place = frame.content_index or 0
         if item is not None and item.kind == "message" and place in item.parts and frame.part is not UNSET:
-            (item.said[place],) = decode_content([_read_content(frame.part, "/part")], spoken=True)
+            (item.said[place],) = decode_content([_read_content(frame.part, "/part")], "", spoken=True)
         return []
 
     def _annotation(self, frame: AnyFrame, data: bytes) -> list[Event]:

@@ -19,7 +19,7 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 from toolwire.codec.check import list_of, object_of, subschemas
-from toolwire.codec.fields import Reader, emit, given, known, rest, tag_of
+from toolwire.codec.fields import Reader, Wire, as_object, emit, given, known, rest, restore, tag_of
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import PlacedTool, usable_callers, without_native
@@ -30,7 +30,10 @@ EMPTY_SCHEMA = Raw(b'{"type":"object","properties":{}}')
 
 _DATED = re.compile(r"_\d{4}_\d{2}_\d{2}$")
 _CLIENT_RUN = ("apply_patch", "local_shell", "computer", "computer_use", "computer_use_preview")
-_TEXT_FORMAT = "openai-responses:format:text"
+_FORMAT = "openai-responses:format:"
+_NO_NAME = "openai-responses:absent:name"
+_NO_MODE = "openai-responses:absent:mode"
+_NO_TOOLS = "openai-responses:absent:tools"
 _MODE = "openai-responses:mode:"
 
 _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
@@ -81,11 +84,12 @@ def _decode_custom(shape: CustomShape) -> FreeformTool:
     callers, wanted = shape.allowed_callers, shape.format
     kept = rest(shape, FAMILY)
     if wanted is not UNSET:
+        form = (_FORMAT + wanted.type,)
         kept = _with(kept, rest(wanted, FAMILY, under="format/"))
-        if wanted.syntax is UNSET or wanted.definition is UNSET:
-            form = (_TEXT_FORMAT,) if wanted.type == "text" else (_TEXT_FORMAT + wanted.type,)
-        else:
+        if wanted.syntax is not UNSET and wanted.definition is not UNSET:
             grammar = Grammar(syntax=wanted.syntax, definition=wanted.definition, at="/format")
+        else:
+            kept = _with(kept, _beside(wanted, ("syntax", "definition"), under="format/"))
     return FreeformTool(
         name=shape.name,
         description=known(shape.description),
@@ -101,6 +105,13 @@ def _with(kept: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     extras = {**kept.get("extras", {}).get(FAMILY, {}), **more.get("extras", {}).get(FAMILY, {})}
     form = kept.get("form", ()) + more.get("form", ())
     return ({"extras": {FAMILY: extras}} if extras else {}) | ({"form": form} if form else {})
+
+
+def _beside(shape: Wire, names: tuple[str, ...], under: str = "") -> dict[str, Any]:
+    """Known fields that have no meaning where they stand, as extras."""
+    found = {name: getattr(shape, name) for name in names if getattr(shape, name) is not UNSET}
+    extras = {under + name: Raw(msgspec.json.encode(value)) for name, value in found.items()}
+    return {"extras": {FAMILY: extras}} if extras else {}
 
 
 def _decode_namespace(shape: NamespaceShape, path: str) -> ToolGroup:
@@ -138,12 +149,15 @@ def decode_choice(choice: str | ChoiceShape | UnsetType, parallel: bool | None) 
         if choice in ("auto", "none", "required"):
             return ToolChoice(mode=choice, parallel=parallel)  # type: ignore[arg-type]
         return ToolChoice(mode="auto", parallel=parallel, form=(_MODE + choice,))
-    kept = rest(choice, FAMILY)
     if choice.type != "allowed_tools":
-        named = replace(_decode_chosen(choice), at="", extras=None, form=())
-        return ToolChoice(mode="named", names=(named,), parallel=parallel, **kept)
-    mode = () if choice.mode in ("auto", "required") else (_MODE + (choice.mode or ""),)
+        named = replace(_decode_chosen(choice), at="")
+        return ToolChoice(mode="named", names=(named,), parallel=parallel, **_beside(choice, ("mode", "tools")))
+    kept = _with(rest(choice, FAMILY), _beside(choice, ("name", "server_label")))
+    mode: tuple[str, ...] = ()
+    if choice.mode not in ("auto", "required"):
+        mode = (_NO_MODE,) if choice.mode is UNSET else (_MODE + choice.mode,)
     tools = choice.tools or []
+    mode += (_NO_TOOLS,) if choice.tools is UNSET else ()
     return ToolChoice(
         mode="allowed",
         names=tuple(replace(_decode_chosen(one), at=f"/tools/{index}") for index, one in enumerate(tools)),
@@ -155,15 +169,16 @@ def decode_choice(choice: str | ChoiceShape | UnsetType, parallel: bool | None) 
 
 def _decode_chosen(shape: ChosenShape) -> ToolRef:
     match shape.type:
-        case "function" if shape.name is not UNSET:
-            return ToolRef(name=shape.name, **rest(shape, FAMILY))
-        case "custom" if shape.name is not UNSET:
-            return ToolRef(name=shape.name, kind="freeform", **rest(shape, FAMILY))
+        case "function" | "custom" if shape.name is not UNSET:
+            kept = _with(rest(shape, FAMILY), _beside(shape, ("server_label",)))
+            return ToolRef(name=shape.name, kind="function" if shape.type == "function" else "freeform", **kept)
         case "mcp":
+            form = (_NO_NAME,) if shape.name is UNSET else ()
             server = known(shape.server_label)
-            return ToolRef(name=shape.name or "", server=server, kind="server", **rest(shape, FAMILY))
+            return ToolRef(name=shape.name or "", server=server, kind="server", **rest(shape, FAMILY, *form))
         case kind:
-            return ToolRef(name=kind, kind="native", **rest(shape, FAMILY))
+            kept = _with(rest(shape, FAMILY), _beside(shape, ("name", "server_label")))
+            return ToolRef(name=kind, kind="native", **kept)
 
 
 # ---- encode
@@ -288,12 +303,13 @@ def _strict(tool: FunctionTool, schema: Raw, trail: Trail, plan: Plan) -> bool:
 
 def _encode_custom(tool: FreeformTool, trail: Trail, plan: Plan) -> Any:
     wanted: Any = UNSET
+    word = next((token[len(_FORMAT) :] for token in tool.form if token.startswith(_FORMAT)), None)
     if tool.grammar is not None:
         grammar = tool.grammar
-        wanted = GrammarShape(type="grammar", syntax=grammar.syntax, definition=grammar.definition)
-    for token in tool.form:
-        if token.startswith(_TEXT_FORMAT) and tool.grammar is None:
-            wanted = GrammarShape(type=token[len(_TEXT_FORMAT) :] or "text")
+        kind = "grammar" if word is None else word
+        wanted = GrammarShape(type=kind, syntax=grammar.syntax, definition=grammar.definition)
+    elif word is not None:
+        wanted = GrammarShape(type=word)
     shape = CustomShape(
         type="custom",
         name=_declare(tool, trail, plan),
@@ -317,13 +333,21 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
     word = next((token[len(_MODE) :] for token in choice.form if token.startswith(_MODE)), None)
     match choice.mode:
         case "named":
-            shape = _encode_chosen(choice.names[0], plan, ChoiceShape)
-            return "auto" if shape is None else emit(shape, choice, FAMILY)
+            named = choice.names[0]
+            shape = _encode_chosen(named, plan)
+            if shape is None:
+                return "auto"
+            return restore(restore(as_object(shape), named, FAMILY), choice, FAMILY)
         case "allowed":
-            chosen = [_encode_chosen(one, plan, ChosenShape) for one in choice.names]
-            mode = (word or UNSET) if word is not None else "required" if choice.required else "auto"
+            chosen = [_encode_chosen(one, plan) for one in choice.names]
+            mode = word if word is not None else "required" if choice.required else "auto"
             tools = [emit(one, ref, FAMILY) for one, ref in zip(chosen, choice.names, strict=True) if one is not None]
-            return emit(ChoiceShape(type="allowed_tools", mode=mode, tools=tools), choice, FAMILY)
+            allowed = ChoiceShape(type="allowed_tools", mode=mode, tools=tools)
+            if _NO_MODE in choice.form:
+                allowed.mode = UNSET
+            if _NO_TOOLS in choice.form and not tools:
+                allowed.tools = UNSET
+            return emit(allowed, choice, FAMILY)
         case _:
             return choice.mode if word is None else word
 
@@ -338,15 +362,16 @@ def encode_parallel(request: Request, plan: Plan, *, any_tools: bool) -> Any:
     return choice.parallel
 
 
-def _encode_chosen(named: ToolRef, plan: Plan, kind: type[ChosenShape]) -> ChosenShape | None:
+def _encode_chosen(named: ToolRef, plan: Plan) -> ChosenShape | None:
     if not plan.home and named.kind in ("native", "server"):
         plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
         return None
     match named.kind:
         case "function" | "freeform":
             name = named.name if plan.home else plan.tools.alias(named.name)
-            return kind(type="custom" if named.kind == "freeform" else "function", name=name)
+            return ChosenShape(type="custom" if named.kind == "freeform" else "function", name=name)
         case "server":
-            return kind(type="mcp", server_label=given(named.server), name=named.name or UNSET)
+            name = UNSET if _NO_NAME in named.form else named.name
+            return ChosenShape(type="mcp", server_label=given(named.server), name=name)
         case "native":
-            return kind(type=named.name)
+            return ChosenShape(type=named.name)

@@ -70,7 +70,7 @@ ContentUnion = InputText | InputImage | InputFile | InputAudio | OutputText | Re
 class AnnotationShape(Wire):
     """Annotations differ by type; what they have in common has a canonical home."""
 
-    type: str
+    type: str | UnsetType = UNSET
     url: str | UnsetType = UNSET
     title: str | UnsetType = UNSET
     start_index: int | UnsetType = UNSET
@@ -78,7 +78,7 @@ class AnnotationShape(Wire):
 
 
 class Screenshot(Wire):
-    type: str
+    type: str | UnsetType = UNSET
     image_url: str | UnsetType | None = UNSET
     file_id: str | UnsetType | None = UNSET
 

@@ -1,0 +1,235 @@
+"""Tools for targets that lack something: aliases, flattened groups, lowered free text, and what is never dropped."""
+
+import json
+import re
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from toolwire.canonical.content import Message, ToolCall, ToolChange
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool, ToolGroup, ToolRef
+from toolwire.codec.interface import ToolName
+from toolwire.codec.losses import Report
+from toolwire.codec.raising import raise_part
+from toolwire.codec.tools import (
+    NameRules,
+    PlacedTool,
+    ToolPlan,
+    lower_input,
+    lowered_schema,
+    raise_input,
+    tools_in_force,
+    usable_callers,
+    without_native,
+)
+
+LIMIT = 32
+RULES = NameRules(re.compile(r"[a-zA-Z0-9_-]+"), LIMIT)
+
+# Few letters, so that names meet; and long ones, so that they are cut.
+NAMES = st.text("ab_.é/", max_size=5) | st.text("a.", min_size=LIMIT - 2, max_size=LIMIT + 6)
+KEYS = st.tuples(st.none() | st.text("ab_.", max_size=4), NAMES)
+
+
+def plan(*, freeform: bool = False) -> ToolPlan:
+    return ToolPlan(RULES, freeform=freeform)
+
+
+# ---- names
+
+
+@pytest.mark.parametrize("name", ["f", "get_weather", "a-b", "A1", "x" * LIMIT])
+def test_a_legal_name_is_unchanged_and_needs_no_undoing(name: str) -> None:
+    tools = plan()
+    assert tools.alias(name) == name
+    assert tools.undo.names == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "readable"),
+    [
+        ("a.b", None, r"a_b_\w{8}"),
+        ("é", None, r"__\w{8}"),
+        ("", None, r"tool_\w{8}"),
+        ("x" * 40, None, r"x{23}_\w{8}"),
+        ("f", "files", "files__f"),
+        ("f", "my files", r"my_files__f_\w{8}"),
+        ("f", "", "__f"),
+    ],
+)
+def test_aliases_stay_readable(name: str, namespace: str | None, readable: str) -> None:
+    tools = plan()
+    alias = tools.alias(name, namespace)
+    assert re.fullmatch(readable, alias)
+    assert tools.undo.names == {alias: ToolName(name, namespace)}
+
+
+@settings(deadline=None)
+@given(st.lists(KEYS, max_size=12))
+def test_aliases_are_legal_distinct_and_restored(keys: list[tuple[str | None, str]]) -> None:
+    tools = plan()
+    aliases = {(namespace, name): tools.alias(name, namespace) for namespace, name in keys}
+    assert len(set(aliases.values())) == len(aliases)
+    for (namespace, name), alias in aliases.items():
+        assert RULES.pattern.fullmatch(alias)
+        assert len(alias) <= LIMIT
+        assert tools.alias(name, namespace) == alias
+        raised = raise_part(ToolCall(id="1", name=alias, arguments="{}"), tools.undo)
+        assert raised == ToolCall(id="1", name=name, namespace=namespace, arguments="{}")
+
+
+@settings(deadline=None)
+@given(st.lists(KEYS, max_size=8), st.lists(KEYS, max_size=8))
+def test_later_tools_rename_no_earlier_one(first: list[Any], later: list[Any]) -> None:
+    before, after = plan(), plan()
+    for namespace, name in first:
+        before.alias(name, namespace)
+    for namespace, name in [*first, *later]:
+        after.alias(name, namespace)
+    assert [before.alias(name, namespace) for namespace, name in first] == [
+        after.alias(name, namespace) for namespace, name in first
+    ]
+
+
+def test_a_name_that_looks_like_an_alias_is_told_from_it() -> None:
+    """Each tool is called what the next one would become."""
+    names = ["a.b"]
+    for _ in range(4):
+        taken = plan()
+        for name in reversed(names):
+            last = taken.alias(name)
+        names.append(last)
+    tools = plan()
+    assert len({tools.alias(name) for name in reversed(names)}) == len(set(names))
+
+
+# ---- declaring
+
+
+@pytest.mark.parametrize(
+    ("tool", "freeform", "alias", "known"),
+    [
+        (FunctionTool(name="f"), False, "f", None),
+        (FunctionTool(name="f", namespace="n"), False, "n__f", ToolName("f", "n")),
+        (FreeformTool(name="p"), True, "p", None),
+        (FreeformTool(name="p"), False, "p", ToolName("p", None, freeform=True)),
+        (FreeformTool(name="p", namespace="n"), False, "n__p", ToolName("p", "n", freeform=True)),
+        (FreeformTool(name="p", namespace="n"), True, "n__p", ToolName("p", "n")),
+    ],
+)
+def test_what_is_declared_can_be_undone(
+    tool: FunctionTool | FreeformTool, freeform: bool, alias: str, known: ToolName | None
+) -> None:
+    tools, report = plan(freeform=freeform), Report()
+    tools.alias(tool.name, tool.namespace)  # a call in the history may come first
+    assert tools.declare(tool, ("tools", 0), report) == alias
+    assert tools.undo.names == ({} if known is None else {alias: known})
+    losses = report.resolve(Request(origin="", tools=(tool,)), {})
+    lowered = known is not None and known.freeform
+    assert [(loss.kind, loss.path) for loss in losses] == ([("approximated", "/tools/0")] if lowered else [])
+
+
+def test_tools_in_force_are_all_that_ever_were() -> None:
+    group = ToolGroup(name="n", tools=(FunctionTool(name="g"), FreeformTool(name="h")))
+    native = NativeTool(protocol="acme", kind="search", body=Raw(b"{}"))
+    change = ToolChange(add=(ToolRef(name="f"), FunctionTool(name="k"), group), remove=(ToolRef(name="f"),))
+    request = Request(
+        origin="",
+        tools=(FunctionTool(name="f"), group, native),
+        messages=(Message(role="user", parts=()), Message(role="system", parts=(change,))),
+    )
+    added = ("messages", 1, "parts", 0, "add")
+    assert list(tools_in_force(request)) == [
+        PlacedTool(FunctionTool(name="f"), ("tools", 0)),
+        PlacedTool(FunctionTool(name="g", namespace="n"), ("tools", 1, "tools", 0)),
+        PlacedTool(FreeformTool(name="h", namespace="n"), ("tools", 1, "tools", 1)),
+        PlacedTool(native, ("tools", 2)),
+        PlacedTool(FunctionTool(name="k"), (*added, 1)),
+        PlacedTool(FunctionTool(name="g", namespace="n"), (*added, 2, "tools", 0)),
+        PlacedTool(FreeformTool(name="h", namespace="n"), (*added, 2, "tools", 1)),
+    ]
+
+
+# ---- a vendor's own tools
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "policy", "made", "loss", "guarded"),
+    [
+        ("web_search", "{}", "drop", None, "dropped", False),
+        ("web_search", "{}", "refuse", None, "dropped", True),
+        ("web_search", "{}", "function", "google_web_search", "approximated", False),
+        ("web_search_preview", "{}", "function", "google_web_search", "approximated", False),
+        ("web_fetch", "{}", "function", "web_fetch", "approximated", False),
+        ("code_execution", "{}", "function", None, "dropped", False),
+        # A filter that would silently be gone is worse than no tool.
+        ("web_search", '{"allowed_domains":["a"]}', "function", None, "dropped", True),
+        ("web_search", '{"filters":{"allowed_domains":["a"]}}', "function", None, "dropped", True),
+        ("web_search", '{"allowed_domains":["a"]}', "drop", None, "dropped", False),
+        # So is an approval that nobody is asked for.
+        ("mcp", '{"require_approval":"always"}', "drop", None, "dropped", True),
+        ("mcp", '{"require_approval":{"always":{"tool_names":["x"]}}}', "drop", None, "dropped", True),
+        ("mcp", '{"require_approval":"never"}', "drop", None, "dropped", False),
+        ("mcp", '{"require_approval":null}', "drop", None, "dropped", False),
+    ],
+)
+def test_without_native(*, kind: str, body: str, policy: str, made: str | None, loss: str, guarded: bool) -> None:
+    tool, report = NativeTool(protocol="acme", kind=kind, body=Raw(body.encode())), Report()
+    function = without_native(PlacedTool(tool, ("tools", 0)), report, policy)
+    assert (None if function is None else function.name) == made
+    (found,) = report.resolve(Request(origin="", tools=(tool,)), {})
+    assert (found.kind, found.path, found.guarded) == (loss, "/tools/0", guarded)
+    if function is not None and function.parameters is not None:
+        schema = json.loads(bytes(function.parameters))
+        assert [*schema["properties"]] == schema["required"]
+
+
+@pytest.mark.parametrize(
+    ("callers", "guarded"),
+    [(None, None), (("direct",), None), (("direct", "code_execution"), False), (("code_execution",), True), ((), True)],
+)
+def test_callers_that_a_target_lacks(callers: tuple[str, ...] | None, guarded: bool | None) -> None:
+    tool, report = FunctionTool(name="f", allowed_callers=callers), Report()
+    usable_callers(tool, ("tools", 0), report)
+    losses = report.resolve(Request(origin="", tools=(tool,)), {})
+    assert {loss.path.startswith("/tools/0/allowed_callers") for loss in losses} == ({True} if losses else set())
+    assert {loss.guarded for loss in losses} == (set() if guarded is None else {guarded})
+
+
+# ---- free text in a function
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_lowered_input_is_raised_again(text: str) -> None:
+    lowered = lower_input(text)
+    assert json.loads(lowered) == {"input": text}
+    assert raise_input(lowered) == text
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "text", "{}", "[]", '"text"', '{"input":1}', '{"input":null}', '{"in', "[" * 9999]
+)
+def test_what_the_model_wrote_otherwise_is_none(arguments: str) -> None:
+    assert raise_input(arguments) is None
+
+
+@pytest.mark.parametrize("syntax", [None, "lark", "regex"])
+def test_the_schema_of_a_lowered_tool(syntax: Literal["lark", "regex"] | None) -> None:
+    grammar = None if syntax is None else Grammar(syntax=syntax, definition='start: "a"')
+    schema = json.loads(bytes(lowered_schema(FreeformTool(name="p", grammar=grammar))))
+    about = schema["properties"]["input"].pop("description")
+    assert schema == {
+        "type": "object",
+        "properties": {"input": {"type": "string"}},
+        "required": ["input"],
+        "additionalProperties": False,
+    }
+    assert (grammar is None) == ("grammar" not in about)
+    if grammar is not None:
+        assert grammar.syntax in about
+        assert grammar.definition in about
