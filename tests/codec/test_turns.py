@@ -1,5 +1,6 @@
 """Turns: alternating roles, results right after their calls, and every part still there or reported."""
 
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -242,7 +243,7 @@ def test_in_any_conversation_calls_are_answered_at_once_and_nothing_is_lost(conv
         before = turns[index - 1] if index else None
         asked = 0 if before is None else sum(isinstance(placed.part, ToolCall) for placed in before.parts)
         assert sum(isinstance(placed.part, ToolResult) for placed in turn.parts) in (0, asked)
-    for first, second in zip(talk, talk[1:], strict=False):
+    for first, second in itertools.pairwise(talk):
         between = turns[turns.index(first) + 1 : turns.index(second)]
         assert first.role != second.role or between
     assert _texts(turn_part for turn in turns for turn_part in turn.parts) >= _said(conversation, losses)

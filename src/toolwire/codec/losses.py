@@ -93,7 +93,8 @@ def pointers(root: Node, trail: Trail, field: str, names: Names) -> Iterator[str
         if place.startswith("//"):
             path, place = "", place[1:]
         value = getattr(node, field, None)
-        yield from _element_paths(value if isinstance(value, tuple) else (), path, place)
+        listed = isinstance(value, tuple) and not any(token.endswith(f":{field}:string") for token in node.form)
+        yield from _element_paths(value if listed else (), path, place)
 
 
 def _element_paths(values: tuple[Any, ...], path: str, place: str) -> Iterator[str]:
@@ -115,11 +116,10 @@ def _place(node: Any, field: str, names: Names) -> str:
 
 
 def foreign_extras(root: Node, families: Container[str], trail: Trail = ()) -> Iterator[tuple[Trail, str, str, Raw]]:
-    """Trail, family, key and value of each. A family `...:guarded` may not be dropped; `...:echo` repeats what the reader said
-    itself, so that nothing is lost with it."""
+    """Trail, family, key and value of each. What a family `...:guarded` holds may not be dropped."""
     if root.extras:
         for family, kept in root.extras.items():
-            if family not in families and not family.endswith(":echo"):
+            if family not in families:
                 for key, value in kept.items():
                     yield trail, family, key, value
     for field in _children(type(root)):

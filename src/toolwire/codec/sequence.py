@@ -28,6 +28,7 @@ class Sequence:
         self._queue: deque[list[Event]] = deque()
         self._growing: dict[tuple[int, int], list[Event]] = {}
         self._waiting = 0
+        self._closed = False
 
     def order(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
@@ -40,7 +41,7 @@ class Sequence:
             else:
                 self._wait(event)
         elif self._open is None:
-            if isinstance(event, PartStart):
+            if isinstance(event, PartStart) and not self._closed:
                 self._open = (event.candidate, event.index)
             yield event
         elif isinstance(event, PartEnd) and self._open == (event.candidate, event.index):
@@ -84,7 +85,8 @@ class Sequence:
             yield from events
 
     def close(self) -> Iterator[Event]:
-        """At the end of the stream: what still waits."""
+        """At the end of the stream: what still waits. From then on all events pass as they come."""
+        self._closed = True
         while self._open is not None:
             self._open = None
             yield from self._release()

@@ -86,6 +86,17 @@ class ToolPlan:
 def tools_in_force(request: Request) -> Iterator[PlacedTool]:
     """All tools of a conversation in order of first appearance, groups flattened: those declared at the start, and
     those that came later. A removed one stays, since its calls may be in the history."""
+    seen: set[tuple[str | None, str]] = set()
+    for placed in _declared(request):
+        tool = placed.tool
+        if not isinstance(tool, NativeTool):
+            if (tool.namespace, tool.name) in seen:
+                continue
+            seen.add((tool.namespace, tool.name))
+        yield placed
+
+
+def _declared(request: Request) -> Iterator[PlacedTool]:
     for index, tool in enumerate(request.tools or ()):
         yield from flattened(tool, ("tools", index))
     for number, message in enumerate(request.messages):

@@ -67,8 +67,9 @@ def leading_system(messages: tuple[Message, ...]) -> int:
 def assemble(request: Request, report: Report, *, skip: int = 0) -> list[Turn]:
     """The turns of a conversation, for a target that wants results right after their calls."""
     turns: list[Turn] = []
+    held: list[Turn] = []
     last = None
-    nameless = between = False
+    nameless = False
     for index in range(skip, len(request.messages)):
         message = request.messages[index]
         role = message.role
@@ -76,17 +77,32 @@ def assemble(request: Request, report: Report, *, skip: int = 0) -> list[Turn]:
             last.parts.extend(Turn(role, None, message, ("messages", index)).parts)
             last.message = None
         else:
-            last = Turn(role, None, message, ("messages", index))
-            turns.append(last)
+            turn = Turn(role, None, message, ("messages", index))
+            if last is not None and last.role == "assistant" and role in ("system", "developer") and _calls(last):
+                held.append(turn)
+                continue
+            turns.append(turn)
+            if held and role == "user":
+                _release(held, turns, report)
+            last = turn
         for part in message.parts:
             if type(part) is ToolCall and not part.id:
                 nameless = True
-        if role in ("system", "developer"):
-            between = True
+    turns += held
     if nameless:
         _identify_all(turns)
-    turns = _answered(turns, report)
-    return _results_adjacent(turns) if between else turns
+    return _answered(turns, report)
+
+
+def _release(held: list[Turn], turns: list[Turn], report: Report) -> None:
+    """System text that stood between calls and their results comes after the results."""
+    if not any(isinstance(part, ToolResult) for part in _said(turns[-1])):
+        turns[-1:] = [*held, turns[-1]]
+    else:
+        for turn in held:
+            report.approximated(turn.trail, "", "moved behind the results that it stood before")
+        turns += held
+    held.clear()
 
 
 def _identify_all(turns: list[Turn]) -> None:
@@ -170,20 +186,6 @@ def _is_answer(said: Sequence[Part], asked: Sequence[Part]) -> bool:
     return not any([type(part) is ToolResult for part in said[place:]]) if place < count else True
 
 
-def _results_adjacent(turns: list[Turn]) -> list[Turn]:
-    """System turns between calls and their results move behind the results."""
-    out: list[Turn] = []
-    for turn in turns:
-        place = len(out)
-        if turn.role == "user" and turn.parts and isinstance(turn.parts[0].part, ToolResult):
-            while place and out[place - 1].role in ("system", "developer"):
-                place -= 1
-            if not place or out[place - 1].role != "assistant":
-                place = len(out)
-        out.insert(place, turn)
-    return out
-
-
 def _paired(turn: Turn, calls: list[_Call], report: Report) -> Turn:
     answers: dict[str | None, Placed] = {}
     others: list[Placed] = []
@@ -216,5 +218,5 @@ def _placeholders(calls: list[_Call], report: Report) -> Turn:
 
 def _placeholder(call: ToolCall, trail: Trail, report: Report) -> Placed:
     report.invented(trail, "", "", "the target wants every call answered: a placeholder result was added")
-    result = ToolResult(call_id=call.id, content=(Text(text=UNANSWERED),), status="error")
+    result = ToolResult(call_id=call.id, content=(Text(text=UNANSWERED),))
     return Placed(result, trail)

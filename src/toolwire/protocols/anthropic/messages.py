@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from toolwire.canonical.content import Message, Role, SettingChange, Text
+from toolwire.canonical.content import Message, Role, SettingChange, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import Thinking
@@ -56,6 +56,11 @@ def _decode_setting(shape: SettingsShape) -> SettingChange:
 
 
 # ---- encode
+
+
+def is_call_id(message: Message) -> bool:
+    """Whether the message's id is that of a call in it, and so arrives."""
+    return any(isinstance(part, ToolCall) and part.id == message.id for part in message.parts)
 
 
 def encode_system(request: Request, lifted: int, plan: Plan) -> Any:

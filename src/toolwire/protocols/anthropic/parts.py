@@ -67,6 +67,8 @@ from .wire import (
     ToolUseBlock,
 )
 
+FAILED = "The tool failed and said nothing."
+"""The provider refuses a failed result without words."""
 STRING = "anthropic:string"
 _STRING = (STRING,)
 
@@ -308,8 +310,8 @@ def _encode_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
         content = _encode_string(part, plan)
         if content is None:
             content = encode_parts(places, plan)
-        if not content and not plan.home:
-            content = UNSET
+    if not content and not plan.home:
+        content = FAILED if part.status != "ok" else UNSET
     shape = ToolResultBlock(tool_use_id=plan.call_id(part.call_id or ""), content=content)
     if not plan.home:
         for field in ("name", "namespace"):

@@ -14,7 +14,7 @@ from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import as_written, assemble, leading_system
 
-from .messages import decode_messages, decode_system, encode_system, encode_turn, trim_prefill
+from .messages import decode_messages, decode_system, encode_system, encode_turn, is_call_id, trim_prefill
 from .settings import (
     decode_sampling,
     decode_settings,
@@ -177,7 +177,7 @@ def _report_rest(request: Request, plan: Plan) -> None:
     """What a request of another protocol can say and this one can't."""
     for index, message in enumerate(request.messages):
         for field in ("name", "id", "status", "phase", "clear_at"):
-            if getattr(message, field) is not None:
+            if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
                 plan.report.dropped(("messages", index), field)
     if request.labels is not None:
         plan.report.dropped((), "labels")

@@ -14,6 +14,7 @@ from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
 
+from .messages import is_call_id
 from .parts import decode_blocks, encode_parts
 from .request import RULES
 from .wire import FAMILY, ErrorBodyShape, ErrorShape, ResponseShape, UsageDetailsShape, UsageShape
@@ -187,7 +188,7 @@ def places(candidate: Candidate, plan: Plan) -> list[Placed]:
         trail: Trail = ("candidates", 0, "messages", number)
         found.extend(Placed(part, (*trail, "parts", index)) for index, part in enumerate(message.parts))
         for field in ("id", "status", "phase") if not plan.home else ():
-            if getattr(message, field) is not None:
+            if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
                 plan.report.dropped(trail, field)
     return found
 
@@ -237,9 +238,10 @@ def _written(count: int | None, plan: Plan) -> int | UnsetType:
 def report_response(response: Response, plan: Plan) -> None:
     if response.error is not None:
         plan.report.dropped(("error",), "", "the target tells errors apart from answers")
-    for field in ("created", "continuation"):
-        if getattr(response, field) is not None:
-            plan.report.dropped((), field)
+    if response.created is not None:
+        plan.report.dropped((), "created")
+    if response.continuation is not None and response.continuation.id is not None:
+        plan.report.dropped(("continuation",), "id")
     usage = response.usage
     if usage is not None and usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
         plan.report.dropped(("usage",), "total", "the target has no total of its own")

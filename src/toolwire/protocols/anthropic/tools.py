@@ -159,6 +159,8 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
         callers = None
         if tool.asynchronous:
             plan.report.dropped(trail, "asynchronous")
+        if tool.defer:
+            plan.report.approximated(trail, "defer", "without the other provider's search it is declared at once")
     if isinstance(tool, FreeformTool):
         schema, strict = lowered_schema(tool), None
     else:
@@ -171,7 +173,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
         type="custom" if "anthropic:type:custom" in tool.form else UNSET,
         description=given(tool.description),
         strict=given(strict),
-        defer_loading=given(tool.defer),
+        defer_loading=given(tool.defer) if plan.home else UNSET,
         allowed_callers=UNSET if callers is None else list(callers),
         cache_control=encode_cache(tool.cache, trail, plan),
     )

@@ -22,6 +22,8 @@ NO_ARGUMENTS = "openai-chat:absent:arguments"
 CUSTOM_NAMES = ("openai-chat:name:name=custom/name", "openai-chat:name:arguments=custom/input")
 LEGACY_NAMES = ("openai-chat:name:name=name", "openai-chat:name:arguments=arguments")
 
+_WRAPPED = '{"_raw"'
+_decode_members = msgspec.json.Decoder(dict[str, Any]).decode
 _is_json = msgspec.json.Decoder(Raw).decode
 
 
@@ -119,16 +121,66 @@ def decode_result(shape: MessageShape) -> ToolResult:
 # ---- encode
 
 
+def _is_legal(id: str | None) -> bool:
+    return id is not None and 0 < len(id) <= 40 and id.isascii() and id.isprintable() and not id.startswith("twx_")
+
+
+def is_ordinary(part: ToolCall) -> bool:
+    """Whether a call of another protocol says no more than a call here can."""
+    return (
+        part.native is None
+        and part.executor == "client"
+        and part.shape == "json"
+        and part.seal is None
+        and part.caller is None
+        and part.cache is None
+        and part.toolset is None
+        and not part.asynchronous
+        and part.arguments != ""
+        and not part.arguments.startswith(_WRAPPED)
+        and _is_legal(part.id)
+    )
+
+
+def ordinary_result(part: Part) -> dict[str, Any] | None:
+    """The message of a result that is one text, and nothing out of the ordinary; None for any other part."""
+    if type(part) is not ToolResult or part.status != "ok" or part.native is not None or part.executor != "client":
+        return None
+    content = part.content
+    if content is None or len(content) != 1 or type(only := content[0]) is not Text:
+        return None
+    if part.cache or part.caller or part.toolset or only.cache or only.extras or only.annotations or only.id:
+        return None
+    return {"role": "tool", "tool_call_id": part.call_id, "content": only.text} if _is_legal(part.call_id) else None
+
+
 def encode_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
     if plan.home:
         return _encode_own(part)
     report_call(part, placed, plan)
     id = plan.id_of(placed)
-    name = plan.name(part.name, part.namespace)
+    name = call_name(part, plan)
     if part.shape == "freeform":
         return {"id": id, "type": "custom", "custom": {"name": name, "input": part.arguments}}
     arguments = part.arguments if part.arguments and not part.arguments.isspace() else "{}"
+    if arguments.startswith(_WRAPPED):
+        arguments = _unwrapped(arguments)
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def call_name(part: ToolCall, plan: Plan) -> str:
+    """In an answer the tools are the client's own, under the names that it gave them."""
+    return part.name if plan.answering and part.namespace is None else plan.name(part.name, part.namespace)
+
+
+def _unwrapped(arguments: str) -> str:
+    """The text that was no object and went to another protocol inside one, as it was."""
+    try:
+        members = _decode_members(arguments.encode())
+    except msgspec.DecodeError:
+        return arguments
+    text = members.get("_raw")
+    return text if len(members) == 1 and isinstance(text, str) else arguments
 
 
 def report_call(part: ToolCall, placed: Placed, plan: Plan) -> None:

@@ -4,20 +4,17 @@ A message of the assistant says its reasoning, then its content, then its refusa
 protocol had another order, text that followed a call now stands before it.
 """
 
-import re
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from toolwire.canonical.content import (
-    Citation,
     Foreign,
     Media,
     Message,
     Part,
     Reasoning,
-    ReasoningText,
     Refusal,
     Role,
     Text,
@@ -41,18 +38,20 @@ from .calls import (
     encode_result,
     encode_server_call,
     encode_server_result,
+    is_ordinary,
+    ordinary_result,
 )
+from .citations import NOTED, cite_all, decode_notes, encode_notes
 from .parts import (
     PART,
     STRING,
     THINKING,
-    decode_citation,
     decode_parts,
-    encode_citation,
     encode_parts,
     kept,
     report_text,
 )
+from .reasoning import decode_reasoning, encode_reasoning, wants_reasoning
 from .wire import FAMILY, FunctionCallShape, MessageShape, TextPart
 
 LIST = "openai-chat:content:list"
@@ -60,18 +59,12 @@ NO_CALLS = "openai-chat:calls:empty"
 # Servers that write every field they know say nothing by an empty one.
 NO_REFUSAL = "openai-chat:refusal:empty"
 NO_FUNCTION = "openai-chat:function_call:empty"
-NO_NOTES = "openai-chat:annotations:empty"
-DETAILS = "openai-chat:reasoning:details"
-REASONING = "openai-chat:reasoning:"
-NOTED = "openai-chat:name:text=content"
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
-_WANTS_REASONING = re.compile(r"deepseek|kimi|moonshot|mimo|glm-|qwen|qwq|minimax", re.IGNORECASE)
 _SIMPLE = ((), (NOTED,))
 _ELSEWHERE = ("tool_call_id", "tool_calls", "function_call", "refusal", "annotations", "reasoning_content", "reasoning")
 
 _NO_FUNCTION = FunctionCallShape(name="", arguments="")
-_decode_details = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
 # ---- decode
@@ -100,7 +93,7 @@ def _decode_assistant(shape: MessageShape, at: str | None) -> Message:
     parts: list[Part] = []
     form: tuple[str, ...] = ()
     extras = _unplaced(shape, ("tool_call_id",))
-    _decode_reasoning(shape, parts, extras)
+    decode_reasoning(shape, parts, extras)
     if isinstance(shape.content, str):
         parts.append(Text(text=shape.content, at="/content"))
         form = (STRING,)
@@ -108,7 +101,7 @@ def _decode_assistant(shape: MessageShape, at: str | None) -> Message:
         parts += decode_parts(shape.content, len(parts))
         form = () if shape.content else (LIST,)
     if isinstance(shape.annotations, list):
-        form += _decode_notes(shape.annotations, parts, extras)
+        form += decode_notes(shape.annotations, parts, extras)
     if isinstance(shape.refusal, str):
         form += () if shape.refusal else (NO_REFUSAL,)
         parts += [Refusal(text=shape.refusal, at="/refusal")] if shape.refusal else []
@@ -122,45 +115,6 @@ def _decode_assistant(shape: MessageShape, at: str | None) -> Message:
         form += () if shape.tool_calls else (NO_CALLS,)
     found = _with(kept(shape, *form), extras)
     return Message(role="assistant", parts=tuple(parts), name=known(shape.name), at=at, **found)
-
-
-def _decode_reasoning(shape: MessageShape, parts: list[Part], extras: dict[str, Raw]) -> None:
-    """One part, whichever field has it. What else says the same stays as it is, beside it."""
-    for name in ("reasoning_content", "reasoning"):
-        text = getattr(shape, name)
-        if isinstance(text, str):
-            if parts:
-                extras[name] = Raw(msgspec.json.encode(text))
-                continue
-            content = (ReasoningText(kind="full", text=text, at=""),) if text else ()
-            parts.append(Reasoning(content=content, at=f"/{name}", form=(REASONING + name,)))
-    if not parts and shape.unknown is not UNSET and (details := shape.unknown.get("reasoning_details")) is not None:
-        texts = details_text(details)
-        if texts:
-            told = tuple(ReasoningText(kind="full", text=text, at="") for text in texts)
-            parts.append(Reasoning(content=told, at="/reasoning_details/0", form=(DETAILS,)))
-
-
-def details_text(raw: Raw) -> list[str]:
-    """What can be read in OpenRouter's `reasoning_details`."""
-    try:
-        details = _decode_details(raw)
-    except msgspec.DecodeError:
-        return []
-    texts = [one.get("text") or one.get("summary") for one in details]
-    return [text for text in texts if isinstance(text, str) and text]
-
-
-def _decode_notes(notes: list[Raw], parts: list[Part], extras: dict[str, Raw]) -> tuple[str, ...]:
-    if not notes:
-        return (NO_NOTES,)
-    text = parts[-1] if parts else None
-    if isinstance(text, Text) and text.at == "/content":
-        cited = tuple(map(decode_citation, notes))
-        parts[-1] = Text(text=text.text, annotations=cited, form=(NOTED,), at="")
-    else:
-        extras["annotations"] = Raw(msgspec.json.encode(notes))
-    return ()
 
 
 def _unplaced(shape: MessageShape, names: tuple[str, ...]) -> dict[str, Raw]:
@@ -185,6 +139,8 @@ def _with(found: dict[str, Any], extras: dict[str, Raw]) -> dict[str, Any]:
 
 def encode_turn(turn: Turn, plan: Plan) -> list[Any]:
     """The messages of one turn."""
+    if not plan.home and (ordinary := _ordinary(turn, plan)) is not None:
+        return ordinary
     if turn.role == "assistant":
         return _encode_assistant(turn, plan)
     messages: list[Any] = []
@@ -203,6 +159,35 @@ def encode_turn(turn: Turn, plan: Plan) -> list[Any]:
     if plan.home and turn.message is not None:
         restore(messages[-1], turn.message, FAMILY)
     return messages
+
+
+def _ordinary(turn: Turn, plan: Plan) -> list[Any] | None:
+    """The messages of a turn in which nothing is out of the ordinary: most are like that, and nothing is to be reported
+    of them. None for any other."""
+    if turn.message is None or turn.message.name is not None:
+        return None
+    parts = turn.message.parts if turn.placed is None else [placed.part for placed in turn.placed]
+    if turn.role != "assistant":
+        results = [ordinary_result(part) for part in parts]
+        return results if results and None not in results else None
+    text: str | None = None
+    calls: list[Any] = []
+    for part in parts:
+        if type(part) is ToolCall and is_ordinary(part):
+            name = plan.name(part.name, part.namespace)
+            function = {"name": name, "arguments": part.arguments}
+            calls.append({"id": part.id, "type": "function", "function": function})
+        elif type(part) is Text and text is None and not calls and part.text and _is_bare(part):
+            text = part.text
+        else:
+            return None
+    if not calls or plan.answering or wants_reasoning(plan):
+        return None
+    return [{"role": "assistant", "content": text, "tool_calls": calls}]
+
+
+def _is_bare(part: Text) -> bool:
+    return part.cache is None and part.extras is None and part.annotations is None and part.seal is None and not part.id
 
 
 def _encode_said(turn: Turn, said: list[Placed], plan: Plan) -> list[Any]:
@@ -295,7 +280,7 @@ def _encode_assistant(turn: Turn, plan: Plan) -> list[Any]:
             else:
                 calls.append(encode_call(part, placed, plan))
         elif type(part) is Reasoning and THINKING not in part.form:
-            _encode_reasoning(part, placed, plan, body)
+            encode_reasoning(part, placed, plan, body)
         elif type(part) is Refusal and PART not in part.form:
             body["refusal"] = body.get("refusal", "") + part.text
         elif type(part) is Foreign and CALL in part.form and plan.home:
@@ -315,7 +300,7 @@ def _finish_assistant(turn: Turn, plan: Plan, body: dict[str, Any], content: Con
         body["tool_calls"] = calls
     if plan.home and message is not None:
         content.write_own(body, message)
-        _encode_notes(message, body)
+        encode_notes(message, body)
         if NO_REFUSAL in message.form:
             body.setdefault("refusal", "")
         if NO_FUNCTION in message.form:
@@ -331,76 +316,10 @@ def _finish_assistant(turn: Turn, plan: Plan, body: dict[str, Any], content: Con
     else:
         return []
     if plan.answering:
-        _cite(turn, plan, body)
+        cite_all(turn, plan, body)
     if calls and not plan.answering and "reasoning_content" not in body and wants_reasoning(plan):
         body["reasoning_content"] = ""
         why = "the model wants its reasoning back with calls: there was none"
         plan.report.invented(turn.trail, "", "/reasoning_content", why)
     _encode_name(body, turn)
     return [body]
-
-
-def wants_reasoning(plan: Plan) -> bool:
-    """Whether the model refuses its own calls without the reasoning that led to them."""
-    return plan.target.model is not None and _WANTS_REASONING.search(plan.target.model) is not None
-
-
-def _encode_reasoning(part: Reasoning, placed: Placed, plan: Plan, body: dict[str, Any]) -> None:
-    texts = [block.text for block in part.content if isinstance(block, ReasoningText)]
-    if plan.home:
-        if DETAILS not in part.form:
-            name = next((token.removeprefix(REASONING) for token in part.form if token.startswith(REASONING)), None)
-            body[name or "reasoning_content"] = "".join(texts)
-        return
-    if not plan.answering and not wants_reasoning(plan):
-        plan.report.dropped(placed.trail, "", "the target has no place for reasoning")
-        return
-    report_reasoning(part, placed, plan)
-    if texts:
-        before = [body["reasoning_content"]] if "reasoning_content" in body else []
-        body["reasoning_content"] = "\n\n".join([*before, *texts])
-
-
-def report_reasoning(part: Reasoning, placed: Placed, plan: Plan) -> None:
-    """What of a reasoning that is shown can't be shown."""
-    if part.seal is not None:
-        plan.report.dropped((*placed.trail, "seal"), "", "the target has no place for another issuer's proof")
-    if part.id is not None:
-        plan.report.dropped(placed.trail, "id")
-
-
-def _encode_notes(message: Message, body: dict[str, Any]) -> None:
-    notes = [note for part in message.parts if isinstance(part, Text) for note in part.annotations or ()]
-    if notes or NO_NOTES in message.form:
-        body["annotations"] = [encode_citation(note) for note in notes]
-
-
-def _cite(turn: Turn, plan: Plan, body: dict[str, Any]) -> None:
-    """Citations of another protocol stand on one text of several: here they count characters of all of it."""
-    offset = 0
-    notes: list[Any] = []
-    for placed in turn.parts:
-        part = placed.part
-        if not isinstance(part, Text):
-            continue
-        for index, note in enumerate(part.annotations or ()):
-            trail = (*placed.trail, "annotations", index)
-            if (cited := cite(note, trail, plan, offset, offset + len(part.text))) is not None:
-                notes.append(cited)
-        offset += len(part.text)
-    if notes:
-        body["annotations"] = notes
-
-
-def cite(note: Citation, trail: Trail, plan: Plan, start: int, end: int) -> Any:
-    """A citation of the text between two places; None, reported, if it cites no page."""
-    if note.url is None:
-        plan.report.dropped(trail, "", "the target cites pages only")
-        return None
-    if note.quote is not None:
-        plan.report.dropped(trail, "quote")
-    if note.start is not None and note.end is not None:
-        start, end = start + note.start, start + note.end
-    title = note.title or ""
-    found = {"url": note.url, "title": title, "start_index": start, "end_index": end}
-    return {"type": "url_citation", "url_citation": found}

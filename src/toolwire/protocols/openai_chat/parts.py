@@ -7,7 +7,6 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from toolwire.canonical.content import (
-    Citation,
     Data,
     FileId,
     Foreign,
@@ -28,7 +27,7 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.node import Node
 from toolwire.canonical.tools import CacheMark, ToolRef
-from toolwire.codec.fields import Other, Reader, Wire, emit, given, joined, known, rest
+from toolwire.codec.fields import Other, Wire, emit, given, joined, known, rest
 from toolwire.codec.media import data_url, source_of
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
@@ -39,7 +38,6 @@ from .wire import (
     AudioPart,
     AudioShape,
     BreakpointShape,
-    CitationShape,
     FilePart,
     FileShape,
     ImagePart,
@@ -47,7 +45,6 @@ from .wire import (
     RefusalPart,
     TextPart,
     ThinkingPart,
-    UrlCitationShape,
 )
 
 STRING = "openai-chat:string"
@@ -212,24 +209,6 @@ _DECODERS: dict[type, Any] = {
     ThinkingPart: _decode_thinking,
     Other: _decode_other,
 }
-
-_read_citation = Reader[CitationShape](CitationShape, FAMILY).read
-
-
-def decode_citation(raw: Raw) -> Citation:
-    shape = _read_citation(raw)
-    kind = spelled("type", shape.type, "url_citation")
-    if shape.url_citation is UNSET:
-        return Citation(**joined(kept(shape), kind))
-    cited = shape.url_citation
-    return Citation(
-        url=known(cited.url),
-        title=known(cited.title),
-        start=known(cited.start_index),
-        end=known(cited.end_index),
-        **joined(kept(shape), kind, kept(cited, under="url_citation/")),
-    )
-
 
 # ---- encode
 
@@ -396,17 +375,6 @@ def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> Any:
         return TextPart(text=part.gist)
     plan.report.dropped(placed.trail, "", f"only {part.protocol} has {part.kind}")
     return None
-
-
-def encode_citation(note: Citation) -> Any:
-    cited = UrlCitationShape(
-        url=given(note.url), title=given(note.title), start_index=given(note.start), end_index=given(note.end)
-    )
-    kind = spelling(note, "type", "url_citation")
-    shape = CitationShape(type=kind)
-    if kind == "url_citation" or cited != UrlCitationShape():
-        shape.url_citation = cited
-    return emit(shape, note, FAMILY)
 
 
 _ENCODERS: dict[type, Any] = {

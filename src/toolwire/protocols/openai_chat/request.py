@@ -1,16 +1,17 @@
 """Chat's request body, to a canonical request and back."""
 
 import re
-from typing import Any, Literal
+from typing import Any
 
+import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, ToolResult
 from toolwire.canonical.node import Node
 from toolwire.canonical.request import Continuation, Request
-from toolwire.canonical.tools import OutputFormat, Sampling, Thinking, ToolChoice
-from toolwire.codec.fields import Reader, given, joined, known, restore
+from toolwire.canonical.tools import Thinking, ToolChoice
+from toolwire.codec.fields import Reader, escape, joined, known, restore
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
@@ -18,9 +19,10 @@ from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Placed, Turn, as_written, assemble
 
 from .messages import decode_message, encode_turn, report_message
-from .parts import kept, spelled, spelling
+from .parts import kept
+from .settings import decode_output, decode_sampling, encode_output, encode_sampling, encode_thinking
 from .tools import decode_choice, decode_tools, encode_choice, encode_tools
-from .wire import FAMILY, SHARED, JsonSchemaShape, RequestShape, ResponseFormatShape
+from .wire import FAMILY, SHARED, RequestShape
 
 RULES = Rules(
     ids=re.compile(r"[\x20-\x7e]+"),
@@ -90,7 +92,6 @@ NAMES = {
     "ApiError.param": "/error/param",
 }
 
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 TIERS = ("auto", "default", "flex", "scale", "priority", "fast")
 SHARED_FIELDS = frozenset(
     {
@@ -101,28 +102,13 @@ SHARED_FIELDS = frozenset(
         "safety_identifier",
     }
 )
-ALIAS = "openai-chat:name:max_tokens=max_tokens"
-ONE_STOP = "openai-chat:stop:string"
 EMPTY_OPTIONS = "openai-chat:stream_options:empty"
 
-_FORMATS: dict[str, Literal["text", "json", "json_schema"]] = {
-    "text": "text",
-    "json_object": "json",
-    "json_schema": "json_schema",
-}
-_SAMPLING = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "n",
-    "seed",
-    "frequency_penalty",
-    "presence_penalty",
-    "logprobs",
-    "top_logprobs",
-)
 _RAW = ("tool_choice", "function_call", "metadata")
 
+_CACHE_OPTIONS = {"mode", "ttl"}
+
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _reader = Reader[RequestShape](RequestShape, FAMILY)
 
 
@@ -133,7 +119,7 @@ def decode_request(body: bytes, route: Route) -> Request:
     shape, plain = _reader.read_noting(body)
     tools, plain_tools = decode_tools(shape)
     choice, left = decode_choice(shape)
-    output, sampling = _decode_output(shape), _decode_sampling(shape)
+    output, sampling = decode_output(shape), decode_sampling(shape)
     effort = known(shape.reasoning_effort)
     options = shape.stream_options
     found = _decode_rest(shape, left)
@@ -195,50 +181,6 @@ def _decode_rest(shape: RequestShape, left: dict[str, Raw]) -> dict[str, Any]:
     return {"extras": {name: fields for name, fields in extras.items() if fields} or None, "form": found["form"]}
 
 
-def _decode_sampling(shape: RequestShape) -> Sampling | None:
-    form: tuple[str, ...] = ()
-    limit = known(shape.max_completion_tokens)
-    found: dict[str, Any] = {}
-    if isinstance(shape.max_tokens, int):
-        if limit is None:
-            limit, form = shape.max_tokens, (ALIAS,)
-        else:
-            found["extras"] = {FAMILY: {"max_tokens": Raw(str(shape.max_tokens).encode())}}
-    stop = shape.stop
-    if isinstance(stop, str):
-        stop, form = [stop], (*form, ONE_STOP)
-    values = {name: known(getattr(shape, name)) for name in _SAMPLING}
-    sampling = Sampling(
-        max_tokens=limit, stop=tuple(stop) if isinstance(stop, list) else None, form=form, **values, **found
-    )
-    return None if sampling == Sampling() else sampling
-
-
-def _decode_output(shape: RequestShape) -> OutputFormat | None:
-    verbosity = known(shape.verbosity)
-    asked = shape.response_format
-    if not isinstance(asked, ResponseFormatShape):
-        return None if verbosity is None else OutputFormat(verbosity=verbosity)
-    found = kept(asked, under="response_format/")
-    schema = asked.json_schema
-    if schema is UNSET:
-        kind = _FORMATS.get(known(asked.type) or "")
-        if kind is None:
-            found = joined(found, spelled("response_format/type", asked.type, "text"))
-        return OutputFormat(kind=kind, verbosity=verbosity, **found)
-    word = spelled("response_format/type", asked.type, "json_schema")
-    found = joined(found, kept(schema, under="response_format/json_schema/"), word)
-    return OutputFormat(
-        kind="json_schema",
-        schema=known(schema.schema),
-        name=known(schema.name),
-        description=known(schema.description),
-        strict=known(schema.strict),
-        verbosity=verbosity,
-        **found,
-    )
-
-
 # ---- encode
 
 
@@ -258,17 +200,30 @@ def encode_request(request: Request, target: Target) -> Encoding:
     if functions is not None:
         body["functions"] = functions
     body.update(encode_choice(request, plan, any_tools=bool(tools)))
-    _encode_sampling(request, body, plan)
-    _encode_thinking(request, body, plan)
-    _encode_output(request, body, plan)
+    encode_sampling(request, body, plan)
+    encode_thinking(request, body, plan)
+    encode_output(request, body, plan)
     _encode_stream(request, body, plan)
     _encode_rest(request, body, plan)
     for node in (request, request.sampling, request.output):
         restore(body, node, FAMILY)
     restore(body, request, SHARED)
+    if not home and "prompt_cache_options" in body:
+        body["prompt_cache_options"] = _cache_options(body["prompt_cache_options"], plan)
     if not request.plain:
         plan.report.unclaimed(request, (FAMILY, SHARED))
     return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1/chat/completions"))
+
+
+def _cache_options(options: Raw, plan: Plan) -> Any:
+    """Responses has options here that this protocol lacks."""
+    try:
+        members = _members(options)
+    except msgspec.DecodeError:
+        return options
+    for name in members.keys() - _CACHE_OPTIONS:
+        plan.report.dropped((), f"//prompt_cache_options/{escape(name)}")
+    return {name: value for name, value in members.items() if name in _CACHE_OPTIONS}
 
 
 def _encode_system(request: Request, plan: Plan) -> list[Any]:
@@ -277,91 +232,6 @@ def _encode_system(request: Request, plan: Plan) -> list[Any]:
         return []
     places = [Placed(part, ("system", index)) for index, part in enumerate(request.system)]
     return encode_turn(Turn("system", places, None, ("system",)), plan)
-
-
-def _encode_sampling(request: Request, body: dict[str, Any], plan: Plan) -> None:
-    sampling = request.sampling
-    if sampling is None:
-        return
-    if sampling.max_tokens is not None:
-        body["max_tokens" if ALIAS in sampling.form else "max_completion_tokens"] = sampling.max_tokens
-    if sampling.stop is not None:
-        stop = list(sampling.stop)
-        if len(stop) > 4 and not plan.home:
-            for index in range(4, len(stop)):
-                plan.report.dropped(("sampling", "stop", index), "", "the target takes four stop sequences")
-            stop = stop[:4]
-        body["stop"] = stop[0] if ONE_STOP in sampling.form and len(stop) == 1 else stop
-    for name in _SAMPLING:
-        value = getattr(sampling, name)
-        if value is None:
-            continue
-        if name == "top_k" and not plan.home:
-            plan.report.dropped(("sampling",), "top_k")
-        else:
-            body[name] = value
-
-
-def _encode_thinking(request: Request, body: dict[str, Any], plan: Plan) -> None:
-    thinking = request.thinking
-    if thinking is None:
-        return
-    effort = thinking.effort
-    if not plan.home:
-        effort = _effort(thinking, plan)
-    if effort is not None:
-        body["reasoning_effort"] = effort
-
-
-def _effort(thinking: Thinking, plan: Plan) -> str | None:
-    """How hard another protocol's model was to think, in this one's words."""
-    effort, report = thinking.effort, plan.report
-    if thinking.visibility is not None:
-        report.dropped(("thinking",), "visibility")
-    if effort is not None and effort not in EFFORTS:
-        report.approximated(("thinking",), "effort", f"{effort} is told as high")
-        effort = "high"
-    if thinking.budget_tokens is not None:
-        budget = thinking.budget_tokens
-        guess = "low" if budget <= 2048 else "medium" if budget <= 8192 else "high"
-        report.approximated(("thinking",), "budget_tokens", f"told as an effort: {effort or guess}")
-        return effort or guess
-    if thinking.enabled is False and effort is None:
-        return "none"
-    if thinking.enabled is not None and effort is None:
-        report.approximated(("thinking",), "enabled", "the target's model decides itself whether to think")
-    elif thinking.enabled is False and effort != "none":
-        report.approximated(("thinking",), "enabled", f"told as an effort: {effort}")
-    return effort
-
-
-def _encode_output(request: Request, body: dict[str, Any], plan: Plan) -> None:
-    output = request.output
-    if output is None:
-        return
-    if output.verbosity is not None:
-        body["verbosity"] = output.verbosity
-    match output.kind:
-        case "text":
-            body["response_format"] = {"type": "text"}
-        case "json":
-            body["response_format"] = {"type": "json_object"}
-        case "json_schema":
-            name = output.name
-            if name is None and not plan.home:
-                name = "response"
-                why = "the target wants a name for the schema"
-                plan.report.invented(("output",), "schema", "/response_format/json_schema/name", why)
-            described = JsonSchemaShape(
-                name=given(name),
-                description=given(output.description),
-                schema=given(output.schema),
-                strict=given(output.strict),
-            )
-            word = spelling(output, "response_format/type", "json_schema")
-            body["response_format"] = ResponseFormatShape(type=word, json_schema=described)
-        case None:
-            pass
 
 
 def _encode_stream(request: Request, body: dict[str, Any], plan: Plan) -> None:
@@ -396,7 +266,8 @@ def _encode_rest(request: Request, body: dict[str, Any], plan: Plan) -> None:
     if request.cache is not None:
         plan.report.dropped(("cache",), "", "the target has no mark for the whole request")
     for index, message in enumerate(request.messages):
-        report_message(message, ("messages", index), plan)
+        if message.id is not None or message.phase is not None or message.clear_at is not None or message.status:
+            report_message(message, ("messages", index), plan)
 
 
 def _encode_tier(tier: str, body: dict[str, Any], plan: Plan) -> None:

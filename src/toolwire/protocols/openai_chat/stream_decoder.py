@@ -34,10 +34,11 @@ from toolwire.codec.fields import Reader, Wire, escape, known
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.sse import SseSplitter
 
+from .citations import decode_citation
 from .errors import decode_error_object
 from .fragments import Calls
-from .messages import DETAILS, REASONING, details_text
-from .parts import STRING, THINKING, decode_citation, decode_parts, kept
+from .parts import STRING, THINKING, decode_parts, kept
+from .reasoning import DETAILS, REASONING, details_text
 from .response import STOPS, decode_usage
 from .wire import FAMILY, ChunkShape, DeltaShape, FunctionCallShape, StreamedShape, TextPart, ThinkingPart
 
@@ -108,7 +109,8 @@ class Decoder:
             if (state := self._choices.get(number)) is None:
                 state = self._choices[number] = _Choice(number)
             state.take(choice, events)
-            self._finished = self._finished or state.finished
+            if state.finished:
+                self._finished = True
         if shape.usage is not UNSET and shape.usage is not None:
             events.append(UsageReport(usage=decode_usage(shape.usage)))
 
@@ -190,8 +192,9 @@ class _Choice:
                 self._say("text", content, events)
             else:
                 self._take_all(delta, events)
-            self._keep(shape, delta, events, before)
-        elif shape.unknown is not UNSET:
+            if shape.unknown is not UNSET or delta.unknown is not UNSET or _has_extras(shape):
+                self._keep(shape, delta, events, before)
+        elif shape.unknown is not UNSET or _has_extras(shape):
             self._keep(shape, None, events, len(events))
         if isinstance(shape.finish_reason, str):
             self.finished = True
@@ -318,6 +321,11 @@ _OPENED: dict[str, Part] = {
     "thinking": Reasoning(at="/content", form=(THINKING,)),
 }
 _GROWS: dict[str, Any] = dict.fromkeys(("reasoning_content", "reasoning", "details", "thinking"), "full")
+
+
+def _has_extras(shape: StreamedShape) -> bool:
+    said = (shape.logprobs, shape.native_finish_reason)
+    return any(value is not UNSET and bytes(value) != _NULL for value in said)
 
 
 def _says_more(delta: DeltaShape) -> bool:

@@ -36,10 +36,11 @@ from toolwire.codec.sequence import Sequence
 from toolwire.codec.sse import frame
 from toolwire.codec.turns import Placed
 
-from .calls import LEGACY, encode_server_call, encode_server_result, report_call
+from .calls import LEGACY, call_name, encode_server_call, encode_server_result, report_call
+from .citations import cite, encode_citation
 from .errors import encode_error
-from .messages import DETAILS, REASONING, cite, report_reasoning
-from .parts import THINKING, encode_citation, encode_parts
+from .parts import THINKING, encode_parts
+from .reasoning import DETAILS, REASONING, report_reasoning
 from .request import RULES
 from .response import completion_id, encode_stop, encode_usage
 from .wire import FAMILY
@@ -78,6 +79,7 @@ class Encoder:
         self._open, self._candidate, self._index = _NO_PART, -1, -1
         self._roles: set[int] = set()
         self._calls: dict[int, int] = {}
+        self._positions: dict[tuple[int, int], int] = {}
         self._lengths: dict[int, int] = {}
         self._notes: dict[int, list[Any]] = {}
         self._stops: dict[int, Stopped] = {}
@@ -209,7 +211,9 @@ class Encoder:
 
     def _part_start(self, event: PartStart) -> bytes:
         part, candidate = event.part, event.candidate
-        trail: Trail = ("candidates", candidate, "messages", event.message, "parts", event.index)
+        message = (candidate, event.message)
+        position = self._positions[message] = self._positions.get(message, -1) + 1
+        trail: Trail = ("candidates", candidate, "messages", event.message, "parts", position)
         opened = self._role(candidate)
         state = _Part(trail, type(part))
         before, after = self._around(candidate)
@@ -265,7 +269,7 @@ class Encoder:
             report_call(part, placed, plan)
         index = self._calls[candidate] = self._calls.get(candidate, -1) + 1
         kind, inner = ("custom", "input") if part.shape == "freeform" else ("function", "arguments")
-        named = {"name": plan.name(part.name, part.namespace), inner: ""}
+        named = {"name": call_name(part, plan), inner: ""}
         call: dict[str, Any] = {"index": index, "id": part.id if plan.home else plan.id_of(placed), "type": kind}
         if call["id"] is None:
             del call["id"]

@@ -241,7 +241,8 @@ def _encode_tool(placed: PlacedTool, plan: Plan) -> Any:
     if isinstance(tool, NativeTool):
         function = without_native(placed, plan.report, plan.target.hosted_tools)
         return None if function is None else _encode_function(function, placed.trail, plan)
-    usable_callers(tool, placed.trail, plan.report)
+    if tool.allowed_callers is not None:
+        usable_callers(tool, placed.trail, plan.report)
     if tool.defer:
         plan.report.approximated(placed.trail, "defer", "the target has no deferred tools: it sees this one at once")
     if tool.asynchronous:
@@ -295,26 +296,45 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> dict[str,
         return {}
     if not plan.home and not any_tools:
         plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        if choice.parallel is not None:
+            plan.report.dropped(("tool_choice",), "parallel", "there are no tools to call")
         return {}
     body: dict[str, Any] = {}
     if choice.parallel is not None:
         body["parallel_tool_calls"] = choice.parallel
     if choice.mode is not None:
         name = "function_call" if LEGACY in choice.form else "tool_choice"
-        body[name] = _encode_mode(choice, plan)
+        body[name] = _encode_mode(choice, plan, _chosen(request, plan))
     return body
 
 
-def _encode_mode(choice: ToolChoice, plan: Plan) -> Any:
+def _chosen(request: Request, plan: Plan) -> list[ToolRef]:
+    """The tools that the choice names and that are offered; the others are reported."""
+    choice = request.tool_choice
+    if choice is None or not choice.names or plan.home:
+        return [] if choice is None else list(choice.names)
+    offered = {placed.tool.name for placed in tools_in_force(request) if not isinstance(placed.tool, NativeTool)}
+    found = []
+    for index, named in enumerate(choice.names):
+        if named.kind in ("function", "freeform") and named.name in offered:
+            found.append(named)
+        elif choice.mode == "named":
+            plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
+        else:
+            plan.report.dropped(("tool_choice", "names", index), "", "the target lacks this tool")
+    return found
+
+
+def _encode_mode(choice: ToolChoice, plan: Plan, chosen: list[ToolRef]) -> Any:
     match choice.mode:
         case "required":
             return "any" if ANY in choice.form else "required"
         case "named" if LEGACY in choice.form:
             return restore({"name": choice.names[0].name}, choice, FAMILY)
         case "named":
-            return _encode_named(choice, plan)
+            return _encode_named(choice, chosen[0], plan) if chosen else "auto"
         case "allowed":
-            tools = [_encode_reference(one, plan) for one in choice.names if _is_callable(one, plan)]
+            tools = [_encode_reference(one, plan) for one in chosen]
             allowed: dict[str, Any] = {"tools": tools}
             if (mode := spelling(choice, "allowed_tools/mode", "required" if choice.required else "auto")) is not UNSET:
                 allowed["mode"] = mode
@@ -324,18 +344,7 @@ def _encode_mode(choice: ToolChoice, plan: Plan) -> Any:
             return mode
 
 
-def _is_callable(named: ToolRef, plan: Plan) -> bool:
-    if plan.home or named.kind in ("function", "freeform"):
-        return True
-    plan.report.dropped(("tool_choice",), "names", "the target lacks a tool that may be chosen")
-    return False
-
-
-def _encode_named(choice: ToolChoice, plan: Plan) -> Any:
-    named = choice.names[0]
-    if named.kind in ("native", "server") and not plan.home:
-        plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
-        return "auto"
+def _encode_named(choice: ToolChoice, named: ToolRef, plan: Plan) -> Any:
     body = _encode_reference(named, plan)
     if (word := spelling(choice, "type", body["type"])) is UNSET:
         del body["type"]

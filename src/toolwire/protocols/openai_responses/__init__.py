@@ -6,7 +6,8 @@ from .errors import decode_error, encode_error
 from .request import FAMILIES, NAMES, decode_request, encode_request
 from .response import decode_response, encode_response
 from .rules import check_request
-from .stream import stream_decoder, stream_encoder
+from .stream_decoder import stream_decoder
+from .stream_encoder import stream_encoder
 
 CODEC = Codec(
     name="openai-responses",

@@ -9,7 +9,7 @@ from toolwire.canonical.content import Caller, Message, Part, Text, ToolCall, To
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.fields import Reader, emit, given, known, rest
 from toolwire.codec.media import ERROR_MARK, summary
-from toolwire.codec.turns import Placed
+from toolwire.codec.turns import UNANSWERED, Placed
 
 from .parts import STRING, ItemPlan, decode_content, encode_content
 from .wire import (
@@ -27,6 +27,7 @@ MARKED = "openai-responses:marked"
 _NO_ARGUMENTS = "openai-responses:absent:arguments"
 _NO_OUTPUT = "openai-responses:absent:output"
 _INPUT_NAME = "openai-responses:name:arguments=input"
+_OWN_NAMESPACE = "openai-responses:namespace:own"
 _CALLERS = ("direct", "program")
 
 _read_caller = Reader[CallerShape](CallerShape, FAMILY).read
@@ -35,13 +36,17 @@ _read_caller = Reader[CallerShape](CallerShape, FAMILY).read
 # ---- decode
 
 
-def decode_function_call(shape: FunctionCall) -> Message:
+def decode_function_call(shape: FunctionCall, groups: frozenset[str]) -> Message:
     text, form = _decode_arguments(shape, "arguments")
+    namespace = known(shape.namespace)
+    if namespace == shape.name and namespace not in groups:
+        # A deferred tool without a namespace, once a search loaded it, is called as its own namespace.
+        namespace, form = None, (*form, _OWN_NAMESPACE)
     call = ToolCall(
         id=known(shape.call_id),
         name=shape.name,
         arguments=text,
-        namespace=known(shape.namespace),
+        namespace=namespace,
         caller=decode_caller(shape.caller),
         complete=shape.status != "incomplete",
         asynchronous=known(shape.asynchronous),
@@ -141,7 +146,7 @@ def encode_call(part: ToolCall, placed: Placed, plan: ItemPlan, message: Message
     if _NO_ARGUMENTS in part.form and not part.arguments:
         setattr(shape, "input" if part.shape == "freeform" else "arguments", UNSET)
     shape.id, shape.status = given(message.id), given(message.status)
-    shape.namespace = given(part.namespace)
+    shape.namespace = part.name if _OWN_NAMESPACE in part.form and plan.home else given(part.namespace)
     shape.caller = encode_caller(part, placed, plan)
     shape.asynchronous = given(part.asynchronous)
     return emit(shape, part, FAMILY)
@@ -225,8 +230,11 @@ def _encode_foreign_output(part: ToolResult, placed: Placed, plan: ItemPlan) -> 
     content = encode_content(_told(part, placed, plan), plan, spoken=False)
     texts = [block.text for block in content if isinstance(block, InputText) and _is_bare(block)]
     if part.status != "ok":
+        # A placeholder for a missing result has no place of its own in the source.
+        invented = part.content == (Text(text=UNANSWERED),)
         why = f"{part.status} is told in the text: the target has no flag for it"
-        plan.report.approximated(placed.trail, "status", why)
+        if not invented:
+            plan.report.approximated(placed.trail, "status", why)
         if len(texts) == len(content):
             return ERROR_MARK + "\n".join(texts)
         if isinstance(first := content[0], InputText):

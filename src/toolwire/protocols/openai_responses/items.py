@@ -23,6 +23,7 @@ from toolwire.canonical.content import (
     ToolResult,
 )
 from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.tools import Tool, ToolGroup
 from toolwire.codec.fields import Other, Reader, as_object, emit, given, known, rest, restore, tag_of
 from toolwire.codec.turns import Placed
 
@@ -71,6 +72,8 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "
 _ITEM_PARTS = (ToolCall, ToolResult, Reasoning, ItemRef, ToolChange, SettingChange)
 _READABLE = frozenset({"text", "query", "queries", "code", "logs", "stdout", "stderr", "output", "url", "title", "result"})
 _UNREADABLE = frozenset({"compaction", "compaction_trigger", "mcp_list_tools", "image_generation_call"})
+# Of two halves, others get both or none.
+_HALVES = ("multi_agent_call", "program", "shell_call", "tool_search_call", "tool_search_output")
 
 _fast = msgspec.json.Decoder(ItemUnion).decode
 _decode = msgspec.json.Decoder().decode
@@ -87,10 +90,11 @@ _read_update = Reader[ConfigurationUpdate](ConfigurationUpdate, FAMILY).read
 
 
 class ItemReader:
-    """Reads items in order. `answer`: they are a model's output, so that results among them are the provider's own."""
+    """Reads items in order. `tools` are those declared; `answer`: the items are a model's output, so that results among them are the provider's own."""
 
-    def __init__(self, *, answer: bool = False) -> None:
+    def __init__(self, tools: tuple[Tool, ...] | None, *, answer: bool = False) -> None:
         self._answer = answer
+        self._groups = frozenset(tool.name for tool in tools or () if isinstance(tool, ToolGroup))
         self._hosted: set[str] = set()
         self._shells: dict[str, str] = {}
 
@@ -116,7 +120,7 @@ class ItemReader:
         if kind is MessageItem:
             return _decode_message(shape, path)
         if kind is FunctionCall:
-            return decode_function_call(shape)
+            return decode_function_call(shape, self._groups)
         if kind is FunctionOutput or kind is CustomOutput:
             return decode_result(shape, path)
         if kind is ReasoningItem:
@@ -152,8 +156,10 @@ class ItemReader:
         return Message(role="assistant", parts=(foreign,))
 
 
-def decode_items(items: list[Raw], path: str, *, answer: bool = False) -> tuple[Message, ...]:
-    read = ItemReader(answer=answer).read
+def decode_items(
+    items: list[Raw], path: str, tools: tuple[Tool, ...] | None, *, answer: bool = False
+) -> tuple[Message, ...]:
+    read = ItemReader(tools, answer=answer).read
     return tuple([read(raw, f"{path}/{index}") for index, raw in enumerate(items)])
 
 
@@ -232,7 +238,7 @@ def _decode_update(shape: ConfigurationUpdate) -> Message:
 
 def _gist(kind: str, members: dict[str, Raw], limit: int = 100_000) -> str | None:
     """The readable text of an item that others can't use as it is."""
-    if kind in _UNREADABLE:
+    if kind in _UNREADABLE or kind.removesuffix("_output") in _HALVES:
         return None
     found: list[str] = []
 
@@ -264,7 +270,7 @@ def encode_items(places: list[Placed], plan: ItemPlan, message: Message) -> list
     for placed in places:
         part = placed.part
         if isinstance(part, ToolCall | ToolResult) and part.executor == "server":
-            content.append(_told(part, placed, plan))
+            content += _told(part, placed, plan)
         elif isinstance(part, _ITEM_PARTS) or (isinstance(part, Foreign) and part.at == "" and part.protocol == FAMILY):
             items += _encode_message(content, plan, message) if content else ()
             content = []
@@ -277,14 +283,17 @@ def encode_items(places: list[Placed], plan: ItemPlan, message: Message) -> list
     return items
 
 
-def _told(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -> Placed:
-    """What another provider ran itself, as text."""
+def _told(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -> list[Placed]:
+    """What another provider ran itself: told as text to a model, and not at all to a client."""
+    if plan.answering:
+        plan.report.dropped(placed.trail, "", "what another provider ran itself")
+        return []
     if isinstance(part, ToolCall):
         plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
-        return Placed(Text(text=f"[{part.name} was called with {part.arguments}]"), placed.trail)
+        return [Placed(Text(text=f"[{part.name} was called with {part.arguments}]"), placed.trail)]
     plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
     gists = [one.gist for one in part.content or () if isinstance(one, Foreign) and one.gist]
-    return Placed(Text(text=f"[{part.native}: {chr(10).join(gists) or 'no readable content'}]"), placed.trail)
+    return [Placed(Text(text=f"[{part.native}: {chr(10).join(gists) or 'no readable content'}]"), placed.trail)]
 
 
 def _encode_item(part: Part, placed: Placed, plan: ItemPlan, message: Message) -> Any:
@@ -318,7 +327,7 @@ def _encode_message(content: list[Placed], plan: ItemPlan, message: Message) -> 
     blocks = encode_content(content, plan, spoken=spoken)
     if plan.home:
         return [_encode_home_message(content, blocks, message)]
-    if plan.seed is not None:
+    if plan.answering:
         own = plan.envelope("msg")
         shape = MessageItem(role="assistant", id=given(own.id), status=given(own.status), content=blocks)
         shape.phase = given(message.phase)
@@ -352,7 +361,7 @@ def _encode_reasoning(part: Reasoning, placed: Placed, plan: ItemPlan, message: 
     ours = part.seal is not None and part.seal.issuer == ISSUER
     texts = [block for block in part.content if isinstance(block, ReasoningText)]
     if not plan.home:
-        if plan.seed is None and not ours:
+        if not plan.answering and not ours:
             plan.report.dropped(placed.trail, "", "reasoning that this provider did not seal can't be sent to it")
             return None
         if part.seal is not None and not ours:

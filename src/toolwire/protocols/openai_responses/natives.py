@@ -42,6 +42,7 @@ ANSWERS = {
 _FIELD = "openai-responses:name:arguments="
 _WHOLE = "openai-responses:whole:"
 _EMPTY = "openai-responses:empty:"
+_NO_REASON = "openai-responses:absent:reason"
 _NO_NAME = "openai-responses:absent:name"
 _EXECUTION = "openai-responses:execution:client"
 _APPROVED = "openai-responses:name:status=approve"
@@ -126,6 +127,8 @@ def decode_native_call(kind: str, members: Members) -> Message:
         at="",
         **kept,
     )
+    if kind == "mcp_approval_request":
+        id = None  # it is the call's own
     return Message(role="assistant", parts=(call,), id=id, status=status)
 
 
@@ -153,6 +156,9 @@ def decode_native_result(kind: str, members: Members, path: str, calls: dict[str
         case _:
             call_id, content = _take(members, "approval_request_id"), _decode_text(members, "reason")
             state = "denied" if bytes(members.get("approve", b"")) == b"false" else "ok"
+            if content is None:
+                content = (Text(text="Denied." if state == "denied" else "Approved.", at="/approve"),)
+                form.append(_NO_REASON)
             if bytes(members.get("approve", b"")) in (b"true", b"false"):
                 del members["approve"]
                 form += [_APPROVED, "openai-responses:name:call_id=approval_request_id"]
@@ -304,7 +310,7 @@ def _encode_answer(
         case "mcp_approval_response":
             if not plan.home or _APPROVED in part.form:
                 out["approve"] = part.status == "ok"
-            if text is not None and (plan.home or part.status != "ok"):
+            if text is not None and _NO_REASON not in part.form and (plan.home or part.status != "ok"):
                 out["reason"] = text
         case _:
             if text is not None:

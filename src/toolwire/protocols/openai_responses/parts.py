@@ -52,6 +52,7 @@ OUTPUT = "openai-responses:output_text"
 _NOWHERE = "openai-responses:nowhere"
 _BARE = "openai-responses:bare"
 _NAME = "openai-responses:name:source="
+_FILENAME = "openai-responses:name:title=filename"
 _MODE = "openai-responses:mode:"
 _TYPE = "openai-responses:type:"
 _NO_TYPE = "openai-responses:absent:type"
@@ -67,7 +68,7 @@ class ItemPlan(Plan):
     whose items must have ids; `held` is the envelope of an item that a stream has announced already."""
 
     def __init__(self, rules: Rules, report: Report, target: Target, *, home: bool, seed: str | None = None) -> None:
-        super().__init__(rules, report, target, home=home)
+        super().__init__(rules, report, target, home=home, answering=seed is not None)
         self.seed = seed
         self.calls: dict[str, str] = {}
         self.held: Message | None = None
@@ -77,7 +78,7 @@ class ItemPlan(Plan):
         """The id and status of a new item: none in a request, where a made-up id would be refused."""
         if self.held is not None:
             return self.held
-        if self.seed is None:
+        if self.seed is None or self.home:
             return Message(role="assistant", parts=())
         self._minted += 1
         id = minted_id(prefix, self.seed, self._minted - 1)
@@ -120,9 +121,12 @@ def _decode_output_text(block: OutputText, spoken: bool) -> Text:
 def decode_annotation(raw: Raw, path: str = "") -> Citation:
     shape = _read_annotation(raw, path)
     form = () if shape.type == "url_citation" else (_NO_TYPE if shape.type is UNSET else _TYPE + shape.type,)
+    title = known(shape.title)
+    if title is None and shape.filename is not UNSET:
+        title, form = shape.filename, (*form, _FILENAME)
     return Citation(
         url=known(shape.url),
-        title=known(shape.title),
+        title=title,
         start=known(shape.start_index),
         end=known(shape.end_index),
         **rest(shape, FAMILY, *form),
@@ -288,7 +292,7 @@ def encode_text(part: Text, trail: Trail, plan: ItemPlan, *, spoken: bool) -> An
         plan.report.dropped((*trail, "cache"), "", "the target marks no words of the model")
     found = []
     for index, note in enumerate(part.annotations or ()):
-        if note.url is None or plan.seed is None:
+        if note.url is None or not plan.answering:
             plan.report.dropped((*trail, "annotations", index), "", "the target takes citations by url only, in answers")
         else:
             if note.quote is not None:
@@ -300,7 +304,8 @@ def encode_text(part: Text, trail: Trail, plan: ItemPlan, *, spoken: bool) -> An
 def encode_annotation(note: Citation, text: str | None = None) -> Any:
     """A citation. One of another protocol is of the whole `text`, and this API wants to hear from where to where."""
     kind = next((token[len(_TYPE) :] for token in note.form if token.startswith(_TYPE)), "url_citation")
-    shape = AnnotationShape(type=UNSET if _NO_TYPE in note.form else kind, url=given(note.url), title=given(note.title))
+    shape = AnnotationShape(type=UNSET if _NO_TYPE in note.form else kind, url=given(note.url))
+    setattr(shape, "filename" if _FILENAME in note.form else "title", given(note.title))
     shape.start_index, shape.end_index = given(note.start), given(note.end)
     if text is not None:
         shape.title = note.title or ""
@@ -330,7 +335,7 @@ def _encode_media(part: Media, trail: Trail, plan: ItemPlan, *, spoken: bool) ->
             return _encode_image(part, trail, plan)
         case "document":
             return _encode_file(part, trail, plan)
-        case "audio" if isinstance(part.source, Inline) and part.media_type is not None:
+        case "audio" if plan.home and isinstance(part.source, Inline) and part.media_type is not None:
             shape = AudioShape(data=part.source.data, format=part.media_type.removeprefix("audio/"))
             return emit(InputAudio(input_audio=emit(shape, part.source, FAMILY)), part, FAMILY)
         case _:
@@ -404,7 +409,7 @@ def _encode_refusal(part: Refusal, trail: Trail, plan: ItemPlan, *, spoken: bool
 def _encode_foreign(part: Foreign, trail: Trail, plan: ItemPlan, *, spoken: bool) -> Any:
     if part.protocol == FAMILY:
         return part.body
-    if part.gist:
+    if part.gist and not plan.answering:
         plan.report.approximated(trail, "", f"only {part.protocol} has {part.kind}: its text is told")
         return _plain(part.gist, spoken=spoken)
     plan.report.dropped(trail, "", f"only {part.protocol} has {part.kind}")

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Text
 from toolwire.canonical.request import Request
-from toolwire.codec.fields import Reader, given, known, rest, restore
+from toolwire.canonical.tools import Tool
+from toolwire.codec.fields import Reader, escape, given, known, rest, restore
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Rules
@@ -29,9 +30,9 @@ from .settings import (
     encode_thinking,
 )
 from .tools import decode_choice, decode_tools, encode_choice, encode_parallel, encode_tools
-from .wire import FAMILY, GUARDED, SHARED, RequestShape
+from .wire import ECHO, FAMILY, GUARDED, SHARED, RequestShape
 
-FAMILIES = (FAMILY, SHARED, GUARDED)
+FAMILIES = (FAMILY, SHARED, GUARDED, ECHO)
 RULES = Rules(
     ids=re.compile(r".+", re.DOTALL),
     id_limit=64,
@@ -87,7 +88,7 @@ NAMES = {
     "SettingChange.output": "",
     "Response.candidates": "",
     "Response.created": "/created_at",
-    "Response.continuation": "",
+    "Response.continuation": "/conversation",
     "Candidate.messages": "/output",
     "Candidate.stop": "",
     "Stop.reason": "/status",
@@ -117,12 +118,13 @@ _read_request = Reader[RequestShape](RequestShape, FAMILY).read
 def decode_request(body: bytes, route: Route) -> Request:
     shape = _read_request(body)
     instructions = shape.instructions
+    tools = None if shape.tools is UNSET else decode_tools(shape.tools)
     return Request(
         origin=FAMILY,
         model=known(shape.model) if shape.model is not UNSET else route.model,
-        messages=_decode_input(shape),
+        messages=_decode_input(shape, tools),
         system=(Text(text=instructions, at="/instructions"),) if isinstance(instructions, str) else None,
-        tools=None if shape.tools is UNSET else decode_tools(shape.tools),
+        tools=tools,
         tool_choice=decode_choice(shape.tool_choice, known(shape.parallel_tool_calls)),
         sampling=decode_sampling(shape),
         thinking=decode_thinking(shape.reasoning),
@@ -136,11 +138,11 @@ def decode_request(body: bytes, route: Route) -> Request:
     )
 
 
-def _decode_input(shape: RequestShape) -> tuple[Message, ...]:
+def _decode_input(shape: RequestShape, tools: tuple[Tool, ...] | None) -> tuple[Message, ...]:
     messages: tuple[Message, ...] = ()
     if isinstance(shape.instructions, list):
         # Items before all others: the echo of a stored prompt has this form.
-        led = decode_items(shape.instructions, "/instructions")
+        led = decode_items(shape.instructions, "/instructions", tools)
         messages = tuple(
             replace(one, at=f"/instructions/{index}", form=(*one.form, _LISTED)) for index, one in enumerate(led)
         )
@@ -149,7 +151,7 @@ def _decode_input(shape: RequestShape) -> tuple[Message, ...]:
         return (*messages, Message(role="user", parts=(said,), at="", form=(_INPUT_STRING,)))
     if shape.input is UNSET:
         return messages
-    items = decode_items(shape.input, "/input")
+    items = decode_items(shape.input, "/input", tools)
     if not messages:
         return items
     return (*messages, *(replace(one, at=f"/input/{index}") for index, one in enumerate(items)))
@@ -168,8 +170,21 @@ def _decode_rest(shape: RequestShape) -> dict[str, Any]:
     if not extras:
         return kept
     shared = {name: extras.pop(name) for name in _SHARED if name in extras}
+    if "prompt_cache_options" in shared:
+        shared["prompt_cache_options"] = _split_cache_options(shared["prompt_cache_options"], extras)
     families = {FAMILY: extras} if extras else {}
     return {**kept, "extras": {**families, SHARED: shared} if shared else families}
+
+
+def _split_cache_options(raw: Raw, extras: dict[str, Raw]) -> Raw:
+    """What both of OpenAI's protocols know of the options; the rest becomes this one's own."""
+    if bytes(raw)[:1] != b"{":
+        return raw
+    options = msgspec.json.decode(raw, type=dict[str, Raw])
+    own = {name: value for name, value in options.items() if name not in ("mode", "ttl")}
+    extras.update((f"prompt_cache_options/{escape(name)}", value) for name, value in own.items())
+    both = {name: value for name, value in options.items() if name not in own}
+    return Raw(msgspec.json.encode(both)) if own else raw
 
 
 def _is_null(raw: Raw | UnsetType) -> bool:
@@ -203,9 +218,9 @@ def encode_request(request: Request, target: Target) -> Encoding:
     if request.cache is not None:
         plan.report.dropped((), "cache", "the target chooses itself what to keep")
     body = {name: value for name, value in body.items() if value is not UNSET}
+    restore(body, request, SHARED)
     for node in (request, request.thinking, request.output, request.continuation):
         restore(body, node, FAMILY)
-    restore(body, request, SHARED)
     if not request.plain:
         plan.report.unclaimed(request, FAMILIES)
     return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1/responses"))

@@ -64,7 +64,8 @@ def decode_response(body: bytes, context: Context) -> Response:
     shape = _read_response(body)
     if shape.output is UNSET and not isinstance(shape.error, ErrorShape) and shape.status is UNSET:
         raise DecodeError(FAMILY, "/output", "an array", "nothing")
-    messages = decode_items(shape.output or [], "/output", answer=True)
+    tools = None if context.request is None else context.request.tools
+    messages = decode_items(shape.output or [], "/output", tools, answer=True)
     return assembled(shape, messages)
 
 
@@ -89,8 +90,7 @@ def decode_held(shape: ResponseShape) -> Continuation | None:
     held = shape.conversation
     if held is UNSET or held is None:
         return None
-    named = "openai-responses:name:id=conversation/id"
-    return Continuation(kind="conversation", id=held.id, **rest(held, FAMILY, named, under="conversation/"))
+    return Continuation(kind="conversation", id=held.id, **rest(held, FAMILY, "openai-responses:name:id=id"))
 
 
 def envelope(shape: ResponseShape) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
 
 def answer_plan(origin: str, id: str | None, context: Context) -> ItemPlan:
     home = origin == FAMILY
-    return ItemPlan(RULES, Report(), Target(), home=home, seed=None if home else _seed(id, context))
+    return ItemPlan(RULES, Report(), Target(), home=home, seed=_seed(id, context))
 
 
 def _seed(id: str | None, context: Context) -> str:
@@ -323,8 +323,7 @@ def encode_held(held: Continuation | None, body: dict[str, Any], plan: ItemPlan)
     if held is None:
         return
     if plan.home and held.id is not None:
-        body["conversation"] = {"id": held.id}
-        restore(body, held, FAMILY)
+        body["conversation"] = restore({"id": held.id}, held, FAMILY)
     elif held.id is not None:
         plan.report.dropped(("continuation",), "id", "what another provider holds")
 

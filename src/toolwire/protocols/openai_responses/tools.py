@@ -18,10 +18,11 @@ from toolwire.canonical.tools import (
     ToolGroup,
     ToolRef,
 )
-from toolwire.codec.check import list_of, object_of, subschemas
+from toolwire.codec.check import object_of
 from toolwire.codec.fields import Reader, Wire, as_object, emit, given, known, rest, restore, tag_of
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
+from toolwire.codec.schema import is_strict
 from toolwire.codec.tools import PlacedTool, usable_callers, without_native
 
 from .wire import FAMILY, ChoiceShape, ChosenShape, CustomShape, FunctionShape, GrammarShape, NamespaceShape
@@ -58,7 +59,7 @@ def decode_tool(raw: Raw, path: str = "") -> Tool:
         case "custom":
             return _decode_custom(_read_custom(raw, path))
         case "namespace":
-            return _decode_namespace(_read_namespace(raw, path), path)
+            return _decode_namespace(_read_namespace(raw, path), raw, path)
         case kind:
             return _decode_native(raw, kind or "", _read_object(raw, path))
 
@@ -114,14 +115,12 @@ def _beside(shape: Wire, names: tuple[str, ...], under: str = "") -> dict[str, A
     return {"extras": {FAMILY: extras}} if extras else {}
 
 
-def _decode_namespace(shape: NamespaceShape, path: str) -> ToolGroup:
-    tools = [tool for tool in decode_tools(shape.tools, f"{path}/tools")]
-    return ToolGroup(
-        name=shape.name,
-        description=known(shape.description),
-        tools=tuple(tools),  # type: ignore[arg-type]
-        **rest(shape, FAMILY),
-    )
+def _decode_namespace(shape: NamespaceShape, raw: Raw, path: str) -> ToolGroup | NativeTool:
+    tools = decode_tools(shape.tools, f"{path}/tools")
+    usual = tuple([tool for tool in tools if isinstance(tool, FunctionTool | FreeformTool)])
+    if len(usual) < len(tools):
+        return NativeTool(protocol=FAMILY, kind="namespace", name=shape.name, body=raw)
+    return ToolGroup(name=shape.name, description=known(shape.description), tools=usual, **rest(shape, FAMILY))
 
 
 def _decode_native(raw: Raw, kind: str, members: dict[str, Raw]) -> NativeTool:
@@ -292,13 +291,10 @@ def _strict(tool: FunctionTool, schema: Raw, trail: Trail, plan: Plan) -> bool:
     """Said always: left out, the server tries strict, and makes optional parameters required."""
     if tool.strict is not True:
         return False
-    for _, found in subschemas(_decode(schema)):
-        properties = object_of(found.get("properties"))
-        is_object = found.get("type") == "object" or bool(properties)
-        if is_object and (found.get("additionalProperties") is not False or set(list_of(found.get("required"))) != set(properties)):
-            plan.report.approximated(trail, "strict", "the target's strict mode wants every property required")
-            return False
-    return True
+    if is_strict(schema):
+        return True
+    plan.report.approximated(trail, "strict", "the target's strict mode wants closed objects, and all properties required")
+    return False
 
 
 def _encode_custom(tool: FreeformTool, trail: Trail, plan: Plan) -> Any:

@@ -73,6 +73,7 @@ class AnnotationShape(Wire):
     type: str | UnsetType = UNSET
     url: str | UnsetType = UNSET
     title: str | UnsetType = UNSET
+    filename: str | UnsetType = UNSET
     start_index: int | UnsetType = UNSET
     end_index: int | UnsetType = UNSET
 

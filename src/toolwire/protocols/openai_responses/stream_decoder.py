@@ -1,4 +1,4 @@
-"""The Responses API's event stream, to canonical events. `encoder` is the way back.
+"""The Responses API's event stream, to canonical events. `stream_encoder` is the way back.
 
     created (queued)? in_progress  item*  (completed | incomplete | failed | error)
     item := output_item.added  (content_part.added  delta*  done  content_part.done)*  output_item.done
@@ -34,10 +34,9 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.codec.fields import Reader, known, well_formed
-from toolwire.codec.interface import Context, StreamDecoder, StreamEncoder
+from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.sse import SseSplitter
 
-from .encoder import Encoder
 from .errors import decode_error, decode_failure
 from .items import ItemReader
 from .parts import decode_annotation, decode_content
@@ -112,9 +111,9 @@ class _Item:
 
 
 class Decoder:
-    def __init__(self) -> None:
+    def __init__(self, context: Context) -> None:
         self._splitter = SseSplitter()
-        self._reader = ItemReader(answer=True)
+        self._reader = ItemReader(None if context.request is None else context.request.tools, answer=True)
         self._started = False
         self._ended = False
         self._items: dict[int, _Item] = {}
@@ -237,6 +236,8 @@ class Decoder:
                 events += self._finish(number, item, f"/response/output/{number}")
         events += self._abandon()
         self._ended = True
+        if self._finals and not shape.output:
+            shape.output = []  # null says only that the items were told already
         stop = decode_stop(shape, tuple(message for _, message in sorted(self._finals.items())))
         if stop is not None:
             events.append(Stopped(stop=stop))
@@ -504,8 +505,4 @@ def _texts(part: Part) -> list[tuple[str, str | None, int]]:
 
 
 def stream_decoder(context: Context) -> StreamDecoder:
-    return Decoder()
-
-
-def stream_encoder(context: Context) -> StreamEncoder:
-    return Encoder(context)
+    return Decoder(context)

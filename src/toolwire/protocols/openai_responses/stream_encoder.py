@@ -1,4 +1,4 @@
-"""Canonical events to the Responses API's event stream; `stream` has its grammar.
+"""Canonical events to the Responses API's event stream; `stream_decoder` has its grammar.
 
 1. At home an item is a message of the source. Of another protocol, texts in a row make one message item, and every call
    and every thought is an item of its own; these stand strictly one after the other.
@@ -13,8 +13,18 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Foreign, Message, Part, Reasoning, ReasoningText, Refusal, Seal, Text, ToolCall
-from toolwire.canonical.content import Citation
+from toolwire.canonical.content import (
+    Citation,
+    Foreign,
+    Message,
+    Part,
+    Reasoning,
+    ReasoningText,
+    Refusal,
+    Seal,
+    Text,
+    ToolCall,
+)
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
     Event,
@@ -32,7 +42,8 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.response import Stop, Usage
 from toolwire.codec.fields import as_object
-from toolwire.codec.interface import Context
+from toolwire.codec.ids import made_id
+from toolwire.codec.interface import Context, StreamEncoder
 from toolwire.codec.losses import Trail
 from toolwire.codec.sequence import Sequence
 from toolwire.codec.sse import frame
@@ -65,14 +76,16 @@ class _OpenItem:
 class _OpenPart:
     """A part while it grows; `head` is a delta up to its number, for all but thoughts."""
 
-    def __init__(self, start: PartStart, item: _OpenItem | None) -> None:
+    def __init__(self, start: PartStart, trail: Trail) -> None:
         self.start = start
-        self.item = item
+        self.trail = trail
+        self.item: _OpenItem | None = None
         self.content = 0
         self.head = b""
         self.pieces: list[str] = []
         self.notes: list[Citation] = []
         self.seal: Seal | None = None
+        self.call_id: str | None = None
         self.thoughts: dict[tuple[str, int], list[str]] = {}
         self.speaking: tuple[str, int] | None = None
 
@@ -107,6 +120,7 @@ class Encoder:
         self._announced = False
         self._ended = False
         self._messages: dict[int, MessageStart] = {}
+        self._counts: dict[int, int] = {}
         self._parts: dict[tuple[int, int], _OpenPart] = {}
         self._items: dict[int, _OpenItem] = {}
         self._speaking: _OpenItem | None = None
@@ -246,12 +260,15 @@ class Encoder:
             return b""
         part = event.part
         opening = self._announce()
-        held = self._parts[0, event.index] = _OpenPart(event, None)
+        self._counts[event.message] = self._counts.get(event.message, -1) + 1
+        trail = ("candidates", 0, "messages", event.message, "parts", self._counts[event.message])
+        held = self._parts[0, event.index] = _OpenPart(event, trail)
         match part:
             case Text() | Refusal():
                 return opening + self._open_content(held, part)
             case ToolCall() if part.executor == "client" and part.native not in CALLS:
                 opening += self._close_speaking()
+                part = self._identified(part, held)
                 held.item, opened = self._open(event.message, "call", part)
                 held.head = _call_head(part, held.item)
                 return opening + opened + self._told(held, part.arguments)
@@ -262,14 +279,20 @@ class Encoder:
                 return opening + self._open_content(held, part)
         return opening
 
+    def _identified(self, part: ToolCall, held: _OpenPart) -> ToolCall:
+        """A call that came without an id gets one now, and keeps it when its arguments are there."""
+        if part.id or self._plan.home:
+            return part
+        held.call_id = made_id(part.name, self._plan.seed or "", *(step for step in held.trail if isinstance(step, int)))
+        return replace(part, id=held.call_id)
+
     def _open(self, message: int, kind: str, part: Part) -> tuple[_OpenItem, bytes]:
         """A new item, announced empty."""
         index = message if self._plan.home else len(self._output)
         item = _OpenItem(index, message, self._own(message, kind, part), kind)
         self._items[index] = item
         self._plan.held = None if self._plan.home else item.own
-        trail = _trail(message, 0)
-        places = [] if kind == "message" else [Placed(_hollow(part), trail)]
+        places = [] if kind == "message" else [Placed(_hollow(part), ())]
         if kind == "message" and not self._plan.home:
             body: Any = {"type": "message", "id": item.own.id, "role": "assistant", "content": []}
         elif self._plan.home or kind != "reasoning":
@@ -311,15 +334,15 @@ class Encoder:
             self._speaking = None if self._plan.home else item
         held.item, held.content = item, item.contents
         item.contents += 1
-        block = self._block(_hollow(part), message)
+        block = self._block(_hollow(part), held.trail)
         kind = "refusal" if isinstance(part, Refusal) else "output_text"
         held.head = _head(f"response.{kind}.delta", item, held.content, logprobs=kind == "output_text")
         fields = {"item_id": item.own.id, "output_index": item.index, "content_index": held.content}
         opening += self._frame("response.content_part.added", **fields, part=block)
         return opening + (b"" if isinstance(part, Foreign) else self._told(held, part.text))
 
-    def _block(self, part: Part, message: int) -> Any:
-        blocks = encode_content([Placed(part, _trail(message, 0))], self._plan, spoken=True)
+    def _block(self, part: Part, trail: Trail) -> Any:
+        blocks = encode_content([Placed(part, trail)], self._plan, spoken=True)
         return blocks[0] if blocks else {"type": "output_text", "text": "", "annotations": []}
 
     def _told(self, held: _OpenPart, text: str) -> bytes:
@@ -411,8 +434,10 @@ class Encoder:
         if held is None:
             return b""
         part = held.final(event)
+        if isinstance(part, ToolCall) and held.call_id is not None:
+            part = replace(part, id=held.call_id)
         message = held.start.message
-        placed = Placed(part, _trail(message, event.index))
+        placed = Placed(part, held.trail)
         if held.item is None:
             return self._whole(placed, message)
         held.item.places.append(placed)
@@ -427,7 +452,7 @@ class Encoder:
 
     def _content_done(self, held: _OpenPart, part: Text | Refusal | Foreign) -> bytes:
         assert held.item is not None
-        block = self._block(part, held.start.message)
+        block = self._block(part, held.trail)
         fields = {"item_id": held.item.own.id, "output_index": held.item.index, "content_index": held.content}
         said = b""
         if isinstance(part, Text):
@@ -455,27 +480,11 @@ class Encoder:
             return b""
         closing = self._close_speaking()
         for body in encode_items([placed], self._plan, Message(role="assistant", parts=())):
-            closing += self._entire(body)
+            index = len(self._output)
+            self._output[index] = body
+            closing += self._frame("response.output_item.added", output_index=index, item=body)
+            closing += self._frame("response.output_item.done", output_index=index, item=body)
         return closing
-
-    def _entire(self, body: Any) -> bytes:
-        index = len(self._output)
-        self._output[index] = body
-        text = next((block.text for block in getattr(body, "content", ()) or ()), None)
-        if text is None:
-            opened = self._frame("response.output_item.added", output_index=index, item=body)
-            return opened + self._frame("response.output_item.done", output_index=index, item=body)
-        empty = as_object(body) | {"content": [], "status": "in_progress"}
-        fields = {"item_id": body.id, "output_index": index, "content_index": 0}
-        hollow = {"type": "output_text", "text": "", "annotations": []}
-        return (
-            self._frame("response.output_item.added", output_index=index, item=empty)
-            + self._frame("response.content_part.added", **fields, part=hollow)
-            + self._frame("response.output_text.delta", **fields, delta=text, logprobs=[])
-            + self._frame("response.output_text.done", **fields, text=text, logprobs=[])
-            + self._frame("response.content_part.done", **fields, part=body.content[0])
-            + self._frame("response.output_item.done", output_index=index, item=body)
-        )
 
     def _message_end(self, event: MessageEnd) -> bytes:
         if not self._plan.home:
@@ -528,10 +537,6 @@ class Encoder:
         return opened + self._frame("response.output_item.done", output_index=item.index, item=bodies[0])
 
 
-def _trail(message: int, index: int) -> Trail:
-    return ("candidates", 0, "messages", message, "parts", index)
-
-
 def _hollow(part: Part) -> Part:
     match part:
         case Text():
@@ -559,3 +564,7 @@ def _head(kind: str, item: _OpenItem, content: int | None, *, logprobs: bool = F
 def _call_head(part: ToolCall, item: _OpenItem) -> bytes:
     freeform = part.shape == "freeform"
     return _head(f"response.{'custom_tool_call_input' if freeform else 'function_call_arguments'}.delta", item, None)
+
+
+def stream_encoder(context: Context) -> StreamEncoder:
+    return Encoder(context)

@@ -1,0 +1,365 @@
+"""Fold: events in any legal order tell one response, and a response is told by its own events."""
+
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.content import (
+    Citation,
+    Data,
+    Foreign,
+    Inline,
+    Media,
+    Message,
+    Part,
+    Reasoning,
+    ReasoningText,
+    Refusal,
+    Seal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import (
+    Event,
+    MessageEnd,
+    MessageStart,
+    Notice,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    ResponseStart,
+    Stopped,
+    UsageReport,
+)
+from toolwire.canonical.fold import Folder, fold, unfold
+from toolwire.canonical.request import Continuation
+from toolwire.canonical.response import Candidate, Response, Stop, Usage
+
+SEAL = Seal(issuer="acme", data="s", kind="signature")
+MEDIA = Media(kind="image", source=Inline(data="QUJD"))
+
+
+def call(arguments: str = "", **more: Any) -> ToolCall:
+    return ToolCall(id="1", name="f", arguments=arguments, **more)
+
+
+def grown(part: Part, *deltas: PartDelta, end: PartEnd | None) -> Part:
+    """The part that one start, these deltas and this end tell."""
+    events: list[Event] = [MessageStart(), PartStart(index=0, part=part), *deltas, *([] if end is None else [end])]
+    (candidate,) = fold(events).candidates
+    ((told,),) = [message.parts for message in candidate.messages]
+    return told
+
+
+def text(text: str, kind: Literal["full", "summary"] = "full") -> ReasoningText:
+    return ReasoningText(kind=kind, text=text)
+
+
+@pytest.mark.parametrize(
+    ("start", "deltas", "told"),
+    [
+        (Text(text=""), [], Text(text="")),
+        (Text(text="a"), [{"text": "b"}, {"text": "c"}], Text(text="abc")),
+        (Refusal(text="a"), [{"text": "b"}], Refusal(text="ab")),
+        (call("{"), [{"text": '"a"'}, {"text": ":1}"}], call('{"a":1}')),
+        (call(), [{"seal": SEAL}], call(seal=SEAL)),
+        (Text(text="a", seal=SEAL), [{"text": "b"}], Text(text="ab", seal=SEAL)),
+        (
+            Text(text="a"),
+            [{"seal": SEAL}, {"seal": replace(SEAL, data="t")}],
+            Text(text="a", seal=replace(SEAL, data="t")),
+        ),
+        (
+            Text(text="", annotations=(Citation(url="a"),)),
+            [{"text": "x"}, {"annotation": Citation(url="b")}],
+            Text(text="x", annotations=(Citation(url="a"), Citation(url="b"))),
+        ),
+        # Each text of a reasoning grows by itself.
+        (Reasoning(), [{"text": "a", "kind": "full"}, {"text": "b", "kind": "full"}], Reasoning(content=(text("ab"),))),
+        (
+            Reasoning(),
+            [
+                {"text": "a", "kind": "summary"},
+                {"text": "b", "kind": "summary", "block": 1},
+                {"text": "c", "kind": "full"},
+                {"text": "d", "kind": "summary"},
+                {"seal": SEAL},
+            ],
+            Reasoning(content=(text("ad", "summary"), text("b", "summary"), text("c")), seal=SEAL),
+        ),
+        (
+            Reasoning(content=(text("a", "summary"), MEDIA, text("b"), text("c", "summary"))),
+            [{"text": "x", "kind": "summary", "block": 1}, {"text": "y", "kind": "full"}],
+            Reasoning(content=(text("a", "summary"), MEDIA, text("by"), text("cx", "summary"))),
+        ),
+        # What has no text of its own does not grow.
+        (MEDIA, [{"text": "a"}], MEDIA),
+    ],
+)
+def test_parts_grow(start: Part, deltas: list[dict[str, Any]], told: Part) -> None:
+    pieces = [PartDelta(index=0, **delta) for delta in deltas]
+    assert grown(start, *pieces, end=PartEnd(index=0)) == told
+    if not isinstance(told, ToolCall):
+        assert grown(start, *pieces, end=None) == told
+
+
+def test_a_final_part_overrides_all_that_was_told() -> None:
+    final = Text(text="what it really was", id="msg")
+    assert grown(Text(text="a"), PartDelta(index=0, text="b"), end=PartEnd(index=0, final=final)) == final
+    whole = call("{}")
+    assert grown(call(), PartDelta(index=0, text='{"a'), end=PartEnd(index=0, final=whole)) == whole
+
+
+def test_a_call_that_does_not_end_is_incomplete() -> None:
+    assert grown(call(), PartDelta(index=0, text='{"a'), end=None) == call('{"a', complete=False)
+    assert grown(call(), end=None) == call(complete=False)
+    assert grown(call("{}"), end=PartEnd(index=0)) == call("{}")
+
+
+@pytest.mark.parametrize(
+    ("events", "usage"),
+    [
+        ([], None),
+        ([ResponseStart(origin="", usage=Usage(input_tokens=1))], Usage(input_tokens=1)),
+        # A report is a whole snapshot, not an addition.
+        (
+            [
+                ResponseStart(origin="", usage=Usage(input_tokens=1, cache_read=9)),
+                UsageReport(usage=Usage(output_tokens=2)),
+            ],
+            Usage(output_tokens=2),
+        ),
+        ([UsageReport(usage=Usage(output_tokens=count)) for count in (1, 5, 3)], Usage(output_tokens=3)),
+    ],
+)
+def test_the_last_usage_holds(events: list[Event], usage: Usage | None) -> None:
+    assert fold(events).usage == usage
+
+
+def test_ends_override_starts_and_join_what_they_kept() -> None:
+    first, last = {"acme": {"a": Raw(b"1"), "b": Raw(b"2")}}, {"acme": {"b": Raw(b"3")}, "other": {"c": Raw(b"4")}}
+    both = {"acme": {"a": Raw(b"1"), "b": Raw(b"3")}, "other": {"c": Raw(b"4")}}
+    stop, going = Stop(reason="end_turn"), Continuation(id="r")
+    told = fold(
+        [
+            ResponseStart(origin="acme", id="r", model="m", created=7, status="begun", extras=first, form=("f",)),
+            MessageStart(id="m", name="n", status="begun", phase="early", extras=first, form=("f",), at="/message"),
+            Notice(kind="ping", extras=last),
+            MessageEnd(id="m2", status="done", phase="late", extras=last, form=("g",)),
+            Stopped(stop=stop, extras=last, form=("h",)),
+            ResponseEnd(status="done", continuation=going, extras=last, form=("g",)),
+        ]
+    )
+    message = Message(
+        role="assistant",
+        parts=(),
+        id="m2",
+        name="n",
+        status="done",
+        phase="late",
+        extras=both,
+        form=("f", "g"),
+        at="/message",
+    )
+    assert told == Response(
+        origin="acme",
+        id="r",
+        model="m",
+        created=7,
+        status="done",
+        continuation=going,
+        candidates=(Candidate(messages=(message,), stop=stop, extras=last, form=("h",)),),
+        extras=both,
+        form=("f", "g"),
+    )
+    assert first == {"acme": {"a": Raw(b"1"), "b": Raw(b"2")}}
+
+
+def test_a_failure_keeps_what_was_told_until_then() -> None:
+    error = ApiError(kind="overloaded", message="later")
+    events: list[Event] = [
+        ResponseStart(origin="acme", usage=Usage(input_tokens=1)),
+        MessageStart(),
+        PartStart(index=0, part=Text(text="")),
+        PartDelta(index=0, text="a"),
+        ResponseFailed(error=error, status="failed"),
+    ]
+    told = fold(events)
+    assert (told.error, told.status, told.usage) == (error, "failed", Usage(input_tokens=1))
+    assert told.candidates[0].messages[0].parts == (Text(text="a"),)
+
+
+def test_a_stream_that_starts_in_the_middle_is_still_told() -> None:
+    events: list[Event] = [
+        PartDelta(index=9, text="of nothing"),
+        PartEnd(index=9),
+        PartStart(index=0, message=1, part=Text(text="a")),
+        MessageEnd(message=1, id="m"),
+        Stopped(candidate=2, stop=Stop(reason="end_turn")),
+    ]
+    assert fold(events) == Response(
+        origin="",
+        candidates=(
+            Candidate(messages=(Message(role="assistant", parts=(Text(text="a"),), id="m"),)),
+            Candidate(index=2, stop=Stop(reason="end_turn")),
+        ),
+    )
+
+
+def test_a_folder_tells_at_any_time_what_it_knows() -> None:
+    folder = Folder()
+    told = []
+    for event in unfold(Response(origin="", candidates=(Candidate(messages=(_message(call("{}")),)),))):
+        folder.add(event)
+        told.append(folder.response())
+    parts = [one.candidates[0].messages[0].parts for one in told if one.candidates]
+    assert parts == [
+        (),
+        (call(complete=False),),
+        (call("{}", complete=False),),
+        (call("{}"),),
+        (call("{}"),),
+        (call("{}"),),
+    ]
+
+
+def test_many_deltas_are_joined_once() -> None:
+    """Taking one in costs the same whatever came before: nothing grows but a list."""
+    folder = Folder()
+    folder.add(PartStart(index=0, part=Text(text="")))
+    (part,) = folder._parts.values()
+    for _ in range(20_000):
+        folder.add(PartDelta(index=0, text="ab"))
+    assert part.start.part == Text(text="")
+    assert len(part.deltas) == 20_000
+    assert {len(delta.text) for delta in part.deltas} == {2}
+    assert folder.response().candidates[0].messages[0].parts == (Text(text="ab" * 20_000),)
+
+
+# ---- there and back
+
+
+def _message(*parts: Part) -> Message:
+    return Message(role="assistant", parts=parts)
+
+
+WORDS = st.text(max_size=5)
+MAYBE = st.none() | WORDS
+SEALS = st.none() | st.just(SEAL)
+EXTRAS = st.none() | st.just({"acme": {"x": Raw(b"1")}})
+FORMS = st.sampled_from([(), ("acme:spelling",)])
+KINDS: st.SearchStrategy[Any] = st.sampled_from(["full", "summary"])
+PARTS: st.SearchStrategy[Part] = st.one_of(
+    st.builds(Text, text=WORDS, seal=SEALS, annotations=st.sampled_from([None, (Citation(url="u"),)]), extras=EXTRAS),
+    st.builds(Refusal, text=WORDS, form=FORMS),
+    st.builds(ToolCall, id=MAYBE, name=WORDS, arguments=WORDS, complete=st.booleans(), seal=SEALS, extras=EXTRAS),
+    st.builds(
+        Reasoning,
+        content=st.lists(st.builds(ReasoningText, kind=KINDS, text=WORDS) | st.just(MEDIA), max_size=4).map(tuple),
+        hidden=st.sampled_from([None, "omitted", "redacted"]),
+        seal=SEALS,
+        id=MAYBE,
+        form=FORMS,
+    ),
+    st.just(MEDIA),
+    st.just(Data(json=Raw(b"1"))),
+    st.just(ToolResult(call_id="1", content=(Text(text="a"),))),
+    st.just(Foreign(protocol="acme", body=Raw(b"{}"))),
+)
+MESSAGES = st.builds(
+    Message,
+    role=st.just("assistant"),
+    parts=st.lists(PARTS, max_size=4).map(tuple),
+    id=MAYBE,
+    name=MAYBE,
+    status=MAYBE,
+    phase=MAYBE,
+    extras=EXTRAS,
+    form=FORMS,
+    at=st.sampled_from([None, "", "/x"]),
+)
+STOPS = st.builds(Stop, reason=st.sampled_from(["end_turn", "tool_use", "max_tokens"]), raw=MAYBE, extras=EXTRAS)
+
+
+@st.composite
+def responses(draw: st.DrawFn) -> Response:
+    candidates = []
+    for index in range(draw(st.integers(0, 3))):
+        stop = draw(STOPS)
+        said = tuple(draw(st.lists(MESSAGES, max_size=3)))
+        candidates.append(Candidate(index=index, messages=said, stop=stop, extras=draw(EXTRAS), form=draw(FORMS)))
+    failed = draw(st.booleans())
+    return Response(
+        origin="acme",
+        id=draw(MAYBE),
+        model=draw(MAYBE),
+        created=draw(st.none() | st.integers(0, 9)),
+        candidates=tuple(candidates),
+        usage=draw(st.none() | st.builds(Usage, input_tokens=st.integers(0, 9), extras=EXTRAS)),
+        status=draw(MAYBE),
+        error=ApiError(kind="server", message="m") if failed else None,
+        continuation=draw(st.none() | st.builds(Continuation, id=MAYBE)),
+        extras=draw(EXTRAS),
+        form=draw(FORMS),
+    )
+
+
+@settings(deadline=None)
+@given(responses())
+def test_a_response_is_told_by_its_own_events(response: Response) -> None:
+    assert fold(unfold(response)) == response
+
+
+@settings(deadline=None)
+@given(responses())
+def test_deltas_alone_tell_it_too(response: Response) -> None:
+    """Whoever writes as it comes never sees the final parts."""
+    events = [replace(event, final=None) if isinstance(event, PartEnd) else event for event in unfold(response)]
+    assert fold(events) == _without_media(response)
+
+
+def _without_media(response: Response) -> Response:
+    """Media among thoughts come with the final part alone."""
+    candidates = tuple(
+        replace(
+            candidate, messages=tuple(replace(one, parts=tuple(map(_thin, one.parts))) for one in candidate.messages)
+        )
+        for candidate in response.candidates
+    )
+    return replace(response, candidates=candidates)
+
+
+def _thin(part: Part) -> Part:
+    if not isinstance(part, Reasoning):
+        return part
+    return replace(part, content=tuple(block for block in part.content if not isinstance(block, Media)))
+
+
+@settings(deadline=None)
+@given(responses(), st.randoms(use_true_random=False))
+def test_parts_may_interleave_in_any_way(response: Response, random: Any) -> None:
+    """Each part in its own order, all of them in any."""
+    opening: list[Event] = []
+    closing: list[Event] = []
+    threads: dict[tuple[int, int], list[Event]] = {}
+    for event in unfold(response):
+        if isinstance(event, PartStart | PartDelta | PartEnd):
+            threads.setdefault((event.candidate, event.index), []).append(event)
+        elif isinstance(event, ResponseStart | MessageStart):
+            opening.append(event)
+        else:
+            closing.append(event)
+    # Starts number the parts, so they keep their order.
+    starts = [thread.pop(0) for thread in threads.values()]
+    turns = [key for key, thread in threads.items() for _ in thread]
+    random.shuffle(turns)
+    middle = [threads[key].pop(0) for key in turns]
+    assert fold([*opening, *starts, *middle, *closing]) == response
