@@ -195,7 +195,7 @@ _LIST = {
     "SY-5": "test_choice_system.py::test_sy_5_null_instructions_are_no_instructions",
     "SY-6": "test_choice_system.py::test_sy_6_system_blocks_with_cache_marks_lose_only_the_marks",
     "SY-7": "seven protocols",
-    "SV-1": "test_server_tools.py::test_sv_1_a_search_tool_is_mapped_reported_emulated_or_refused",
+    "SV-1": "test_server_tools.py::test_sv_1_a_search_tool_is_reported_emulated_or_refused",
     "SV-2": "gateway",
     "SV-3": "test_server_tools.py::test_sv_3_a_tool_without_counterpart_is_named",
     "SV-4": "test_server_tools.py::test_sv_4_every_built_in_tool_is_mapped_or_reported",

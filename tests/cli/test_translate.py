@@ -209,7 +209,7 @@ def test_bad_input_is_one_line_whatever_it_holds() -> None:
 
 
 def test_broken_stream_leaves_nothing_on_stdout() -> None:
-    broken = anthropic_stream() + b'event: message_delta\ndata: {"type": \n\n'
+    broken = b'event: message_delta\ndata: {"type": \n\n' + anthropic_stream()
     assert_bad_input(translate(broken, kind="stream"), "anthropic")
 
 

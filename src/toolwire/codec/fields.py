@@ -250,6 +250,17 @@ def _field_openers(kind: type[Wire], protocol: str) -> dict[str, tuple[str, Read
     return openers
 
 
+@cache
+def _structural(kind: type[Wire]) -> frozenset[str]:
+    """Fields that hold arrays or objects of known shape: there another type is an error, not a value to keep."""
+    hints = get_type_hints(kind)
+    return frozenset(name for name, hint in hints.items() if any(_is_structure(member) for member in _members(hint)))
+
+
+def _is_structure(member: Any) -> bool:
+    return get_origin(member) in (list, tuple) or (isinstance(member, type) and issubclass(member, Wire))
+
+
 def _open_struct(kind: type[Wire], protocol: str) -> Read:
     tag_field = kind.__struct_config__.tag_field
     tag = kind.__struct_config__.tag
@@ -260,6 +271,7 @@ def _open_struct(kind: type[Wire], protocol: str) -> Read:
         except _BAD_JSON:
             raise Mismatch("an object") from None
         openers = _field_openers(kind, protocol)  # here, since shapes may contain themselves
+        structural = _structural(kind)
         known: dict[str, Any] = {}
         unknown = UnknownFields()
         nulls: list[str] = []
@@ -278,7 +290,7 @@ def _open_struct(kind: type[Wire], protocol: str) -> Read:
             try:
                 known[attribute] = opener(value, f"{path}/{escape(name)}")
             except Mismatch as mismatch:
-                if required:
+                if required or attribute in structural:
                     raise DecodeError(protocol, f"{path}/{escape(name)}", str(mismatch), told(value)) from None
                 unknown[name] = value
         for name, (attribute, _, required, _) in openers.items():
@@ -392,7 +404,8 @@ def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]
         found["extras"] = {family: kept}
         note_extras()
     if nulls or nothing:
-        form = (*form, *(f"{family}:null:{under}{name}" for name in nulls), *(f"{family}:null:{name}" for name in nothing))
+        places = [under + name for name in nulls] + list(nothing)
+        form = (*form, *(f"{family}:null:{place}" for place in places))
     if form:
         found["form"] = form
     return found

@@ -26,7 +26,7 @@ class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """What is known of the one who will read a request. `issued_ids`: it issued the call ids itself, so all are legal."""
+    """What is known of the one who will read a request. `issued_ids`: it issued all the call ids itself."""
 
     model: str | None = None
     version: str | None = None

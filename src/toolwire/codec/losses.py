@@ -92,9 +92,10 @@ def pointers(root: Node, trail: Trail, field: str, names: Names) -> Iterator[str
         place = _place(node, field, names)
         if place.startswith("//"):
             path, place = "", place[1:]
-        value = getattr(node, field, None)
-        listed = isinstance(value, tuple) and not any(token.endswith(f":{field}:string") for token in node.form)
-        yield from _element_paths(value if listed else (), path, place)
+        value: Any = getattr(node, field, None)
+        if not isinstance(value, tuple) or any(token.endswith(f":{field}:string") for token in node.form):
+            value = ()
+        yield from _element_paths(value, path, place)
 
 
 def _element_paths(values: tuple[Any, ...], path: str, place: str) -> Iterator[str]:

@@ -2,7 +2,10 @@
 
 import re
 
-from toolwire.canonical.content import Inline, Media, Source, Url
+from toolwire.canonical.content import Inline, Media, Source, Text, Url
+
+from .losses import Report
+from .turns import Placed
 
 _DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*?);base64,(.*)", re.DOTALL | re.IGNORECASE)
 
@@ -21,6 +24,18 @@ def source_of(url: str) -> tuple[Source, str | None]:
 
 def data_url(data: str, media_type: str | None) -> str:
     return f"data:{media_type or ''};base64,{data}"
+
+
+def summed_up(places: list[Placed], report: Report) -> list[Placed]:
+    """The parts of a result with one line of text in place of each binary one."""
+    out = []
+    for placed in places:
+        part = placed.part
+        if isinstance(part, Media):
+            report.approximated(placed.trail, "", "binary content is told in a few words")
+            part = Text(text=summary(part))
+        out.append(Placed(part, placed.trail))
+    return out
 
 
 def summary(media: Media) -> str:

@@ -66,4 +66,6 @@ class Plan:
         return made_id(call.name, call.arguments, *(step for step in placed.trail if isinstance(step, int)))
 
     def name(self, name: str, namespace: str | None = None) -> str:
-        return name if self.home else self.tools.alias(name, namespace)
+        if self.home or (self.answering and namespace is None):
+            return name  # in an answer the names are the client's own
+        return self.tools.alias(name, namespace)

@@ -1,5 +1,6 @@
 """JSON Schemas as a target wants them: rewritten on a copy, in order, and bounded."""
 
+from collections.abc import Container
 from typing import Any
 
 import msgspec
@@ -13,13 +14,20 @@ _MAP = ("properties", "$defs", "definitions", "patternProperties", "dependentSch
 _LIST = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
-def closed(schema: Raw) -> Raw:
-    """The schema with every object in it closed to further properties; the same one if all are."""
+def compilable(schema: Raw, unsupported: Container[str]) -> Raw:
+    """The schema as a provider can compile it, or the same one if it can: every object closed to further properties,
+    and keywords that it lacks told in the description instead."""
     tree = msgspec.json.decode(schema)
     changes = 0
     for node in _walk(tree):
         if _is_object(node) and node.get("additionalProperties") is not False:
             node["additionalProperties"] = False
+            changes += 1
+        told = {name: node.pop(name) for name in list(node) if name in unsupported}
+        if told:
+            hint = ", ".join(f"{name}: {msgspec.json.encode(value).decode()}" for name, value in told.items())
+            about = node.get("description")
+            node["description"] = f"{about} ({hint})" if isinstance(about, str) else hint
             changes += 1
     return Raw(msgspec.json.encode(tree)) if changes else schema
 

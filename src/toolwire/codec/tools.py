@@ -169,12 +169,17 @@ def usable_callers(tool: FunctionTool | FreeformTool, trail: Trail, report: Repo
         report.dropped(trail, "allowed_callers", "the target's programs can't call tools")
 
 
-def lowered_schema(tool: FreeformTool) -> Raw:
-    """The schema of the function that stands for a free-text tool; the grammar goes into the description."""
-    about = "The whole input, as plain text."
+def lowered_description(tool: FreeformTool) -> str:
+    """The description of the function that stands for a free-text tool: the grammar, no longer enforced, is told."""
+    about = tool.description or ""
     if tool.grammar is not None:
-        about += f" It must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}"
-    properties = {INPUT: {"type": "string", "description": about}}
+        about += f"\n\nThe input must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}"
+    return about.strip()
+
+
+def lowered_schema() -> Raw:
+    """The schema of the function that stands for a free-text tool."""
+    properties = {INPUT: {"type": "string", "description": "The whole input, as plain text."}}
     schema = {"type": "object", "properties": properties, "required": [INPUT], "additionalProperties": False}
     return Raw(msgspec.json.encode(schema))
 

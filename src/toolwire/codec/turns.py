@@ -96,7 +96,7 @@ def assemble(request: Request, report: Report, *, skip: int = 0) -> list[Turn]:
 
 def _release(held: list[Turn], turns: list[Turn], report: Report) -> None:
     """System text that stood between calls and their results comes after the results."""
-    if not any(isinstance(part, ToolResult) for part in _said(turns[-1])):
+    if not _has(ToolResult, _said(turns[-1])):
         turns[-1:] = [*held, turns[-1]]
     else:
         for turn in held:
@@ -141,14 +141,13 @@ def _answered(turns: list[Turn], report: Report) -> list[Turn]:
         if turn.role == "assistant":
             if asking is not None:
                 out.append(_placeholders(_calls(asking), report))
-            asking = turn if any([type(part) is ToolCall for part in _said(turn)]) and _calls(turn) else None
+            asking = turn if _has(ToolCall, _said(turn)) and _calls(turn) else None
             out.append(turn)
         elif turn.role == "user":
-            if asking is None:
-                wanted = not any([type(part) is ToolResult for part in _said(turn)])
+            if (asking is None and not _has(ToolResult, _said(turn))) or (asking is not None and _is_answer(_said(turn), _said(asking))):
+                out.append(turn)
             else:
-                wanted = _is_answer(_said(turn), _said(asking))
-            out.append(turn if wanted else _paired(turn, [] if asking is None else _calls(asking), report))
+                out.append(_paired(turn, [] if asking is None else _calls(asking), report))
             asking = None
         else:
             out.append(turn)
@@ -159,6 +158,10 @@ def _said(turn: Turn) -> Sequence[Part]:
     if turn.placed is None and turn.message is not None:
         return turn.message.parts
     return [placed.part for placed in turn.parts]
+
+
+def _has(kind: type[Part], parts: Sequence[Part]) -> bool:
+    return kind in map(type, parts)
 
 
 def _calls(turn: Turn) -> list[_Call]:
@@ -183,7 +186,7 @@ def _is_answer(said: Sequence[Part], asked: Sequence[Part]) -> bool:
             if type(result) is not ToolResult or result.call_id != call.id:
                 return False
             place += 1
-    return not any([type(part) is ToolResult for part in said[place:]]) if place < count else True
+    return place == count or not _has(ToolResult, said[place:])
 
 
 def _paired(turn: Turn, calls: list[_Call], report: Report) -> Turn:

@@ -71,7 +71,10 @@ def encode_system(request: Request, lifted: int, plan: Plan) -> Any:
     places = [Placed(part, ("system", index)) for index, part in enumerate(system or ())]
     for number, message in enumerate(request.messages[:lifted]):
         places.extend(Placed(part, ("messages", number, "parts", i)) for i, part in enumerate(message.parts))
-    return encode_parts(places, plan) if places or system is not None else None
+    blocks = encode_parts(places, plan)
+    if not plan.home and len(blocks) == 1 and type(blocks[0]) is TextBlock and blocks[0].cache_control is UNSET:
+        return blocks[0].text
+    return blocks if blocks or (system is not None and plan.home) else None
 
 
 def encode_turn(turn: Turn, plan: Plan) -> list[Any]:

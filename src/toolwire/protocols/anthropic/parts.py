@@ -31,6 +31,7 @@ from toolwire.canonical.content import (
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import ToolRef
 from toolwire.codec.fields import Other, Reader, emit, given, known, rest
+from toolwire.codec.media import summed_up
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
 
@@ -307,6 +308,8 @@ def _encode_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
     content: Any = UNSET
     if part.content is not None:
         places = [Placed(inner, (*placed.trail, "content", index)) for index, inner in enumerate(part.content)]
+        if plan.target.binary_results == "summary":
+            places = summed_up(places, plan.report)
         content = _encode_string(part, plan)
         if content is None:
             content = encode_parts(places, plan)

@@ -141,7 +141,7 @@ def _decode_rest(shape: RequestShape) -> dict[str, Any]:
 def encode_request(request: Request, target: Target) -> Encoding:
     plan = Plan(RULES, Report(), target, home=request.origin == FAMILY)
     # One message at least is wanted, so that system text alone is told in a user turn.
-    lifted = 0 if plan.home else min(leading_system(request.messages), len(request.messages) - 1)
+    lifted = 0 if plan.home else min(leading_system(request.messages), max(len(request.messages) - 1, 0))
     tools = encode_tools(request, plan)
     turns = as_written(request.messages) if plan.home else assemble(request, plan.report, skip=lifted)
     shape: dict[str, Any] = {"model": request.model if target.model is None else target.model}
@@ -151,7 +151,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     if turns or "anthropic:absent:messages" not in request.form:
         shape["messages"] = messages = [message for turn in turns for message in encode_turn(turn, plan)]
         if not plan.home and messages and messages[-1]["role"] == "assistant":
-            trim_prefill(messages[-1]["content"], turns[-1].trail, plan)
+            trim_prefill(messages[-1]["content"], turns[-1].parts[-1].trail, plan)
     if tools is not None:
         shape["tools"] = tools
     shape["tool_choice"] = encode_choice(request, plan, any_tools=bool(tools))

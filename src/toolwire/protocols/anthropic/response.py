@@ -75,6 +75,8 @@ TYPES: dict[ErrorKind, tuple[str, int]] = {
     "other": ("api_error", 500),
 }
 
+OVERFLOW = "prompt is too long"
+
 _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
 
@@ -142,7 +144,7 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
     raw = shape.error.type or ""
     kind = KINDS.get(raw, "other")
     message = shape.error.message or ""
-    if kind == "invalid_request" and message.startswith("prompt is too long"):
+    if kind == "invalid_request" and message.startswith(OVERFLOW):
         kind = "context_length"
     envelope = () if shape.type is not UNSET else ("anthropic:absent:type",)
     kept = joined(rest(shape, FAMILY, *envelope), rest(shape.error, FAMILY, under="error/"))
@@ -250,7 +252,10 @@ def report_response(response: Response, plan: Plan) -> None:
 def encode_error(error: ApiError) -> Encoding:
     plan = Plan(RULES, Report(), Target(), home=bool(error.extras and FAMILY in error.extras) or error.raw in KINDS)
     type_name, _ = TYPES[error.kind]
-    shape = ErrorShape(type=error.raw if error.raw in KINDS else type_name, message=error.message)
+    message = error.message
+    if error.kind == "context_length" and not message.startswith(OVERFLOW):
+        message = f"{OVERFLOW}: {message}"  # by these words clients know that they must compact
+    shape = ErrorShape(type=error.raw if error.raw in KINDS else type_name, message=message)
     body: dict[str, Any] = {"type": "error", "error": shape}
     if "anthropic:absent:type" in error.form:
         del body["type"]

@@ -10,12 +10,25 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.fields import given, joined, known, rest
 from toolwire.codec.plan import Plan
-from toolwire.codec.schema import closed
+from toolwire.codec.schema import compilable
 
 from .wire import FAMILY, FormatShape, RequestShape, SettingsShape, ThinkingShape
 
 DEFAULT_MAX_TOKENS = 8192
 SAMPLING_VERSION = "2023-06-01"
+NOT_COMPILED = frozenset(
+    [
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "maxItems",
+        "uniqueItems",
+    ]
+)
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 _VISIBILITY = {"omitted": "omitted", "summarized": "summary"}
@@ -116,13 +129,14 @@ def encode_settings(request: Request, shape: dict[str, Any], plan: Plan) -> None
 
 
 def _encode_schema(schema: Raw, plan: Plan) -> Raw:
-    """The provider answers to closed objects only."""
+    """The provider compiles closed objects only, and few bounds."""
     if plan.home:
         return schema
-    shut = closed(schema)
-    if shut is not schema:
-        plan.report.approximated(("output",), "schema", "the target wants every object closed")
-    return shut
+    compiled = compilable(schema, NOT_COMPILED)
+    if compiled is not schema:
+        why = "the target wants every object closed, and bounds told in words"
+        plan.report.approximated(("output",), "schema", why)
+    return compiled
 
 
 def _encode_thinking(thinking: Thinking, plan: Plan) -> tuple[Any, Any]:

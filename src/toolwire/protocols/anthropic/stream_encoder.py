@@ -86,8 +86,11 @@ class Encoder:
         }
 
     def encode(self, events: Iterable[Event]) -> bytes:
+        events = list(events)
+        if events and type(events[0]) is ResponseStart:
+            self._plan.home = events[0].origin == FAMILY
         if not self._plan.home:
-            events = self._sequence.order(events)
+            events = list(self._sequence.order(events))
         methods = self._methods
         return b"".join([methods[type(event)](event) for event in events if type(event) in methods])
 

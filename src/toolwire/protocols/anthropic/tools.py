@@ -20,12 +20,21 @@ from toolwire.canonical.tools import (
 from toolwire.codec.fields import Reader, emit, given, joined, known, rest, tag_of, told
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
-from toolwire.codec.tools import PlacedTool, flattened, lowered_schema, tools_in_force, usable_callers, without_native
+from toolwire.codec.tools import (
+    PlacedTool,
+    flattened,
+    lowered_description,
+    lowered_schema,
+    tools_in_force,
+    usable_callers,
+    without_native,
+)
 
 from .vocabulary import refuses_forcing
 from .wire import FAMILY, CacheShape, ChoiceShape, ToolShape
 
 MAX_MARKS = 4
+_NULL = Raw(b"null")
 EMPTY_SCHEMA = Raw(b'{"type":"object","properties":{}}')
 
 _DATED = re.compile(r"_\d{8}$")
@@ -162,16 +171,17 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
         if tool.defer:
             plan.report.approximated(trail, "defer", "without the other provider's search it is declared at once")
     if isinstance(tool, FreeformTool):
-        schema, strict = lowered_schema(tool), None
+        schema, strict = lowered_schema(), None
+        description: str | None = lowered_description(tool)
     else:
-        schema, strict = _schema(tool, trail, plan), tool.strict
+        schema, strict, description = _schema(tool, trail, plan), tool.strict, tool.description
         if tool.output_schema is not None:
             plan.report.dropped(trail, "output_schema")
     shape = ToolShape(
         name=name,
         input_schema=schema,
         type="custom" if "anthropic:type:custom" in tool.form else UNSET,
-        description=given(tool.description),
+        description=given(description),
         strict=given(strict),
         defer_loading=given(tool.defer) if plan.home else UNSET,
         allowed_callers=UNSET if callers is None else list(callers),
@@ -192,10 +202,13 @@ def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
     except msgspec.DecodeError:
         plan.report.dropped(trail, "parameters", "not an object schema")
         return EMPTY_SCHEMA
-    if "type" in members:
+    complete: dict[str, Any] = {"type": Raw(b'"object"'), **members}
+    if complete.keys() <= {"type", "properties"} and complete.get("properties", _NULL) == _NULL:
+        complete["properties"] = {}
+    if complete == members:
         return tool.parameters
-    plan.report.approximated(trail, "parameters", 'the target wants "type": "object" in it')
-    return Raw(msgspec.json.encode({"type": "object", **members}))
+    plan.report.approximated(trail, "parameters", "completed to the schema of an object")
+    return Raw(msgspec.json.encode(complete))
 
 
 def encode_cache(cache: CacheMark | None, trail: Trail, plan: Plan) -> Any:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.codec.fields import Reader, known, restore, told, well_formed
 from toolwire.codec.interface import Encoding
-from toolwire.codec.losses import Report
+from toolwire.codec.losses import Report, Trail
 
 from .parts import kept
 from .wire import FAMILY, ErrorShape
@@ -161,15 +161,19 @@ def encode_error(error: ApiError) -> Encoding:
     report = Report()
     if OWN in error.form:
         return Encoding(_encode_own_error(error), report)
+    body = {"error": _encode_other_error(error, (), report)}
+    report.unclaimed(error, (FAMILY,))
+    return Encoding(body, report)
+
+
+def _encode_other_error(error: ApiError, trail: Trail, report: Report) -> dict[str, Any]:
     kind, code = TYPES[error.kind]
-    shape = {"message": error.message, "type": kind, "param": error.param, "code": error.code or code}
     if error.raw is not None and error.raw != kind:
-        report.approximated((), "raw", f"{error.raw} is told as {kind}")
+        report.approximated(trail, "raw", f"{error.raw} is told as {kind}")
     for field in ("request_id", "retry_after"):
         if getattr(error, field) is not None:
-            report.dropped((), field, "the target tells it in a header")
-    report.unclaimed(error, (FAMILY,))
-    return Encoding({"error": shape}, report)
+            report.dropped(trail, field, "the target tells it in a header")
+    return {"message": error.message, "type": kind, "param": error.param, "code": error.code or code}
 
 
 def _encode_own_error(error: ApiError) -> dict[str, Any]:
@@ -178,10 +182,10 @@ def _encode_own_error(error: ApiError) -> dict[str, Any]:
     return restore({"error": _own_members(error, "error/")}, error, FAMILY)
 
 
-def encode_error_object(error: ApiError) -> Any:
+def encode_error_object(error: ApiError, trail: Trail, report: Report) -> Any:
     """An error as it stands within an answer."""
     if OWN not in error.form:
-        return encode_error(error).body["error"]
+        return _encode_other_error(error, trail, report)
     members = _own_members(error, "")
     return restore(members, error, FAMILY) if isinstance(members, dict) else members
 

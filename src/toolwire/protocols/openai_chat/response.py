@@ -172,7 +172,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
     if response.usage is not None:
         body["usage"] = encode_usage(response.usage, plan)
     if response.error is not None:
-        body["error"] = encode_error_object(response.error)
+        body["error"] = encode_error_object(response.error, ("error",), plan.report)
     restore(body, response, FAMILY)
     if not home:
         _report_response(response, plan)

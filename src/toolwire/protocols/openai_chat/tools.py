@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
+from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import (
     FreeformTool,
@@ -17,7 +18,7 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 from toolwire.codec.check import unstrict
-from toolwire.codec.fields import Reader, as_object, emit, given, joined, known, restore, tag_of
+from toolwire.codec.fields import Reader, as_object, emit, given, joined, known, restore, tag_of, told
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import PlacedTool, tools_in_force, usable_callers, without_native
@@ -75,6 +76,8 @@ def decode_tools(shape: RequestShape) -> tuple[tuple[Tool, ...] | None, bool]:
 
 def _decode_tool(raw: Raw, path: str) -> tuple[Tool, bool]:
     kind = tag_of(raw)
+    if bytes(raw)[:1] != b"{":
+        raise DecodeError(FAMILY, path, "an object", told(raw))
     members = _members(raw) if kind is None else {}
     if kind == "function" or "function" in members:
         shape, plain = _read_function_tool(raw, path)

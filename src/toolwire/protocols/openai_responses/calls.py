@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
@@ -28,8 +29,10 @@ _NO_ARGUMENTS = "openai-responses:absent:arguments"
 _NO_OUTPUT = "openai-responses:absent:output"
 _INPUT_NAME = "openai-responses:name:arguments=input"
 _OWN_NAMESPACE = "openai-responses:namespace:own"
+_WRAPPED = '{"_raw"'
 _CALLERS = ("direct", "program")
 
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 _read_caller = Reader[CallerShape](CallerShape, FAMILY).read
 
 
@@ -135,7 +138,7 @@ def encode_call(part: ToolCall, placed: Placed, plan: ItemPlan, message: Message
     """A call as an item; `message` holds the item's own id and status."""
     call_id = given(part.id) if plan.home else plan.id_of(placed)
     if call_id is not UNSET:
-        plan.calls[call_id] = part.shape
+        plan.calls[call_id] = part.shape, part.name
     if not plan.home:
         _report_call(part, placed, plan)
     shape: FunctionCall | CustomCall
@@ -153,8 +156,8 @@ def encode_call(part: ToolCall, placed: Placed, plan: ItemPlan, message: Message
 
 
 def _name(part: ToolCall, plan: ItemPlan) -> str:
-    # A namespace has a field of its own here: only the name is made legal.
-    return part.name if plan.home else plan.tools.alias(part.name)
+    # A namespace has a field of its own here: only the name is made legal. In an answer the tools are the client's own.
+    return part.name if plan.home or plan.answering else plan.tools.alias(part.name)
 
 
 def _encode_text(part: ToolCall, plan: ItemPlan) -> Any:
@@ -162,9 +165,24 @@ def _encode_text(part: ToolCall, plan: ItemPlan) -> Any:
 
 
 def _encode_arguments(part: ToolCall, plan: ItemPlan) -> Any:
-    if not plan.home and part.arguments.strip() in ("", "null"):
+    if plan.home:
+        return _encode_text(part, plan)
+    if part.arguments.strip() in ("", "null"):
         return "{}"
-    return _encode_text(part, plan)
+    return unwrapped(part.arguments)
+
+
+def unwrapped(arguments: str) -> str:
+    """The arguments; what was put into an object as it was not JSON, on its way to a protocol that takes objects only,
+    comes out again."""
+    if not arguments.startswith(_WRAPPED):
+        return arguments
+    try:
+        members = _decode(arguments.encode())
+    except msgspec.DecodeError:
+        return arguments
+    text = members.get("_raw")
+    return text if isinstance(text, str) and len(members) == 1 else arguments
 
 
 def _report_call(part: ToolCall, placed: Placed, plan: ItemPlan) -> None:
@@ -190,7 +208,8 @@ def encode_caller(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -
 
 def encode_result(part: ToolResult, placed: Placed, plan: ItemPlan, message: Message) -> Any:
     call_id = given(part.call_id) if plan.home else plan.call_id(part.call_id or "")
-    kind = CustomOutput if part.native == "custom" or plan.calls.get(call_id or "") == "freeform" else FunctionOutput
+    shaped, called = plan.calls.get(call_id or "", ("json", None))
+    kind = CustomOutput if part.native == "custom" or shaped == "freeform" else FunctionOutput
     if plan.home:
         output = _encode_home_output(part, placed, plan)
     else:
@@ -200,7 +219,7 @@ def encode_result(part: ToolResult, placed: Placed, plan: ItemPlan, message: Mes
                 plan.report.dropped(placed.trail, field)
     shape = kind(call_id=call_id, output=output, caller=encode_caller(part, placed, plan))
     shape.id, shape.status = given(message.id), given(message.status)
-    if plan.home:
+    if plan.home or part.name != called:
         shape.name, shape.namespace = given(part.name), given(part.namespace)
     return emit(shape, part, FAMILY)
 

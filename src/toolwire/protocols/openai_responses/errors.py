@@ -221,7 +221,13 @@ def encode_failure(error: ApiError, plan: Plan) -> Any:
     if plan.home:
         return emit(_encode_shape(error), error, FAMILY)
     code = error.code if error.code in _ANSWER_CODES else TYPES[error.kind][1]
-    return {"code": code if code in _ANSWER_CODES else "server_error", "message": error.message}
+    if error.code is not None and error.code != code:
+        plan.report.approximated(("error",), "code", "the target has few words for errors in an answer")
+    failure = {"code": code if code in _ANSWER_CODES else "server_error", "message": error.message}
+    for name, value in (("type", error.raw), ("param", error.param)):
+        if value is not None:
+            failure[name] = value
+    return failure
 
 
 def is_event(error: ApiError) -> bool:

@@ -37,7 +37,7 @@ from .natives import (
     encode_native_result,
     is_hosted,
 )
-from .parts import STRING, ItemPlan, decode_content, encode_content
+from .parts import STRING, ItemPlan, beside, decode_content, encode_content
 from .settings import decode_output, decode_thinking, encode_output, encode_thinking
 from .tools import decode_tools, encode_tool
 from .wire import (
@@ -64,7 +64,6 @@ _NO_CONTENT = "openai-responses:absent:content"
 _NO_SUMMARY = "openai-responses:absent:summary"
 _EMPTY_CONTENT = "openai-responses:empty:content"
 _NO_TYPE = "openai-responses:absent:type"
-_TYPE = "openai-responses:type:"
 _ROLE = "openai-responses:role:"
 _NO_ROLE = "openai-responses:absent:role"
 
@@ -95,7 +94,8 @@ class ItemReader:
     def __init__(self, tools: tuple[Tool, ...] | None, *, answer: bool = False) -> None:
         self._answer = answer
         self._groups = frozenset(tool.name for tool in tools or () if isinstance(tool, ToolGroup))
-        self._hosted: set[str] = set()
+        self.hosted: set[str] = set()
+        self.answered: set[str] = set()
         self._shells: dict[str, str] = {}
 
     def read(self, raw: Raw, path: str) -> Message:
@@ -142,16 +142,18 @@ class ItemReader:
         said = _decode(members.get("call_id", b"null"))
         call_id = said if isinstance(said, str) else None
         if kind in CALLS:
-            if not is_hosted(kind, members):
+            if call_id not in self.hosted and not is_hosted(kind, members):
                 message = decode_native_call(kind, members)
                 if kind == "local_shell_call" and message.id is not None and call_id is not None:
                     self._shells[message.id] = call_id
                 return message
             if call_id is not None:
-                self._hosted.add(call_id)
-        elif kind in ANSWERS.values() and not self._answer and call_id not in self._hosted:
+                self.hosted.add(call_id)
+        elif kind in ANSWERS.values() and not self._answer and call_id not in self.hosted:
             if not is_hosted(kind, members):
                 return decode_native_result(kind, members, path, self._shells)
+        if kind in ANSWERS.values() and call_id is not None:
+            self.answered.add(call_id)
         foreign = Foreign(protocol=FAMILY, kind=kind, body=raw, pair=call_id, gist=_gist(kind, members), at="")
         return Message(role="assistant", parts=(foreign,))
 
@@ -159,8 +161,13 @@ class ItemReader:
 def decode_items(
     items: list[Raw], path: str, tools: tuple[Tool, ...] | None, *, answer: bool = False
 ) -> tuple[Message, ...]:
-    read = ItemReader(tools, answer=answer).read
-    return tuple([read(raw, f"{path}/{index}") for index, raw in enumerate(items)])
+    reader = ItemReader(tools, answer=answer)
+    messages = tuple([reader.read(raw, f"{path}/{index}") for index, raw in enumerate(items)])
+    if answer and reader.answered:
+        # A call whose output is in the same answer was the provider's own after all.
+        reader.hosted |= reader.answered
+        return tuple([reader.read(raw, f"{path}/{index}") for index, raw in enumerate(items)])
+    return messages
 
 
 def _decode_message(shape: MessageItem | EasyMessage, path: str) -> Message:
@@ -207,10 +214,11 @@ def _decode_reasoning(shape: ReasoningItem) -> Message:
 
 
 def _decode_thought(shape: ThoughtShape, field: str, index: int) -> ReasoningText:
-    usual = "summary_text" if field == "summary" else "reasoning_text"
-    form = () if shape.type == usual else (_TYPE + shape.type,)
-    kind = "summary" if field == "summary" else "full"
-    return ReasoningText(kind=kind, text=shape.text, at=f"/{field}/{index}", **rest(shape, FAMILY, *form))  # type: ignore[arg-type]
+    kept = rest(shape, FAMILY)
+    if shape.type != ("summary_text" if field == "summary" else "reasoning_text"):
+        kept = beside(rest(shape, FAMILY, _NO_TYPE), type=shape.type)
+    kind: Any = "summary" if field == "summary" else "full"
+    return ReasoningText(kind=kind, text=shape.text, at=f"/{field}/{index}", **kept)
 
 
 def _decode_reference(shape: ReferenceItem) -> Message:
@@ -383,9 +391,8 @@ def _encode_reasoning(part: Reasoning, placed: Placed, plan: ItemPlan, message: 
 
 
 def _encode_thought(block: ReasoningText) -> Any:
-    usual = "summary_text" if block.kind == "summary" else "reasoning_text"
-    kind = next((token[len(_TYPE) :] for token in block.form if token.startswith(_TYPE)), usual)
-    return emit(ThoughtShape(type=kind, text=block.text), block, FAMILY)
+    kind = "summary_text" if block.kind == "summary" else "reasoning_text"
+    return emit(ThoughtShape(text=block.text, type=UNSET if _NO_TYPE in block.form else kind), block, FAMILY)
 
 
 def _encode_reference(part: ItemRef, placed: Placed, plan: ItemPlan) -> Any:

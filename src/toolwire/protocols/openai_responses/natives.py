@@ -201,7 +201,9 @@ def _decode_shell(members: Members) -> tuple[Part, ...] | None:
     if raw is None or (text := _said(raw)) is None:
         return None
     del members["output"]
-    return (Text(text=text, at="/output", form=(_WHOLE + str(raw, "utf-8"),)),)
+    unsaid = _unsaid(raw)
+    form = (_WHOLE + str(raw, "utf-8"),)
+    return (Text(text=text, at="/output", form=form, extras={FAMILY: unsaid} if unsaid else None),)
 
 
 def _said(raw: Raw) -> str | None:
@@ -218,6 +220,20 @@ def _said(raw: Raw) -> str | None:
         elif isinstance(outcome, dict) and outcome.get("exit_code"):
             lines.append(f"[exit code {outcome['exit_code']}]")
     return "\n".join(lines)
+
+
+def _unsaid(raw: Raw) -> dict[str, Raw]:
+    """What the readable text of some commands leaves out, by its place."""
+    found: dict[str, Any] = {}
+    for index, run in enumerate(_decode(raw)):
+        for name, value in run.items():
+            if name == "outcome" and isinstance(value, dict):
+                for word, said in value.items():
+                    if word != "exit_code" and (word, said) not in (("type", "exit"), ("type", "timeout")):
+                        found[f"{index}/outcome/{escape(word)}"] = said
+            elif name not in ("stdout", "stderr") or not isinstance(value, str):
+                found[f"{index}/{escape(name)}"] = value
+    return {place: Raw(msgspec.json.encode(value)) for place, value in found.items()}
 
 
 def _decode_loaded(members: Members, path: str) -> tuple[tuple[Part, ...] | None, tuple[Tool, ...]]:
@@ -246,7 +262,7 @@ def encode_native_call(part: ToolCall, placed: Placed, plan: ItemPlan, message: 
     if own is not None:
         out["id"] = own
     if part.id is not None and kind != "mcp_approval_request":
-        plan.calls[part.id] = kind
+        plan.calls[part.id] = kind, part.name
         out["call_id"] = part.id
     if kind == "mcp_approval_request":
         out |= {} if part.namespace is None else {"server_label": part.namespace}

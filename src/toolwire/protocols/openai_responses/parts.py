@@ -55,6 +55,7 @@ _NAME = "openai-responses:name:source="
 _FILENAME = "openai-responses:name:title=filename"
 _MODE = "openai-responses:mode:"
 _TYPE = "openai-responses:type:"
+_CITATIONS = ("file_citation", "container_file_citation", "file_path")
 _NO_TYPE = "openai-responses:absent:type"
 
 TTLS = ("30m", "12h")
@@ -64,13 +65,13 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class ItemPlan(Plan):
-    """`calls` remembers how each call was written, so that its output is written to match. `seed` is there for answers,
+    """`calls` remembers the shape and name of each call, so that its output is written to match. `seed` is there for answers,
     whose items must have ids; `held` is the envelope of an item that a stream has announced already."""
 
     def __init__(self, rules: Rules, report: Report, target: Target, *, home: bool, seed: str | None = None) -> None:
         super().__init__(rules, report, target, home=home, answering=seed is not None)
         self.seed = seed
-        self.calls: dict[str, str] = {}
+        self.calls: dict[str, tuple[str, str]] = {}
         self.held: Message | None = None
         self._minted = 0
 
@@ -120,7 +121,13 @@ def _decode_output_text(block: OutputText, spoken: bool) -> Text:
 
 def decode_annotation(raw: Raw, path: str = "") -> Citation:
     shape = _read_annotation(raw, path)
-    form = () if shape.type == "url_citation" else (_NO_TYPE if shape.type is UNSET else _TYPE + shape.type,)
+    kept = rest(shape, FAMILY)
+    form = kept.get("form", ())
+    if shape.type in _CITATIONS:
+        form = (*form, _TYPE + str(shape.type))
+    elif shape.type != "url_citation":
+        form = (*form, _NO_TYPE)
+        kept = beside(kept, type=shape.type)
     title = known(shape.title)
     if title is None and shape.filename is not UNSET:
         title, form = shape.filename, (*form, _FILENAME)
@@ -129,7 +136,7 @@ def decode_annotation(raw: Raw, path: str = "") -> Citation:
         title=title,
         start=known(shape.start_index),
         end=known(shape.end_index),
-        **rest(shape, FAMILY, *form),
+        **{**kept, "form": form},
     )
 
 
@@ -146,13 +153,13 @@ def _decode_image(block: InputImage, spoken: bool) -> Media:
     media_type = None
     if block.image_url:
         source, media_type = source_of(block.image_url)
-        kept = _beside(kept, file_id=block.file_id)
+        kept = beside(kept, file_id=block.file_id)
     elif block.file_id:
         source = FileId(issuer=ISSUER, id=block.file_id)
-        kept = _named(_beside(kept, image_url=block.image_url), "file_id")
+        kept = _named(beside(kept, image_url=block.image_url), "file_id")
     else:
         source = Url(url="", form=(_NOWHERE,))
-        kept = _beside(kept, image_url=block.image_url, file_id=block.file_id)
+        kept = beside(kept, image_url=block.image_url, file_id=block.file_id)
     return Media(
         kind="image",
         source=source,
@@ -171,16 +178,16 @@ def _decode_file(block: InputFile, spoken: bool) -> Media:
         source, media_type = source_of(block.file_data)
         if isinstance(source, Url):
             source = Inline(data=block.file_data, form=(_BARE,))
-        kept = _named(_beside(kept, file_url=block.file_url, file_id=block.file_id), "file_data")
+        kept = _named(beside(kept, file_url=block.file_url, file_id=block.file_id), "file_data")
     elif block.file_url:
         source = Url(url=block.file_url)
-        kept = _named(_beside(kept, file_data=block.file_data, file_id=block.file_id), "file_url")
+        kept = _named(beside(kept, file_data=block.file_data, file_id=block.file_id), "file_url")
     elif block.file_id:
         source = FileId(issuer=ISSUER, id=block.file_id)
-        kept = _named(_beside(kept, file_data=block.file_data, file_url=block.file_url), "file_id")
+        kept = _named(beside(kept, file_data=block.file_data, file_url=block.file_url), "file_id")
     else:
         source = Url(url="", form=(_NOWHERE,))
-        kept = _beside(kept, file_data=block.file_data, file_url=block.file_url, file_id=block.file_id)
+        kept = beside(kept, file_data=block.file_data, file_url=block.file_url, file_id=block.file_id)
     return Media(
         kind="document",
         source=source,
@@ -192,8 +199,8 @@ def _decode_file(block: InputFile, spoken: bool) -> Media:
     )
 
 
-def _beside(kept: dict[str, Any], **others: str | UnsetType | None) -> dict[str, Any]:
-    """Other places that the same media was said to be at."""
+def beside(kept: dict[str, Any], **others: str | UnsetType | None) -> dict[str, Any]:
+    """Extras with some more that have no meaning where they stand: another place of media, a word nobody knows."""
     found = {name: Raw(msgspec.json.encode(value)) for name, value in others.items() if isinstance(value, str)}
     if not found:
         return kept
@@ -202,13 +209,14 @@ def _beside(kept: dict[str, Any], **others: str | UnsetType | None) -> dict[str,
 
 
 def _named(kept: dict[str, Any], field: str) -> dict[str, Any]:
-    return {**kept, "form": (*kept.get("form", ()), _NAME + field)}
+    return {**kept, "form": (*kept.get("form", ()), _NAME + field, "openai-responses:name:media_type=" + field)}
 
 
 def _decode_audio(block: InputAudio, spoken: bool) -> Media:
     audio = block.input_audio
     source = Inline(data=audio.data, at="/input_audio", **rest(audio, FAMILY))
-    return Media(kind="audio", source=source, media_type=f"audio/{audio.format}", **rest(block, FAMILY))
+    names = (_NAME + "input_audio/data", "openai-responses:name:media_type=input_audio/format")
+    return Media(kind="audio", source=source, media_type=f"audio/{audio.format}", **rest(block, FAMILY, *names))
 
 
 def _decode_refusal(block: RefusalPart, spoken: bool) -> Refusal:
@@ -351,6 +359,8 @@ def _encode_image(part: Media, trail: Trail, plan: ItemPlan) -> Any:
             shape.image_url = data_url(source.data, part.media_type)
         case Url():
             shape.image_url = source.url if _NOWHERE not in source.form else UNSET
+            if part.media_type is not None:
+                plan.report.dropped(trail, "media_type")
         case FileId() if source.issuer == ISSUER:
             shape.file_id = source.id
         case _:
@@ -374,9 +384,13 @@ def _encode_file(part: Media, trail: Trail, plan: ItemPlan) -> Any:
                 plan.report.invented(trail, "", "", f"the target wants a file name: {shape.filename}")
         case Url():
             shape.file_url = source.url if _NOWHERE not in source.form else UNSET
+            if part.media_type is not None:
+                plan.report.dropped(trail, "media_type")
         case FileId() if source.issuer == ISSUER:
             shape.file_id = source.id
         case PlainText():
+            if part.media_type not in (None, "text/plain"):
+                plan.report.dropped(trail, "media_type", "a text document is told as text")
             if part.name is not None:
                 plan.report.dropped(trail, "name", "a text document is told as text")
             return InputText(text=source.text, prompt_cache_breakpoint=cache)

@@ -29,7 +29,7 @@ from .settings import (
     encode_sampling,
     encode_thinking,
 )
-from .tools import decode_choice, decode_tools, encode_choice, encode_parallel, encode_tools
+from .tools import CHOICES, decode_choice, decode_tools, encode_choice, encode_parallel, encode_tools
 from .wire import ECHO, FAMILY, GUARDED, SHARED, RequestShape
 
 FAMILIES = (FAMILY, SHARED, GUARDED, ECHO)
@@ -116,7 +116,8 @@ _read_request = Reader[RequestShape](RequestShape, FAMILY).read
 
 
 def decode_request(body: bytes, route: Route) -> Request:
-    shape = _read_request(body)
+    # Documentation often shows the items alone.
+    shape = _read_request(b'{"input":%b}' % body if body.lstrip()[:1] == b"[" else body)
     instructions = shape.instructions
     tools = None if shape.tools is UNSET else decode_tools(shape.tools)
     return Request(
@@ -165,6 +166,8 @@ def _decode_rest(shape: RequestShape) -> dict[str, Any]:
         form.append(f"{FAMILY}:null:metadata")
     kept = rest(shape, FAMILY, *form)
     extras: dict[str, Raw] = dict(kept.get("extras", {}).get(FAMILY, {}))
+    if isinstance(shape.tool_choice, str) and shape.tool_choice not in CHOICES:
+        extras["tool_choice"] = Raw(msgspec.json.encode(shape.tool_choice))
     if shape.conversation is not UNSET and shape.previous_response_id is not UNSET:
         extras["conversation"] = Raw(msgspec.json.encode(shape.conversation))
     if not extras:

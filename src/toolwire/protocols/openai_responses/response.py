@@ -4,7 +4,7 @@ import hashlib
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from toolwire.canonical.content import Foreign, Message, Refusal, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
@@ -26,6 +26,7 @@ from .wire import (
     EchoShape,
     ErrorShape,
     FunctionShape,
+    IncompleteShape,
     InputDetailsShape,
     Item,
     OutputDetailsShape,
@@ -61,7 +62,7 @@ _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 
 def decode_response(body: bytes, context: Context) -> Response:
-    shape = _read_response(body)
+    shape = _read_response(b'{"output":%b}' % body if body.lstrip()[:1] == b"[" else body)
     if shape.output is UNSET and not isinstance(shape.error, ErrorShape) and shape.status is UNSET:
         raise DecodeError(FAMILY, "/output", "an array", "nothing")
     tools = None if context.request is None else context.request.tools
@@ -98,11 +99,15 @@ def envelope(shape: ResponseShape) -> dict[str, Any]:
     form = [_NO_OUTPUT] if shape.output is UNSET else []
     if shape.object is UNSET:
         form.append("openai-responses:absent:object")
-    elif shape.object != "response":
-        form.append("openai-responses:object:" + shape.object)
     kept = rest(shape, FAMILY, *form)
-    if shape.incomplete_details is not UNSET and shape.incomplete_details is not None:
-        kept = joined(kept, rest(shape.incomplete_details, FAMILY, under="incomplete_details/"))
+    if shape.object not in (UNSET, "response"):
+        kept = joined(kept, {"extras": {FAMILY: {"object": Raw(msgspec.json.encode(shape.object))}}})
+    if (details := _details(shape)) is not None:
+        kept = joined(kept, rest(details, FAMILY, under="incomplete_details/"))
+    elif isinstance(shape.incomplete_details, IncompleteShape):
+        odd = shape.incomplete_details
+        whole = {**as_object(odd), **(odd.unknown or {}), **dict.fromkeys(odd.nulls or ())}
+        kept = joined(kept, {"extras": {FAMILY: {"incomplete_details": Raw(msgspec.json.encode(whole))}}})
     found = (kept.get("extras") or {}).get(FAMILY, {})
     echo = {name: value for name, value in found.items() if name in _ECHO_NAMES}
     own = {name: value for name, value in found.items() if name not in _ECHO_NAMES}
@@ -110,9 +115,14 @@ def envelope(shape: ResponseShape) -> dict[str, Any]:
     return {"extras": extras or None, "form": kept.get("form", ())}
 
 
-def decode_stop(shape: ResponseShape, messages: tuple[Message, ...]) -> Stop | None:
+def _details(shape: ResponseShape) -> IncompleteShape | None:
+    """Why an answer is incomplete, if it says that it is."""
     details = shape.incomplete_details
-    if details is not UNSET and details is not None:
+    return details if isinstance(details, IncompleteShape) and shape.status in (UNSET, "incomplete") else None
+
+
+def decode_stop(shape: ResponseShape, messages: tuple[Message, ...]) -> Stop | None:
+    if (details := _details(shape)) is not None:
         reason = known(details.reason)
         return Stop(reason=INCOMPLETE.get(reason or "", "other"), raw=reason, form=(_DETAILS, *_IN_DETAILS))
     match known(shape.status):
@@ -124,10 +134,10 @@ def decode_stop(shape: ResponseShape, messages: tuple[Message, ...]) -> Stop | N
             return Stop(reason="error", raw="failed")
         case "cancelled":
             return Stop(reason="cancelled", raw="cancelled")
-        case "incomplete":
-            return Stop(reason="other", raw="incomplete")
-        case _:
+        case "in_progress" | "queued":
             return None
+        case status:
+            return Stop(reason="other", raw=status)
 
 
 def _ended(messages: tuple[Message, ...]) -> StopReason:
@@ -227,10 +237,7 @@ def start_body(
 ) -> dict[str, Any]:
     """The envelope of an answer; for one of another protocol with everything that the SDK insists on."""
     if plan.home:
-        words = [token.rpartition(":")[2] for token in form if token.startswith("openai-responses:object:")]
-        whole = {"id": id, "object": words[0] if words else "response", "created_at": created, "model": model}
-        if "openai-responses:absent:object" in form:
-            del whole["object"]
+        whole = {"id": id, "created_at": created, "model": model}
         return {name: value for name, value in whole.items() if value is not None}
     named = id if id is not None and id.startswith("resp_") else f"resp_{id or plan.seed or 'tw'}"
     body: dict[str, Any] = {
@@ -331,4 +338,7 @@ def encode_held(held: Continuation | None, body: dict[str, Any], plan: ItemPlan)
 def finish(body: dict[str, Any], node: Node, plan: ItemPlan) -> dict[str, Any]:
     """Put back what the answer kept of this protocol."""
     restore(body, node, ECHO)
-    return restore(body, node, FAMILY)
+    restore(body, node, FAMILY)
+    if "openai-responses:absent:object" not in node.form:
+        body.setdefault("object", "response")
+    return body

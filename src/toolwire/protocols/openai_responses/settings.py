@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from msgspec import UNSET, UnsetType
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
@@ -18,10 +19,9 @@ LOGPROBS = "message.output_text.logprobs"
 
 _KINDS = {"text": "text", "json_object": "json", "json_schema": "json_schema"}
 _TYPES = {"text": "text", "json": "json_object", "json_schema": "json_schema"}
-_SUMMARY = "openai-responses:summary:"
 _REASONING = "openai-responses:reasoning"
 _TEXT = "openai-responses:text"
-_TYPE = "openai-responses:type:"
+_FORMAT = "openai-responses:format"
 _CONVERSATION = "openai-responses:name:id=conversation"
 _CONVERSATION_OBJECT = "openai-responses:conversation:object"
 
@@ -32,14 +32,17 @@ _CONVERSATION_OBJECT = "openai-responses:conversation:object"
 def decode_thinking(shape: ReasoningShape | UnsetType) -> Thinking | None:
     if shape is UNSET:
         return None
-    form = [_REASONING]
-    if isinstance(shape.summary, str):
-        form.append(_SUMMARY + shape.summary)
-    return Thinking(
-        effort=known(shape.effort),
-        visibility="summary" if isinstance(shape.summary, str) else None,
-        **rest(shape, FAMILY, *form, under="reasoning/"),
-    )
+    kept = rest(shape, FAMILY, _REASONING, under="reasoning/")
+    if shape.summary not in (UNSET, "auto"):
+        # How much of a summary is asked for is this vendor's own.
+        kept = joined(kept, _word("reasoning/summary", shape.summary))
+    visibility: Any = "summary" if isinstance(shape.summary, str) else None
+    return Thinking(effort=known(shape.effort), visibility=visibility, **kept)
+
+
+def _word(place: str, word: Any) -> dict[str, Any]:
+    """A word that only this protocol knows, as an extra."""
+    return {"extras": {FAMILY: {place: Raw(msgspec.json.encode(word))}}}
 
 
 def decode_output(shape: TextShape | UnsetType) -> OutputFormat | None:
@@ -49,15 +52,17 @@ def decode_output(shape: TextShape | UnsetType) -> OutputFormat | None:
     asked = shape.format
     if asked is UNSET:
         return OutputFormat(verbosity=known(shape.verbosity), **kept)
-    form = () if asked.type in _KINDS else (_TYPE + asked.type,)
+    kept = joined(kept, rest(asked, FAMILY, _FORMAT, under="text/format/"))
+    if isinstance(asked.type, str) and asked.type not in _KINDS:
+        kept = joined(kept, _word("text/format/type", asked.type))
     return OutputFormat(
-        kind=_KINDS.get(asked.type, "text"),  # type: ignore[arg-type]
+        kind=_KINDS.get(known(asked.type) or ""),  # type: ignore[arg-type]
         schema=known(asked.schema),
         name=known(asked.name),
         description=known(asked.description),
         strict=known(asked.strict),
         verbosity=known(shape.verbosity),
-        **joined(kept, rest(asked, FAMILY, *form, under="text/format/")),
+        **kept,
     )
 
 
@@ -96,8 +101,8 @@ def encode_thinking(thinking: Thinking | None, trail: Trail, plan: Plan) -> Any:
         return UNSET
     shape = ReasoningShape(effort=given(thinking.effort))
     if thinking.visibility in ("summary", "full"):
-        words = [token[len(_SUMMARY) :] for token in thinking.form if token.startswith(_SUMMARY)]
-        shape.summary = words[0] if words else "auto"
+        own = (thinking.extras or {}).get(FAMILY, {})
+        shape.summary = UNSET if "reasoning/summary" in own else "auto"
     if not plan.home:
         _encode_foreign_thinking(thinking, shape, trail, plan)
     return shape if shape != ReasoningShape() or _REASONING in thinking.form else UNSET
@@ -123,8 +128,8 @@ def encode_output(output: OutputFormat | None, trail: Trail, plan: Plan) -> Any:
     if output is None:
         return UNSET
     shape = TextShape(verbosity=given(output.verbosity))
-    if output.kind is not None:
-        kind = next((token[len(_TYPE) :] for token in output.form if token.startswith(_TYPE)), _TYPES[output.kind])
+    if output.kind is not None or (plan.home and _FORMAT in output.form):
+        kind = UNSET if output.kind is None else _TYPES[output.kind]
         shape.format = FormatShape(type=kind, schema=given(output.schema), strict=given(output.strict))
         shape.format.name, shape.format.description = given(output.name), given(output.description)
         if not plan.home and output.kind == "json_schema" and output.name is None:

@@ -29,13 +29,15 @@ from .wire import FAMILY, ChoiceShape, ChosenShape, CustomShape, FunctionShape, 
 
 EMPTY_SCHEMA = Raw(b'{"type":"object","properties":{}}')
 
+_COMPOSED = {"anyOf", "oneOf", "allOf", "$ref", "patternProperties", "not", "if"}
+_SEARCH = {"type", "name", "allowed_domains", "user_location", "max_uses"}
 _DATED = re.compile(r"_\d{4}_\d{2}_\d{2}$")
 _CLIENT_RUN = ("apply_patch", "local_shell", "computer", "computer_use", "computer_use_preview")
 _FORMAT = "openai-responses:format:"
 _NO_NAME = "openai-responses:absent:name"
 _NO_MODE = "openai-responses:absent:mode"
 _NO_TOOLS = "openai-responses:absent:tools"
-_MODE = "openai-responses:mode:"
+CHOICES = ("auto", "none", "required")
 
 _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
 _read_custom = Reader[CustomShape](CustomShape, FAMILY).read
@@ -85,8 +87,11 @@ def _decode_custom(shape: CustomShape) -> FreeformTool:
     callers, wanted = shape.allowed_callers, shape.format
     kept = rest(shape, FAMILY)
     if wanted is not UNSET:
-        form = (_FORMAT + wanted.type,)
+        known_word = wanted.type in ("text", "grammar")
+        form = (_FORMAT + str(wanted.type) if known_word else _FORMAT,)
         kept = _with(kept, rest(wanted, FAMILY, under="format/"))
+        if not known_word:
+            kept = _with(kept, _beside(wanted, ("type",), under="format/"))
         if wanted.syntax is not UNSET and wanted.definition is not UNSET:
             grammar = Grammar(syntax=wanted.syntax, definition=wanted.definition, at="/format")
         else:
@@ -142,27 +147,25 @@ def _decode_native(raw: Raw, kind: str, members: dict[str, Raw]) -> NativeTool:
 
 
 def decode_choice(choice: str | ChoiceShape | UnsetType, parallel: bool | None) -> ToolChoice | None:
-    if choice is UNSET:
+    if choice is UNSET or (isinstance(choice, str) and choice not in CHOICES):
         return None if parallel is None else ToolChoice(parallel=parallel, at="/parallel_tool_calls")
     if isinstance(choice, str):
-        if choice in ("auto", "none", "required"):
-            return ToolChoice(mode=choice, parallel=parallel)  # type: ignore[arg-type]
-        return ToolChoice(mode="auto", parallel=parallel, form=(_MODE + choice,))
+        return ToolChoice(mode=choice, parallel=parallel)  # type: ignore[arg-type]
     if choice.type != "allowed_tools":
         named = replace(_decode_chosen(choice), at="")
         return ToolChoice(mode="named", names=(named,), parallel=parallel, **_beside(choice, ("mode", "tools")))
     kept = _with(rest(choice, FAMILY), _beside(choice, ("name", "server_label")))
-    mode: tuple[str, ...] = ()
+    form: tuple[str, ...] = (_NO_TOOLS,) if choice.tools is UNSET else ()
     if choice.mode not in ("auto", "required"):
-        mode = (_NO_MODE,) if choice.mode is UNSET else (_MODE + choice.mode,)
+        form = (*form, _NO_MODE)
+        kept = _with(kept, _beside(choice, ("mode",)))
     tools = choice.tools or []
-    mode += (_NO_TOOLS,) if choice.tools is UNSET else ()
     return ToolChoice(
         mode="allowed",
         names=tuple(replace(_decode_chosen(one), at=f"/tools/{index}") for index, one in enumerate(tools)),
         required=choice.mode == "required",
         parallel=parallel,
-        **_with(kept, {"form": mode}),
+        **_with(kept, {"form": form}),
     )
 
 
@@ -218,11 +221,30 @@ def encode_tool(tool: Tool | ToolRef, trail: Trail, plan: Plan) -> Any:
         case NativeTool():
             if tool.protocol == FAMILY:
                 return tool.body
+            if (search := _encode_search(tool, trail, plan)) is not None:
+                return search
             function = without_native(PlacedTool(tool, trail), plan.report, plan.target.hosted_tools)
             return None if function is None else _encode_function(function, trail, plan)
         case ToolRef():
             plan.report.approximated(trail, "", "a tool that comes later is declared from the start")
             return None
+
+
+def _encode_search(tool: NativeTool, trail: Trail, plan: Plan) -> Any:
+    """Another vendor's web search as this one's, where all that bounds it can be said."""
+    members = _members(tool.body) if tool.kind == "web_search" else {}
+    if not members or not members.keys() <= _SEARCH:
+        return None
+    if "max_uses" in members:
+        plan.report.dropped(trail, "//max_uses")
+    if tool.name not in (None, "web_search"):
+        plan.report.dropped(trail, "//name")
+    wire: dict[str, Any] = {"type": "web_search"}
+    if "allowed_domains" in members:
+        wire["filters"] = {"allowed_domains": members["allowed_domains"]}
+    if "user_location" in members:
+        wire["user_location"] = members["user_location"]
+    return wire
 
 
 def _encode_function(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
@@ -274,11 +296,12 @@ def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
         return EMPTY_SCHEMA
     untyped = "type" not in members
     bare = not untyped and _decode(members["type"]) == "object" and not _is_object(members.get("properties"))
+    bare = bare and not _COMPOSED & members.keys()
     if not untyped and not bare:
         return tool.parameters
     plan.report.approximated(trail, "parameters", "the target wants an object with properties")
     whole = {"type": "object", **members}
-    if not _is_object(members.get("properties")):
+    if bare or members.keys() <= {"properties"}:
         whole["properties"] = {}
     return Raw(msgspec.json.encode(whole))
 
@@ -302,10 +325,10 @@ def _encode_custom(tool: FreeformTool, trail: Trail, plan: Plan) -> Any:
     word = next((token[len(_FORMAT) :] for token in tool.form if token.startswith(_FORMAT)), None)
     if tool.grammar is not None:
         grammar = tool.grammar
-        kind = "grammar" if word is None else word
+        kind = "grammar" if word is None else word or UNSET
         wanted = GrammarShape(type=kind, syntax=grammar.syntax, definition=grammar.definition)
     elif word is not None:
-        wanted = GrammarShape(type=word)
+        wanted = GrammarShape(type=word or UNSET)
     shape = CustomShape(
         type="custom",
         name=_declare(tool, trail, plan),
@@ -326,7 +349,6 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
     if not plan.home and not any_tools:
         plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
         return UNSET
-    word = next((token[len(_MODE) :] for token in choice.form if token.startswith(_MODE)), None)
     match choice.mode:
         case "named":
             named = choice.names[0]
@@ -336,7 +358,7 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
             return restore(restore(as_object(shape), named, FAMILY), choice, FAMILY)
         case "allowed":
             chosen = [_encode_chosen(one, plan) for one in choice.names]
-            mode = word if word is not None else "required" if choice.required else "auto"
+            mode = "required" if choice.required else "auto"
             tools = [emit(one, ref, FAMILY) for one, ref in zip(chosen, choice.names, strict=True) if one is not None]
             allowed = ChoiceShape(type="allowed_tools", mode=mode, tools=tools)
             if _NO_MODE in choice.form:
@@ -345,7 +367,7 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
                 allowed.tools = UNSET
             return emit(allowed, choice, FAMILY)
         case _:
-            return choice.mode if word is None else word
+            return choice.mode
 
 
 def encode_parallel(request: Request, plan: Plan, *, any_tools: bool) -> Any:

@@ -87,8 +87,8 @@ class Screenshot(Wire):
 class ThoughtShape(Wire):
     """A text of a reasoning item: `summary_text` or `reasoning_text`."""
 
-    type: str
     text: str
+    type: str | UnsetType = UNSET
 
 
 # ---- items
@@ -198,7 +198,7 @@ class FunctionShape(Wire):
 
 
 class GrammarShape(Wire):
-    type: str
+    type: str | UnsetType = UNSET
     syntax: str | UnsetType = UNSET
     definition: str | UnsetType = UNSET
 
@@ -235,7 +235,7 @@ class ChoiceShape(ChosenShape):
 
 
 class FormatShape(Wire):
-    type: str
+    type: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     schema: Raw | UnsetType = UNSET
     strict: bool | UnsetType | None = UNSET
