@@ -169,11 +169,11 @@ def test_the_spelling_of_a_tag_is_no_matter() -> None:
 
 
 def test_an_optional_field_of_another_type_is_kept_as_it_is() -> None:
-    body = READER.read(encoded({"model": "m", "flag": "yes", "options": {"count": "3", "words": {}}}))
+    body = READER.read(encoded({"model": "m", "flag": "yes", "options": {"count": "3", "ratio": []}}))
     assert body.flag is UNSET
     assert body.unknown == {"flag": Raw(b'"yes"')}
     assert isinstance(body.options, Options)
-    assert body.options == Options(unknown=fields.UnknownFields(count=Raw(b'"3"'), words=Raw(b"{}")))
+    assert body.options == Options(unknown=fields.UnknownFields(count=Raw(b'"3"'), ratio=Raw(b"[]")))
 
 
 def test_a_null_where_there_is_none_is_kept() -> None:
@@ -202,6 +202,9 @@ def test_an_element_with_an_unknown_tag_is_kept_whole() -> None:
         ({"model": {}}, "/model", "a string", "an object"),
         ([], "", "an object", "an array"),
         ("m" * 60, "", "an object", '"' + "m" * 39 + "..."),
+        # Where there is a structure to read, it must be there, though the field need not be.
+        ({"model": "m", "options": {"words": {}}}, "/options/words", "an array", "an object"),
+        ({"model": "m", "options": []}, "/options", "an object", "an array"),
         ({"model": "m", "options": {"words": ["a", 1]}}, "/options/words/1", "a string", "1"),
         ({"model": "m", "tree": [{}]}, "/tree/0/type", "a string", "nothing"),
         ({"model": "m", "tree": [{"type": 1}]}, "/tree/0/type", "a string", "nothing"),

@@ -40,7 +40,14 @@ REQUEST = Request(
         ),
         Message(
             role="user",
-            parts=(ToolResult(call_id="1", content=(Text(text="c", extras={"acme": KEPT}),), extras={"acme": KEPT}),),
+            parts=(
+                ToolResult(
+                    call_id="1",
+                    content=(Text(text="c", extras={"acme": KEPT}),),
+                    extras={"acme": KEPT},
+                    form=("acme:content:string",),
+                ),
+            ),
         ),
     ),
 )
@@ -90,6 +97,8 @@ def test_pointers(trail: Trail, field: str, path: str) -> None:
         ((), "system", ["/instructions"]),
         (("sampling",), "stop", ["/stop/0", "/stop/1"]),
         (("tool_choice",), "names", ["/tool_choice/names"]),
+        # Unless it was no list on the wire.
+        (("messages", 2, "parts", 0), "content", ["/messages/2/content/0/content"]),
         (("messages", 0), "parts", ["/turns/3/content/0", "/turns/3/content"]),
     ],
 )
@@ -140,11 +149,11 @@ def test_an_unclaimed_list_is_told_element_by_element() -> None:
     assert [loss.path for loss in report.resolve(REQUEST, NAMES)] == ["/y/0", "/y/1"]
 
 
-def test_what_is_guarded_may_not_be_dropped_and_an_echo_is_no_loss() -> None:
-    root = Request(origin="acme", extras={"acme:guarded": {"a": Raw(b"1")}, "acme:echo": {"b": Raw(b"1")}})
+def test_what_is_guarded_may_not_be_dropped() -> None:
+    root = Request(origin="acme", extras={"acme:guarded": {"a": Raw(b"1")}, "acme": {"b": Raw(b"1")}})
     report = Report()
     report.unclaimed(root, ())
-    assert [(loss.path, loss.guarded) for loss in report.resolve(root, NAMES)] == [("/a", True)]
+    assert [(loss.path, loss.guarded) for loss in report.resolve(root, NAMES)] == [("/a", True), ("/b", False)]
 
 
 def test_each_kind_of_loss() -> None:

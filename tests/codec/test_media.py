@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolwire.canonical.content import Inline, Media, Source, Url
-from toolwire.codec.media import data_url, source_of, summary
+from toolwire.canonical.content import Inline, Media, Message, Source, Text, Url
+from toolwire.canonical.request import Request
+from toolwire.codec.losses import Report
+from toolwire.codec.media import data_url, source_of, summary, summed_up
+from toolwire.codec.turns import Placed
 
 
 @pytest.mark.parametrize(
@@ -54,3 +57,11 @@ def test_many_parameters_take_no_time() -> None:
 def test_a_summary_names_the_type(media_type: str | None, word: str) -> None:
     media = Media(kind="image", source=Inline(data="QUJD"), media_type=media_type)
     assert summary(media) == f"Binary content of type {word} was processed."
+
+
+def test_only_what_is_binary_is_summed_up() -> None:
+    parts = (Text(text="a"), Media(kind="audio", source=Url(url="u")))
+    root, report = Request(origin="", messages=(Message(role="user", parts=parts),)), Report()
+    places = [Placed(part, ("messages", 0, "parts", index)) for index, part in enumerate(parts)]
+    assert summed_up(places, report) == [places[0], Placed(Text(text=summary(parts[1])), places[1].trail)]
+    assert [(loss.kind, loss.path) for loss in report.resolve(root, {})] == [("approximated", "/messages/0/parts/1")]

@@ -18,8 +18,8 @@ RULES = Rules(
 TRAIL = ("messages", 4, "parts", 2)
 
 
-def plan(*, home: bool = False, issued_ids: bool = False) -> Plan:
-    return Plan(RULES, Report(), Target(issued_ids=issued_ids), home=home)
+def plan(*, home: bool = False, issued_ids: bool = False, answering: bool = False) -> Plan:
+    return Plan(RULES, Report(), Target(issued_ids=issued_ids), home=home, answering=answering)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,8 @@ def test_names_are_aliased_only_for_others() -> None:
     away, home = plan(), plan(home=True)
     assert home.name("a.b", "n") == "a.b"
     assert home.tools.undo.names == {}
+    assert plan(answering=True).name("a.b") == "a.b"
+    assert plan(answering=True).name("f", "n") == "n__f"
     alias = away.name("f", "n")
     assert alias == "n__f"
     assert away.tools.undo.names == {alias: ToolName("f", "n")}

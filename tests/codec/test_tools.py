@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +20,7 @@ from toolwire.codec.tools import (
     PlacedTool,
     ToolPlan,
     lower_input,
+    lowered_description,
     lowered_schema,
     raise_input,
     tools_in_force,
@@ -136,7 +137,9 @@ def test_what_is_declared_can_be_undone(
 def test_tools_in_force_are_all_that_ever_were() -> None:
     group = ToolGroup(name="n", tools=(FunctionTool(name="g"), FreeformTool(name="h")))
     native = NativeTool(protocol="acme", kind="search", body=Raw(b"{}"))
-    change = ToolChange(add=(ToolRef(name="f"), FunctionTool(name="k"), group), remove=(ToolRef(name="f"),))
+    # What is declared again, is the same tool; one of its name in a group is another.
+    again = ToolGroup(name="n", tools=(FunctionTool(name="g"), FunctionTool(name="f")))
+    change = ToolChange(add=(ToolRef(name="f"), FunctionTool(name="k"), again), remove=(ToolRef(name="f"),))
     request = Request(
         origin="",
         tools=(FunctionTool(name="f"), group, native),
@@ -149,8 +152,7 @@ def test_tools_in_force_are_all_that_ever_were() -> None:
         PlacedTool(FreeformTool(name="h", namespace="n"), ("tools", 1, "tools", 1)),
         PlacedTool(native, ("tools", 2)),
         PlacedTool(FunctionTool(name="k"), (*added, 1)),
-        PlacedTool(FunctionTool(name="g", namespace="n"), (*added, 2, "tools", 0)),
-        PlacedTool(FreeformTool(name="h", namespace="n"), (*added, 2, "tools", 1)),
+        PlacedTool(FunctionTool(name="f", namespace="n"), (*added, 2, "tools", 1)),
     ]
 
 
@@ -218,18 +220,31 @@ def test_what_the_model_wrote_otherwise_is_none(arguments: str) -> None:
     assert raise_input(arguments) is None
 
 
-@pytest.mark.parametrize("syntax", [None, "lark", "regex"])
-def test_the_schema_of_a_lowered_tool(syntax: Literal["lark", "regex"] | None) -> None:
-    grammar = None if syntax is None else Grammar(syntax=syntax, definition='start: "a"')
-    schema = json.loads(bytes(lowered_schema(FreeformTool(name="p", grammar=grammar))))
-    about = schema["properties"]["input"].pop("description")
+def test_the_schema_of_a_lowered_tool() -> None:
+    schema = json.loads(bytes(lowered_schema()))
+    del schema["properties"]["input"]["description"]
     assert schema == {
         "type": "object",
         "properties": {"input": {"type": "string"}},
         "required": ["input"],
         "additionalProperties": False,
     }
-    assert (grammar is None) == ("grammar" not in about)
-    if grammar is not None:
-        assert grammar.syntax in about
-        assert grammar.definition in about
+
+
+@pytest.mark.parametrize(
+    ("description", "grammar", "told"),
+    [
+        (None, None, ""),
+        ("Edits.", None, "Edits."),
+        (
+            "Edits.",
+            Grammar(syntax="lark", definition="a: b"),
+            "Edits.\n\nThe input must match this lark grammar:\na: b",
+        ),
+        (None, Grammar(syntax="regex", definition="a+"), "The input must match this regex grammar:\na+"),
+    ],
+)
+def test_a_grammar_is_told_where_it_is_not_enforced(
+    description: str | None, grammar: Grammar | None, told: str
+) -> None:
+    assert lowered_description(FreeformTool(name="p", description=description, grammar=grammar)) == told

@@ -78,13 +78,14 @@ def _word(part: Part) -> str:
         # An unanswered call gets a placeholder, unless its result may still come.
         (
             [assistant(call("1"), call("2")), user(result("2"))],
-            ["assistant: [call 1] [call 2]", f"user: [error 1: {UNANSWERED}] [ok 2: done]"],
+            ["assistant: [call 1] [call 2]", f"user: [ok 1: {UNANSWERED}] [ok 2: done]"],
         ),
-        ([assistant(call("1")), user("a")], ["assistant: [call 1]", f"user: [error 1: {UNANSWERED}] a"]),
+        ([assistant(call("1")), user("a")], ["assistant: [call 1]", f"user: [ok 1: {UNANSWERED}] a"]),
         (
-            [assistant(call("1")), system("s"), assistant("a")],
-            ["assistant: [call 1]", f"user: [error 1: {UNANSWERED}]", "system: s", "assistant: a"],
+            [assistant(call("1")), system("s"), user("a")],
+            ["assistant: [call 1]", f"user: [ok 1: {UNANSWERED}] a", "system: s"],
         ),
+        ([assistant(call("1")), system("s")], ["assistant: [call 1]", "system: s"]),
         ([user("a"), assistant(call("1"))], ["user: a", "assistant: [call 1]"]),
         # A late or an orphaned result stays where it is, as text.
         ([user(result("1", "late"))], ["user: [result of a tool, call 1] late"]),
@@ -111,6 +112,10 @@ def _word(part: Part) -> str:
         (
             [assistant(call("1")), system("s"), message("developer", "t"), user(result("1"), "a"), assistant("b")],
             ["assistant: [call 1]", "user: [ok 1: done] a", "system: s", "developer: t", "assistant: b"],
+        ),
+        (
+            [assistant(call("1")), system("s"), assistant(call("2")), user(result("2"), result("1"))],
+            ["assistant: [call 1] [call 2]", "user: [ok 1: done] [ok 2: done]", "system: s"],
         ),
         ([assistant("a"), system("s"), user("b")], ["assistant: a", "system: s", "user: b"]),
         ([], []),
@@ -181,7 +186,7 @@ def test_calls_without_ids_are_matched_by_name_then_by_order() -> None:
         user(result(None, "G", name="g"), result(None, "F"), result("own", "H"), result("", "second G", name="g")),
     )
     calls, results = [[placed.part for placed in turn.parts] for turn in turns[:2]]
-    assert losses == []
+    assert [(loss.kind, loss.path) for loss in losses] == [("approximated", "/messages/1")]
     ids = [part.id for part in calls if isinstance(part, ToolCall)]
     assert [is_made(id or "") for id in ids] == [True, True, False, True]
     assert len(set(ids)) == 4

@@ -95,13 +95,10 @@ def assemble(request: Request, report: Report, *, skip: int = 0) -> list[Turn]:
 
 
 def _release(held: list[Turn], turns: list[Turn], report: Report) -> None:
-    """System text that stood between calls and their results comes after the results."""
-    if not _has(ToolResult, _said(turns[-1])):
-        turns[-1:] = [*held, turns[-1]]
-    else:
-        for turn in held:
-            report.approximated(turn.trail, "", "moved behind the results that it stood before")
-        turns += held
+    """System text that stood between calls and their results, or what is put in their place, comes after them."""
+    for turn in held:
+        report.approximated(turn.trail, "", "moved behind the results that it stood before")
+    turns += held
     held.clear()
 
 
@@ -144,10 +141,10 @@ def _answered(turns: list[Turn], report: Report) -> list[Turn]:
             asking = turn if _has(ToolCall, _said(turn)) and _calls(turn) else None
             out.append(turn)
         elif turn.role == "user":
-            if (asking is None and not _has(ToolResult, _said(turn))) or (asking is not None and _is_answer(_said(turn), _said(asking))):
-                out.append(turn)
-            else:
-                out.append(_paired(turn, [] if asking is None else _calls(asking), report))
+            asked = () if asking is None else _said(asking)
+            if not _is_answer(_said(turn), asked):
+                turn = _paired(turn, [] if asking is None else _calls(asking), report)  # noqa: PLW2901
+            out.append(turn)
             asking = None
         else:
             out.append(turn)

@@ -12,7 +12,8 @@ from toolwire.codec.fields import Reader, emit, given, known, rest
 from toolwire.codec.media import ERROR_MARK, summary
 from toolwire.codec.turns import UNANSWERED, Placed
 
-from .parts import STRING, ItemPlan, decode_content, encode_content
+from .parts import STRING, decode_content, encode_content
+from .plan import ItemPlan
 from .wire import (
     FAMILY,
     CallerShape,

@@ -37,7 +37,9 @@ from .natives import (
     encode_native_result,
     is_hosted,
 )
-from .parts import STRING, ItemPlan, beside, decode_content, encode_content
+from .parts import STRING, decode_content, encode_content
+from .plan import ItemPlan
+from .reasoning import decode_reasoning, encode_reasoning
 from .settings import decode_output, decode_thinking, encode_output, encode_thinking
 from .tools import decode_tools, encode_tool
 from .wire import (
@@ -61,15 +63,13 @@ from .wire import (
 
 _EASY = "openai-responses:easy"
 _NO_CONTENT = "openai-responses:absent:content"
-_NO_SUMMARY = "openai-responses:absent:summary"
-_EMPTY_CONTENT = "openai-responses:empty:content"
 _NO_TYPE = "openai-responses:absent:type"
 _ROLE = "openai-responses:role:"
 _NO_ROLE = "openai-responses:absent:role"
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "developer"}
 _ITEM_PARTS = (ToolCall, ToolResult, Reasoning, ItemRef, ToolChange, SettingChange)
-_READABLE = frozenset({"text", "query", "queries", "code", "logs", "stdout", "stderr", "output", "url", "title", "result"})
+_READABLE = frozenset({"text", "query", "queries", "code", "logs", "output", "url", "title"})
 _UNREADABLE = frozenset({"compaction", "compaction_trigger", "mcp_list_tools", "image_generation_call"})
 # Of two halves, others get both or none.
 _HALVES = ("multi_agent_call", "program", "shell_call", "tool_search_call", "tool_search_output")
@@ -89,7 +89,8 @@ _read_update = Reader[ConfigurationUpdate](ConfigurationUpdate, FAMILY).read
 
 
 class ItemReader:
-    """Reads items in order. `tools` are those declared; `answer`: the items are a model's output, so that results among them are the provider's own."""
+    """Reads items in order. `tools` are those declared; `answer`: the items are a model's output, so that results among
+    them are the provider's own."""
 
     def __init__(self, tools: tuple[Tool, ...] | None, *, answer: bool = False) -> None:
         self._answer = answer
@@ -124,7 +125,7 @@ class ItemReader:
         if kind is FunctionOutput or kind is CustomOutput:
             return decode_result(shape, path)
         if kind is ReasoningItem:
-            return _decode_reasoning(shape)
+            return decode_reasoning(shape)
         if kind is CustomCall:
             return decode_custom_call(shape)
         return self._decode_other(shape, path)
@@ -138,6 +139,10 @@ class ItemReader:
                 return _decode_additional(_read_additional(raw, path), path)
             case "configuration_update":
                 return _decode_update(_read_update(raw, path))
+            case _:
+                return self._decode_by_name(kind, raw, path)
+
+    def _decode_by_name(self, kind: str, raw: Raw, path: str) -> Message:
         members = _members(raw)
         said = _decode(members.get("call_id", b"null"))
         call_id = said if isinstance(said, str) else None
@@ -149,9 +154,8 @@ class ItemReader:
                 return message
             if call_id is not None:
                 self.hosted.add(call_id)
-        elif kind in ANSWERS.values() and not self._answer and call_id not in self.hosted:
-            if not is_hosted(kind, members):
-                return decode_native_result(kind, members, path, self._shells)
+        elif kind in ANSWERS.values() and not (self._answer or call_id in self.hosted or is_hosted(kind, members)):
+            return decode_native_result(kind, members, path, self._shells)
         if kind in ANSWERS.values() and call_id is not None:
             self.answered.add(call_id)
         foreign = Foreign(protocol=FAMILY, kind=kind, body=raw, pair=call_id, gist=_gist(kind, members), at="")
@@ -190,35 +194,6 @@ def _decode_message(shape: MessageItem | EasyMessage, path: str) -> Message:
         phase=known(shape.phase),
         **rest(shape, FAMILY, *form),
     )
-
-
-def _decode_reasoning(shape: ReasoningItem) -> Message:
-    form: list[str] = []
-    if shape.summary is UNSET:
-        form.append(_NO_SUMMARY)
-    if shape.content is not UNSET and not shape.content:
-        form.append(_EMPTY_CONTENT)
-    content = [
-        *(_decode_thought(one, "summary", index) for index, one in enumerate(shape.summary or ())),
-        *(_decode_thought(one, "content", index) for index, one in enumerate(shape.content or ())),
-    ]
-    sealed = shape.encrypted_content
-    reasoning = Reasoning(
-        content=tuple(content),
-        hidden=None if content else "omitted",
-        seal=None if sealed is UNSET else Seal(issuer=ISSUER, data=sealed, kind="encrypted", at="/encrypted_content"),
-        at="",
-        **rest(shape, FAMILY, *form),
-    )
-    return Message(role="assistant", parts=(reasoning,), id=known(shape.id), status=known(shape.status))
-
-
-def _decode_thought(shape: ThoughtShape, field: str, index: int) -> ReasoningText:
-    kept = rest(shape, FAMILY)
-    if shape.type != ("summary_text" if field == "summary" else "reasoning_text"):
-        kept = beside(rest(shape, FAMILY, _NO_TYPE), type=shape.type)
-    kind: Any = "summary" if field == "summary" else "full"
-    return ReasoningText(kind=kind, text=shape.text, at=f"/{field}/{index}", **kept)
 
 
 def _decode_reference(shape: ReferenceItem) -> Message:
@@ -317,7 +292,7 @@ def _encode_item(part: Part, placed: Placed, plan: ItemPlan, message: Message) -
             encode = encode_native_result if native else encode_result
             return encode(part, placed, plan, message if plan.home else plan.envelope("out"))
         case Reasoning():
-            return _encode_reasoning(part, placed, plan, message)
+            return encode_reasoning(part, placed, plan, message)
         case ItemRef():
             return _encode_reference(part, placed, plan)
         case ToolChange():
@@ -363,36 +338,6 @@ def _encode_home_message(content: list[Placed], blocks: list[Any], message: Mess
     shape = kind(role=message.role, content=body, id=given(message.id), status=given(message.status))
     shape.phase = given(message.phase)
     return emit(shape, message, FAMILY)
-
-
-def _encode_reasoning(part: Reasoning, placed: Placed, plan: ItemPlan, message: Message) -> Any:
-    ours = part.seal is not None and part.seal.issuer == ISSUER
-    texts = [block for block in part.content if isinstance(block, ReasoningText)]
-    if not plan.home:
-        if not plan.answering and not ours:
-            plan.report.dropped(placed.trail, "", "reasoning that this provider did not seal can't be sent to it")
-            return None
-        if part.seal is not None and not ours:
-            plan.report.dropped((*placed.trail, "seal"), "", "a seal goes only to its issuer")
-        if not texts and not ours:
-            return None
-        message = plan.envelope("rs")
-        texts = [ReasoningText(kind="summary", text=block.text) for block in texts]
-    for index, block in enumerate(part.content):
-        if isinstance(block, Media):
-            plan.report.dropped((*placed.trail, "content", index), "")
-    shape = ReasoningItem(id=given(message.id if message.id is not None else part.id), status=given(message.status))
-    full = [_encode_thought(block) for block in texts if block.kind == "full"]
-    summary = [_encode_thought(block) for block in texts if block.kind == "summary"]
-    shape.summary = UNSET if _NO_SUMMARY in part.form and not summary else summary
-    shape.content = full if full or _EMPTY_CONTENT in part.form else UNSET
-    shape.encrypted_content = part.seal.data if ours and part.seal is not None else UNSET
-    return emit(shape, part, FAMILY)
-
-
-def _encode_thought(block: ReasoningText) -> Any:
-    kind = "summary_text" if block.kind == "summary" else "reasoning_text"
-    return emit(ThoughtShape(text=block.text, type=UNSET if _NO_TYPE in block.form else kind), block, FAMILY)
 
 
 def _encode_reference(part: ItemRef, placed: Placed, plan: ItemPlan) -> Any:

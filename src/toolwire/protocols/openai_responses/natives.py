@@ -16,7 +16,8 @@ from toolwire.codec.media import ERROR_MARK, data_url, summary
 from toolwire.codec.turns import Placed
 
 from .calls import encode_caller, read_caller
-from .parts import ItemPlan, decode_content
+from .parts import decode_content
+from .plan import ItemPlan
 from .tools import decode_tools, encode_tool
 from .wire import FAMILY, GUARDED, ISSUER, InputImage, Screenshot
 

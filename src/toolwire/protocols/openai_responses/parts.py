@@ -1,6 +1,5 @@
 """Content of messages and of results in the Responses API, to canonical parts and back."""
 
-import hashlib
 from typing import Any
 
 import msgspec
@@ -13,25 +12,22 @@ from toolwire.canonical.content import (
     Foreign,
     Inline,
     Media,
-    Message,
     Nested,
     Part,
     PlainText,
     Refusal,
     Source,
     Text,
-    ToolRef,
     Url,
 )
 from toolwire.canonical.errors import DecodeError
-from toolwire.canonical.tools import CacheMark
+from toolwire.canonical.tools import CacheMark, ToolRef
 from toolwire.codec.fields import Other, Reader, emit, given, known, rest
-from toolwire.codec.interface import Target
-from toolwire.codec.losses import Report, Trail
+from toolwire.codec.losses import Trail
 from toolwire.codec.media import data_url, source_of
-from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.turns import Placed
 
+from .plan import ItemPlan
 from .wire import (
     FAMILY,
     ISSUER,
@@ -64,33 +60,6 @@ _read_annotation = Reader[AnnotationShape](AnnotationShape, FAMILY).read
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-class ItemPlan(Plan):
-    """`calls` remembers the shape and name of each call, so that its output is written to match. `seed` is there for answers,
-    whose items must have ids; `held` is the envelope of an item that a stream has announced already."""
-
-    def __init__(self, rules: Rules, report: Report, target: Target, *, home: bool, seed: str | None = None) -> None:
-        super().__init__(rules, report, target, home=home, answering=seed is not None)
-        self.seed = seed
-        self.calls: dict[str, tuple[str, str]] = {}
-        self.held: Message | None = None
-        self._minted = 0
-
-    def envelope(self, prefix: str, *, complete: bool = True) -> Message:
-        """The id and status of a new item: none in a request, where a made-up id would be refused."""
-        if self.held is not None:
-            return self.held
-        if self.seed is None or self.home:
-            return Message(role="assistant", parts=())
-        self._minted += 1
-        id = minted_id(prefix, self.seed, self._minted - 1)
-        return Message(role="assistant", parts=(), id=id, status="completed" if complete else "incomplete")
-
-
-def minted_id(prefix: str, seed: str, number: int) -> str:
-    digest = hashlib.blake2s(f"{seed}\0{number}".encode(errors="surrogatepass"), digest_size=16)
-    return f"{prefix}_{digest.hexdigest()}"
-
-
 # ---- decode
 
 
@@ -99,23 +68,23 @@ def decode_content(blocks: list[Any], path: str, *, spoken: bool) -> tuple[Part,
     parts: list[Part] = []
     try:
         for block in blocks:
-            parts.append(_DECODERS[type(block)](block, spoken))
+            parts.append(_DECODERS[type(block)](block, spoken=spoken))
     except DecodeError as error:
         raise DecodeError(error.protocol, f"{path}/{len(parts)}{error.path}", error.expected, error.got) from None
     return tuple(parts)
 
 
-def _decode_input_text(block: InputText, spoken: bool) -> Text:
+def _decode_input_text(block: InputText, *, spoken: bool) -> Text:
     form = (INPUT,) if spoken else ()
     if block.prompt_cache_breakpoint is UNSET and block.unknown is UNSET and block.nulls is UNSET:
         return Text(text=block.text, form=form)
     return Text(text=block.text, cache=_decode_cache(block.prompt_cache_breakpoint), **rest(block, FAMILY, *form))
 
 
-def _decode_output_text(block: OutputText, spoken: bool) -> Text:
-    notes = None if block.annotations is UNSET else tuple(
-        [decode_annotation(raw, f"/annotations/{index}") for index, raw in enumerate(block.annotations)]
-    )
+def _decode_output_text(block: OutputText, *, spoken: bool) -> Text:
+    notes = None
+    if block.annotations is not UNSET:
+        notes = tuple([decode_annotation(raw, f"/annotations/{i}") for i, raw in enumerate(block.annotations)])
     return Text(text=block.text, annotations=notes, **rest(block, FAMILY, *(() if spoken else (OUTPUT,))))
 
 
@@ -147,7 +116,7 @@ def _decode_cache(shape: BreakpointShape | UnsetType) -> CacheMark | None:
     return CacheMark(ttl=known(shape.ttl), **rest(shape, FAMILY, *form))
 
 
-def _decode_image(block: InputImage, spoken: bool) -> Media:
+def _decode_image(block: InputImage, *, spoken: bool) -> Media:
     kept = rest(block, FAMILY)
     source: Source
     media_type = None
@@ -170,7 +139,7 @@ def _decode_image(block: InputImage, spoken: bool) -> Media:
     )
 
 
-def _decode_file(block: InputFile, spoken: bool) -> Media:
+def _decode_file(block: InputFile, *, spoken: bool) -> Media:
     kept = rest(block, FAMILY)
     source: Source
     media_type = None
@@ -212,18 +181,18 @@ def _named(kept: dict[str, Any], field: str) -> dict[str, Any]:
     return {**kept, "form": (*kept.get("form", ()), _NAME + field, "openai-responses:name:media_type=" + field)}
 
 
-def _decode_audio(block: InputAudio, spoken: bool) -> Media:
+def _decode_audio(block: InputAudio, *, spoken: bool) -> Media:
     audio = block.input_audio
     source = Inline(data=audio.data, at="/input_audio", **rest(audio, FAMILY))
     names = (_NAME + "input_audio/data", "openai-responses:name:media_type=input_audio/format")
     return Media(kind="audio", source=source, media_type=f"audio/{audio.format}", **rest(block, FAMILY, *names))
 
 
-def _decode_refusal(block: RefusalPart, spoken: bool) -> Refusal:
+def _decode_refusal(block: RefusalPart, *, spoken: bool) -> Refusal:
     return Refusal(text=block.refusal, **rest(block, FAMILY))
 
 
-def _decode_other(other: Other, spoken: bool) -> Foreign:
+def _decode_other(other: Other, *, spoken: bool) -> Foreign:
     try:
         text = msgspec.json.decode(_members(other.body).get("text", b"null"))
     except msgspec.DecodeError:
@@ -301,7 +270,7 @@ def encode_text(part: Text, trail: Trail, plan: ItemPlan, *, spoken: bool) -> An
     found = []
     for index, note in enumerate(part.annotations or ()):
         if note.url is None or not plan.answering:
-            plan.report.dropped((*trail, "annotations", index), "", "the target takes citations by url only, in answers")
+            plan.report.dropped((*trail, "annotations", index), "", "the target cites by url only, in answers")
         else:
             if note.quote is not None:
                 plan.report.dropped((*trail, "annotations", index), "quote")

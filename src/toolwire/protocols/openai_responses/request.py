@@ -18,7 +18,7 @@ from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Turn, as_written, assemble, leading_system
 
 from .items import decode_items, encode_items
-from .parts import ItemPlan
+from .plan import ItemPlan
 from .settings import (
     decode_continuation,
     decode_output,

@@ -18,7 +18,7 @@ from toolwire.codec.turns import Placed
 
 from .errors import decode_failure, encode_failure
 from .items import decode_items, encode_items
-from .parts import ItemPlan
+from .plan import ItemPlan
 from .request import FAMILIES, RULES, encode_request
 from .wire import (
     ECHO,

@@ -41,18 +41,27 @@ from .errors import decode_error, decode_failure
 from .items import ItemReader
 from .parts import decode_annotation, decode_content
 from .response import decode_held, decode_stop, decode_usage, envelope
-from .wire import (
-    FAMILY,
+from .frames import (
+    AnyFrame,
     ArgumentsDelta,
-    ContentUnion,
     DeltaUnion,
-    ErrorShape,
     InputDelta,
     RefusalDelta,
-    ResponseShape,
     SummaryDelta,
     TextDelta,
     ThoughtDelta,
+    hollow,
+    kind_of,
+    open_frame,
+    passed_on,
+    text_of,
+    texts,
+)
+from .wire import (
+    FAMILY,
+    ContentUnion,
+    ErrorShape,
+    ResponseShape,
     UsageShape,
 )
 
@@ -72,29 +81,6 @@ _WORDS: dict[type, str] = {
 _fast = msgspec.json.Decoder(DeltaUnion).decode
 _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 _read_content = Reader[Any](ContentUnion, FAMILY).read
-
-
-class AnyFrame(Struct):
-    """Any event, as far as anybody needs to look into it."""
-
-    type: str = ""
-    response: Raw | UnsetType = UNSET
-    item: Raw | UnsetType = UNSET
-    part: Raw | UnsetType = UNSET
-    annotation: Raw | UnsetType = UNSET
-    error: Raw | UnsetType = UNSET
-    output_index: int | UnsetType | None = UNSET
-    item_id: str | UnsetType | None = UNSET
-    content_index: int | UnsetType | None = UNSET
-    summary_index: int | UnsetType | None = UNSET
-    delta: Raw | UnsetType = UNSET
-    text: str | UnsetType | None = UNSET
-    refusal: str | UnsetType | None = UNSET
-    arguments: Raw | UnsetType = UNSET
-    input: Raw | UnsetType = UNSET
-
-
-_open = msgspec.json.Decoder(AnyFrame).decode
 
 
 class _Item:
@@ -187,12 +173,12 @@ class Decoder:
         if data.strip() in (b"[DONE]", b""):
             return []
         try:
-            frame = _open(well_formed(data, FAMILY))
+            frame = open_frame(well_formed(data, FAMILY))
             if not frame.type and frame.error is not UNSET:
                 return self._error(frame, data)
             if (method := self._methods.get(frame.type)) is not None:
                 return method(frame, data)
-            return [*self._begin(), _passed_on(data)]
+            return [*self._begin(), passed_on(data)]
         except (DecodeError, msgspec.DecodeError) as error:
             if b'"response.created"' in data[:200] or b'"response.in_progress"' in data[:200]:
                 return []  # some proxies cut these long frames, and they say nothing that comes later would not
@@ -222,10 +208,10 @@ class Decoder:
             status=known(shape.status),
             extras={FAMILY: own} if own else None,
         )
-        return [start, _passed_on(data, "created")]
+        return [start, passed_on(data, "created")]
 
     def _lifecycle(self, frame: AnyFrame, data: bytes) -> list[Event]:
-        return self._created(frame, data) if not self._started else [_passed_on(data)]
+        return self._created(frame, data) if not self._started else [passed_on(data)]
 
     def _terminal(self, frame: AnyFrame, data: bytes) -> list[Event]:
         raw = Raw(b"{}") if frame.response is UNSET else frame.response
@@ -294,12 +280,12 @@ class Decoder:
         if isinstance(frame.output_index, int):
             self._places[frame.output_index] = number
         message = self._reader.read(frame.item, "/item")
-        kind = _kind(frame.item)
+        kind = kind_of(frame.item)
         self._last = number
         if message.id is not None:
             self._ids[message.id] = number
         if kind not in _OPENED:
-            return [*events, _passed_on(data)]
+            return [*events, passed_on(data)]
         self._items[number] = _Item(number, kind)
         return events + self._announce(self._items[number], message)
 
@@ -309,7 +295,7 @@ class Decoder:
         )
         if item.kind == "message":
             return [start]
-        events: list[Event] = [start, self._start(item, _WHOLE, _hollow(message.parts[0]))]
+        events: list[Event] = [start, self._start(item, _WHOLE, hollow(message.parts[0]))]
         if text := self._early.pop(item.number, ""):
             events.append(self._grow(item, _WHOLE, text))
         return events
@@ -338,12 +324,12 @@ class Decoder:
         events: list[Event] = []
         item = self._items.get(number)
         if item is None:
-            item = self._items[number] = _Item(number, _kind(raw))
+            item = self._items[number] = _Item(number, kind_of(raw))
             events += self._announce(item, message)
         if item.kind == "message":
             for place, part in enumerate(message.parts):
                 if place not in item.parts:
-                    events.append(self._start(item, place, _hollow(part)))
+                    events.append(self._start(item, place, hollow(part)))
                 events += self._end(item, place, part)
         elif message.parts:
             events += self._end(item, _WHOLE, message.parts[0])
@@ -358,7 +344,7 @@ class Decoder:
             return []
         item.ended.add(index)
         events: list[Event] = []
-        for text, kind, block in _texts(final):
+        for text, kind, block in texts(final):
             if (place, kind, block) not in item.grown and text:
                 events.append(self._grow(item, place, text, kind, block))
         if isinstance(final, Reasoning) and final.seal is not None:
@@ -384,7 +370,7 @@ class Decoder:
 
     def _odd_delta(self, frame: AnyFrame, data: bytes) -> list[Event]:
         """A delta with something in it that its shape does not know."""
-        return self._delta(frame, frame.type.split(".")[1], _text(frame.delta))
+        return self._delta(frame, frame.type.split(".")[1], text_of(frame.delta))
 
     def _say(self, frame: Any, text: str, *, refusal: bool) -> list[Event]:
         number, place = self._number(frame), frame.content_index or 0
@@ -428,7 +414,7 @@ class Decoder:
         item = self._items.get(self._number(frame))
         if item is None or item.done or _WHOLE not in item.parts or (_WHOLE, None, 0) in item.grown:
             return []
-        text = _text(frame.arguments if frame.arguments is not UNSET else frame.input)
+        text = text_of(frame.arguments if frame.arguments is not UNSET else frame.input)
         return [self._grow(item, _WHOLE, text)] if text else []
 
     def _part_added(self, frame: AnyFrame, data: bytes) -> list[Event]:
@@ -456,52 +442,6 @@ class Decoder:
         if item is None or place not in item.parts or frame.annotation is UNSET:
             return []
         return [PartDelta(index=item.parts[place], annotation=decode_annotation(frame.annotation))]
-
-
-def _kind(item: Raw) -> str:
-    return _open(item).type
-
-
-def _passed_on(data: bytes, kind: str = "frame") -> Notice:
-    return Notice(kind=kind, extras={FAMILY: {"frame": Raw(data)}})
-
-
-def _text(raw: Raw | UnsetType) -> str:
-    """A text; some servers send arguments as the object itself, which then is its source text."""
-    if raw is UNSET or bytes(raw) == b"null":
-        return ""
-    return str(msgspec.json.decode(raw)) if bytes(raw)[:1] == b'"' else str(raw, "utf-8")
-
-
-def _hollow(part: Part) -> Part:
-    match part:
-        case Text() | Refusal():
-            return replace(part, text="")
-        case ToolCall():
-            return replace(part, arguments="")
-        case Reasoning():
-            return replace(part, content=(), seal=None)
-        case _:
-            return part
-
-
-def _texts(part: Part) -> list[tuple[str, str | None, int]]:
-    """The texts that deltas would have told: each with its kind and number."""
-    match part:
-        case Text() | Refusal():
-            return [(part.text, None, 0)]
-        case ToolCall():
-            return [(part.arguments, None, 0)]
-        case Reasoning():
-            found: list[tuple[str, str | None, int]] = []
-            counts = {"full": 0, "summary": 0}
-            for block in part.content:
-                if isinstance(block, ReasoningText):
-                    found.append((block.text, block.kind, counts[block.kind]))
-                    counts[block.kind] += 1
-            return found
-        case _:
-            return []
 
 
 def stream_decoder(context: Context) -> StreamDecoder:
