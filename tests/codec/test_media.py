@@ -60,8 +60,8 @@ def test_a_summary_names_the_type(media_type: str | None, word: str) -> None:
 
 
 def test_only_what_is_binary_is_summed_up() -> None:
-    parts = (Text(text="a"), Media(kind="audio", source=Url(url="u")))
-    root, report = Request(origin="", messages=(Message(role="user", parts=parts),)), Report()
-    places = [Placed(part, ("messages", 0, "parts", index)) for index, part in enumerate(parts)]
-    assert summed_up(places, report) == [places[0], Placed(Text(text=summary(parts[1])), places[1].trail)]
+    text, sound = Text(text="a"), Media(kind="audio", source=Url(url="u"))
+    root, report = Request(origin="", messages=(Message(role="user", parts=(text, sound)),)), Report()
+    places = [Placed(text, ("messages", 0, "parts", 0)), Placed(sound, ("messages", 0, "parts", 1))]
+    assert summed_up(places, report) == [places[0], Placed(Text(text=summary(sound)), places[1].trail)]
     assert [(loss.kind, loss.path) for loss in report.resolve(root, {})] == [("approximated", "/messages/0/parts/1")]

@@ -48,6 +48,7 @@ class Plan:
         self.tools = ToolPlan(rules.names, freeform=rules.freeform)
         self._rules = rules
         self._ids: dict[str, str] = {}
+        self._names: dict[str, str] = {}
 
     def call_id(self, id: str) -> str:
         if self.home or self.target.issued_ids:
@@ -66,6 +67,10 @@ class Plan:
         return made_id(call.name, call.arguments, *(step for step in placed.trail if isinstance(step, int)))
 
     def name(self, name: str, namespace: str | None = None) -> str:
-        if self.home or (self.answering and namespace is None):
-            return name  # in an answer the names are the client's own
-        return self.tools.alias(name, namespace)
+        if namespace is not None:
+            return name if self.home else self.tools.alias(name, namespace)
+        if (known := self._names.get(name)) is None:
+            # In an answer the names are the client's own.
+            known = name if self.home or self.answering else self.tools.alias(name)
+            self._names[name] = known
+        return known

@@ -47,6 +47,7 @@ class ToolPlan:
         self._rules = rules
         self._aliases: dict[tuple[str | None, str], str] = {}
         self._taken: set[str] = set()
+        self._taken: set[str] = set()
 
     def declare(self, tool: FunctionTool | FreeformTool, trail: Trail, report: Report) -> str:
         alias = self.alias(tool.name, tool.namespace)
@@ -100,6 +101,8 @@ def _declared(request: Request) -> Iterator[PlacedTool]:
     for index, tool in enumerate(request.tools or ()):
         yield from flattened(tool, ("tools", index))
     for number, message in enumerate(request.messages):
+        if message.role not in ("system", "developer"):
+            continue  # nobody else changes tools
         for position, part in enumerate(message.parts):
             if isinstance(part, ToolChange):
                 for index, added in enumerate(part.add):

@@ -78,16 +78,17 @@ def assemble(request: Request, report: Report, *, skip: int = 0) -> list[Turn]:
             last.message = None
         else:
             turn = Turn(role, None, message, ("messages", index))
-            if last is not None and last.role == "assistant" and role in ("system", "developer") and _calls(last):
+            if last is not None and last.role == "assistant" and role in ("system", "developer") and _asks(_said(last)):
                 held.append(turn)
                 continue
             turns.append(turn)
             if held and role == "user":
                 _release(held, turns, report)
             last = turn
-        for part in message.parts:
-            if type(part) is ToolCall and not part.id:
-                nameless = True
+        if not nameless and role == "assistant":
+            for part in message.parts:
+                if type(part) is ToolCall and not part.id:
+                    nameless = True
     turns += held
     if nameless:
         _identify_all(turns)
@@ -134,20 +135,18 @@ _Call = tuple[ToolCall, Trail]
 def _answered(turns: list[Turn], report: Report) -> list[Turn]:
     out: list[Turn] = []
     asking: Turn | None = None
+    asked: Sequence[Part] = ()
     for turn in turns:
+        said = turn.message.parts if turn.placed is None and turn.message is not None else _said(turn)
         if turn.role == "assistant":
             if asking is not None:
                 out.append(_placeholders(_calls(asking), report))
-            asking = turn if _has(ToolCall, _said(turn)) and _calls(turn) else None
-            out.append(turn)
+            asking, asked = (turn, said) if ToolCall in map(type, said) and _asks(said) else (None, ())
         elif turn.role == "user":
-            asked = () if asking is None else _said(asking)
-            if not _is_answer(_said(turn), asked):
+            if not _is_answer(said, asked):
                 turn = _paired(turn, [] if asking is None else _calls(asking), report)  # noqa: PLW2901
-            out.append(turn)
-            asking = None
-        else:
-            out.append(turn)
+            asking, asked = None, ()
+        out.append(turn)
     return out
 
 
@@ -157,8 +156,9 @@ def _said(turn: Turn) -> Sequence[Part]:
     return [placed.part for placed in turn.parts]
 
 
-def _has(kind: type[Part], parts: Sequence[Part]) -> bool:
-    return kind in map(type, parts)
+def _asks(parts: Sequence[Part]) -> bool:
+    """Whether there is a call among the parts that the client is to answer."""
+    return any(part.executor == "client" for part in parts if type(part) is ToolCall)
 
 
 def _calls(turn: Turn) -> list[_Call]:
@@ -174,16 +174,15 @@ def _calls(turn: Turn) -> list[_Call]:
 def _is_answer(said: Sequence[Part], asked: Sequence[Part]) -> bool:
     """Whether what is said starts with exactly one result for each call, in order, as it mostly does."""
     place = 0
-    count = len(said)
     for call in asked:
         if type(call) is ToolCall and call.executor == "client":
-            if place == count:
+            if place == len(said):
                 return False
             result = said[place]
             if type(result) is not ToolResult or result.call_id != call.id:
                 return False
             place += 1
-    return place == count or not _has(ToolResult, said[place:])
+    return place == len(said) or ToolResult not in map(type, said[place:])
 
 
 def _paired(turn: Turn, calls: list[_Call], report: Report) -> Turn:

@@ -6,7 +6,7 @@ less:
 1. No index: a fragment belongs to the call of its id, or without one to the last call.
 2. One index for several calls: a new id is a new call, and so is a new name, or a name after complete arguments.
 3. Id and name on every fragment: they are read once. An empty id is none.
-4. A late name: the call starts when it is known.
+4. A late name: the call starts when it is known. No id by then: one is made.
 
 A call ends at the end of the answer; or when the next one starts, if its arguments are complete by then. Fragments of
 several calls may alternate, so that one whose arguments are not complete stays open.
@@ -20,6 +20,7 @@ from msgspec import UNSET
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
 from toolwire.codec.fields import joined, known
+from toolwire.codec.ids import made_id
 
 from .calls import CUSTOM_NAMES, LEGACY, LEGACY_NAMES, decode_arguments, is_json
 from .parts import kept
@@ -45,10 +46,11 @@ class _Call:
 
 
 class Calls:
-    """`open_part` ends what was being said, and gives the number of a new part."""
+    """`answer` is the id of the whole; `open_part` ends what was being said, and gives the number of a new part."""
 
-    def __init__(self, candidate: int, open_part: Callable[[list[Event]], int]) -> None:
+    def __init__(self, candidate: int, answer: str, open_part: Callable[[list[Event]], int]) -> None:
         self._candidate = candidate
+        self._answer = answer
         self._open_part = open_part
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
@@ -125,6 +127,9 @@ class Calls:
                 self._end(other, events)
         call.index = self._open_part(events)
         number = self._calls.index(call)
+        if call.id is None and not call.legacy:
+            # It is told before it is whole, so that nobody after us could make an id that all agree on.
+            call.id = made_id(call.name or UNNAMED, self._answer, self._candidate, number)
         names = CUSTOM_NAMES if call.freeform else (LEGACY, *LEGACY_NAMES) if call.legacy else ()
         call.part = ToolCall(
             id=call.id,

@@ -48,6 +48,7 @@ _decode = msgspec.json.Decoder().decode
 _CHUNK_EXTRAS = ("service_tier", "system_fingerprint", "provider")
 _SAID_ONCE = frozenset({"type", "id", "index", "format", "role", "object"})
 _NULL = b"null"
+LOGPROBS = "openai-chat:logprobs:said"
 
 
 class Decoder:
@@ -56,6 +57,7 @@ class Decoder:
         self._started = False
         self._ended = False
         self._finished = False
+        self._id = ""
         self._choices: dict[int, _Choice] = {}
         self._seen: dict[str, bytes] = {}
         self._early: dict[str, Raw] = {}
@@ -107,7 +109,7 @@ class Decoder:
         for choice in shape.choices or ():
             number = 0 if choice.index is UNSET else choice.index
             if (state := self._choices.get(number)) is None:
-                state = self._choices[number] = _Choice(number)
+                state = self._choices[number] = _Choice(number, self._id)
             state.take(choice, events)
             if state.finished:
                 self._finished = True
@@ -122,9 +124,12 @@ class Decoder:
             self._early.update(extras)
             return
         self._started = True
+        self._id = known(shape.id) or ""
         extras = {**self._early, **extras}
         self._seen = {name: bytes(value) for name, value in extras.items()}
         tokens = tuple(token for token in found.get("form", ()) if not token.endswith(":obfuscation"))
+        if shape.choices and shape.choices[0].logprobs is not UNSET:
+            tokens = (*tokens, LOGPROBS)
         events.append(
             ResponseStart(
                 origin=FAMILY,
@@ -168,7 +173,7 @@ class Decoder:
 class _Choice:
     """One of the answers as it grows."""
 
-    def __init__(self, candidate: int) -> None:
+    def __init__(self, candidate: int, answer: str) -> None:
         self.candidate = candidate
         self.finished = False
         self._started = False
@@ -177,7 +182,7 @@ class _Choice:
         self._index = -1
         self._text = -1
         self._refused = False
-        self._calls = Calls(candidate, self._open_call)
+        self._calls = Calls(candidate, answer, self._open_call)
         self._delta_extras: dict[str, Any] = {}
         self._choice_extras: dict[str, Any] = {}
 

@@ -43,6 +43,7 @@ from .parts import THINKING, encode_parts
 from .reasoning import DETAILS, REASONING, report_reasoning
 from .request import RULES
 from .response import completion_id, encode_stop, encode_usage
+from .stream_decoder import LOGPROBS
 from .wire import FAMILY
 
 _text = msgspec.json.Encoder().encode
@@ -74,7 +75,7 @@ class Encoder:
         self._counts = context.request is None or context.request.include_usage is True
         self._sequence = Sequence()
         self._envelope: dict[str, Any] = {}
-        self._head = self._tail = b""
+        self._head = self._tail = self._logprobs = b""
         self._parts: dict[tuple[int, int], _Part] = {}
         self._open, self._candidate, self._index = _NO_PART, -1, -1
         self._roles: set[int] = set()
@@ -152,6 +153,7 @@ class Encoder:
         self._envelope = envelope
         self._usage = event.usage
         self._head = b"data: " + _text(envelope)[:-1] + b',"choices":['
+        self._logprobs = b',"logprobs":null' if LOGPROBS in event.form or not plan.home else b""
         said = _NULL_USAGE in event.form if plan.home else self._counts
         self._tail = b"]" + (b',"usage":null' if said else b"") + b"}\n\n"
         return b"" if plan.home else self._role(0)
@@ -159,7 +161,7 @@ class Encoder:
     def _around(self, candidate: int) -> tuple[bytes, bytes]:
         """What stands before and after a delta."""
         before = self._head + b'{"index":%d,"delta":' % candidate
-        return before, b',"logprobs":null,"finish_reason":null}' + self._tail
+        return before, self._logprobs + b',"finish_reason":null}' + self._tail
 
     def _chunk(self, candidate: int, delta: dict[str, Any]) -> bytes:
         before, after = self._around(candidate)
@@ -374,8 +376,8 @@ class Encoder:
             calls=candidate in self._calls,
             refused=candidate in self._refused,
         )
-        choice = {"index": candidate, "delta": {}, "logprobs": None, "finish_reason": finish}
-        return self._head + _text(choice) + self._tail
+        before = self._head + b'{"index":%d,"delta":{}' % candidate
+        return before + self._logprobs + b',"finish_reason":' + _text(finish) + b"}" + self._tail
 
     def _report_usage(self, event: UsageReport) -> bytes:
         self._usage = event.usage

@@ -123,9 +123,7 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
 
 def _around(members: dict[str, Raw]) -> dict[str, dict[str, Raw]]:
     """What stands beside the error: the envelope of an event, and what is not known."""
-    own = {
-        escape(name): raw for name, raw in members.items() if name not in (*_ENVELOPE, "error", "detail")
-    }
+    own = {escape(name): raw for name, raw in members.items() if name not in (*_ENVELOPE, "error", "detail")}
     echo = {name: members[name] for name in _ENVELOPE if name in members}
     return ({FAMILY: own} if own else {}) | ({ECHO: echo} if echo else {})
 
@@ -195,7 +193,7 @@ def encode_error(error: ApiError) -> Encoding:
         body = {"error": _encode_foreign(error, report)}
     restore(body, error, FAMILY)
     restore(body, error, ECHO)
-    report.unclaimed(error, (FAMILY,))
+    report.unclaimed(error, (FAMILY, ECHO))
     return Encoding(body, report)
 
 
@@ -223,11 +221,9 @@ def encode_failure(error: ApiError, plan: Plan) -> Any:
     code = error.code if error.code in _ANSWER_CODES else TYPES[error.kind][1]
     if error.code is not None and error.code != code:
         plan.report.approximated(("error",), "code", "the target has few words for errors in an answer")
-    failure = {"code": code if code in _ANSWER_CODES else "server_error", "message": error.message}
-    for name, value in (("type", error.raw), ("param", error.param)):
-        if value is not None:
-            failure[name] = value
-    return failure
+    said = {"code": code if code in _ANSWER_CODES else "server_error", "message": error.message}
+    more = {"type": error.raw, "param": error.param}
+    return said | {name: value for name, value in more.items() if value is not None}
 
 
 def is_event(error: ApiError) -> bool:

@@ -96,8 +96,11 @@ def text_of(raw: Raw | UnsetType) -> str:
 
 
 def hollow(part: Part) -> Part:
+    """The part before anything was said of it."""
     match part:
-        case Text() | Refusal():
+        case Text():
+            return replace(part, text="", annotations=() if part.annotations else part.annotations)
+        case Refusal():
             return replace(part, text="")
         case ToolCall():
             return replace(part, arguments="")

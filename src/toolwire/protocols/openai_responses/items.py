@@ -9,13 +9,10 @@ from msgspec.structs import replace
 from toolwire.canonical.content import (
     Foreign,
     ItemRef,
-    Media,
     Message,
     Part,
     Reasoning,
-    ReasoningText,
     Role,
-    Seal,
     SettingChange,
     Text,
     ToolCall,
@@ -44,7 +41,6 @@ from .settings import decode_output, decode_thinking, encode_output, encode_thin
 from .tools import decode_tools, encode_tool
 from .wire import (
     FAMILY,
-    ISSUER,
     AdditionalTools,
     ConfigurationUpdate,
     CustomCall,
@@ -58,7 +54,6 @@ from .wire import (
     ReasoningItem,
     ReferenceItem,
     RefusalPart,
-    ThoughtShape,
 )
 
 _EASY = "openai-responses:easy"

@@ -80,7 +80,7 @@ def _kept(members: Members, *form: str) -> dict[str, Any]:
 def is_hosted(kind: str, members: Members) -> bool:
     """Whether the provider runs it, so that nobody has to answer."""
     if kind in ("tool_search_call", "tool_search_output"):
-        return _decode(members.get("execution", b"null")) != "client"
+        return bool(_decode(members.get("execution", b"null")) != "client")
     if kind == "shell_call":
         environment = _decode(members.get("environment", b"null"))
         return isinstance(environment, dict) and environment.get("type") == "container_reference"
@@ -295,17 +295,15 @@ def encode_native_result(part: ToolResult, placed: Placed, plan: ItemPlan, messa
         out.setdefault(name, part.call_id)
     if message.status is not None:
         out["status"] = message.status
-    _encode_answer(kind, part, out, placed, plan, message)
+    _encode_answer(part, out, placed, plan, message)
     if (caller := encode_caller(part, placed, plan)) is not UNSET:
         out["caller"] = caller
     return restore(out, part, FAMILY)
 
 
-def _encode_answer(
-    kind: str, part: ToolResult, out: dict[str, Any], placed: Placed, plan: ItemPlan, message: Message
-) -> None:
+def _encode_answer(part: ToolResult, out: dict[str, Any], placed: Placed, plan: ItemPlan, message: Message) -> None:
     """What each kind of answer calls its content."""
-    text = _text(part)
+    kind, text = out["type"], _text(part)
     match kind:
         case "computer_call_output":
             if part.content and isinstance(media := part.content[0], Media):
@@ -338,7 +336,9 @@ def _encode_answer(
 def _text(part: ToolResult) -> str | None:
     if part.content is None:
         return None
-    texts = [one.text if isinstance(one, Text) else summary(one) for one in part.content if isinstance(one, Text | Media)]
+    texts = [
+        one.text if isinstance(one, Text) else summary(one) for one in part.content if isinstance(one, Text | Media)
+    ]
     return "\n".join(texts)
 
 

@@ -68,7 +68,8 @@ def decode_content(blocks: list[Any], path: str, *, spoken: bool) -> tuple[Part,
     parts: list[Part] = []
     try:
         for block in blocks:
-            parts.append(_DECODERS[type(block)](block, spoken=spoken))
+            part = _DECODERS[type(block)](block, spoken=spoken)
+            parts.append(part)
     except DecodeError as error:
         raise DecodeError(error.protocol, f"{path}/{len(parts)}{error.path}", error.expected, error.got) from None
     return tuple(parts)

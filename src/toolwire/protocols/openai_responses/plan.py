@@ -9,8 +9,8 @@ from toolwire.codec.plan import Plan, Rules
 
 
 class ItemPlan(Plan):
-    """`calls` remembers the shape and name of each call, so that its output is written to match. `seed` is there for answers,
-    whose items must have ids; `held` is the envelope of an item that a stream has announced already."""
+    """`calls` remembers the shape and name of each call, so that its output is written to match. `seed` is there for
+    answers, whose items must have ids; `held` is the envelope of an item that a stream has announced already."""
 
     def __init__(self, rules: Rules, report: Report, target: Target, *, home: bool, seed: str | None = None) -> None:
         super().__init__(rules, report, target, home=home, answering=seed is not None)

@@ -126,7 +126,7 @@ def decode_request(body: bytes, route: Route) -> Request:
         messages=_decode_input(shape, tools),
         system=(Text(text=instructions, at="/instructions"),) if isinstance(instructions, str) else None,
         tools=tools,
-        tool_choice=decode_choice(shape.tool_choice, known(shape.parallel_tool_calls)),
+        tool_choice=decode_choice(shape.tool_choice, parallel=known(shape.parallel_tool_calls)),
         sampling=decode_sampling(shape),
         thinking=decode_thinking(shape.reasoning),
         output=decode_output(shape.text),
@@ -265,9 +265,9 @@ def _encode_input(request: Request, body: dict[str, Any], plan: ItemPlan) -> Non
                 plan.report.dropped(("messages", index), field)
     turns = assemble(request, plan.report)
     leading = leading_system(messages)
-    body["input"] = [
-        item for number, turn in enumerate(turns) for item in encode_turn(_placed(turn, number < leading, request), plan)
-    ]
+    if not request.origin.startswith("openai"):
+        turns = turns[:leading] + [_as_developer(turn) for turn in turns[leading:]]
+    body["input"] = [item for turn in turns for item in encode_turn(turn, plan)]
 
 
 def _is_string(message: Message | None) -> bool:
@@ -277,11 +277,9 @@ def _is_string(message: Message | None) -> bool:
     return isinstance(only, Text) and not only.extras and only.cache is None
 
 
-def _placed(turn: Turn, leads: bool, request: Request) -> Turn:
+def _as_developer(turn: Turn) -> Turn:
     """System text within a conversation is a developer's, unless OpenAI's own roles were used."""
-    if turn.role != "system" or leads or request.origin.startswith("openai"):
-        return turn
-    return Turn("developer", turn.parts, turn.message, turn.trail)
+    return Turn("developer", turn.parts, turn.message, turn.trail) if turn.role == "system" else turn
 
 
 def encode_turn(turn: Turn, plan: ItemPlan) -> list[Any]:

@@ -8,6 +8,7 @@ from msgspec import UNSET, Raw
 
 from toolwire.canonical.content import Foreign, Message, Refusal, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.node import Node
 from toolwire.canonical.request import Continuation
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
@@ -48,10 +49,19 @@ STATES: dict[StopReason, tuple[str, str | None]] = {
 _FAITHFUL = ("end_turn", "tool_use", "max_tokens", "filtered", "cancelled", "error")
 
 _ECHO_NAMES = frozenset(EchoShape.__struct_fields__) - {"unknown", "nulls"}
-_ASKED = ("instructions", "max_output_tokens", "parallel_tool_calls", "temperature", "tool_choice", "tools", "top_p", "store")
+_ASKED = (
+    "instructions",
+    "max_output_tokens",
+    "parallel_tool_calls",
+    "store",
+    "temperature",
+    "tool_choice",
+    "tools",
+    "top_p",
+)
 _NO_OUTPUT = "openai-responses:absent:output"
 _DETAILS = "openai-responses:details"
-_IN_DETAILS = ("openai-responses:name:reason=incomplete_details/reason", "openai-responses:name:raw=incomplete_details/reason")
+_IN_DETAILS = tuple(f"openai-responses:name:{field}=incomplete_details/reason" for field in ("reason", "raw"))
 _INPUT = "openai-responses:input_tokens_details"
 _OUTPUT = "openai-responses:output_tokens_details"
 
@@ -186,7 +196,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
     output: list[Any] = []
     for number, message in enumerate(candidate.messages):
         output += encode_answer(message, ("candidates", 0, "messages", number), plan)
-    body = start_body(response.id, response.model, response.created, response.form, plan, context)
+    body = start_body(response, plan, context)
     if not (_NO_OUTPUT in response.form and not output):
         body["output"] = output
     if plan.home:
@@ -227,15 +237,9 @@ def encode_answer(message: Message, trail: Trail, plan: ItemPlan) -> list[Any]:
     return encode_items(places, plan, message)
 
 
-def start_body(
-    id: str | None,
-    model: str | None,
-    created: float | None,
-    form: tuple[str, ...],
-    plan: ItemPlan,
-    context: Context,
-) -> dict[str, Any]:
+def start_body(answer: Response | ResponseStart, plan: ItemPlan, context: Context) -> dict[str, Any]:
     """The envelope of an answer; for one of another protocol with everything that the SDK insists on."""
+    id, model, created = answer.id, answer.model, answer.created
     if plan.home:
         whole = {"id": id, "created_at": created, "model": model}
         return {name: value for name, value in whole.items() if value is not None}

@@ -77,7 +77,7 @@ def decode_sampling(shape: RequestShape) -> Sampling | None:
 
 
 def decode_continuation(shape: RequestShape) -> Continuation | None:
-    """What the provider holds. Named in both ways at once, which it refuses, the conversation is the request's extra."""
+    """What the provider holds. Named in both ways at once, which it refuses, the conversation is an extra."""
     kind: Any = None
     id = None
     kept: dict[str, Any] = {}

@@ -3,10 +3,10 @@
     created (queued)? in_progress  item*  (completed | incomplete | failed | error)
     item := output_item.added  (content_part.added  delta*  done  content_part.done)*  output_item.done
 
-1. An item is a message, and its `output_index` the number of that message. Ids may change between events, or be missing:
-   they are asked only where there is no index.
-2. Messages, reasoning and calls with arguments open as they are announced. All other items come whole when they are done;
-   what is told of them before is passed on as a `Notice`.
+1. An item is a message, and its `output_index` the number of that message. Ids may change between events, or be
+   missing: they are asked only where there is no index.
+2. Messages, reasoning and calls with arguments open as they are announced. All other items come whole when they are
+   done; what is told of them before is passed on as a `Notice`.
 3. Every text is told once: what only `done`, or only the terminal event, brings is told then.
 """
 
@@ -14,16 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, Part, Reasoning, ReasoningText, Refusal, Text, ToolCall
+from toolwire.canonical.content import Message, Part, Reasoning, Refusal, Text
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import (
     Event,
     MessageEnd,
     MessageStart,
-    Notice,
     PartDelta,
     PartEnd,
     PartStart,
@@ -38,9 +37,6 @@ from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.sse import SseSplitter
 
 from .errors import decode_error, decode_failure
-from .items import ItemReader
-from .parts import decode_annotation, decode_content
-from .response import decode_held, decode_stop, decode_usage, envelope
 from .frames import (
     AnyFrame,
     ArgumentsDelta,
@@ -57,6 +53,9 @@ from .frames import (
     text_of,
     texts,
 )
+from .items import ItemReader
+from .parts import decode_annotation, decode_content
+from .response import decode_held, decode_stop, decode_usage, envelope
 from .wire import (
     FAMILY,
     ContentUnion,
@@ -93,6 +92,7 @@ class _Item:
         self.grown: set[tuple[int, str | None, int]] = set()
         self.ended: set[int] = set()
         self.said: dict[int, Part] = {}
+        self.cited: set[int] = set()
         self.done = False
 
 
@@ -131,8 +131,8 @@ class Decoder:
             "response.reasoning_text.done": self._text_done,
             "response.reasoning_summary_text.done": self._text_done,
             "response.output_text.annotation.added": self._annotation,
-            "response.reasoning_summary_part.added": lambda frame, data: [],
-            "response.reasoning_summary_part.done": lambda frame, data: [],
+            "response.reasoning_summary_part.added": _nothing,
+            "response.reasoning_summary_part.done": _nothing,
             "response.function_call_arguments.done": self._arguments_done,
             "response.custom_tool_call_input.done": self._arguments_done,
             "error": self._error,
@@ -349,6 +349,8 @@ class Decoder:
                 events.append(self._grow(item, place, text, kind, block))
         if isinstance(final, Reasoning) and final.seal is not None:
             events.append(PartDelta(index=index, seal=final.seal))
+        if isinstance(final, Text) and place not in item.cited:
+            events += [PartDelta(index=index, annotation=note) for note in final.annotations or ()]
         return [*events, PartEnd(index=index, final=final)]
 
     # ---- what items grow by
@@ -361,6 +363,10 @@ class Decoder:
                 return self._think(frame, text, "full", frame.content_index or 0)
             case "reasoning_summary_text":
                 return self._think(frame, text, "summary", frame.summary_index or 0)
+            case _:
+                return self._argue(frame, text)
+
+    def _argue(self, frame: Any, text: str) -> list[Event]:
         number = self._number(frame)
         item = self._items.get(number)
         if item is None or _WHOLE not in item.parts:
@@ -429,7 +435,7 @@ class Decoder:
         return [*events, self._start(item, place, part)]
 
     def _part_done(self, frame: AnyFrame, data: bytes) -> list[Event]:
-        """What a part is in the end; its item will say more of it (log probabilities), so it waits as long as it can."""
+        """What a part is in the end. It waits as long as it can: its item will say more of it (log probabilities)."""
         item = self._items.get(self._number(frame))
         place = frame.content_index or 0
         if item is not None and item.kind == "message" and place in item.parts and frame.part is not UNSET:
@@ -441,7 +447,13 @@ class Decoder:
         place = frame.content_index or 0
         if item is None or place not in item.parts or frame.annotation is UNSET:
             return []
+        item.cited.add(place)
         return [PartDelta(index=item.parts[place], annotation=decode_annotation(frame.annotation))]
+
+
+def _nothing(frame: AnyFrame, data: bytes) -> list[Event]:
+    """For events that say what others say too."""
+    return []
 
 
 def stream_decoder(context: Context) -> StreamDecoder:

@@ -83,7 +83,8 @@ def _decode_function(shape: FunctionShape) -> FunctionTool:
 
 
 def _decode_custom(shape: CustomShape) -> FreeformTool:
-    grammar, form = None, ()
+    grammar = None
+    form: tuple[str, ...] = ()
     callers, wanted = shape.allowed_callers, shape.format
     kept = rest(shape, FAMILY)
     if wanted is not UNSET:
@@ -146,7 +147,7 @@ def _decode_native(raw: Raw, kind: str, members: dict[str, Raw]) -> NativeTool:
     )
 
 
-def decode_choice(choice: str | ChoiceShape | UnsetType, parallel: bool | None) -> ToolChoice | None:
+def decode_choice(choice: str | ChoiceShape | UnsetType, *, parallel: bool | None) -> ToolChoice | None:
     if choice is UNSET or (isinstance(choice, str) and choice not in CHOICES):
         return None if parallel is None else ToolChoice(parallel=parallel, at="/parallel_tool_calls")
     if isinstance(choice, str):
@@ -300,7 +301,7 @@ def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
     if not untyped and not bare:
         return tool.parameters
     plan.report.approximated(trail, "parameters", "the target wants an object with properties")
-    whole = {"type": "object", **members}
+    whole: dict[str, Any] = {"type": "object", **members}
     if bare or members.keys() <= {"properties"}:
         whole["properties"] = {}
     return Raw(msgspec.json.encode(whole))
@@ -316,7 +317,7 @@ def _strict(tool: FunctionTool, schema: Raw, trail: Trail, plan: Plan) -> bool:
         return False
     if is_strict(schema):
         return True
-    plan.report.approximated(trail, "strict", "the target's strict mode wants closed objects, and all properties required")
+    plan.report.approximated(trail, "strict", "the target's strict mode wants closed objects without options")
     return False
 
 
@@ -389,7 +390,7 @@ def _encode_chosen(named: ToolRef, plan: Plan) -> ChosenShape | None:
             name = named.name if plan.home else plan.tools.alias(named.name)
             return ChosenShape(type="custom" if named.kind == "freeform" else "function", name=name)
         case "server":
-            name = UNSET if _NO_NAME in named.form else named.name
-            return ChosenShape(type="mcp", server_label=given(named.server), name=name)
+            member = UNSET if _NO_NAME in named.form else named.name
+            return ChosenShape(type="mcp", server_label=given(named.server), name=member)
         case "native":
             return ChosenShape(type=named.name)
