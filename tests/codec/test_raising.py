@@ -205,6 +205,13 @@ def test_parts_and_candidates_are_told_apart() -> None:
     assert calls == [[raised["a"], raised["b"]], [raised["c"]]]
 
 
+def test_free_text_that_was_never_lowered_passes_as_it_comes() -> None:
+    events = stream(call("a_b_0123", shape="freeform"), ['{"input":', '"a"}'])
+    raised = list(StreamRaiser(UNDO).raise_events(events))
+    assert raised[2] == PartStart(index=0, part=call("a.b", shape="freeform"))
+    assert raised[3:] == events[3:]
+
+
 def test_a_final_part_is_raised_too() -> None:
     final = call("patch", '{"input":"a"}')
     events = list(StreamRaiser(UNDO).raise_events(stream(call("patch", ""), ['{"input"', ':"a"}'], final)))

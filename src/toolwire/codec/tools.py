@@ -47,8 +47,6 @@ class ToolPlan:
         self._rules = rules
         self._aliases: dict[tuple[str | None, str], str] = {}
         self._taken: set[str] = set()
-        self._taken: set[str] = set()
-
     def declare(self, tool: FunctionTool | FreeformTool, trail: Trail, report: Report) -> str:
         alias = self.alias(tool.name, tool.namespace)
         lowered = isinstance(tool, FreeformTool) and not self.freeform
@@ -101,8 +99,10 @@ def _declared(request: Request) -> Iterator[PlacedTool]:
     for index, tool in enumerate(request.tools or ()):
         yield from flattened(tool, ("tools", index))
     for number, message in enumerate(request.messages):
-        if message.role not in ("system", "developer"):
-            continue  # nobody else changes tools
+        if message.role not in ("system", "developer") and not (
+            message.parts and type(message.parts[-1]) is ToolChange
+        ):
+            continue  # only a system, and a search whose result ends with what it loaded, change tools
         for position, part in enumerate(message.parts):
             if isinstance(part, ToolChange):
                 for index, added in enumerate(part.add):

@@ -8,10 +8,11 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, ToolResult
+from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.node import Node
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.tools import Thinking, ToolChoice
-from toolwire.codec.fields import Reader, escape, joined, known, restore
+from toolwire.codec.fields import Reader, escape, joined, known, restore, told
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
@@ -102,6 +103,7 @@ SHARED_FIELDS = frozenset(
         "safety_identifier",
     }
 )
+NO_MESSAGES = "openai-chat:absent:messages"
 EMPTY_OPTIONS = "openai-chat:stream_options:empty"
 
 _RAW = ("tool_choice", "function_call", "metadata")
@@ -117,6 +119,8 @@ _reader = Reader[RequestShape](RequestShape, FAMILY)
 
 def decode_request(body: bytes, route: Route) -> Request:
     shape, plain = _reader.read_noting(body)
+    if shape.unknown is not UNSET and "messages" in shape.unknown:
+        raise DecodeError(FAMILY, "/messages", "an array", told(shape.unknown["messages"]))
     tools, plain_tools = decode_tools(shape)
     choice, left = decode_choice(shape)
     output, sampling = decode_output(shape), decode_sampling(shape)
@@ -124,7 +128,7 @@ def decode_request(body: bytes, route: Route) -> Request:
     options = shape.stream_options
     found = _decode_rest(shape, left)
     store = known(shape.store)
-    messages = tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages)])
+    messages = tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages or ())])
     return Request(
         origin=FAMILY,
         model=route.model if shape.model is UNSET else shape.model,
@@ -169,6 +173,8 @@ def _decode_rest(shape: RequestShape, left: dict[str, Raw]) -> dict[str, Any]:
         for name in _RAW
         if getattr(shape, name) is not UNSET and bytes(getattr(shape, name)) == b"null"
     )
+    if shape.messages is UNSET and (shape.nulls is UNSET or "messages" not in shape.nulls):
+        nulls = (*nulls, NO_MESSAGES)
     rests = [kept(shape, *nulls), {"extras": {FAMILY: left}} if left else {}]
     options = shape.stream_options
     if options is not UNSET and options is not None:
@@ -194,7 +200,8 @@ def encode_request(request: Request, target: Target) -> Encoding:
     for turn in turns:
         messages += encode_turn(turn, plan)
     body: dict[str, Any] = {} if model is None else {"model": model}
-    body["messages"] = messages
+    if messages or not {NO_MESSAGES, f"{FAMILY}:null:messages"} & set(request.form):
+        body["messages"] = messages
     if tools is not None:
         body["tools"] = tools
     if functions is not None:

@@ -23,6 +23,7 @@ from .wire import (
     FAMILY,
     AnswerShape,
     CompletionDetailsShape,
+    MessageShape,
     PromptDetailsShape,
     ResponseShape,
     UsageShape,
@@ -54,11 +55,13 @@ REASONS: dict[StopReason, str] = {
     "error": "stop",
     "other": "stop",
 }
+MESSAGE = "openai-chat:message"
 NO_INDEX = "openai-chat:absent:index"
 # These are told by the finish reason, or by the error.
 _STATUSES = ("completed", "incomplete", "failed")
 _FAITHFUL = ("end_turn", "max_tokens", "tool_use", "filtered")
 
+_read_message = Reader[MessageShape](MessageShape, FAMILY).read
 _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 
@@ -70,6 +73,8 @@ def decode_response(body: bytes, context: Context) -> Response:
     failed = shape.error is not UNSET and bytes(shape.error) != b"null"
     count = len(shape.choices or ())
     if not isinstance(shape.choices, list) and not failed:
+        if shape.unknown is not UNSET and "role" in shape.unknown:
+            return _decode_bare(_read_message(body))
         raise DecodeError(FAMILY, "/choices", "an array", "nothing")
     form: tuple[str, ...] = ()
     if shape.error is not UNSET and not failed:
@@ -86,6 +91,13 @@ def decode_response(body: bytes, context: Context) -> Response:
         error=decode_error_object(shape.error, None, at="/error") if failed and shape.error is not UNSET else None,
         **joined(kept(shape, *form), spelled("object", shape.object, "chat.completion")),
     )
+
+
+def _decode_bare(shape: MessageShape) -> Response:
+    """A message without the answer around it, as people keep and quote them."""
+    message = decode_message(shape, "", "")
+    message = replace(message, parts=tuple([_completed(part, None) for part in message.parts]))
+    return Response(origin=FAMILY, candidates=(Candidate(messages=(message,), at=""),), form=(MESSAGE,))
 
 
 def _decode_choice(shape: AnswerShape, position: int, count: int) -> Candidate:
@@ -153,6 +165,8 @@ def decode_usage(shape: UsageShape) -> Usage:
 def encode_response(response: Response, context: Context) -> Encoding:
     home = response.origin == FAMILY
     plan = Plan(RULES, Report(), Target(), home=home, answering=True, carrier=context.carrier)
+    if MESSAGE in response.form and len(response.candidates) == 1:
+        return Encoding(_encode_message(response.candidates[0], 0, plan), plan.report)
     body: dict[str, Any] = {}
     if not home or response.id is not None:
         body["id"] = completion_id(response.id, plan)

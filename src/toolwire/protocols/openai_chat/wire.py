@@ -185,7 +185,7 @@ class StreamOptionsShape(Wire):
 
 
 class RequestShape(Wire):
-    messages: list[MessageShape]
+    messages: list[MessageShape] | UnsetType = UNSET
     model: str | UnsetType = UNSET
     tools: list[Raw] | UnsetType | None = UNSET
     tool_choice: Raw | UnsetType = UNSET

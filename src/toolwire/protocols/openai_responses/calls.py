@@ -30,6 +30,7 @@ _NO_ARGUMENTS = "openai-responses:absent:arguments"
 _NO_OUTPUT = "openai-responses:absent:output"
 _INPUT_NAME = "openai-responses:name:arguments=input"
 _OWN_NAMESPACE = "openai-responses:namespace:own"
+_PLAIN = ("json", "")
 _WRAPPED = '{"_raw"'
 _CALLERS = ("direct", "program")
 
@@ -133,6 +134,34 @@ def _decode_content(
 
 
 # ---- encode
+
+
+def plain_call(part: ToolCall, plan: ItemPlan) -> dict[str, Any] | None:
+    """An ordinary call of another protocol's; None if there is more to it."""
+    text = part.arguments
+    usual = ToolCall(id=part.id, name=part.name, arguments=text, extras=part.extras, form=part.form, at=part.at)
+    if not part.id or part != usual or not text.startswith("{") or text.startswith(_WRAPPED):
+        return None
+    call_id = plan.call_id(part.id)
+    plan.calls[call_id] = "json", part.name
+    return {"type": "function_call", "call_id": call_id, "name": plan.tools.alias(part.name), "arguments": text}
+
+
+def plain_result(part: ToolResult, plan: ItemPlan) -> dict[str, Any] | None:
+    """An ordinary result of another protocol's: one text."""
+    content = part.content
+    if content is None or len(content) != 1 or type(only := content[0]) is not Text:
+        return None
+    if part.status != "ok" or part.native is not None or part.executor == "server":
+        return None
+    if part.name is not None or part.caller is not None or part.toolset is not None or part.cache is not None:
+        return None
+    if only.cache is not None or only.annotations is not None or only.seal is not None:
+        return None
+    call_id = plan.call_id(part.call_id or "")
+    if plan.calls.get(call_id, _PLAIN)[0] != "json":
+        return None
+    return {"type": "function_call_output", "call_id": call_id, "output": only.text}
 
 
 def encode_call(part: ToolCall, placed: Placed, plan: ItemPlan, message: Message) -> Any:

@@ -142,8 +142,9 @@ class Frames:
 
     def delta(self, head: bytes, text: str) -> bytes:
         """A delta, of which `head` has all but its number and its text."""
-        self._number += 1
-        return b'%b%d,"delta":%b}\n\n' % (head, self._number - 1, _json(text))
+        number = self._number
+        self._number = number + 1
+        return b'%b%d,"delta":%b}\n\n' % (head, number, _json(text))
 
 
 def delta_head(kind: str, **fields: Any) -> bytes:

@@ -24,7 +24,15 @@ from toolwire.canonical.tools import Tool, ToolGroup
 from toolwire.codec.fields import Other, Reader, as_object, emit, given, known, rest, restore, tag_of
 from toolwire.codec.turns import Placed
 
-from .calls import decode_custom_call, decode_function_call, decode_result, encode_call, encode_result
+from .calls import (
+    decode_custom_call,
+    decode_function_call,
+    decode_result,
+    encode_call,
+    encode_result,
+    plain_call,
+    plain_result,
+)
 from .natives import (
     ANSWERS,
     CALLS,
@@ -236,6 +244,28 @@ def _gist(kind: str, members: dict[str, Raw], limit: int = 100_000) -> str | Non
 
 
 # ---- encode
+
+
+def plain_items(parts: tuple[Part, ...], role: Role, plan: ItemPlan) -> list[Any] | None:
+    """The items of a message in a request of another protocol, if it is what most are: one text, plain calls, plain
+    results. None if there is more to say; nothing is reported then."""
+    items: list[Any] = []
+    said = False
+    for part in parts:
+        kind = type(part)
+        item = None
+        if kind is ToolCall:
+            item = plain_call(part, plan)  # type: ignore[arg-type]
+        elif kind is ToolResult:
+            item = plain_result(part, plan)  # type: ignore[arg-type]
+        elif kind is Text and not said:
+            said = role != "assistant"
+            if part.text and part.cache is None and part.annotations is None and part.seal is None:  # type: ignore[union-attr]
+                item = {"role": role, "content": part.text}  # type: ignore[union-attr]
+        if item is None:
+            return None
+        items.append(item)
+    return items
 
 
 def encode_items(places: list[Placed], plan: ItemPlan, message: Message) -> list[Any]:

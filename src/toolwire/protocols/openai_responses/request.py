@@ -17,7 +17,7 @@ from toolwire.codec.plan import Rules
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Turn, as_written, assemble, leading_system
 
-from .items import decode_items, encode_items
+from .items import decode_items, encode_items, plain_items
 from .plan import ItemPlan
 from .settings import (
     decode_continuation,
@@ -260,9 +260,10 @@ def _encode_input(request: Request, body: dict[str, Any], plan: ItemPlan) -> Non
             body["input"] = [item for turn in rest_of_it for item in encode_turn(turn, plan)]
         return
     for index, message in enumerate(messages):
-        for field in ("name", "id", "clear_at"):
-            if getattr(message, field) is not None:
-                plan.report.dropped(("messages", index), field)
+        if message.name is not None or message.id is not None or message.clear_at is not None:
+            for field in ("name", "id", "clear_at"):
+                if getattr(message, field) is not None:
+                    plan.report.dropped(("messages", index), field)
     turns = assemble(request, plan.report)
     leading = leading_system(messages)
     if not request.origin.startswith("openai"):
@@ -279,15 +280,19 @@ def _is_string(message: Message | None) -> bool:
 
 def _as_developer(turn: Turn) -> Turn:
     """System text within a conversation is a developer's, unless OpenAI's own roles were used."""
-    return Turn("developer", turn.parts, turn.message, turn.trail) if turn.role == "system" else turn
+    return Turn("developer", turn.placed, turn.message, turn.trail) if turn.role == "system" else turn
 
 
 def encode_turn(turn: Turn, plan: ItemPlan) -> list[Any]:
     """The items of one turn."""
-    if plan.home and turn.message is not None:
-        return encode_items(turn.parts, plan, turn.message)
-    phase = None if turn.message is None else turn.message.phase
-    return encode_items(turn.parts, plan, Message(role=turn.role, parts=(), phase=phase))
+    message = turn.message
+    if message is None:
+        return encode_items(turn.parts, plan, Message(role=turn.role, parts=()))
+    if plan.home:
+        return encode_items(turn.parts, plan, message)
+    if turn.placed is None and (plain := plain_items(message.parts, turn.role, plan)) is not None:
+        return plain
+    return encode_items(turn.parts, plan, Message(role=turn.role, parts=(), phase=message.phase))
 
 
 def _encode_tier(request: Request, plan: ItemPlan) -> Any:

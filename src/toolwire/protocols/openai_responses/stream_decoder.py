@@ -104,6 +104,7 @@ class Decoder:
         self._ended = False
         self._items: dict[int, _Item] = {}
         self._places: dict[int, int] = {}
+        self._heard: dict[tuple[int, int], int] = {}
         self._ids: dict[str, int] = {}
         self._early: dict[int, str] = {}
         self._finals: dict[int, Message] = {}
@@ -152,6 +153,7 @@ class Decoder:
 
     def _read(self, frames: list[bytes]) -> list[Event]:
         events: list[Event] = []
+        heard = self._heard
         for data in frames:
             if self._ended:
                 break
@@ -161,12 +163,16 @@ class Decoder:
                 events += self._read_open(data)
                 continue
             kind = type(shape)
-            if kind is TextDelta and type(shape.output_index) is int and type(shape.content_index) is int:
-                item = self._items.get(self._places.get(shape.output_index, shape.output_index))
-                if item is not None and shape.content_index in item.parts:
-                    events.append(self._grow(item, shape.content_index, shape.delta))
-                    continue
-            events += self._delta(shape, _WORDS[kind], shape.delta)
+            if kind is TextDelta:
+                index = heard.get((shape.output_index, shape.content_index))
+            elif kind is ArgumentsDelta or kind is InputDelta:
+                index = heard.get((shape.output_index, _WHOLE))
+            else:
+                index = None
+            if index is not None:
+                events.append(PartDelta(index=index, text=shape.delta))
+            else:
+                events += self._delta(shape, _WORDS[kind], shape.delta)
         return events
 
     def _read_open(self, data: bytes) -> list[Event]:
@@ -277,8 +283,9 @@ class Decoder:
             if not held.done:
                 return events
             number = max(self._items) + 1
-        if isinstance(frame.output_index, int):
+        if isinstance(frame.output_index, int) and frame.output_index != number:
             self._places[frame.output_index] = number
+            self._heard.clear()
         message = self._reader.read(frame.item, "/item")
         kind = kind_of(frame.item)
         self._last = number
@@ -307,6 +314,8 @@ class Decoder:
 
     def _grow(self, item: _Item, place: int, text: str, kind: Any = None, block: int = 0) -> PartDelta:
         item.grown.add((place, kind, block))
+        if kind is None and item.number not in self._places:
+            self._heard[item.number, place] = item.parts[place]
         return PartDelta(index=item.parts[place], text=text, kind=kind, block=block)
 
     def _item_done(self, frame: AnyFrame, data: bytes) -> list[Event]:
@@ -343,6 +352,7 @@ class Decoder:
         if index in item.ended:
             return []
         item.ended.add(index)
+        self._heard.pop((item.number, place), None)
         events: list[Event] = []
         for text, kind, block in texts(final):
             if (place, kind, block) not in item.grown and text:

@@ -1,6 +1,6 @@
 """Canonical events to the Responses API's event stream; `stream_decoder` has its grammar, `stream_items` its middle."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -64,18 +64,28 @@ class Encoder:
         }
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        methods = self._methods
-        return b"".join([methods[type(event)](event) for event in self._ordered(events)])
-
-    def _ordered(self, events: Iterable[Event]) -> Iterator[Event]:
-        """The events of another protocol with one part after the other; at home as they are."""
+        out: list[bytes] = []
+        delta, parts = self._frames.delta, self._items.parts
         for event in events:
-            if isinstance(event, ResponseStart):
-                self._plan.home = event.origin == FAMILY
-            if self._plan.home:
-                yield event
-            else:
-                yield from self._sequence.order((event,))
+            if type(event) is PartDelta and event.candidate == 0:
+                # A part of another protocol that is open here is the one that may speak.
+                held, text = parts.get(event.index), event.text
+                if text and held is not None and held.head and event.seal is None:
+                    held.pieces.append(text)
+                    out.append(delta(held.head, text))
+                    continue
+            out.append(self._encode(event))
+            parts = self._items.parts
+        return b"".join(out)
+
+    def _encode(self, event: Event) -> bytes:
+        """One event; of another protocol with what waited for it, one part after the other."""
+        if type(event) is ResponseStart:
+            self._plan.home = event.origin == FAMILY
+        methods = self._methods
+        if self._plan.home:
+            return methods[type(event)](event)
+        return b"".join([methods[type(one)](one) for one in self._sequence.order((event,))])
 
     def close(self) -> bytes:
         if self._ended:

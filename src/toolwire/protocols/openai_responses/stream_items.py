@@ -106,7 +106,7 @@ class ItemWriter:
         self._frames = frames
         self._messages: dict[int, MessageStart] = {}
         self._counts: dict[int, int] = {}
-        self._parts: dict[int, OpenPart] = {}
+        self.parts: dict[int, OpenPart] = {}
         self._items: dict[int, OpenItem] = {}
         self._speaking: OpenItem | None = None
 
@@ -118,7 +118,7 @@ class ItemWriter:
     def part_start(self, event: PartStart) -> bytes:
         number = self._counts[event.message] = self._counts.get(event.message, -1) + 1
         trail = ("candidates", 0, "messages", event.message, "parts", number)
-        held = self._parts[event.index] = OpenPart(event, trail)
+        held = self.parts[event.index] = OpenPart(event, trail)
         part = event.part
         match part:
             case Text() | Refusal():
@@ -134,7 +134,7 @@ class ItemWriter:
                 return b""
 
     def part_delta(self, event: PartDelta) -> bytes:
-        held = self._parts.get(event.index)
+        held = self.parts.get(event.index)
         if held is None:
             return b""
         if held.head and event.text:
@@ -150,7 +150,7 @@ class ItemWriter:
         return b""
 
     def part_end(self, event: PartEnd) -> bytes:
-        held = self._parts.pop(event.index, None)
+        held = self.parts.pop(event.index, None)
         if held is None:
             return b""
         part = held.final(event)
