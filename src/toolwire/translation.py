@@ -5,10 +5,11 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Any, Literal
 
 from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
-from toolwire.canonical.events import Event, PartDelta, ResponseFailed
+from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart, ResponseFailed
 from toolwire.canonical.fold import Folder
 from toolwire.canonical.loss import Loss
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
+from toolwire.codec.losses import Trail
 from toolwire.codec.raising import StreamRaiser, raise_response
 from toolwire.protocols import PROTOCOLS
 
@@ -144,10 +145,27 @@ class Translation:
         for event in self._told:
             folder.add(event)
         response = folder.response()
-        if not response.plain:
-            self._encoder.report.unclaimed(response, self._writer.families)
+        self._encoder.report.unclaimed(response, self._writer.families)
+        self._report_frames()
         self.losses = self._encoder.report.resolve(response, self._reader.names)
         return last
+
+    def _report_frames(self) -> None:
+        """Unknown fields of the frames that told a part, which the folded response has no place for."""
+        trails: dict[tuple[int, int], Trail] = {}
+        counts: dict[tuple[int, int], int] = {}
+        for event in self._told:
+            if isinstance(event, PartStart):
+                message = (event.candidate, event.message)
+                place = counts.get(message, 0)
+                counts[message] = place + 1
+                trails[event.candidate, event.index] = ("candidates", event.candidate, "messages", event.message, "parts", place)
+            if isinstance(event, PartStart | PartDelta | PartEnd) and event.extras:
+                for family, kept in event.extras.items():
+                    if family not in self._writer.families:
+                        for key in kept:
+                            trail = trails.get((event.candidate, event.index), ())
+                            self._encoder.report.dropped(trail, "//" + key, "a field that only its own protocol has")
 
     def _pass(self, events: list[Event]) -> bytes:
         for event in events:

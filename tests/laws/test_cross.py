@@ -24,7 +24,7 @@ def test_requests_are_accepted(source: str, target: str) -> None:
     for name, body in bodies.items():
         if (encoded := _translated(body, source, target, "request")) is not None:
             findings = [f for f in tw.check(encoded.value, target) if f.level == "error"]
-            reason = sdk.accept_request(target, encoded.value) or (str(findings[0]) if findings else None)
+            reason = sdk.accept_request(target, _official(encoded.value)) or (str(findings[0]) if findings else None)
             if reason is not None and not _excused(body, source):
                 wrong[name] = reason
     assert wrong == {}
@@ -126,6 +126,13 @@ def _translated(body: Any, source: str, target: str, kind: Any) -> tw.Encoded | 
         return tw.translate(body, source, target, kind)
     except tw.LossRefused:
         return None
+
+
+def _official(body: Any) -> Any:
+    """Without the one field that models of other vendors demand and the official types lack."""
+    for message in body.get("messages", []):
+        message.pop("reasoning_content", None)
+    return body
 
 
 def _excused(body: Any, source: str) -> bool:

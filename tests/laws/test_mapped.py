@@ -1,6 +1,7 @@
 """Against cheap passing: what must arrive as what it is, for every pair, over every body. A report is no excuse here."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,7 +37,7 @@ def results(request: Request) -> list[Any]:
     """Results with the arguments of the call that they answer: ids may be renamed, but never mispaired."""
     asked = {call.id: (call.name, json.loads(call.arguments or "{}")) for call in _calls(request) if call.id}
     own = [part for part in parts(request) if isinstance(part, ToolResult) and part.call_id in asked]
-    return [(asked[result.call_id], _text(result)) for result in own if _text(result)]
+    return [(asked[str(result.call_id)], _text(result)) for result in own if _text(result)]
 
 
 def schemas(request: Request) -> dict[str, Any]:
@@ -62,19 +63,19 @@ def serial(request: Request) -> Any:
 
 def images(request: Request) -> list[str]:
     seen = [part for message in request.messages if message.role == "user" for part in message.parts]
-    return [part.source.data for part in seen if isinstance(part, Media) and part.kind == "image" and _inline(part)]
+    return [data for part in seen if isinstance(part, Media) and (data := _image(part)) is not None]
 
 
 def result_images(request: Request) -> list[str]:
     own = [part for part in parts(request) if isinstance(part, ToolResult) and part.status == "ok" and not part.native]
-    media = [inner for result in own for inner in result.content or () if isinstance(inner, Media) and inner.kind == "image"]
-    return [one.source.data for one in media if _inline(one)]
+    media = [inner for result in own for inner in result.content or () if isinstance(inner, Media)]
+    return [data for one in media if (data := _image(one)) is not None]
 
 
 def failed_results(request: Request) -> list[Any]:
     asked = {call.id: call.name for call in _calls(request) if call.id}
     own = [part for part in parts(request) if isinstance(part, ToolResult) and part.call_id in asked]
-    return [asked[result.call_id] for result in own if result.status != "ok"]
+    return [asked[str(result.call_id)] for result in own if result.status != "ok"]
 
 
 def limit(request: Request) -> Any:
@@ -92,8 +93,10 @@ def stops(request: Request) -> Any:
 
 
 def effort(request: Request) -> Any:
+    """The efforts that all have. Some models can't think and call functions at once in Chat."""
     told = request.thinking and request.thinking.effort
-    return told if told in ("low", "medium", "high") else None
+    either = re.match(r"gpt-(5\.[4-9]|6)", request.model or "") and bool(request.tools)
+    return told if told in ("low", "medium", "high") and not either else None
 
 
 def output_schema(request: Request) -> Any:
@@ -201,5 +204,5 @@ def _only_text(content: tuple[Part, ...]) -> bool:
     return all(isinstance(part, Text) for part in content)
 
 
-def _inline(media: Media) -> bool:
-    return isinstance(media.source, Inline)
+def _image(media: Media) -> str | None:
+    return media.source.data if media.kind == "image" and isinstance(media.source, Inline) else None

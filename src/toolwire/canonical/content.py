@@ -9,7 +9,7 @@ Executor = Literal["client", "server"]
 """Who runs a call: the one who reads the answer, or the provider that gave it."""
 
 
-class Seal(Node, tag=True):
+class Seal(Node, frozen=True, tag=True):
     """An opaque proof of continuity. It goes back only to its issuer."""
 
     issuer: str
@@ -19,35 +19,35 @@ class Seal(Node, tag=True):
     model: str | None = None
 
 
-class Inline(Node, tag=True):
+class Inline(Node, frozen=True, tag=True):
     """Bytes in the message itself, as base64 text."""
 
     data: str
 
 
-class Url(Node, tag=True):
+class Url(Node, frozen=True, tag=True):
     url: str
 
 
-class FileId(Node, tag=True):
+class FileId(Node, frozen=True, tag=True):
     """A file that one provider holds; no other can read it."""
 
     issuer: str
     id: str
 
 
-class PlainText(Node, tag=True):
+class PlainText(Node, frozen=True, tag=True):
     text: str
 
 
-class Nested(Node, tag=True):
+class Nested(Node, frozen=True, tag=True):
     parts: tuple["Part", ...]
 
 
 Source = Inline | Url | FileId | PlainText | Nested
 
 
-class Citation(Node, tag=True):
+class Citation(Node, frozen=True, tag=True):
     """Where a text came from. `start` and `end` count characters of the text that carries it."""
 
     url: str | None = None
@@ -57,7 +57,7 @@ class Citation(Node, tag=True):
     end: int | None = None
 
 
-class Text(Node, tag=True):
+class Text(Node, frozen=True, tag=True):
     text: str
     annotations: tuple[Citation, ...] | None = None
     seal: Seal | None = None
@@ -65,7 +65,7 @@ class Text(Node, tag=True):
     id: str | None = None
 
 
-class Media(Node, tag=True):
+class Media(Node, frozen=True, tag=True):
     kind: Literal["image", "audio", "video", "document"]
     source: Source
     media_type: str | None = None
@@ -75,18 +75,18 @@ class Media(Node, tag=True):
     cache: CacheMark | None = None
 
 
-class Data(Node, tag=True):
+class Data(Node, frozen=True, tag=True):
     """A structured result that is not text."""
 
     json: Raw
 
 
-class ReasoningText(Node, tag=True):
+class ReasoningText(Node, frozen=True, tag=True):
     kind: Literal["full", "summary"]
     text: str
 
 
-class Reasoning(Node, tag=True):
+class Reasoning(Node, frozen=True, tag=True):
     """Thinking, perhaps with nothing to read: an empty one still proves continuity and must be kept."""
 
     content: tuple[ReasoningText | Media, ...] = ()
@@ -95,14 +95,14 @@ class Reasoning(Node, tag=True):
     id: str | None = None
 
 
-class Caller(Node, tag=True):
+class Caller(Node, frozen=True, tag=True):
     """Who asked for a call: the model itself, or a program that it wrote."""
 
     kind: str
     id: str | None = None
 
 
-class ToolCall(Node, tag=True):
+class ToolCall(Node, frozen=True, tag=True):
     """A model's request to run a tool. `arguments` is the text it wrote, exactly, and may be invalid JSON.
 
     `native` names a vendor's own kind of call that the client must answer (shell, apply_patch, computer).
@@ -123,7 +123,7 @@ class ToolCall(Node, tag=True):
     cache: CacheMark | None = None
 
 
-class ToolResult(Node, tag=True):
+class ToolResult(Node, frozen=True, tag=True):
     """What came of a call. `content` absent is not the same as empty."""
 
     call_id: str | None
@@ -138,17 +138,17 @@ class ToolResult(Node, tag=True):
     cache: CacheMark | None = None
 
 
-class Refusal(Node, tag=True):
+class Refusal(Node, frozen=True, tag=True):
     text: str
 
 
-class ItemRef(Node, tag=True):
+class ItemRef(Node, frozen=True, tag=True):
     """Something the provider stored, by id."""
 
     id: str
 
 
-class Foreign(Node, tag=True):
+class Foreign(Node, frozen=True, tag=True):
     """A part that only its own protocol understands. `pair` keeps two halves together; `gist` is what others get."""
 
     protocol: str
@@ -158,14 +158,14 @@ class Foreign(Node, tag=True):
     gist: str | None = None
 
 
-class ToolChange(Node, tag=True):
+class ToolChange(Node, frozen=True, tag=True):
     """From here on these tools are there, or gone."""
 
     add: tuple[Tool | ToolRef, ...] = ()
     remove: tuple[ToolRef, ...] = ()
 
 
-class SettingChange(Node, tag=True):
+class SettingChange(Node, frozen=True, tag=True):
     """From here on these settings hold."""
 
     thinking: Thinking | None = None
@@ -190,7 +190,7 @@ Part = (
 Role = Literal["system", "developer", "user", "assistant"]
 
 
-class Message(Node):
+class Message(Node, frozen=True):
     """One wire message, item, step or content. Decoders never move or merge."""
 
     role: Role

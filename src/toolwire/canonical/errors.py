@@ -24,7 +24,7 @@ ErrorKind = Literal[
 ]
 
 
-class ApiError(Node):
+class ApiError(Node, frozen=True):
     """An error as a provider told it. `raw` is the vendor's own word for `kind`."""
 
     kind: ErrorKind

@@ -20,7 +20,7 @@ from .request import Continuation
 from .response import Stop, Usage
 
 
-class ResponseStart(Node):
+class ResponseStart(Node, frozen=True):
     origin: str
     id: str | None = None
     model: str | None = None
@@ -30,7 +30,7 @@ class ResponseStart(Node):
     continuation: Continuation | None = None
 
 
-class MessageStart(Node):
+class MessageStart(Node, frozen=True):
     message: int = 0
     candidate: int = 0
     role: Role = "assistant"
@@ -40,14 +40,14 @@ class MessageStart(Node):
     phase: str | None = None
 
 
-class PartStart(Node):
+class PartStart(Node, frozen=True):
     index: int
     part: Part
     message: int = 0
     candidate: int = 0
 
 
-class PartDelta(Node):
+class PartDelta(Node, frozen=True):
     """`kind` says which text of a Reasoning grows, `block` which of its texts."""
 
     index: int
@@ -59,13 +59,13 @@ class PartDelta(Node):
     annotation: Citation | None = None
 
 
-class PartEnd(Node):
+class PartEnd(Node, frozen=True):
     index: int
     candidate: int = 0
     final: Part | None = None
 
 
-class MessageEnd(Node):
+class MessageEnd(Node, frozen=True):
     """`status`, `id` and `phase` override what the start of the message said."""
 
     message: int = 0
@@ -75,29 +75,29 @@ class MessageEnd(Node):
     phase: str | None = None
 
 
-class UsageReport(Node):
+class UsageReport(Node, frozen=True):
     usage: Usage
 
 
-class Stopped(Node):
+class Stopped(Node, frozen=True):
     """Why a candidate ended, where the protocol says it."""
 
     stop: Stop
     candidate: int = 0
 
 
-class Notice(Node):
+class Notice(Node, frozen=True):
     """Something to pass on or ignore: a ping, a progress report. It has no place in the folded response."""
 
     kind: str
 
 
-class ResponseEnd(Node):
+class ResponseEnd(Node, frozen=True):
     status: str | None = None
     continuation: Continuation | None = None
 
 
-class ResponseFailed(Node):
+class ResponseFailed(Node, frozen=True):
     """`broken`: the stream itself is at fault, cut or unreadable, not the answer that it told."""
 
     error: ApiError

@@ -7,7 +7,7 @@ from .node import Node, Raw
 from .tools import CacheMark, OutputFormat, Sampling, Thinking, Tool, ToolChoice
 
 
-class Continuation(Node):
+class Continuation(Node, frozen=True):
     """What the provider holds, or should hold, of the conversation."""
 
     kind: Literal["response", "conversation", "thread", "interaction", "cache"] | None = None
@@ -16,7 +16,7 @@ class Continuation(Node):
     background: bool | None = None
 
 
-class Request(Node):
+class Request(Node, frozen=True):
     """`origin` is the protocol it was written in: encoded there again, its order and grouping stay as they are.
 
     `plain` is set by a decoder that met no extras at all, so that nobody needs to look for them.

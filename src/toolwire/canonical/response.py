@@ -24,7 +24,7 @@ StopReason = Literal[
 ]
 
 
-class Stop(Node):
+class Stop(Node, frozen=True):
     """Why the answer ended: the common word, and the vendor's own. `sequence` is the stop sequence that was met."""
 
     reason: StopReason
@@ -32,7 +32,7 @@ class Stop(Node):
     sequence: str | None = None
 
 
-class Usage(Node):
+class Usage(Node, frozen=True):
     """Tokens; `None` is "not said". `input_tokens` includes what came from or went to a cache."""
 
     input_tokens: int | None = None
@@ -44,13 +44,13 @@ class Usage(Node):
     total: int | None = None
 
 
-class Candidate(Node):
+class Candidate(Node, frozen=True):
     index: int = 0
     messages: tuple[Message, ...] = ()
     stop: Stop | None = None
 
 
-class Response(Node):
+class Response(Node, frozen=True):
     """`plain` as in `Request`."""
 
     origin: str

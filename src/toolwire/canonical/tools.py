@@ -5,13 +5,13 @@ from typing import Literal
 from .node import Node, Raw
 
 
-class CacheMark(Node, tag=True):
+class CacheMark(Node, frozen=True, tag=True):
     """A prompt prefix up to here is worth keeping."""
 
     ttl: str | None = None
 
 
-class FunctionTool(Node, tag=True):
+class FunctionTool(Node, frozen=True, tag=True):
     name: str
     description: str | None = None
     parameters: Raw | None = None
@@ -24,12 +24,12 @@ class FunctionTool(Node, tag=True):
     cache: CacheMark | None = None
 
 
-class Grammar(Node, tag=True):
+class Grammar(Node, frozen=True, tag=True):
     syntax: str
     definition: str
 
 
-class FreeformTool(Node, tag=True):
+class FreeformTool(Node, frozen=True, tag=True):
     """A tool whose input is text, perhaps bound by a grammar."""
 
     name: str
@@ -42,13 +42,13 @@ class FreeformTool(Node, tag=True):
     cache: CacheMark | None = None
 
 
-class ToolGroup(Node, tag=True):
+class ToolGroup(Node, frozen=True, tag=True):
     name: str
     tools: tuple[FunctionTool | FreeformTool, ...]
     description: str | None = None
 
 
-class NativeTool(Node, tag=True):
+class NativeTool(Node, frozen=True, tag=True):
     """A vendor's own tool, as it declares it. `kind` is the vendor's word without its date."""
 
     protocol: str
@@ -62,7 +62,7 @@ class NativeTool(Node, tag=True):
 Tool = FunctionTool | FreeformTool | ToolGroup | NativeTool
 
 
-class ToolRef(Node, tag=True):
+class ToolRef(Node, frozen=True, tag=True):
     """A tool by name, declared elsewhere. `kind` says how its vendor would address it."""
 
     name: str
@@ -72,7 +72,7 @@ class ToolRef(Node, tag=True):
     cache: CacheMark | None = None
 
 
-class ToolChoice(Node):
+class ToolChoice(Node, frozen=True):
     """`mode` absent: nothing was said of it, only of `parallel`."""
 
     mode: Literal["auto", "none", "required", "named", "allowed"] | None = None
@@ -81,14 +81,14 @@ class ToolChoice(Node):
     parallel: bool | None = None
 
 
-class Thinking(Node):
+class Thinking(Node, frozen=True):
     enabled: bool | None = None
     effort: str | None = None
     budget_tokens: int | None = None
     visibility: Literal["omitted", "summary", "full"] | None = None
 
 
-class OutputFormat(Node):
+class OutputFormat(Node, frozen=True):
     kind: Literal["text", "json", "json_schema"] | None = None
     schema: Raw | None = None
     name: str | None = None
@@ -97,7 +97,7 @@ class OutputFormat(Node):
     verbosity: str | None = None
 
 
-class Sampling(Node):
+class Sampling(Node, frozen=True):
     max_tokens: int | None = None
     temperature: int | float | None = None
     top_p: int | float | None = None

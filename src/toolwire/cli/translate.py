@@ -87,7 +87,7 @@ def command(
 
 
 def _translate(
-    body: bytes, source: str, target: str, kind: str, options: dict[str, Any]
+    body: bytes, source: str, target: str, kind: Any, options: dict[str, Any]
 ) -> tuple[bytes | None, "Sequence[Loss]"]:
     """Give the whole output and its losses; no output where they are refused."""
     try:

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 from toolwire.codec.interface import Codec
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 _BUILT_IN = {
     "anthropic": "toolwire.protocols.anthropic",
@@ -18,7 +21,6 @@ class Protocols(Mapping[str, Codec]):
 
     def __init__(self) -> None:
         self._loaded: dict[str, Codec] = {}
-        self._plugins: dict[str, str] | None = None
 
     def __getitem__(self, name: str) -> Codec:
         if name not in self._loaded:
@@ -29,7 +31,7 @@ class Protocols(Mapping[str, Codec]):
         if name in _BUILT_IN:
             codec = import_module(_BUILT_IN[name]).CODEC
         else:
-            (found,) = entry_points(group="toolwire.protocols", name=name) or (None,)
+            found = next((one for one in _brought() if one.name == name), None)
             if found is None:
                 raise KeyError(name)
             codec = found.load()
@@ -39,12 +41,19 @@ class Protocols(Mapping[str, Codec]):
 
     def __iter__(self) -> Iterator[str]:
         yield from _BUILT_IN
-        for found in entry_points(group="toolwire.protocols"):
+        for found in _brought():
             if found.name not in _BUILT_IN:
                 yield found.name
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _brought() -> "EntryPoints":
+    """Protocols of other packages, looked for only when one is asked for that is not built in, or all are listed."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group="toolwire.protocols")
 
 
 PROTOCOLS = Protocols()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolwire.codec.check import Finding
-from toolwire.protocols.anthropic import rules, shapes
+from toolwire.protocols.anthropic import rules, vocabulary
 
 USER = {"role": "user", "content": "Weather in Paris?"}
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"city": "Paris"}}
@@ -429,7 +429,7 @@ def test_the_model_may_be_said_apart_from_the_body() -> None:
 
 
 def test_every_rule_has_its_case() -> None:
-    source = inspect.getsource(rules) + inspect.getsource(shapes)
+    source = inspect.getsource(rules) + inspect.getsource(vocabulary)
     written = set(re.findall(r'found\(\s*"([a-z0-9-]+)"', source)) | {"result-missing", "result-not-first"}
     cases = {rule for _, rule, *_ in [*BAD, *DATED, *SAMPLED, *UNSURE]}
     assert written | {"field-type", "field-word"} == cases

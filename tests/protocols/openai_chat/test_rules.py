@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolwire.codec.check import Finding
-from toolwire.protocols.openai_chat import rules, shapes
+from toolwire.protocols.openai_chat import rules, vocabulary
 
 USER = {"role": "user", "content": "Weather in Paris?"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Paris"}'}}
@@ -282,7 +282,7 @@ def test_the_model_may_be_said_apart_from_the_body() -> None:
 
 
 def test_every_rule_has_its_case() -> None:
-    source = inspect.getsource(rules) + inspect.getsource(shapes)
+    source = inspect.getsource(rules) + inspect.getsource(vocabulary)
     written = set(re.findall(r'found\(\s*"([a-z0-9-]+)"', source))
     named_by_what_they_are_about = {
         *("field-type", "field-word", "messages-empty", "tools-empty", "functions-empty"),

@@ -150,7 +150,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
         shape["system"] = system
     if turns or "anthropic:absent:messages" not in request.form:
         shape["messages"] = messages = [message for turn in turns for message in encode_turn(turn, plan)]
-        if not plan.home and messages and messages[-1]["role"] == "assistant":
+        if not plan.home and turns and turns[-1].role == "assistant" and turns[-1].parts and messages:
             trim_prefill(messages[-1]["content"], turns[-1].parts[-1].trail, plan)
     if tools is not None:
         shape["tools"] = tools

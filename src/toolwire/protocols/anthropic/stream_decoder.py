@@ -48,7 +48,6 @@ from .wire import (
     BlockStopFrame,
     CitationsDelta,
     ErrorFrame,
-    Frame,
     FrameUnion,
     InputDelta,
     MessageDeltaFrame,
@@ -87,15 +86,19 @@ class Decoder:
         }
 
     def feed(self, data: bytes) -> list[Event]:
-        return self._read(self._splitter.feed(data))
+        try:
+            return self._read(self._splitter.feed(data))
+        except ValueError as error:
+            return self._fail(str(error))
+
+    def _fail(self, why: str) -> list[Event]:
+        """The stream itself is at fault: nothing after this is read."""
+        self._ended = True
+        return [ResponseFailed(error=ApiError(kind="server", message=why), broken=True)]
 
     def close(self) -> list[Event]:
         events = self._read(self._splitter.close())
-        if not self._ended:
-            self._ended = True
-            error = ApiError(kind="server", message="the stream ended before its message did")
-            events.append(ResponseFailed(error=error, broken=True))
-        return events
+        return events if self._ended else events + self._fail("the stream ended before its message did")
 
     def _read(self, frames: list[bytes]) -> list[Event]:
         events: list[Event] = []
@@ -124,8 +127,7 @@ class Decoder:
         try:
             shape = _reader.read(data)
         except DecodeError as error:
-            self._ended = True
-            return [ResponseFailed(error=ApiError(kind="server", message=str(error)), broken=True)]
+            return self._fail(str(error))
         if isinstance(shape, Other):
             return [Notice(kind="frame", extras={FAMILY: {"frame": shape.body}})]
         return self._methods[type(shape)](shape)
@@ -236,8 +238,10 @@ class Decoder:
         return [ResponseFailed(error=error)]
 
 
-def _whole(shape: Frame) -> dict[str, Any]:
-    return {"extras": {FAMILY: {"frame": Raw(msgspec.json.encode(shape))}}}
+def _whole(shape: BlockDeltaFrame) -> dict[str, Any]:
+    delta = {**as_object(shape.delta), **(shape.delta.unknown or {})}
+    body = {**as_object(shape), "delta": delta, **(shape.unknown or {})}
+    return {"extras": {FAMILY: {"frame": Raw(msgspec.json.encode(body))}}}
 
 
 def _counts(shape: UsageShape | UnsetType) -> dict[str, Any]:

@@ -1,0 +1,270 @@
+"""What is particular to the streams of Responses: what decoders forgive, and what encoders never do."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.bodies import (
+    CITY,
+    RESPONSES_USAGE,
+    anthropic_block,
+    anthropic_call_block,
+    anthropic_stream,
+    anthropic_text_block,
+    item_events,
+    responses_call,
+    responses_events,
+    responses_message,
+    responses_request,
+    responses_response,
+    responses_stream,
+)
+from tests.sdk import fold_body, fold_stream
+from tests.wire import ANTHROPIC, RESPONSES, frames, streamed, types
+from toolwire.canonical.events import Event, PartDelta, ResponseEnd, ResponseFailed, ResponseStart, UsageReport
+from toolwire.canonical.fold import fold
+from toolwire.canonical.response import Response
+from toolwire.codec.interface import Context
+from toolwire.protocols.openai_responses import CODEC
+
+CALL = responses_call("call_1", id="fc_1", status="completed")
+THOUGHT = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "One."}, {"type": "summary_text", "text": "Two."}],
+    "encrypted_content": "whole",
+}
+
+
+def events(wire: bytes) -> list[Event]:
+    decoder = CODEC.stream_decoder(Context())
+    return decoder.feed(wire) + decoder.close()
+
+
+def folded(wire: bytes) -> Response:
+    return fold(events(wire))
+
+
+def texts(wire: bytes) -> str:
+    return "".join(event.text for event in events(wire) if isinstance(event, PartDelta))
+
+
+def without_at(response: Response) -> str:
+    """The response as text, without the places in the source, which a stream has none of."""
+    import re
+
+    return re.sub(r"at=('[^']*'|None)", "", str(response))
+
+
+# ---- decode
+
+
+def test_a_stream_folds_to_what_its_body_decodes_to() -> None:
+    items = [THOUGHT, responses_message("Hi."), CALL]
+    wire = responses_stream(
+        *(event for index, item in enumerate(items) for event in item_events(index, item)), output=items
+    )
+    terminal = frames(wire)[-1]["response"]
+    body = CODEC.decode_response(json.dumps(terminal).encode(), Context())
+    assert folded(wire).candidates[0].messages == body.candidates[0].messages
+    assert folded(wire).candidates[0].stop == body.candidates[0].stop
+
+
+@pytest.mark.parametrize("item", [CALL, responses_message("Hi."), THOUGHT], ids=lambda item: item["type"])
+@pytest.mark.parametrize("told_by", ["done", "completed"])
+def test_an_item_that_only_its_end_tells_is_told_once(item: Any, told_by: str) -> None:
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    wire = responses_stream(*([done] if told_by == "done" else []), output=[item])
+    expected = {"function_call": CITY, "message": "Hi.", "reasoning": "One.Two."}[item["type"]]
+    assert texts(wire) == expected
+    assert len(folded(wire).candidates[0].messages) == 1
+
+
+def test_arguments_that_come_with_done_alone_are_told_and_those_after_deltas_are_not_told_again() -> None:
+    added, delta, args_done, item_done = item_events(0, CALL)
+    assert texts(responses_stream(added, args_done, item_done, output=[CALL])) == CITY
+    assert texts(responses_stream(added, delta, args_done, item_done, output=[CALL])) == CITY
+
+
+def test_items_whose_index_is_taken_again_stay_apart() -> None:
+    other = {**CALL, "id": "fc_2", "call_id": "call_2"}
+    wire = responses_stream(*item_events(0, CALL), *item_events(0, other), output=[CALL, other])
+    calls = [part for message in folded(wire).candidates[0].messages for part in message.parts]
+    assert [getattr(call, "id", None) for call in calls] == ["call_1", "call_2"]
+
+
+def test_events_without_an_index_follow_the_item_id() -> None:
+    wire = responses_stream(
+        *({key: value for key, value in event.items() if key != "output_index"} for event in item_events(0, CALL)),
+        output=[CALL],
+    )
+    assert fold_stream(ANTHROPIC, streamed(wire, RESPONSES, ANTHROPIC))["calls"] == [
+        {"id": "call_1", "name": "get_weather", "arguments": json.loads(CITY)}
+    ]
+
+
+def test_the_seal_is_the_one_of_the_done_item() -> None:
+    added, *rest = item_events(0, {**THOUGHT, "summary": []})
+    partial = {**added, "item": {**added["item"], "encrypted_content": "partial"}}
+    part = folded(responses_stream(partial, *rest, output=[])).candidates[0].messages[0].parts[0]
+    assert part.seal.data == "whole"  # type: ignore[union-attr]
+
+
+def test_a_call_that_is_never_done_is_not_complete() -> None:
+    added, delta, *_ = item_events(0, CALL)
+    wire = responses_events(
+        {"type": "response.created", "response": responses_response(status="in_progress")}, added, delta
+    )
+    *_, last = events(wire)
+    assert isinstance(last, ResponseFailed)
+    part = folded(wire).candidates[0].messages[0].parts[0]
+    assert part.complete is False  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("frame", "kind"),
+    [
+        ({"type": "error", "code": "rate_limit_exceeded", "message": "m", "param": None}, "rate_limit"),
+        ({"error": {"message": "m", "type": "server_error"}}, "server"),
+    ],
+)
+def test_an_error_ends_the_stream_whatever_its_shape(frame: Any, kind: str) -> None:
+    created = {"type": "response.created", "response": responses_response(status="in_progress")}
+    wire = responses_events(created) + f"data: {json.dumps(frame)}\n\n".encode()
+    *_, last = events(wire + responses_events({"type": "response.completed", "response": responses_response()}))
+    assert isinstance(last, ResponseFailed)
+    assert (last.error.kind, last.error.message) == (kind, "m")
+
+
+def test_a_failure_carries_its_usage() -> None:
+    failed = responses_response(status="failed", error={"code": "server_error", "message": "m"}, usage=RESPONSES_USAGE)
+    created = {"type": "response.created", "response": responses_response(status="in_progress")}
+    response = folded(responses_events(created, {"type": "response.failed", "response": failed}))
+    assert response.error is not None
+    assert response.usage is not None
+    assert response.usage.output_tokens == 7
+
+
+def test_usage_is_read_from_the_end_only() -> None:
+    created = responses_response(status="in_progress", usage=RESPONSES_USAGE)
+    first = events(responses_events({"type": "response.created", "response": created}))
+    assert not any(isinstance(event, UsageReport) for event in first)
+
+
+def test_a_resumed_stream_without_its_beginning_is_read() -> None:
+    _, delta, *rest = item_events(0, responses_message("Hi."))
+    wire = responses_events(delta, *rest, {"type": "response.completed", "response": responses_response()})
+    found = events(wire)
+    assert isinstance(found[0], ResponseStart)
+    assert isinstance(found[-1], ResponseEnd)
+    assert texts(wire) == "Hi."
+
+
+# ---- encode
+
+TALK = anthropic_stream(
+    *anthropic_block(
+        0,
+        {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "thinking_delta", "thinking": "Look "},
+        {"type": "thinking_delta", "thinking": "it up."},
+        {"type": "signature_delta", "signature": "c2ln"},
+    ),
+    *anthropic_text_block(1, "Let me ", "see."),
+    *anthropic_call_block(2, "toolu_1", '{"city":', '"Paris"}'),
+    *anthropic_call_block(3, "toolu_2"),
+)
+
+
+def test_the_sdk_reads_what_another_protocol_said() -> None:
+    made = fold_stream(RESPONSES, streamed(TALK, ANTHROPIC, RESPONSES))
+    assert made["text"] == "Let me see."
+    assert [(call["id"], call["arguments"]) for call in made["calls"]] == [
+        ("toolu_1", {"city": "Paris"}),
+        ("toolu_2", {}),
+    ]
+
+
+def test_the_events_of_each_item_are_all_there_in_order() -> None:
+    wire = streamed(TALK, ANTHROPIC, RESPONSES)
+    short = [kind.removeprefix("response.") for kind in types(wire)]
+    assert short == [
+        *("created", "in_progress"),
+        *("output_item.added", "reasoning_summary_part.added"),
+        *("reasoning_summary_text.delta", "reasoning_summary_text.delta", "reasoning_summary_text.done"),
+        *("reasoning_summary_part.done", "output_item.done"),
+        *("output_item.added", "content_part.added", "output_text.delta", "output_text.delta"),
+        *("output_text.done", "content_part.done", "output_item.done"),
+        *("output_item.added", "function_call_arguments.delta", "function_call_arguments.delta"),
+        *("function_call_arguments.done", "output_item.done"),
+        *("output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done"),
+        "completed",
+    ]
+    assert [frame["sequence_number"] for frame in frames(wire)] == list(range(len(short)))
+
+
+def test_an_item_is_the_same_when_it_is_added_done_and_in_the_final_output() -> None:
+    found = frames(streamed(TALK, ANTHROPIC, RESPONSES))
+    added = [frame["item"] for frame in found if frame["type"] == "response.output_item.added"]
+    done = [frame["item"] for frame in found if frame["type"] == "response.output_item.done"]
+    assert done == found[-1]["response"]["output"]
+    assert [(item["type"], item["id"], item.get("call_id")) for item in added] == [
+        (item["type"], item["id"], item.get("call_id")) for item in done
+    ]
+
+
+def test_a_streamed_answer_is_the_answer() -> None:
+    whole = fold_body(ANTHROPIC, TALK)
+    streamed_items = fold_body(RESPONSES, streamed(TALK, ANTHROPIC, RESPONSES))["output"]
+    from tests.wire import translated
+
+    assert streamed_items == translated(whole, ANTHROPIC, RESPONSES, "response")["output"]
+
+
+def test_no_usage_before_the_end() -> None:
+    found = frames(streamed(TALK, ANTHROPIC, RESPONSES))
+    assert [frame["response"]["usage"] for frame in found if "response" in frame][:-1] == [None, None]
+    assert found[-1]["response"]["usage"]["output_tokens_details"] == {"reasoning_tokens": 0}
+
+
+def test_a_cut_answer_is_incomplete_and_a_broken_one_failed() -> None:
+    cut = anthropic_stream(*anthropic_text_block(0, "Let me"), stop_reason="max_tokens")
+    last = frames(streamed(cut, ANTHROPIC, RESPONSES))[-1]
+    assert (last["type"], last["response"]["incomplete_details"]) == (
+        "response.incomplete",
+        {"reason": "max_output_tokens"},
+    )
+    broken = streamed(TALK[: len(TALK) // 2], ANTHROPIC, RESPONSES)
+    assert frames(broken)[-1]["type"] == "response.failed"
+    assert frames(broken)[-1]["response"]["error"]["code"] == "server_error"
+
+
+def test_a_custom_call_streams_its_text() -> None:
+    tool = {"type": "custom", "name": "patch", "description": "d"}
+    wire = anthropic_stream(*anthropic_call_block(0, "toolu_1", '{"input":"*** a', '\\nb"}', name="patch"))
+    made = streamed(wire, ANTHROPIC, RESPONSES, responses_request(tools=[tool]))
+    deltas = [frame["delta"] for frame in frames(made) if frame["type"] == "response.custom_tool_call_input.delta"]
+    assert deltas == ["*** a", "\nb"]
+    (item,) = fold_body(RESPONSES, made)["output"]
+    assert (item["type"], item["input"]) == ("custom_tool_call", "*** a\nb")
+
+
+def test_at_home_interleaved_items_and_progress_stay_readable_for_the_sdk() -> None:
+    search = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "q"},
+    }
+    progress = {"type": "response.web_search_call.searching", "item_id": "ws_1", "output_index": 0}
+    first, second, last = (list(item_events(n, item)) for n, item in enumerate((search, CALL, {**CALL, "id": "fc_2"})))
+    last = [json.loads(json.dumps(event).replace("call_1", "call_2")) for event in last]
+    output = [search, CALL, {**CALL, "id": "fc_2", "call_id": "call_2"}]
+    wire = responses_stream(
+        first[0], progress, first[-1], second[0], last[0], last[1], second[1], *second[2:], *last[2:], output=output
+    )
+    made = streamed(wire, RESPONSES, RESPONSES)
+    assert fold_body(RESPONSES, made)["output"] == fold_body(RESPONSES, wire)["output"]
+    assert "response.web_search_call.searching" in types(made)
+    assert folded(made) == folded(wire)
