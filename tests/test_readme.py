@@ -72,9 +72,7 @@ def test_console_block(block: str, tmp_path: Path) -> None:
     assert "".join(match[0] for match in COMMAND.finditer(block)) == block
     for match in COMMAND.finditer(block):
         _, output = run(["bash", "-c", match["command"]], tmp_path)
-        assert compare.check_output(match["output"], output, doctest.ELLIPSIS), (
-            f"$ {match['command']}\n{output}"
-        )
+        assert compare.check_output(match["output"], output, doctest.ELLIPSIS), f"$ {match['command']}\n{output}"
 
 
 def test_readme_has_a_taste_of_both() -> None:

@@ -153,13 +153,13 @@ class Translation:
     def _report_frames(self) -> None:
         """Unknown fields of the frames that told a part, which the folded response has no place for."""
         trails: dict[tuple[int, int], Trail] = {}
-        counts: dict[tuple[int, int], int] = {}
+        counts: dict[Trail, int] = {}
         for event in self._told:
             if isinstance(event, PartStart):
-                message = (event.candidate, event.message)
+                message = ("candidates", event.candidate, "messages", event.message)
                 place = counts.get(message, 0)
                 counts[message] = place + 1
-                trails[event.candidate, event.index] = ("candidates", event.candidate, "messages", event.message, "parts", place)
+                trails[event.candidate, event.index] = (*message, "parts", place)
             if isinstance(event, PartStart | PartDelta | PartEnd) and event.extras:
                 for family, kept in event.extras.items():
                     if family not in self._writer.families:

@@ -1,4 +1,4 @@
-"""Against cheap passing: what must arrive as what it is, for every pair, over every body. A report is no excuse here."""
+"""Against cheap passing: what must arrive as what it is, for every pair and body. A report is no excuse here."""
 
 import json
 import re
@@ -41,7 +41,8 @@ def results(request: Request) -> list[Any]:
 
 
 def schemas(request: Request) -> dict[str, Any]:
-    return {tool.name: json.loads(bytes(tool.parameters)) for tool in _functions(request) if tool.parameters is not None}
+    declared = [(tool.name, tool.parameters) for tool in _functions(request)]
+    return {name: json.loads(bytes(schema)) for name, schema in declared if schema is not None}
 
 
 def descriptions(request: Request) -> dict[str, Any]:

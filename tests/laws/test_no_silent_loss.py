@@ -17,7 +17,7 @@ def test_a_changed_value_arrives_or_is_reported(source: str, target: str, kind: 
         for path, value in leaves(body):
             if (mark := _mark(value)) is not None:
                 other = changed(body, path, mark)
-                if not _told(other, path, mark, source, target, kind, body):
+                if not _told(other, path, mark, (source, target), kind, body):
                     silent.append(f"{name}{path}")
     assert silent == []
 
@@ -29,7 +29,7 @@ def test_an_unknown_field_arrives_or_is_reported(source: str, target: str, kind:
     for name, body in _bodies(source, kind).items():
         for path in objects(body):
             other = changed(body, f"{path}/{KEY}", MARK)
-            if not _told(other, f"{path}/{KEY}", MARK, source, target, kind):
+            if not _told(other, f"{path}/{KEY}", MARK, (source, target), kind, body):
                 silent.append(f"{name}{path}")
     assert silent == []
 
@@ -77,19 +77,19 @@ def _mark(value: Any) -> Any:
     return NUMBER if isinstance(value, int) else NUMBER + 0.5
 
 
-def _told(body: Any, path: str, mark: Any, source: str, target: str, kind: Any, before: Any = None) -> bool:
+def _told(body: Any, path: str, mark: Any, pair: tuple[str, str], kind: Any, before: Any) -> bool:  # noqa: PLR0917
     """Whether the marked value is in the output, or reported: at its place, or at an object that holds it.
 
     A number may arrive as part of a sum, so it is enough that the output changed with it.
     """
     try:
-        encoded = tw.translate(body, source, target, kind)
+        encoded = tw.translate(body, *pair, kind)
     except (tw.DecodeError, tw.LossRefused):
         return True
     text = encoded.to_bytes().decode()
     if isinstance(mark, str) and mark in text:
         return True
-    if not isinstance(mark, str) and encoded.value != tw.translate(before, source, target, kind).value:
+    if not isinstance(mark, str) and encoded.value != tw.translate(before, *pair, kind).value:
         return True
     return any(_covers(loss.path, path, body) for loss in encoded.losses)
 

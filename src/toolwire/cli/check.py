@@ -10,9 +10,7 @@ REJECTED = 1
 
 
 @click.command("check", short_help="Say whether a provider would reject the request on stdin.")
-@click.option(
-    "--protocol", "name", type=protocol, required=True, metavar="P", help="The protocol of the request."
-)
+@click.option("--protocol", "name", type=protocol, required=True, metavar="P", help="The protocol of the request.")
 def command(name: str) -> None:
     """Say whether a provider would reject the request on stdin, without asking it.
 

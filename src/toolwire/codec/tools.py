@@ -47,6 +47,7 @@ class ToolPlan:
         self._rules = rules
         self._aliases: dict[tuple[str | None, str], str] = {}
         self._taken: set[str] = set()
+
     def declare(self, tool: FunctionTool | FreeformTool, trail: Trail, report: Report) -> str:
         alias = self.alias(tool.name, tool.namespace)
         lowered = isinstance(tool, FreeformTool) and not self.freeform

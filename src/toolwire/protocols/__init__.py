@@ -51,7 +51,7 @@ class Protocols(Mapping[str, Codec]):
 
 def _brought() -> "EntryPoints":
     """Protocols of other packages, looked for only when one is asked for that is not built in, or all are listed."""
-    from importlib.metadata import entry_points
+    from importlib.metadata import entry_points  # noqa: PLC0415 - it loads half the standard library
 
     return entry_points(group="toolwire.protocols")
 

@@ -37,6 +37,7 @@ from toolwire.canonical.content import (
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, NativeTool, ToolGroup
 from toolwire.codec.interface import Route, Target
+from toolwire.codec.losses import Report
 from toolwire.protocols.openai_responses import CODEC
 
 SHELL = {
@@ -263,8 +264,10 @@ def test_only_parallel_is_said_where_only_parallel_was() -> None:
 
 
 def test_the_parallel_switch_is_lost_by_its_own_name() -> None:
-    body = responses_request(GO, parallel_tool_calls=False, tool_choice="auto")
-    assert named(lost(body, RESPONSES, ANTHROPIC), "/parallel_tool_calls")
+    request = read(GO, parallel_tool_calls=False, tool_choice="auto")
+    report = Report()
+    report.dropped(("tool_choice",), "parallel")
+    assert [loss.path for loss in report.resolve(request, CODEC.names)] == ["/parallel_tool_calls"]
 
 
 @pytest.mark.parametrize(

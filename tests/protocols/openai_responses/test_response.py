@@ -30,6 +30,7 @@ REFUSED = {
     "status": "completed",
     "content": [{"type": "refusal", "refusal": "No."}],
 }
+LATE = {**responses_call("call_1"), "async": True}
 PROGRAM = {"type": "program", "id": "prog_1", "call_id": "call_0", "code": "x", "fingerprint": "f"}
 
 
@@ -42,8 +43,8 @@ def read(*output: Any, **fields: Any) -> Response:
     [
         ([responses_message("Hi.")], {}, "end_turn"),
         ([responses_message("Hi."), responses_call("call_1")], {}, "tool_use"),
-        ([responses_message("Hi."), responses_call("call_1", **{"async": True})], {}, "end_turn"),
-        ([responses_call("call_1", **{"async": True})], {}, "tool_use"),
+        ([responses_message("Hi."), LATE], {}, "end_turn"),
+        ([LATE], {}, "tool_use"),
         ([REFUSED], {}, "refusal"),
         ([PROGRAM], {}, "continuation"),
         ([], {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "max_tokens"),

@@ -297,9 +297,8 @@ class Decoder:
         return events + self._announce(self._items[number], message)
 
     def _announce(self, item: _Item, message: Message) -> list[Event]:
-        start = MessageStart(
-            message=item.number, role=message.role, id=message.id, status=message.status, phase=message.phase
-        )
+        # Its status is only known when it is done: until then it is in progress, which says nothing.
+        start = MessageStart(message=item.number, role=message.role, id=message.id, phase=message.phase)
         if item.kind == "message":
             return [start]
         events: list[Event] = [start, self._start(item, _WHOLE, hollow(message.parts[0]))]

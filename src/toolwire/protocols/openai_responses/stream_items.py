@@ -208,9 +208,7 @@ class ItemWriter:
             body = {"type": "message", "id": item.own.id, "role": "assistant", "content": []}
         else:
             body = {"type": "reasoning", "id": item.own.id, "summary": []}
-        body = body if isinstance(body, dict) else as_object(body)
-        if not home or item.own.status is not None:
-            body["status"] = "in_progress"
+        body = (body if isinstance(body, dict) else as_object(body)) | {"status": "in_progress"}
         return item, self._frames.write("response.output_item.added", output_index=index, item=body)
 
     def _own(self, message: int, kind: str, part: Part) -> Message:
