@@ -8,21 +8,24 @@ TOOLS = 30
 EVENTS = 300
 
 
-def anthropic_request(turns: int = TURNS, *, arguments: int = 400) -> bytes:
-    """An agent's session: each turn a thought, a call and its result. 100 turns and 30 tools make some 310 KB."""
+def anthropic_request(turns: int = TURNS, *, arguments: int = 0) -> bytes:
+    """An agent's session: each turn a remark, a call with a list of edits, and its result.
+
+    100 turns and 30 tools make some 310 KB, of which arguments and schemas are the larger part, as in real sessions.
+    `arguments` adds so many characters to each call.
+    """
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Find out why the tests fail, and mend it."}]
     for turn in range(turns):
         call = f"toolu_01{turn:022d}"
-        text = f'Step {turn}: I look at "module_{turn}.py" next.\n'
-        script = ("grep -n 'def ' src/a.py\n" * (arguments // 24 + 1))[:arguments]
-        arguments_object = {"command": script, "timeout": 120_000, "paths": [f"src/{n}.py" for n in range(8)]}
-        output = "".join(f'{line:4d}: def test_{line}(self): return "value of {line}"\n' for line in range(38))
+        edits = [_edit(turn, number) for number in range(10)]
+        given = {"file_path": f"/src/module_{turn}.py", "edits": edits, "note": "x" * arguments}
+        output = "".join(f'{line:4d}: assert total({line}) == "{line * turn}"\n' for line in range(38))
         messages += [
             {
                 "role": "assistant",
                 "content": [
-                    {"type": "text", "text": text},
-                    {"type": "tool_use", "id": call, "name": "tool_3", "input": arguments_object},
+                    {"type": "text", "text": f'Step {turn}: I look at "module_{turn}.py" next.\n'},
+                    {"type": "tool_use", "id": call, "name": "tool_3", "input": given},
                 ],
             },
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": output}]},
@@ -37,13 +40,20 @@ def anthropic_request(turns: int = TURNS, *, arguments: int = 400) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
+def _edit(turn: int, number: int) -> dict[str, Any]:
+    place = {"start": turn * 10 + number, "end": turn * 10 + number + 2, "column": number}
+    return {"range": place, "old": f"value_{number} = {number}", "new": f"value_{number} = {turn}", "all": False}
+
+
 def _tool(number: int) -> dict[str, Any]:
-    properties = {
-        f"parameter_{index}": {"type": "string", "description": "What this parameter is for, told at some length."}
-        for index in range(6)
+    place = {"type": "object", "properties": {"start": {"type": "integer"}, "end": {"type": "integer"}}}
+    properties: dict[str, Any] = {
+        f"parameter_{index}": {"type": ["string", "null"], "enum": ["one", "two", None], "description": "What it is for."}
+        for index in range(8)
     }
-    schema = {"type": "object", "properties": properties, "required": ["parameter_0"]}
-    return {"name": f"tool_{number}", "description": "Does one thing, and does it well. " * 6, "input_schema": schema}
+    properties["edits"] = {"type": "array", "items": {"type": "object", "properties": {"range": place}}, "minItems": 1}
+    schema = {"type": "object", "properties": properties, "required": ["parameter_0"], "additionalProperties": False}
+    return {"name": f"tool_{number}", "description": "Does one thing, and does it well. " * 4, "input_schema": schema}
 
 
 def anthropic_stream(events: int = EVENTS) -> bytes:

@@ -70,29 +70,37 @@ def assemble(request: Request, report: Report, *, skip: int = 0) -> list[Turn]:
     held: list[Turn] = []
     last = None
     nameless = False
+    orderly = True  # as most are: each call answered in the next turn, in order
+    asked: Sequence[Part] = ()
     for index in range(skip, len(request.messages)):
         message = request.messages[index]
         role = message.role
         if last is not None and last.role == role and role in ("user", "assistant"):
             last.parts.extend(Turn(role, None, message, ("messages", index)).parts)
             last.message = None
+            orderly = False
         else:
             turn = Turn(role, None, message, ("messages", index))
             if last is not None and last.role == "assistant" and role in ("system", "developer") and _asks(_said(last)):
                 held.append(turn)
+                orderly = False
                 continue
             turns.append(turn)
             if held and role == "user":
                 _release(held, turns, report)
             last = turn
-        if not nameless and role == "assistant":
-            for part in message.parts:
+        if role == "assistant":
+            asked = message.parts
+            for part in asked:
                 if type(part) is ToolCall and not part.id:
                     nameless = True
+        elif role == "user":
+            orderly = orderly and _is_answer(message.parts, asked)
+            asked = ()
     turns += held
     if nameless:
         _identify_all(turns)
-    return _answered(turns, report)
+    return turns if orderly and not nameless else _answered(turns, report)
 
 
 def _release(held: list[Turn], turns: list[Turn], report: Report) -> None:

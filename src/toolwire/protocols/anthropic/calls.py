@@ -47,10 +47,14 @@ _READABLE = frozenset({"text", "title", "url", "stdout", "stderr", "content", "s
 # ---- decode
 
 
+def _is_plain(block: ToolUseBlock) -> bool:
+    return block.unknown is UNSET and block.nulls is UNSET and block.toolset_name is UNSET
+
+
 def decode_tool_use(block: ToolUseBlock) -> ToolCall:
     server = isinstance(block, ServerToolUseBlock)
     arguments = "" if block.input is UNSET else str(block.input, "utf-8")
-    if not server and block == ToolUseBlock(id=block.id, name=block.name, input=block.input):
+    if not server and block.caller is UNSET and block.cache_control is UNSET and _is_plain(block):
         return ToolCall(id=block.id, name=block.name, arguments=arguments)
     return ToolCall(
         id=block.id,
