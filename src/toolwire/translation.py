@@ -168,11 +168,11 @@ class Translation:
                             self._encoder.report.dropped(trail, "//" + key, "a field that only its own protocol has")
 
     def _pass(self, events: list[Event]) -> bytes:
-        for event in events:
-            if type(event) is not PartDelta or event.extras or event.annotation:
-                self._told.append(event)
-                if type(event) is ResponseFailed:
-                    self.error, self.broken = event.error, event.broken
+        told = [event for event in events if type(event) is not PartDelta or not event.plain]
+        self._told += told
+        for event in told:
+            if type(event) is ResponseFailed:
+                self.error, self.broken = event.error, event.broken
         return self._encoder.encode(self._raiser.raise_events(events))
 
 

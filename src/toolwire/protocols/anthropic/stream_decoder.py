@@ -113,11 +113,11 @@ class Decoder:
             if type(shape) is BlockDeltaFrame and shape.index is not UNSET:
                 delta = shape.delta
                 if type(delta) is TextDelta:
-                    events.append(PartDelta(index=shape.index, text=delta.text))
+                    events.append(PartDelta(index=shape.index, text=delta.text, plain=True))
                     continue
                 if type(delta) is InputDelta and delta.partial_json:
                     self._grown.add(shape.index)
-                    events.append(PartDelta(index=shape.index, text=delta.partial_json))
+                    events.append(PartDelta(index=shape.index, text=delta.partial_json, plain=True))
                     continue
             events += self._methods[type(shape)](shape)
         return events

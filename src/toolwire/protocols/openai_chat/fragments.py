@@ -116,7 +116,7 @@ class Calls:
             call.pieces.append(text)
         if call.part is not None:
             if text:
-                events.append(PartDelta(index=call.index, text=text, candidate=self._candidate))
+                events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
         elif name is not None:
             call.name = name
             self._start(call, events)
@@ -142,7 +142,7 @@ class Calls:
         events.append(PartStart(index=call.index, part=call.part, candidate=self._candidate))
         if call.pieces:
             text = "".join(call.pieces)
-            events.append(PartDelta(index=call.index, text=text, candidate=self._candidate))
+            events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
 
     def _end(self, call: _Call, events: list[Event], *, cut: bool = False) -> None:
         call.ended = True

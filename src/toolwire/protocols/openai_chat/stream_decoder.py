@@ -260,7 +260,9 @@ class _Choice:
             index = self._open(kind, _OPENED[kind], events)
             if kind == "text":
                 self._text = index
-        events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, kind=_GROWS.get(kind)))
+        grows = _GROWS.get(kind)
+        plain = grows is None
+        events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, kind=grows, plain=plain))
 
     def _open(self, kind: str | None, part: Part, events: list[Event]) -> int:
         index = self._open_call(events)

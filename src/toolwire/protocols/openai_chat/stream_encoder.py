@@ -107,13 +107,10 @@ class Encoder:
         for event in events:
             if (
                 type(event) is PartDelta
+                and event.plain
                 and event.index == self._index
                 and event.candidate == self._candidate
                 and event.text
-                and event.block == self._open.block
-                and event.extras is None
-                and event.annotation is None
-                and event.seal is None
             ):
                 part = self._open
                 part.silent = False

@@ -170,7 +170,7 @@ class Decoder:
             else:
                 index = None
             if index is not None:
-                events.append(PartDelta(index=index, text=shape.delta))
+                events.append(PartDelta(index=index, text=shape.delta, plain=True))
             else:
                 events += self._delta(shape, _WORDS[kind], shape.delta)
         return events
