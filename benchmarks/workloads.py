@@ -48,7 +48,11 @@ def _edit(turn: int, number: int) -> dict[str, Any]:
 def _tool(number: int) -> dict[str, Any]:
     place = {"type": "object", "properties": {"start": {"type": "integer"}, "end": {"type": "integer"}}}
     properties: dict[str, Any] = {
-        f"parameter_{index}": {"type": ["string", "null"], "enum": ["one", "two", None], "description": "What it is for."}
+        f"parameter_{index}": {
+            "type": ["string", "null"],
+            "enum": ["one", "two", None],
+            "description": "What it is for.",
+        }
         for index in range(8)
     }
     properties["edits"] = {"type": "array", "items": {"type": "object", "properties": {"range": place}}, "minItems": 1}

@@ -102,11 +102,11 @@ def codec(name: str) -> Codec:
 
 def to_bytes(body: Body, protocol: str) -> bytes:
     """The body as JSON text. Integers of any size pass; what JSON can't say is the sender's fault."""
-    if isinstance(body, bytes):
-        return body
-    if isinstance(body, bytearray):
-        return bytes(body)
     try:
+        if isinstance(body, bytes | bytearray):
+            if not body.isascii():
+                body.decode()
+            return bytes(body)
         if isinstance(body, str):
             return body.encode()
         return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()

@@ -29,8 +29,8 @@ from tests.wire import ANTHROPIC, CHAT, RESPONSES, calls, items, results, stream
 ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def ids(protocol: str, body: Any) -> list[str | None]:
-    return [call["id"] for call in calls(protocol, body)]
+def ids(protocol: str, body: Any) -> list[str]:
+    return [str(call["id"]) for call in calls(protocol, body)]
 
 
 @pytest.mark.parametrize("source", [CHAT, RESPONSES])

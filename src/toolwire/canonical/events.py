@@ -48,8 +48,8 @@ class PartStart(Node, frozen=True):
 
 
 class PartDelta(Node, frozen=True):
-    """`kind` says which text of a Reasoning grows, `block` which of its texts. `plain`: a text or the arguments of a call
-    grow, and nothing else is said, as in nearly all; so whoever sees it need not look further."""
+    """`kind` says which text of a Reasoning grows, `block` which of its texts. `plain`: a text or the arguments of a
+    call grow, and nothing else is said, as in nearly all; so whoever sees it need not look further."""
 
     index: int
     text: str = ""

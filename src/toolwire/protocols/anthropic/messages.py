@@ -51,7 +51,9 @@ def _decode_message(shape: MessageShape, index: int) -> Message:
 
 
 def _decode_setting(shape: SettingsShape) -> SettingChange:
-    thinking = None if shape.effort is UNSET else Thinking(effort=shape.effort, at="")
+    thinking = None
+    if shape.effort is not UNSET:
+        thinking = Thinking(effort=shape.effort, at="", form=("anthropic:name:effort=effort",))
     return SettingChange(thinking=thinking, at="/output_config", **rest(shape, FAMILY))
 
 

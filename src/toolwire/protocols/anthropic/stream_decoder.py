@@ -119,8 +119,14 @@ class Decoder:
                     self._grown.add(shape.index)
                     events.append(PartDelta(index=shape.index, text=delta.partial_json, plain=True))
                     continue
-            events += self._methods[type(shape)](shape)
+            events += self._told(shape)
         return events
+
+    def _told(self, shape: Any) -> list[Event]:
+        try:
+            return self._methods[type(shape)](shape)
+        except (DecodeError, UnicodeDecodeError) as error:
+            return self._fail(str(error))
 
     def _read_open(self, data: bytes) -> list[Event]:
         """A frame with something in it that its shape does not know; an unknown frame says nothing to anybody."""
@@ -130,7 +136,7 @@ class Decoder:
             return self._fail(str(error))
         if isinstance(shape, Other):
             return [Notice(kind="frame", extras={FAMILY: {"frame": shape.body}})]
-        return self._methods[type(shape)](shape)
+        return self._told(shape)
 
     def _message_start(self, shape: MessageStartFrame) -> list[Event]:
         message = shape.message

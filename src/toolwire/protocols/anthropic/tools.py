@@ -15,6 +15,7 @@ from toolwire.canonical.tools import (
     NativeTool,
     Tool,
     ToolChoice,
+    ToolGroup,
     ToolRef,
 )
 from toolwire.codec.fields import Reader, emit, given, joined, known, rest, tag_of, told
@@ -129,6 +130,9 @@ def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
     if plan.home:
         tools = request.tools
         return None if tools is None else [_encode_at_home(tool, ("tools", i), plan) for i, tool in enumerate(tools)]
+    for index, tool in enumerate(request.tools or ()):
+        if isinstance(tool, ToolGroup) and tool.description is not None:
+            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
     offered = [encode_tool(placed, plan) for placed in tools_in_force(request) if _is_allowed(placed, request, plan)]
     return [tool for tool in offered if tool is not None] or None
 

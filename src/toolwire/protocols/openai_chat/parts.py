@@ -291,7 +291,7 @@ def _media_shape(part: Media, placed: Placed, plan: Plan) -> ImagePart | AudioPa
             return _document_text(part, placed, plan)
         case _:
             pass
-    plan.report.dropped(placed.trail, "source", f"the target takes no {part.media_type or part.kind} here")
+    plan.report.dropped(placed.trail, "", f"the target takes no {part.media_type or part.kind} here")
     return None
 
 

@@ -290,7 +290,7 @@ class _Choice:
         for place in range(before, len(events)):
             event = events[place]
             if type(event) is PartDelta:
-                events[place] = msgspec.structs.replace(event, extras={FAMILY: news})
+                events[place] = msgspec.structs.replace(event, extras={FAMILY: news}, plain=False)
                 return
         events.append(Notice(kind=f"choice:{self.candidate}", extras={FAMILY: news}))
 

@@ -373,7 +373,7 @@ def _nowhere(source: Source, trail: Trail, plan: ItemPlan) -> None:
     if isinstance(source, FileId):
         plan.report.dropped(trail, "source", f"a file that only {source.issuer} holds")
     else:
-        plan.report.dropped(trail, "source", "the target takes no such source here")
+        plan.report.dropped(trail, "", "the target takes no such source here")
 
 
 def _report_flattened(part: Media, trail: Trail, plan: ItemPlan) -> None:
