@@ -12,21 +12,8 @@ from msgspec import UNSET, Raw, UnsetType, field
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.node import Node
 from toolwire.codec import fields
-from toolwire.codec.fields import (
-    Extra,
-    Other,
-    Reader,
-    Wire,
-    as_object,
-    emit,
-    escape,
-    joined,
-    rest,
-    restore,
-    tag_of,
-    told,
-    unescape,
-)
+from toolwire.codec.fields import Extra, Other, Reader, Wire, escape, tag_of, told
+from toolwire.codec.kept import as_object, emit, joined, rest, restore, unescape
 
 FAMILY = "acme"
 

@@ -1,19 +1,14 @@
-"""Reading wire objects without losing what their shape does not know, and writing them back.
+"""Reading wire objects without losing what their shape does not know.
 
 A protocol declares its wire objects as `Wire` structs. Reading tries the whole typed decode first, one pass in C that
 refuses unknown fields. Only when that fails is the same shape read field by field: unknown fields, and optional ones of
 another type, are kept verbatim in `unknown`; null where the type has none is kept in `nulls`; an element of a union
 with an unknown tag becomes `Other`. What is required and wrong is a `DecodeError` with its path. So nothing can be
 dropped by forgetting it, and the ordinary case costs no more than a typed decode.
-
-`rest` turns what was kept into the `extras` and `form` of a canonical value; `emit` is its mirror image.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from functools import cache
-from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -21,7 +16,6 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from toolwire.canonical.errors import DecodeError
-from toolwire.canonical.node import Node
 
 Extra = Annotated[Raw | UnsetType, "extra"]
 """A field that is known by name only: it is kept, as it is, in `extras`."""
@@ -128,7 +122,7 @@ def told(raw: Raw) -> str:
 
 def _opener(kind: Any, protocol: str) -> Read:
     """How to read a value of this annotation when the typed decode of it failed."""
-    members = [m for m in _members(kind) if m is not UnsetType]
+    members = [m for m in members_of(kind) if m is not UnsetType]
     if len(members) > 1:
         return _open_union(members, protocol)
     (member,) = members
@@ -149,7 +143,8 @@ def _opener(kind: Any, protocol: str) -> Read:
     return open_scalar
 
 
-def _members(kind: Any) -> tuple[Any, ...]:
+def members_of(kind: Any) -> tuple[Any, ...]:
+    """The types that a union admits; of any other annotation, itself."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
@@ -245,7 +240,7 @@ def _field_openers(kind: type[Wire], protocol: str) -> dict[str, tuple[str, Read
                 spec.name,
                 _opener(hint, protocol),
                 spec.required,
-                not {NoneType, Raw, Any}.isdisjoint(_members(hint)),
+                not {NoneType, Raw, Any}.isdisjoint(members_of(hint)),
             )
     return openers
 
@@ -254,7 +249,7 @@ def _field_openers(kind: type[Wire], protocol: str) -> dict[str, tuple[str, Read
 def _structural(kind: type[Wire]) -> frozenset[str]:
     """Fields that hold arrays or objects of known shape: there another type is an error, not a value to keep."""
     hints = get_type_hints(kind)
-    return frozenset(name for name, hint in hints.items() if any(_is_structure(member) for member in _members(hint)))
+    return frozenset(name for name, hint in hints.items() if any(_is_structure(member) for member in members_of(hint)))
 
 
 def _is_structure(member: Any) -> bool:
@@ -319,170 +314,3 @@ def tag_of(raw: Raw) -> str | None:
 def escape(name: str) -> str:
     """A name as one step of a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1") if "~" in name or "/" in name else name
-
-
-# ---- between wire objects and canonical ones
-
-
-def _getter(names: tuple[str, ...]) -> Callable[[Wire], tuple[Any, ...]]:
-    if not names:
-        return lambda _: ()
-    get = attrgetter(*names)
-    return get if len(names) > 1 else lambda wire: (get(wire),)
-
-
-class _Kept:
-    """A shape's nullable fields, and those that are extras by declaration: their names, and how to get them at once."""
-
-    def __init__(self, kind: type[Wire]) -> None:
-        hints = get_type_hints(kind, include_extras=True)
-        specs = msgspec.structs.fields(kind)
-        nullable = [spec for spec in specs if NoneType in _members(hints[spec.name])]
-        extra = [spec for spec in specs if hints[spec.name] is Extra]
-        self.nullable = tuple(spec.encode_name for spec in nullable)
-        self.extra = tuple(spec.encode_name for spec in extra)
-        self.get_nullable = _getter(tuple(spec.name for spec in nullable))
-        self.get_extra = _getter(tuple(spec.name for spec in extra))
-        self.no_extra = (UNSET,) * len(extra)
-
-
-_KEPT: dict[type[Wire], _Kept] = {}
-
-
-def known(value: W | UnsetType | None) -> W | None:
-    """A wire field as a canonical one: absent is None."""
-    return None if value is UNSET else value
-
-
-def given(value: W | None) -> W | UnsetType:
-    """A canonical field as a wire one: None is absent."""
-    return UNSET if value is None else value
-
-
-_noted: ContextVar[list[bool] | None] = ContextVar("extras were made", default=None)
-
-
-@contextmanager
-def watching_extras() -> Iterator[list[bool]]:
-    """While a body is decoded: the list that is not empty once anything went into extras. A value without any need
-    not be searched for them."""
-    seen: list[bool] = []
-    token = _noted.set(seen)
-    try:
-        yield seen
-    finally:
-        _noted.reset(token)
-
-
-def note_extras() -> None:
-    if (seen := _noted.get()) is not None and not seen:
-        seen.append(True)
-
-
-def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]:
-    """`extras` and `form` of the canonical value that this wire object becomes.
-
-    Keys of extras are JSON pointers below the value, without the leading slash; `under` is for a wire object that is
-    part of a larger canonical value (`metadata` of a request).
-    """
-    if (shape := _KEPT.get(type(wire))) is None:
-        shape = _KEPT[type(wire)] = _Kept(type(wire))
-    extra, nullable = shape.get_extra(wire), shape.get_nullable(wire)
-    if wire.unknown is UNSET and wire.nulls is UNSET and extra == shape.no_extra and None not in nullable:
-        return {"form": form} if form else _NOTHING
-    kept = {under + name: value for name, value in zip(shape.extra, extra, strict=True) if value is not UNSET}
-    nothing = [name for name, value in kept.items() if bytes(value) == b"null"]
-    for name in nothing:
-        del kept[name]
-    if wire.unknown is not UNSET:
-        kept.update((under + escape(name), value) for name, value in wire.unknown.items())
-    nulls = [name for name, value in zip(shape.nullable, nullable, strict=True) if value is None]
-    if wire.nulls is not UNSET:
-        nulls.extend(wire.nulls)
-    found: dict[str, Any] = {}
-    if kept:
-        found["extras"] = {family: kept}
-        note_extras()
-    if nulls or nothing:
-        places = [under + name for name in nulls] + list(nothing)
-        form = (*form, *(f"{family}:null:{place}" for place in places))
-    if form:
-        found["form"] = form
-    return found
-
-
-def joined(*rests: dict[str, Any]) -> dict[str, Any]:
-    """Several wire objects' rests as one, for the canonical value that they all become part of."""
-    extras: dict[str, dict[str, Raw]] = {}
-    form: tuple[str, ...] = ()
-    for one in rests:
-        for family, kept in (one.get("extras") or _NOTHING).items():
-            extras.setdefault(family, {}).update(kept)
-        form += one.get("form", ())
-    if extras:
-        note_extras()
-    return {"extras": extras or None, "form": form}
-
-
-def emit(wire: Wire, node: Node | None, family: str) -> Any:
-    """The wire object with what its canonical value kept of this family."""
-    if node is None or (not node.extras and not node.form):
-        return wire
-    if not _keeps(node, family):
-        return wire
-    return restore(as_object(wire), node, family)
-
-
-def _keeps(node: Node, family: str) -> bool:
-    if node.extras and family in node.extras:
-        return True
-    prefix = family + ":null:"
-    return any(token.startswith(prefix) for token in node.form)
-
-
-def restore(out: dict[str, Any], node: Node | None, family: str) -> dict[str, Any]:
-    """Put back into a wire object what a canonical value kept of this family; what is there already stays."""
-    if node is None:
-        return out
-    if node.extras:
-        for key, value in node.extras.get(family, _NOTHING).items():
-            _put(out, key, value)
-    prefix = family + ":null:"
-    for token in node.form:
-        if token.startswith(prefix):
-            _put(out, token[len(prefix) :], None)
-    return out
-
-
-def _put(out: dict[str, Any], key: str, value: Any) -> None:
-    *parents, last = key.split("/")
-    for name in parents:
-        inner = out.get(unescape(name))
-        if isinstance(inner, Wire):
-            inner = as_object(inner)
-        elif isinstance(inner, Raw) and bytes(inner)[:1] == b"{":
-            inner = dict(_decode_object(inner))
-        elif inner is None:
-            inner = {}
-        elif not isinstance(inner, dict):
-            return
-        out[unescape(name)] = inner
-        out = inner
-    out.setdefault(unescape(last), value)
-
-
-def unescape(step: str) -> str:
-    return step.replace("~1", "/").replace("~0", "~") if "~" in step else step
-
-
-def as_object(wire: Wire) -> dict[str, Any]:
-    """The wire object's fields by their wire names."""
-    config = type(wire).__struct_config__
-    out: dict[str, Any] = {}
-    if config.tag is not None and config.tag_field is not None:
-        out[config.tag_field] = config.tag
-    for name, encoded in zip(wire.__struct_fields__, wire.__struct_encode_fields__, strict=True):
-        value = getattr(wire, name)
-        if value is not UNSET and not encoded.startswith("\x7f"):
-            out[encoded] = value
-    return out

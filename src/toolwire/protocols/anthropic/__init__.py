@@ -2,8 +2,9 @@
 
 from toolwire.codec.interface import Codec
 
+from .errors import decode_error, encode_error
 from .request import NAMES, decode_request, encode_request
-from .response import decode_error, decode_response, encode_error, encode_response
+from .response import decode_response, encode_response
 from .rules import check_request
 from .stream_decoder import stream_decoder
 from .stream_encoder import stream_encoder

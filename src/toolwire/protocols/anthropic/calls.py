@@ -10,7 +10,8 @@ from toolwire.canonical.content import Caller, Foreign, Reasoning, ToolCall, Too
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import Tool, ToolRef
 from toolwire.codec.carries import Carried
-from toolwire.codec.fields import Reader, emit, given, joined, known, rest
+from toolwire.codec.fields import Reader
+from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import flattened, lower_input

@@ -8,7 +8,7 @@ from toolwire.canonical.content import Message, Role, SettingChange, Text, ToolC
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import Thinking
-from toolwire.codec.fields import emit, given, known, rest
+from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed, Turn

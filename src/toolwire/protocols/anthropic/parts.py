@@ -30,7 +30,8 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import ToolRef
-from toolwire.codec.fields import Other, Reader, emit, given, known, rest
+from toolwire.codec.fields import Other, Reader
+from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.media import summed_up
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed

@@ -7,8 +7,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
-from toolwire.codec.fields import Reader, given, joined, known, rest, restore, watching_extras
+from toolwire.codec.fields import Reader
 from toolwire.codec.interface import Encoding, Route, Target
+from toolwire.codec.kept import given, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.tools import NameRules

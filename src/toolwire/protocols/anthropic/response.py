@@ -5,11 +5,12 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, ToolCall
-from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
+from toolwire.canonical.content import Message
+from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.fields import Reader, as_object, joined, known, rest, restore, watching_extras
+from toolwire.codec.fields import Reader
 from toolwire.codec.interface import Context, Encoding, Target
+from toolwire.codec.kept import as_object, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
@@ -17,7 +18,7 @@ from toolwire.codec.turns import Placed
 from .messages import is_call_id
 from .parts import decode_blocks, encode_parts
 from .request import RULES
-from .wire import FAMILY, ErrorBodyShape, ErrorShape, ResponseShape, UsageDetailsShape, UsageShape
+from .wire import FAMILY, ResponseShape, UsageDetailsShape, UsageShape
 
 STOPS: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -46,39 +47,8 @@ REASONS: dict[StopReason, str] = {
 }
 _FAITHFUL = ("end_turn", "max_tokens", "stop_sequence", "tool_use", "paused", "refusal", "context_window")
 
-KINDS: dict[str, ErrorKind] = {
-    "invalid_request_error": "invalid_request",
-    "authentication_error": "authentication",
-    "billing_error": "billing",
-    "permission_error": "permission",
-    "not_found_error": "not_found",
-    "conflict_error": "conflict",
-    "request_too_large": "too_large",
-    "rate_limit_error": "rate_limit",
-    "api_error": "server",
-    "timeout_error": "timeout",
-    "overloaded_error": "overloaded",
-}
-TYPES: dict[ErrorKind, tuple[str, int]] = {
-    "invalid_request": ("invalid_request_error", 400),
-    "authentication": ("authentication_error", 401),
-    "billing": ("billing_error", 402),
-    "permission": ("permission_error", 403),
-    "not_found": ("not_found_error", 404),
-    "conflict": ("conflict_error", 409),
-    "too_large": ("request_too_large", 413),
-    "rate_limit": ("rate_limit_error", 429),
-    "context_length": ("invalid_request_error", 400),
-    "server": ("api_error", 500),
-    "timeout": ("timeout_error", 504),
-    "overloaded": ("overloaded_error", 529),
-    "other": ("api_error", 500),
-}
-
-OVERFLOW = "prompt is too long"
 
 _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
-_read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
 
 
 # ---- decode
@@ -137,20 +107,6 @@ def decode_usage(shape: UsageShape) -> Usage:
 
 def _count(value: int | UnsetType | None) -> int | None:
     return value if isinstance(value, int) else None
-
-
-def decode_error(body: bytes, status: int | None) -> ApiError:
-    shape = _read_error(body)
-    raw = shape.error.type or ""
-    kind = KINDS.get(raw, "other")
-    message = shape.error.message or ""
-    if kind == "invalid_request" and message.startswith(OVERFLOW):
-        kind = "context_length"
-    envelope = () if shape.type is not UNSET else ("anthropic:absent:type",)
-    kept = joined(rest(shape, FAMILY, *envelope), rest(shape.error, FAMILY, under="error/"))
-    return ApiError(
-        kind=kind, message=message, status=status, raw=known(raw), request_id=known(shape.request_id), **kept
-    )
 
 
 # ---- encode
@@ -247,33 +203,3 @@ def report_response(response: Response, plan: Plan) -> None:
     usage = response.usage
     if usage is not None and usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
         plan.report.dropped(("usage",), "total", "the target has no total of its own")
-
-
-def encode_error(error: ApiError) -> Encoding:
-    plan = Plan(RULES, Report(), Target(), home=bool(error.extras and FAMILY in error.extras) or error.raw in KINDS)
-    type_name, _ = TYPES[error.kind]
-    message = error.message
-    if error.kind == "context_length" and not message.startswith(OVERFLOW):
-        message = f"{OVERFLOW}: {message}"  # by these words clients know that they must compact
-    shape = ErrorShape(type=error.raw if error.raw in KINDS else type_name, message=message)
-    body: dict[str, Any] = {"type": "error", "error": shape}
-    if "anthropic:absent:type" in error.form:
-        del body["type"]
-    if error.request_id is not None:
-        body["request_id"] = error.request_id
-    restore(body, error, FAMILY)
-    for field in ("code", "param"):
-        if getattr(error, field) is not None:
-            plan.report.dropped((), field)
-    plan.report.unclaimed(error, (FAMILY,))
-    return Encoding(body, plan.report)
-
-
-def has_open_calls(response: Response) -> bool:
-    """Whether the client is to answer calls."""
-    return any(
-        isinstance(part, ToolCall) and part.executor == "client"
-        for candidate in response.candidates
-        for message in candidate.messages
-        for part in message.parts
-    )

@@ -8,7 +8,7 @@ from msgspec import UNSET, Raw
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
-from toolwire.codec.fields import given, joined, known, rest
+from toolwire.codec.kept import given, joined, known, rest
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema import compilable
 

@@ -31,13 +31,14 @@ from toolwire.canonical.events import (
     Stopped,
     UsageReport,
 )
-from toolwire.codec.fields import Other, Reader, as_object, joined, known, rest
+from toolwire.codec.fields import Other, Reader
 from toolwire.codec.interface import Context, StreamDecoder
+from toolwire.codec.kept import as_object, joined, known, rest
 from toolwire.codec.sse import SseSplitter
 
+from .errors import decode_error
 from .parts import decode_blocks, decode_citation
 from .response import (
-    decode_error,
     decode_stop,
     decode_usage,
 )

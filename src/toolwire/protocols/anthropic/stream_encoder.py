@@ -23,8 +23,9 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Stop, Usage
-from toolwire.codec.fields import restore, tag_of
+from toolwire.codec.fields import tag_of
 from toolwire.codec.interface import Context, StreamEncoder, Target
+from toolwire.codec.kept import restore
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.sequence import Sequence
@@ -33,10 +34,10 @@ from toolwire.codec.tools import LOWERED_END, lower_input
 from toolwire.codec.turns import Placed
 
 from .calls import sealed_carry
+from .errors import encode_error
 from .parts import encode_citation, encode_parts
 from .request import RULES
 from .response import (
-    encode_error,
     encode_stop,
     encode_usage,
     message_id,

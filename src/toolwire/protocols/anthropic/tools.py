@@ -18,7 +18,8 @@ from toolwire.canonical.tools import (
     ToolGroup,
     ToolRef,
 )
-from toolwire.codec.fields import Reader, emit, given, joined, known, rest, tag_of, told
+from toolwire.codec.fields import Reader, tag_of, told
+from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import (

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import Foreign, Media, Part, Text, ToolCall, ToolResult
-from toolwire.codec.fields import as_object, joined, known, restore
+from toolwire.codec.kept import as_object, joined, known, restore
 from toolwire.codec.media import ERROR_MARK, summary
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed

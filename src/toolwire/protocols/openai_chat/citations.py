@@ -6,7 +6,8 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from toolwire.canonical.content import Citation, Message, Part, Text
-from toolwire.codec.fields import Reader, emit, given, joined, known
+from toolwire.codec.fields import Reader
+from toolwire.codec.kept import emit, given, joined, known
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Turn

@@ -7,8 +7,9 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
-from toolwire.codec.fields import Reader, known, restore, told, well_formed
+from toolwire.codec.fields import Reader, told, well_formed
 from toolwire.codec.interface import Encoding
+from toolwire.codec.kept import known, restore
 from toolwire.codec.losses import Report, Trail
 
 from .parts import kept

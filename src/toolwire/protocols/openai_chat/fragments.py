@@ -19,8 +19,8 @@ from msgspec import UNSET
 
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
-from toolwire.codec.fields import joined, known
 from toolwire.codec.ids import made_id
+from toolwire.codec.kept import joined, known
 
 from .calls import CUSTOM_NAMES, LEGACY, LEGACY_NAMES, decode_arguments, is_json
 from .parts import kept

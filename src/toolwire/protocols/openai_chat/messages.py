@@ -22,7 +22,7 @@ from toolwire.canonical.content import (
     ToolResult,
 )
 from toolwire.canonical.errors import DecodeError
-from toolwire.codec.fields import known, restore
+from toolwire.codec.kept import known, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed, Turn

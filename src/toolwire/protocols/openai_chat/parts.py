@@ -27,7 +27,8 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.node import Node
 from toolwire.canonical.tools import CacheMark, ToolRef
-from toolwire.codec.fields import Other, Wire, emit, given, joined, known, rest
+from toolwire.codec.fields import Other, Wire
+from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.media import data_url, source_of
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed

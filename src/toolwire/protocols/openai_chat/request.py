@@ -12,8 +12,9 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.node import Node
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.tools import Thinking, ToolChoice
-from toolwire.codec.fields import Reader, escape, joined, known, restore, told
+from toolwire.codec.fields import Reader, escape, told
 from toolwire.codec.interface import Encoding, Route, Target
+from toolwire.codec.kept import joined, known, restore
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.tools import NameRules

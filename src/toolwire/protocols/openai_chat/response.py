@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Refusal, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.fields import Reader, as_object, joined, known, restore
+from toolwire.codec.fields import Reader
 from toolwire.codec.interface import Context, Encoding, Target
+from toolwire.codec.kept import as_object, joined, known, restore
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed, Turn

@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
-from toolwire.codec.fields import given, joined, known
+from toolwire.codec.kept import given, joined, known
 from toolwire.codec.plan import Plan
 
 from .parts import kept, spelled, spelling

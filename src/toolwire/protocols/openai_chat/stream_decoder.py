@@ -30,8 +30,9 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Stop, StopReason
-from toolwire.codec.fields import Reader, Wire, escape, known
+from toolwire.codec.fields import Reader, Wire, escape
 from toolwire.codec.interface import Context, StreamDecoder
+from toolwire.codec.kept import known
 from toolwire.codec.sse import SseSplitter
 
 from .citations import decode_citation

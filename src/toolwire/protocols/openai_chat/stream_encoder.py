@@ -28,8 +28,8 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.node import Extras
 from toolwire.canonical.response import Usage
-from toolwire.codec.fields import restore
 from toolwire.codec.interface import Context, StreamEncoder, Target
+from toolwire.codec.kept import restore
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.sequence import Sequence

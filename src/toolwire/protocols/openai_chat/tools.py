@@ -18,7 +18,8 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 from toolwire.codec.check import unstrict
-from toolwire.codec.fields import Reader, as_object, emit, given, joined, known, restore, tag_of, told
+from toolwire.codec.fields import Reader, tag_of, told
+from toolwire.codec.kept import as_object, emit, given, joined, known, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import PlacedTool, tools_in_force, usable_callers, without_native

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Caller, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
-from toolwire.codec.fields import Reader, emit, given, known, rest
+from toolwire.codec.fields import Reader
+from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.media import ERROR_MARK, summary
 from toolwire.codec.turns import UNANSWERED, Placed
 

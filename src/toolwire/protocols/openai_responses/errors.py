@@ -6,8 +6,9 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
-from toolwire.codec.fields import Reader, emit, escape, given, known, rest, restore
+from toolwire.codec.fields import Reader, escape
 from toolwire.codec.interface import Encoding
+from toolwire.codec.kept import emit, given, known, rest, restore
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan
 

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Media, Message, Part, Text, ToolCall, ToolChange, ToolResult
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Tool, ToolGroup, ToolRef
-from toolwire.codec.fields import Reader, escape, restore
+from toolwire.codec.fields import Reader, escape
+from toolwire.codec.kept import restore
 from toolwire.codec.media import ERROR_MARK, data_url, summary
 from toolwire.codec.turns import Placed
 

@@ -22,7 +22,8 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import CacheMark, ToolRef
-from toolwire.codec.fields import Other, Reader, emit, given, known, rest
+from toolwire.codec.fields import Other, Reader
+from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.media import data_url, source_of
 from toolwire.codec.turns import Placed

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import UNSET
 
 from toolwire.canonical.content import Media, Message, Reasoning, ReasoningText, Seal
-from toolwire.codec.fields import emit, given, known, rest
+from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.turns import Placed
 
 from .parts import beside

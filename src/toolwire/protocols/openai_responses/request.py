@@ -10,14 +10,15 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Text
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import Tool
-from toolwire.codec.fields import Reader, escape, given, known, rest, restore
+from toolwire.codec.fields import Reader, escape
 from toolwire.codec.interface import Encoding, Route, Target
+from toolwire.codec.kept import given, known, rest, restore
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Rules
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Turn, as_written, assemble, leading_system
 
-from .items import decode_items, encode_items, plain_items
+from .messages import decode_items, encode_items, plain_items
 from .plan import ItemPlan
 from .settings import (
     decode_continuation,

@@ -12,13 +12,14 @@ from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.node import Node
 from toolwire.canonical.request import Continuation
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.fields import Reader, as_object, given, joined, known, rest, restore
+from toolwire.codec.fields import Reader
 from toolwire.codec.interface import Context, Encoding, Target
+from toolwire.codec.kept import as_object, given, joined, known, rest, restore
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.turns import Placed
 
 from .errors import decode_failure, encode_failure
-from .items import decode_items, encode_items
+from .messages import decode_items, encode_items
 from .plan import ItemPlan
 from .request import FAMILIES, RULES, encode_request
 from .wire import (

@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
-from toolwire.codec.fields import given, joined, known, rest
+from toolwire.codec.kept import given, joined, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 

@@ -32,8 +32,9 @@ from toolwire.canonical.events import (
     Stopped,
     UsageReport,
 )
-from toolwire.codec.fields import Reader, known, well_formed
+from toolwire.codec.fields import Reader, well_formed
 from toolwire.codec.interface import Context, StreamDecoder
+from toolwire.codec.kept import known
 from toolwire.codec.sse import SseSplitter
 
 from .errors import decode_error, decode_failure
@@ -53,7 +54,7 @@ from .frames import (
     text_of,
     texts,
 )
-from .items import ItemReader
+from .messages import ItemReader
 from .parts import decode_annotation, decode_content
 from .response import decode_held, decode_stop, decode_usage, envelope
 from .wire import (

@@ -23,13 +23,13 @@ from toolwire.canonical.content import (
     ToolCall,
 )
 from toolwire.canonical.events import MessageEnd, MessageStart, PartDelta, PartEnd, PartStart
-from toolwire.codec.fields import as_object
 from toolwire.codec.ids import made_id
+from toolwire.codec.kept import as_object
 from toolwire.codec.losses import Trail
 from toolwire.codec.turns import Placed
 
 from .frames import Frames, delta_head, hollow
-from .items import encode_items
+from .messages import encode_items
 from .natives import CALLS
 from .parts import encode_annotation, encode_content
 from .plan import ItemPlan

@@ -19,7 +19,8 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 from toolwire.codec.check import object_of
-from toolwire.codec.fields import Reader, Wire, as_object, emit, given, known, rest, restore, tag_of
+from toolwire.codec.fields import Reader, Wire, tag_of
+from toolwire.codec.kept import as_object, emit, given, known, rest, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema import is_strict

@@ -21,7 +21,8 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import Tool, ToolGroup
-from toolwire.codec.fields import Other, Reader, as_object, emit, given, known, rest, restore, tag_of
+from toolwire.codec.fields import Other, Reader, tag_of
+from toolwire.codec.kept import as_object, emit, given, known, rest, restore
 from toolwire.codec.turns import Placed
 
 from .calls import (
