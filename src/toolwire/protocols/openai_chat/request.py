@@ -183,7 +183,7 @@ def _decode_rest(shape: RequestShape, left: dict[str, Raw]) -> dict[str, Any]:
         rests.append(kept(options, *form, under="stream_options/"))
     found = joined(*rests)
     own = (found["extras"] or {}).get(FAMILY, {})
-    both = {name: own.pop(name) for name in SHARED_FIELDS & own.keys()}
+    both = {name: own.pop(name) for name in list(own) if name in SHARED_FIELDS}
     extras = {FAMILY: own, SHARED: both}
     return {"extras": {name: fields for name, fields in extras.items() if fields} or None, "form": found["form"]}
 
