@@ -9,7 +9,7 @@ from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart, Resp
 from toolwire.canonical.fold import Folder
 from toolwire.canonical.loss import Loss
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
-from toolwire.codec.losses import Trail
+from toolwire.codec.losses import Trail, has_extras
 from toolwire.codec.raising import StreamRaiser, raise_response
 from toolwire.protocols import PROTOCOLS
 
@@ -141,13 +141,15 @@ class Translation:
 
     def close(self) -> bytes:
         last = self._pass(self._decoder.close()) + self._encoder.close()
-        folder = Folder()
-        for event in self._told:
-            folder.add(event)
-        response = folder.response()
-        self._encoder.report.unclaimed(response, self._writer.families)
-        self._report_frames()
-        self.losses = self._encoder.report.resolve(response, self._reader.names)
+        report = self._encoder.report
+        if report or any(has_extras(event) for event in self._told):
+            folder = Folder()
+            for event in self._told:
+                folder.add(event)
+            response = folder.response()
+            report.unclaimed(response, self._writer.families)
+            self._report_frames()
+            self.losses = report.resolve(response, self._reader.names)
         return last
 
     def _report_frames(self) -> None:

@@ -31,6 +31,9 @@ class Report:
     def __init__(self) -> None:
         self._entries: list[tuple[LossKind, Trail, str, str, str | None, bool]] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
     def dropped(self, trail: Trail, field: str = "", why: str = NO_COUNTERPART, *, guarded: bool = False) -> None:
         self._entries.append(("dropped", trail, field, why, None, guarded))
 
@@ -114,6 +117,20 @@ def _place(node: Any, field: str, names: Names) -> str:
             if mark in token:
                 return "/" + token.split(mark, 1)[1]
     return names.get(f"{type(node).__name__}.{field}", "/" + field)
+
+
+def has_extras(node: Node) -> bool:
+    """Whether there are extras of any family in a value."""
+    if node.extras:
+        return True
+    for field in _children(type(node)):
+        child = getattr(node, field)
+        if isinstance(child, Node):
+            if has_extras(child):
+                return True
+        elif child and any(has_extras(element) for element in child if isinstance(element, Node)):
+            return True
+    return False
 
 
 def foreign_extras(root: Node, families: Container[str], trail: Trail = ()) -> Iterator[tuple[Trail, str, str, Raw]]:

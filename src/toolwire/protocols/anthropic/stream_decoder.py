@@ -103,24 +103,29 @@ class Decoder:
 
     def _read(self, frames: list[bytes]) -> list[Event]:
         events: list[Event] = []
+        if self._ended:
+            return events
+        grown = None
         for data in frames:
-            if self._ended:
-                break
             try:
                 shape = _fast(data)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 events += self._read_open(data)
-                continue
-            if type(shape) is BlockDeltaFrame and shape.index is not UNSET:
-                delta = shape.delta
-                if type(delta) is TextDelta:
-                    events.append(PartDelta(index=shape.index, text=delta.text, plain=True))
-                    continue
-                if type(delta) is InputDelta and delta.partial_json:
-                    self._grown.add(shape.index)
-                    events.append(PartDelta(index=shape.index, text=delta.partial_json, plain=True))
-                    continue
-            events += self._told(shape)
+            else:
+                if type(shape) is BlockDeltaFrame and (index := shape.index) is not UNSET:
+                    delta = shape.delta
+                    if type(delta) is TextDelta:
+                        events.append(PartDelta(index=index, text=delta.text, plain=True))
+                        continue
+                    if type(delta) is InputDelta and delta.partial_json:
+                        events.append(PartDelta(index=index, text=delta.partial_json, plain=True))
+                        if index != grown:
+                            grown = index
+                            self._grown.add(index)
+                        continue
+                events += self._told(shape)
+            if self._ended:
+                break
         return events
 
     def _told(self, shape: Any) -> list[Event]:

@@ -73,6 +73,8 @@ class Encoder:
         self._counts: dict[int, int] = {}
         self._notes: dict[tuple[int, int], int] = {}
         self._lowered: set[int] = set()
+        # What stands before the text of each delta of a part that is open; there is one candidate only.
+        self._speaking: dict[int, bytes] = {}
         self._methods: dict[type, Callable[[Any], bytes]] = {
             ResponseStart: self._start,
             MessageStart: self._message_start,
@@ -87,13 +89,24 @@ class Encoder:
         }
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        events = list(events)
-        if events and type(events[0]) is ResponseStart:
-            self._plan.home = events[0].origin == FAMILY
-        if not self._plan.home:
-            events = list(self._sequence.order(events))
+        out: list[bytes] = []
+        speaking = self._speaking
+        for event in events:
+            if type(event) is PartDelta and event.plain and event.candidate == 0 and event.index in speaking:
+                out.append(speaking[event.index] + _text(event.text) + b"}}\n\n")
+            else:
+                out.append(self._encode(event))
+        return b"".join(out)
+
+    def _encode(self, event: Event) -> bytes:
+        """One event; of another protocol with what waited for it, one part after the other."""
         methods = self._methods
-        return b"".join([methods[type(event)](event) for event in events if type(event) in methods])
+        if type(event) is ResponseStart:
+            self._plan.home = event.origin == FAMILY
+        if self._plan.home:
+            return methods[type(event)](event) if type(event) in methods else b""
+        ordered = self._sequence.order((event,))
+        return b"".join([methods[type(one)](one) for one in ordered if type(one) in methods])
 
     def close(self) -> bytes:
         return b"" if self._ended else self._cut()
@@ -149,6 +162,8 @@ class Encoder:
         self._index += 1
         self._parts[key] = self._index
         self._heads[self._index] = _DELTA % self._index + _DELTAS.get(type(part), _DELTAS[Text])
+        if not (isinstance(part, ToolCall) and part.shape == "freeform"):
+            self._speaking[event.index] = self._heads[self._index]
         body = restore({"index": self._index, "content_block": block}, event, FAMILY)
         started = _frame(b"content_block_start", body)
         if isinstance(part, ToolCall) and not self._plan.home:
@@ -245,6 +260,7 @@ class Encoder:
         index = self._parts.pop((event.candidate, event.index), None)
         if index is None:
             return b""
+        self._speaking.pop(event.index, None)
         ending = b""
         if index in self._lowered:
             ending = b"%b%b}}\n\n" % (self._heads[index], _text(LOWERED_END))

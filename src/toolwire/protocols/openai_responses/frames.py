@@ -133,17 +133,17 @@ class Frames:
     """Writes events under consecutive numbers."""
 
     def __init__(self) -> None:
-        self._number = 0
+        self.number = 0
 
     def write(self, kind: str, **fields: Any) -> bytes:
-        body = {"type": kind, "sequence_number": self._number, **fields}
-        self._number += 1
+        body = {"type": kind, "sequence_number": self.number, **fields}
+        self.number += 1
         return frame(_json(body), kind.encode())
 
     def delta(self, head: bytes, text: str) -> bytes:
         """A delta, of which `head` has all but its number and its text."""
-        number = self._number
-        self._number = number + 1
+        number = self.number
+        self.number = number + 1
         return b'%b%d,"delta":%b}\n\n' % (head, number, _json(text))
 
 

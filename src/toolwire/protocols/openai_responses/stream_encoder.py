@@ -34,6 +34,7 @@ from .wire import FAMILY
 
 _TERMINALS = ("completed", "incomplete", "failed")
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
+_json = msgspec.json.Encoder().encode
 
 
 class Encoder:
@@ -65,17 +66,21 @@ class Encoder:
 
     def encode(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
-        delta, parts = self._frames.delta, self._items.parts
+        frames, parts = self._frames, self._items.parts
+        number = frames.number
         for event in events:
-            if type(event) is PartDelta and event.candidate == 0:
+            if type(event) is PartDelta and event.plain and event.candidate == 0:
                 # A part of another protocol that is open here is the one that may speak.
-                held, text = parts.get(event.index), event.text
-                if text and held is not None and held.head and event.seal is None:
-                    held.pieces.append(text)
-                    out.append(delta(held.head, text))
+                held = parts.get(event.index)
+                if held is not None and held.head:
+                    held.pieces.append(event.text)
+                    out.append(b'%b%d,"delta":%b}\n\n' % (held.head, number, _json(event.text)))
+                    number += 1
                     continue
+            frames.number = number
             out.append(self._encode(event))
-            parts = self._items.parts
+            number, parts = frames.number, self._items.parts
+        frames.number = number
         return b"".join(out)
 
     def _encode(self, event: Event) -> bytes:
