@@ -180,7 +180,9 @@ class Decoder:
 
     def _delta(self, shape: BlockDeltaFrame) -> list[Event]:
         index = self._last if shape.index is UNSET else shape.index
-        delta = shape.delta
+        delta: Any = shape.delta
+        if isinstance(delta, Other):
+            return [Notice(kind="delta", **_whole(shape, delta.body))]
         if getattr(delta, "partial_json", ""):
             self._grown.add(index)
         kept: dict[str, Any] = {}
@@ -208,7 +210,8 @@ class Decoder:
             body["type"] = Raw(b'"compaction"')
             part = replace(start.part, body=Raw(msgspec.json.encode(body)))
             self._open[index] = replace(start, part=part)
-        return [Notice(kind="delta", **_whole(shape))]
+        delta = {**as_object(shape.delta), **(shape.delta.unknown or {})}
+        return [Notice(kind="delta", **_whole(shape, delta))]
 
     def _block_stop(self, shape: BlockStopFrame) -> list[Event]:
         index = self._last if shape.index is UNSET else shape.index
@@ -250,8 +253,7 @@ class Decoder:
         return [ResponseFailed(error=error)]
 
 
-def _whole(shape: BlockDeltaFrame) -> dict[str, Any]:
-    delta = {**as_object(shape.delta), **(shape.delta.unknown or {})}
+def _whole(shape: BlockDeltaFrame, delta: Any) -> dict[str, Any]:
     body = {**as_object(shape), "delta": delta, **(shape.unknown or {})}
     return {"extras": {FAMILY: {"frame": Raw(msgspec.json.encode(body))}}}
 
