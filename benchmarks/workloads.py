@@ -61,8 +61,8 @@ def _tool(number: int) -> dict[str, Any]:
 
 
 def anthropic_stream(events: int = EVENTS) -> bytes:
-    """A streamed answer: text in small deltas, then a call whose input arrives in as many."""
-    half = events // 2
+    """A streamed answer: text in small deltas, then a call whose input arrives in as many; 8 events are around them."""
+    half = (events - 8) // 2
     frames: list[dict[str, Any]] = [
         {
             "type": "message_start",
@@ -104,9 +104,8 @@ def anthropic_stream(events: int = EVENTS) -> bytes:
 
 
 def _pieces(count: int) -> list[str]:
-    text = json.dumps({"command": "x" * (count * 8)})
-    size = len(text) // count + 1
-    return [text[start : start + size] for start in range(0, len(text), size)]
+    text = json.dumps({"command": "x" * (count * 8 - 15)})
+    return [text[start : start + 8] for start in range(0, count * 8, 8)]
 
 
 def _input_delta(piece: str) -> dict[str, Any]:

@@ -49,7 +49,6 @@ class Undo(Struct):
     """How to raise an answer again to what the client asked: aliases and what was lowered."""
 
     names: dict[str, ToolName] = field(default_factory=dict)
-    ids: dict[str, str] = field(default_factory=dict)
 
 
 class Context(Struct, frozen=True, kw_only=True):

@@ -104,23 +104,33 @@ class Encoder:
 
     def encode(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
+        part, index, candidate = self._open, self._index, self._candidate
+        before, after, length = part.before, part.after, 0
         for event in events:
-            if (
-                type(event) is PartDelta
-                and event.plain
-                and event.index == self._index
-                and event.candidate == self._candidate
-                and event.text
-            ):
-                part = self._open
-                part.silent = False
-                part.length += len(event.text)
-                out.append(part.before + _text(event.text) + part.after)
-            elif self._plan.home:
-                out.append(self._methods[type(event)](event))
-            else:
-                out += [self._methods[type(one)](one) for one in self._sequence.order((event,))]
+            if type(event) is PartDelta and event.plain and event.index == index and event.candidate == candidate:
+                if text := event.text:
+                    length += len(text)
+                    out += (before, _text(text), after)
+                continue
+            if length:
+                self._spoke(part, length)
+            out.append(self._encode(event))
+            part, index, candidate = self._open, self._index, self._candidate
+            before, after, length = part.before, part.after, 0
+        if length:
+            self._spoke(part, length)
         return b"".join(out)
+
+    @staticmethod
+    def _spoke(part: _Part, length: int) -> None:
+        part.silent = False
+        part.length += length
+
+    def _encode(self, event: Event) -> bytes:
+        """One event; of another protocol with what waited for it, one part after the other."""
+        if self._plan.home:
+            return self._methods[type(event)](event)
+        return b"".join([self._methods[type(one)](one) for one in self._sequence.order((event,))])
 
     def close(self) -> bytes:
         if self._ended:

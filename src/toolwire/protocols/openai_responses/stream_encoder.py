@@ -73,8 +73,9 @@ class Encoder:
                 # A part of another protocol that is open here is the one that may speak.
                 held = parts.get(event.index)
                 if held is not None and held.head:
-                    held.pieces.append(event.text)
-                    out.append(b'%b%d,"delta":%b}\n\n' % (held.head, number, _json(event.text)))
+                    text = event.text
+                    held.pieces.append(text)
+                    out += (held.head, b'%d,"delta":' % number, _json(text), b"}\n\n")
                     number += 1
                     continue
             frames.number = number
