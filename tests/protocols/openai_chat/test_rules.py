@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from toolwire.codec.check import Finding
+from toolwire.protocols import openai
 from toolwire.protocols.openai_chat import rules, vocabulary
 
 USER = {"role": "user", "content": "Weather in Paris?"}
@@ -282,7 +283,7 @@ def test_the_model_may_be_said_apart_from_the_body() -> None:
 
 
 def test_every_rule_has_its_case() -> None:
-    source = inspect.getsource(rules) + inspect.getsource(vocabulary)
+    source = inspect.getsource(rules) + inspect.getsource(vocabulary) + inspect.getsource(openai)
     written = set(re.findall(r'found\(\s*"([a-z0-9-]+)"', source))
     named_by_what_they_are_about = {
         *("field-type", "field-word", "messages-empty", "tools-empty", "functions-empty"),

@@ -1,6 +1,6 @@
 """Anthropic's parameters of an answer: limits, thinking, output and tier, to canonical and back."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -31,7 +31,7 @@ NOT_COMPILED = frozenset(
 )
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
-_VISIBILITY = {"omitted": "omitted", "summarized": "summary"}
+_VISIBILITY: dict[str, Literal["omitted", "summary"]] = {"omitted": "omitted", "summarized": "summary"}
 _DISPLAY = {"omitted": "omitted", "summary": "summarized", "full": "summarized"}
 
 
@@ -81,7 +81,7 @@ def _decode_thinking(shape: ThinkingShape, effort: str | None) -> Thinking:
         enabled=shape.type != "disabled",
         effort=effort,
         budget_tokens=known(shape.budget_tokens),
-        visibility=visibility,  # type: ignore[arg-type]
+        visibility=visibility,
         **kept,
     )
 

@@ -8,7 +8,6 @@ from toolwire.codec.check import (
     Level,
     Object,
     Path,
-    Voice,
     dig,
     fields,
     list_of,
@@ -16,33 +15,12 @@ from toolwire.codec.check import (
     number_of,
     object_of,
     shapes,
-    subschemas,
     text_of,
-    unstrict,
     words,
 )
+from toolwire.protocols.openai import check_length, check_schema, openai_voice
 
-
-def _place(path: Path) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-
-
-VOICE = Voice(
-    "openai-chat",
-    place=_place,
-    types={
-        "string": "a string",
-        "integer": "an integer",
-        "number": "a decimal",
-        "boolean": "a boolean",
-        "array": "an array",
-        "object": "an object",
-    },
-    missing="Missing required parameter: '{at}'.",
-    type="Invalid type for '{at}': expected {types}, but got {got} instead.",
-    word="Invalid value: '{value}'. Supported values are: {words}.",
-    last=", and ",
-)
+VOICE = openai_voice("openai-chat")
 
 _REQUEST = fields(
     "model!:string messages!:array tools:array functions:array parallel_tool_calls:boolean stop:string|array "
@@ -91,7 +69,6 @@ _CALLS = shapes("function - name!:string arguments!:string", "custom - name!:str
 _GRAMMAR = fields("syntax!=lark|regex definition!:string")
 _FORMAT = fields("type!~text|json_object|json_schema json_schema:object")
 _JSON_SCHEMA = fields("name!:string schema:object strict:boolean description:string")
-_NOT_STRICT = words("oneOf allOf not dependentRequired dependentSchemas if then else")
 _NAME = re.compile("[a-zA-Z0-9_-]+")
 # Words of other protocols, refused for certain. Other unknown words may be a newer wire's: a warning at most.
 _FOREIGN_FIELDS = words(
@@ -115,21 +92,15 @@ def check_fields(body: Object) -> Findings:
             said = f"Invalid '{name}': number {side} value. Expected a value {sign} {limit}."
             yield VOICE.found("field-range", (name,), said)
     for name, longest in _LENGTHS.items():
-        yield from check_length((name,), body.get(name), longest)
+        yield from check_length(VOICE, (name,), body.get(name), longest)
     yield from check_count(("stop",), body.get("stop"), 4)
     for name, label in object_of(body.get("metadata")).items():
-        yield from check_length(("metadata", name), name, 64)
-        yield from check_length(("metadata", name), label, 512)
+        yield from check_length(VOICE, ("metadata", name), name, 64)
+        yield from check_length(VOICE, ("metadata", name), label, 512)
     if len(object_of(body.get("metadata"))) > 16:
         said = "Invalid 'metadata': too many properties. Expected an object with at most 16 properties."
         yield VOICE.found("field-long", ("metadata",), said)
     yield from _check_format(object_of(body.get("response_format")))
-
-
-def check_length(path: Path, value: object, longest: int) -> Findings:
-    if isinstance(value, str) and len(value) > longest:
-        said = f"Invalid '{{at}}': string too long. Expected a string with maximum length {longest}, "
-        yield VOICE.found("field-long", path, f"{said}but got a string with length {len(value)} instead.")
 
 
 def check_count(path: Path, value: object, most: int) -> Findings:
@@ -140,7 +111,7 @@ def check_count(path: Path, value: object, most: int) -> Findings:
 
 
 def check_name(path: Path, name: object) -> Findings:
-    yield from check_length(path, name, 64)
+    yield from check_length(VOICE, path, name, 64)
     if isinstance(name, str) and not _NAME.fullmatch(name):
         said = "Invalid '{at}': string does not match pattern. Expected a string that matches the pattern "
         yield VOICE.found("name-pattern", path, said + "'^[a-zA-Z0-9_-]+$'.")
@@ -162,7 +133,7 @@ def check_message(path: Path, message: Object) -> Findings:
         yield from _check_part(role, place, part)
     for place, call in members(message.get("tool_calls"), (*path, "tool_calls")):
         yield from _check_tagged(place, call, _CALLS, "id!:string")
-        yield from check_length((*place, "id"), call.get("id"), 40)
+        yield from check_length(VOICE, (*place, "id"), call.get("id"), 40)
 
 
 def _check_part(role: str, path: Path, part: Object) -> Findings:
@@ -209,7 +180,7 @@ def check_tool(path: Path, tool: Object) -> Findings:
     function = object_of(tool.get("function"))
     schema, strict = function.get("parameters"), function.get("strict") is True
     of = f"function '{text_of(function.get('name'))}'"
-    yield from _check_schema((*path, "function", "parameters"), schema, of, strict=strict)
+    yield from check_schema(VOICE, (*path, "function", "parameters"), schema, of, strict=strict)
 
 
 def _check_format(response_format: Object) -> Findings:
@@ -221,28 +192,4 @@ def _check_format(response_format: Object) -> Findings:
     yield from VOICE.fit(at, given, _JSON_SCHEMA)
     yield from check_name((*at, "name"), dig(given, "name"))
     strict, of = dig(given, "strict") is True, f"response_format '{text_of(dig(given, 'name'))}'"
-    yield from _check_schema((*at, "schema"), dig(given, "schema"), of, strict=strict)
-
-
-def _check_schema(at: Path, schema: object, of: str, *, strict: bool) -> Findings:
-    if not isinstance(schema, dict) or not schema:
-        return
-    if schema.get("type") != "object" and "$ref" not in schema:
-        kind = text_of(schema.get("type")) or None
-        said = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'."
-        yield VOICE.found("schema-type", at, f"Invalid schema for {of}: {said}")
-    if schema.keys() & {"oneOf", "anyOf", "allOf", "enum", "not"}:
-        said = "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level."
-        yield VOICE.found("schema-union", at, f"Invalid schema for {of}: {said}")
-    for path, part in subschemas(schema):
-        if part.get("type") == "array" and not part.keys() & {"items", "prefixItems"}:
-            said = f"Invalid schema for {of}: In context={path}, array schema missing items."
-            yield VOICE.found("schema-items", (*at, *path), said)
-    wording = {
-        "open": "'additionalProperties' is required to be supplied and to be false.",
-        "optional": "'required' is required to be supplied and to be an array including every key in properties.",
-    }
-    for reason, path, name in unstrict(schema, _NOT_STRICT) if strict else ():
-        why = wording.get(reason, f"'{name}' is not permitted.")
-        why += f" Missing '{name}'." if reason == "optional" else ""
-        yield VOICE.found(f"strict-{reason}", (*at, *path), f"Invalid schema for {of}: In context={path}, {why}")
+    yield from check_schema(VOICE, (*at, "schema"), dig(given, "schema"), of, strict=strict)

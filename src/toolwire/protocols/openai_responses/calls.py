@@ -10,7 +10,7 @@ from toolwire.canonical.content import Caller, Message, Part, Text, ToolCall, To
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.fields import Reader
 from toolwire.codec.kept import emit, given, known, rest
-from toolwire.codec.media import ERROR_MARK, summary
+from toolwire.codec.media import ERROR_MARK, summed_up
 from toolwire.codec.turns import UNANSWERED, Placed
 
 from .parts import STRING, decode_content, encode_content
@@ -304,10 +304,4 @@ def _is_bare(block: InputText) -> bool:
 
 def _told(part: ToolResult, placed: Placed, plan: ItemPlan) -> list[Placed]:
     places = _inside(part.content or (), placed)
-    if plan.target.binary_results == "native":
-        return places
-    for position, inside in enumerate(places):
-        if not isinstance(inside.part, Text) and hasattr(inside.part, "media_type"):
-            plan.report.approximated(inside.trail, "source", "binary content is told in a few words")
-            places[position] = Placed(Text(text=summary(inside.part)), inside.trail)  # type: ignore[arg-type]
-    return places
+    return places if plan.target.binary_results == "native" else summed_up(places, plan.report)

@@ -253,16 +253,15 @@ def plain_items(parts: tuple[Part, ...], role: Role, plan: ItemPlan) -> list[Any
     items: list[Any] = []
     said = False
     for part in parts:
-        kind = type(part)
         item = None
-        if kind is ToolCall:
-            item = plain_call(part, plan)  # type: ignore[arg-type]
-        elif kind is ToolResult:
-            item = plain_result(part, plan)  # type: ignore[arg-type]
-        elif kind is Text and not said:
+        if isinstance(part, ToolCall):
+            item = plain_call(part, plan)
+        elif isinstance(part, ToolResult):
+            item = plain_result(part, plan)
+        elif isinstance(part, Text) and not said:
             said = role != "assistant"
-            if part.text and part.cache is None and part.annotations is None and part.seal is None:  # type: ignore[union-attr]
-                item = {"role": role, "content": part.text}  # type: ignore[union-attr]
+            if part.text and part.cache is None and part.annotations is None and part.seal is None:
+                item = {"role": role, "content": part.text}
         if item is None:
             return None
         items.append(item)
@@ -343,8 +342,9 @@ def _encode_message(content: list[Placed], plan: ItemPlan, message: Message) -> 
         return [shape] if blocks else []
     if not spoken:
         only = blocks[0] if len(blocks) == 1 else None
-        plain = isinstance(only, InputText) and only.prompt_cache_breakpoint is UNSET
-        return [EasyMessage(role=message.role, content=only.text if plain else blocks)] if blocks else []  # type: ignore[union-attr]
+        if isinstance(only, InputText) and only.prompt_cache_breakpoint is UNSET:
+            return [EasyMessage(role=message.role, content=only.text)]
+        return [EasyMessage(role=message.role, content=blocks)] if blocks else []
     # What the model said needs an id to be more than a string.
     texts = [block.refusal if isinstance(block, RefusalPart) else block.text for block in blocks]
     for placed, block in zip(content, blocks, strict=False):

@@ -3,13 +3,24 @@
 They are read by field name, not by shape: what has a canonical home is taken, all else is kept as it is.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Media, Message, Part, Text, ToolCall, ToolChange, ToolResult
+from toolwire.canonical.content import (
+    FileId,
+    Inline,
+    Media,
+    Message,
+    Part,
+    Text,
+    ToolCall,
+    ToolChange,
+    ToolResult,
+    Url,
+)
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Tool, ToolGroup, ToolRef
 from toolwire.codec.fields import Reader, escape
 from toolwire.codec.kept import restore
@@ -138,7 +149,7 @@ def decode_native_result(kind: str, members: Members, path: str, calls: dict[str
     """`calls` gives the call id of an old shell call by the id of its item, which its output names."""
     id, status, call_id = _take(members, "id"), _take(members, "status"), _take(members, "call_id")
     form: list[str] = []
-    state = "ok"
+    state: Literal["ok", "error", "denied"] = "ok"
     content: tuple[Part, ...] | None = None
     loaded: tuple[Tool, ...] = ()
     match kind:
@@ -170,7 +181,7 @@ def decode_native_result(kind: str, members: Members, path: str, calls: dict[str
     result = ToolResult(
         call_id=call_id,
         content=content,
-        status=state,  # type: ignore[arg-type]
+        status=state,
         native=kind,
         caller=caller,
         at="",
@@ -248,10 +259,10 @@ def _decode_loaded(members: Members, path: str) -> tuple[tuple[Part, ...] | None
 
 
 def _reference(tool: Tool, index: int) -> ToolRef:
-    kind = "freeform" if isinstance(tool, FreeformTool) else "function"
-    if not isinstance(tool, FunctionTool | FreeformTool | ToolGroup):
-        kind = "native"
-    return ToolRef(name=tool.name or "", kind=kind, at=f"/tools/{index}")  # type: ignore[arg-type]
+    kind: Literal["function", "freeform", "native"] = "native"
+    if isinstance(tool, FunctionTool | FreeformTool | ToolGroup):
+        kind = "freeform" if isinstance(tool, FreeformTool) else "function"
+    return ToolRef(name=tool.name or "", kind=kind, at=f"/tools/{index}")
 
 
 # ---- encode
@@ -346,12 +357,12 @@ def _text(part: ToolResult) -> str | None:
 def _encode_screenshot(media: Media) -> dict[str, Any]:
     out: dict[str, Any] = {"type": "computer_screenshot"}
     source = media.source
-    if hasattr(source, "url") and source.url:
+    if isinstance(source, Url):
         out["image_url"] = source.url
-    elif hasattr(source, "data"):
+    elif isinstance(source, Inline):
         out["image_url"] = data_url(source.data, media.media_type)
-    elif getattr(source, "issuer", None) == ISSUER:
-        out["file_id"] = source.id  # type: ignore[union-attr]
+    elif isinstance(source, FileId) and source.issuer == ISSUER:
+        out["file_id"] = source.id
     return restore(out, media, FAMILY)
 
 

@@ -255,8 +255,8 @@ def _encode_input(request: Request, body: dict[str, Any], plan: ItemPlan) -> Non
         if _LISTED in request.form:
             body["instructions"] = [item for turn in as_written(tuple(led)) for item in encode_turn(turn, plan)]
         rest_of_it = [turn for turn in as_written(messages) if turn.message is None or _LISTED not in turn.message.form]
-        if len(rest_of_it) == 1 and _is_string(rest_of_it[0].message):
-            body["input"] = rest_of_it[0].parts[0].part.text  # type: ignore[union-attr]
+        if len(rest_of_it) == 1 and (text := _bare_string(rest_of_it[0].message)) is not None:
+            body["input"] = text
         elif rest_of_it or _INPUT_ABSENT not in request.form:
             body["input"] = [item for turn in rest_of_it for item in encode_turn(turn, plan)]
         return
@@ -272,11 +272,12 @@ def _encode_input(request: Request, body: dict[str, Any], plan: ItemPlan) -> Non
     body["input"] = [item for turn in turns for item in encode_turn(turn, plan)]
 
 
-def _is_string(message: Message | None) -> bool:
+def _bare_string(message: Message | None) -> str | None:
+    """The text of a message that came as the whole input, and still is no more than that."""
     if message is None or _INPUT_STRING not in message.form or len(message.parts) != 1:
-        return False
+        return None
     only = message.parts[0]
-    return isinstance(only, Text) and not only.extras and only.cache is None
+    return only.text if isinstance(only, Text) and not only.extras and only.cache is None else None
 
 
 def _as_developer(turn: Turn) -> Turn:

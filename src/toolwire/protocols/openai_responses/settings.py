@@ -1,6 +1,6 @@
 """How a model is asked to think, answer and remember: `reasoning`, `text`, sampling and stored state, and back."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -17,7 +17,11 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 LEAST_TOKENS = 16
 LOGPROBS = "message.output_text.logprobs"
 
-_KINDS = {"text": "text", "json_object": "json", "json_schema": "json_schema"}
+_KINDS: dict[str, Literal["text", "json", "json_schema"]] = {
+    "text": "text",
+    "json_object": "json",
+    "json_schema": "json_schema",
+}
 _TYPES = {"text": "text", "json": "json_object", "json_schema": "json_schema"}
 _REASONING = "openai-responses:reasoning"
 _TEXT = "openai-responses:text"
@@ -56,7 +60,7 @@ def decode_output(shape: TextShape | UnsetType) -> OutputFormat | None:
     if isinstance(asked.type, str) and asked.type not in _KINDS:
         kept = joined(kept, _word("text/format/type", asked.type))
     return OutputFormat(
-        kind=_KINDS.get(known(asked.type) or ""),  # type: ignore[arg-type]
+        kind=_KINDS.get(known(asked.type) or ""),
         schema=known(asked.schema),
         name=known(asked.name),
         description=known(asked.description),

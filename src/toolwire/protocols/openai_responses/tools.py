@@ -1,7 +1,7 @@
 """Tool declarations and tool choice of the Responses API, to canonical and back."""
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -38,7 +38,7 @@ _FORMAT = "openai-responses:format:"
 _NO_NAME = "openai-responses:absent:name"
 _NO_MODE = "openai-responses:absent:mode"
 _NO_TOOLS = "openai-responses:absent:tools"
-CHOICES = ("auto", "none", "required")
+CHOICES: dict[str, Literal["auto", "none", "required"]] = {"auto": "auto", "none": "none", "required": "required"}
 
 _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
 _read_custom = Reader[CustomShape](CustomShape, FAMILY).read
@@ -152,7 +152,7 @@ def decode_choice(choice: str | ChoiceShape | UnsetType, *, parallel: bool | Non
     if choice is UNSET or (isinstance(choice, str) and choice not in CHOICES):
         return None if parallel is None else ToolChoice(parallel=parallel, at="/parallel_tool_calls")
     if isinstance(choice, str):
-        return ToolChoice(mode=choice, parallel=parallel)  # type: ignore[arg-type]
+        return ToolChoice(mode=CHOICES[choice], parallel=parallel)
     if choice.type != "allowed_tools":
         named = replace(_decode_chosen(choice), at="")
         return ToolChoice(mode="named", names=(named,), parallel=parallel, **_beside(choice, ("mode", "tools")))

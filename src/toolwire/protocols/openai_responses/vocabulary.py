@@ -7,7 +7,6 @@ from toolwire.codec.check import (
     Level,
     Object,
     Path,
-    Voice,
     dig,
     fields,
     list_of,
@@ -15,33 +14,12 @@ from toolwire.codec.check import (
     number_of,
     object_of,
     shapes,
-    subschemas,
     text_of,
-    unstrict,
     words,
 )
+from toolwire.protocols.openai import check_length, check_schema, openai_voice
 
-
-def _place(path: Path) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-
-
-VOICE = Voice(
-    "openai-responses",
-    place=_place,
-    types={
-        "string": "a string",
-        "integer": "an integer",
-        "number": "a decimal",
-        "boolean": "a boolean",
-        "array": "an array",
-        "object": "an object",
-    },
-    missing="Missing required parameter: '{at}'.",
-    type="Invalid type for '{at}': expected {types}, but got {got} instead.",
-    word="Invalid value: '{value}'. Supported values are: {words}.",
-    last=", and ",
-)
+VOICE = openai_voice("openai-responses")
 
 _REQUEST = fields(
     "model:string input:string|array instructions:string|array previous_response_id:string store:boolean "
@@ -117,7 +95,6 @@ _TOOLS = shapes(
     "image_generation,computer,computer_use_preview,local_shell,shell,apply_patch - type!:string",
 )
 _GRAMMAR = fields("syntax!=lark|regex definition!:string")
-_NOT_STRICT = words("oneOf allOf not dependentRequired dependentSchemas if then else")
 _MOVED = {
     "messages": "input",
     "response_format": "text.format",
@@ -157,16 +134,10 @@ def check_fields(body: Object) -> Findings:
             said = f"Invalid '{name}': number above maximum value. Expected a value <= {most}."
             yield VOICE.found("field-range", (name,), said)
     for name, label in object_of(body.get("metadata")).items():
-        yield from check_length(("metadata", name), name, 64)
-        yield from check_length(("metadata", name), label, 512)
-    yield from check_length(("prompt_cache_key",), body.get("prompt_cache_key"), 64)
+        yield from check_length(VOICE, ("metadata", name), name, 64)
+        yield from check_length(VOICE, ("metadata", name), label, 512)
+    yield from check_length(VOICE, ("prompt_cache_key",), body.get("prompt_cache_key"), 64)
     yield from _check_format(("text", "format"), object_of(dig(body, "text", "format")))
-
-
-def check_length(path: Path, value: object, longest: int) -> Findings:
-    if isinstance(value, str) and len(value) > longest:
-        said = f"Invalid '{{at}}': string too long. Expected a string with maximum length {longest}, "
-        yield VOICE.found("field-long", path, f"{said}but got a string with length {len(value)} instead.")
 
 
 def check_count(path: Path, count: int, most: int) -> Findings:
@@ -176,7 +147,7 @@ def check_count(path: Path, count: int, most: int) -> Findings:
 
 
 def _check_name(path: Path, name: object, longest: int) -> Findings:
-    yield from check_length(path, name, longest)
+    yield from check_length(VOICE, path, name, longest)
     if isinstance(name, str) and not _NAME.fullmatch(name):
         said = "Invalid '{at}': string does not match pattern. Expected a string that matches the pattern "
         yield VOICE.found("name-pattern", path, said + "'^[a-zA-Z0-9_-]+$'.")
@@ -202,7 +173,7 @@ def check_item(path: Path, item: Object) -> Findings:
     yield from VOICE.fit(path, item, table)
     yield from _check_id(path, tag, item.get("id"), prefix)
     call_id = item.get("call_id")
-    yield from check_length((*path, "call_id"), call_id, 64)
+    yield from check_length(VOICE, (*path, "call_id"), call_id, 64)
     if call_id == "":
         said = "Invalid '{at}': empty string. Expected a string with minimum length 1, but got an empty string instead."
         yield VOICE.found("call-id-empty", (*path, "call_id"), said)
@@ -225,7 +196,7 @@ def _check_id(path: Path, tag: str, name: object, prefix: str) -> Findings:
     if not isinstance(name, str):
         return
     at = (*path, "id")
-    yield from check_length(at, name, 64)
+    yield from check_length(VOICE, at, name, 64)
     if not _NAME.fullmatch(name):
         said = f"Invalid '{{at}}': '{name}'. Expected an ID that contains letters, numbers, underscores, or dashes, "
         yield VOICE.found("item-id", at, f"{said}but this value contained additional characters.")
@@ -282,7 +253,7 @@ def check_tool(path: Path, tool: Object) -> Findings:
 def _check_function(path: Path, tool: Object) -> Findings:
     if tool.get("type") == "function":
         of, strict = f"function '{text_of(tool.get('name'))}'", tool.get("strict") is True
-        yield from _check_schema((*path, "parameters"), tool.get("parameters"), of, strict=strict)
+        yield from check_schema(VOICE, (*path, "parameters"), tool.get("parameters"), of, strict=strict)
 
 
 def _check_format(at: Path, given: Object) -> Findings:
@@ -292,28 +263,4 @@ def _check_format(at: Path, given: Object) -> Findings:
     yield from VOICE.fit(at, given, _JSON_SCHEMA)
     yield from _check_name((*at, "name"), given.get("name"), 64)
     strict, of = given.get("strict") is True, f"response_format '{text_of(given.get('name'))}'"
-    yield from _check_schema((*at, "schema"), given.get("schema"), of, strict=strict)
-
-
-def _check_schema(at: Path, schema: object, of: str, *, strict: bool) -> Findings:
-    if not isinstance(schema, dict) or not schema:
-        return
-    if schema.get("type") != "object" and "$ref" not in schema:
-        kind = text_of(schema.get("type")) or None
-        said = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'."
-        yield VOICE.found("schema-type", at, f"Invalid schema for {of}: {said}")
-    if schema.keys() & {"oneOf", "anyOf", "allOf", "enum", "not"}:
-        said = "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level."
-        yield VOICE.found("schema-union", at, f"Invalid schema for {of}: {said}")
-    for path, part in subschemas(schema):
-        if part.get("type") == "array" and not part.keys() & {"items", "prefixItems"}:
-            said = f"Invalid schema for {of}: In context={path}, array schema missing items."
-            yield VOICE.found("schema-items", (*at, *path), said)
-    wording = {
-        "open": "'additionalProperties' is required to be supplied and to be false.",
-        "optional": "'required' is required to be supplied and to be an array including every key in properties.",
-    }
-    for reason, path, name in unstrict(schema, _NOT_STRICT) if strict else ():
-        why = wording.get(reason, f"'{name}' is not permitted.")
-        why += f" Missing '{name}'." if reason == "optional" else ""
-        yield VOICE.found(f"strict-{reason}", (*at, *path), f"Invalid schema for {of}: In context={path}, {why}")
+    yield from check_schema(VOICE, (*at, "schema"), given.get("schema"), of, strict=strict)

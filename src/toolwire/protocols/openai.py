@@ -1,0 +1,58 @@
+"""How OpenAI's servers put what they refuse, in both of their protocols."""
+
+from toolwire.codec.check import Findings, Path, Voice, subschemas, text_of, unstrict, words
+
+NOT_STRICT = words("oneOf allOf not dependentRequired dependentSchemas if then else")
+
+
+def _place(path: Path) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+def openai_voice(protocol: str) -> Voice:
+    return Voice(
+        protocol,
+        place=_place,
+        types={
+            "string": "a string",
+            "integer": "an integer",
+            "number": "a decimal",
+            "boolean": "a boolean",
+            "array": "an array",
+            "object": "an object",
+        },
+        missing="Missing required parameter: '{at}'.",
+        type="Invalid type for '{at}': expected {types}, but got {got} instead.",
+        word="Invalid value: '{value}'. Supported values are: {words}.",
+        last=", and ",
+    )
+
+
+def check_length(voice: Voice, path: Path, value: object, longest: int) -> Findings:
+    if isinstance(value, str) and len(value) > longest:
+        said = f"Invalid '{{at}}': string too long. Expected a string with maximum length {longest}, "
+        yield voice.found("field-long", path, f"{said}but got a string with length {len(value)} instead.")
+
+
+def check_schema(voice: Voice, at: Path, schema: object, of: str, *, strict: bool) -> Findings:
+    if not isinstance(schema, dict) or not schema:
+        return
+    if schema.get("type") != "object" and "$ref" not in schema:
+        kind = text_of(schema.get("type")) or None
+        said = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'."
+        yield voice.found("schema-type", at, f"Invalid schema for {of}: {said}")
+    if schema.keys() & {"oneOf", "anyOf", "allOf", "enum", "not"}:
+        said = "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level."
+        yield voice.found("schema-union", at, f"Invalid schema for {of}: {said}")
+    for path, part in subschemas(schema):
+        if part.get("type") == "array" and not part.keys() & {"items", "prefixItems"}:
+            said = f"Invalid schema for {of}: In context={path}, array schema missing items."
+            yield voice.found("schema-items", (*at, *path), said)
+    wording = {
+        "open": "'additionalProperties' is required to be supplied and to be false.",
+        "optional": "'required' is required to be supplied and to be an array including every key in properties.",
+    }
+    for reason, path, name in unstrict(schema, NOT_STRICT) if strict else ():
+        why = wording.get(reason, f"'{name}' is not permitted.")
+        why += f" Missing '{name}'." if reason == "optional" else ""
+        yield voice.found(f"strict-{reason}", (*at, *path), f"Invalid schema for {of}: In context={path}, {why}")
