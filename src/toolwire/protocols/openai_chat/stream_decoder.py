@@ -68,7 +68,7 @@ class Decoder:
         try:
             return self._read(self._splitter.feed(data))
         except ValueError as error:
-            return self._fail(ApiError(kind="server", message=str(error)))
+            return self._break(str(error))
 
     def close(self) -> list[Event]:
         events = self._read(self._splitter.close())
@@ -94,7 +94,7 @@ class Decoder:
                     shape = _reader.read(data)
                 except DecodeError as error:
                     if not self._finished:
-                        events += self._fail(ApiError(kind="server", message=str(error)))
+                        events += self._break(str(error))
                     break
             self._take(shape, events)
         return events
@@ -160,7 +160,7 @@ class Decoder:
     def _done(self) -> list[Event]:
         self._ended = True
         if not self._started or any(state.is_broken() for state in self._choices.values()):
-            return self._fail(ApiError(kind="server", message="the stream ended in the middle of its answer"))
+            return self._break("the stream ended in the middle of its answer")
         events: list[Event] = []
         for state in self._choices.values():
             state.finish(None, events)
@@ -169,6 +169,11 @@ class Decoder:
     def _fail(self, error: ApiError) -> list[Event]:
         self._ended = True
         return [ResponseFailed(error=error)]
+
+    def _break(self, why: str) -> list[Event]:
+        """The stream itself is at fault: nothing after this is read."""
+        self._ended = True
+        return [ResponseFailed(error=ApiError(kind="server", message=why), broken=True)]
 
 
 class _Choice:

@@ -357,7 +357,7 @@ def _text(part: ToolResult) -> str | None:
 def _encode_screenshot(media: Media) -> dict[str, Any]:
     out: dict[str, Any] = {"type": "computer_screenshot"}
     source = media.source
-    if isinstance(source, Url):
+    if isinstance(source, Url) and source.url:
         out["image_url"] = source.url
     elif isinstance(source, Inline):
         out["image_url"] = data_url(source.data, media.media_type)
