@@ -75,8 +75,7 @@ class Decoder:
         if self._ended:
             return events
         if not self._finished:
-            cut = ApiError(kind="server", message="the stream ended before its answer did")
-            return events + self._fail(cut)
+            return events + self._break("the stream ended before its answer did")
         return events + self._done()
 
     def _read(self, frames: list[bytes]) -> list[Event]:
