@@ -95,6 +95,9 @@ class Notice(Node, frozen=True):
 
 
 class ResponseEnd(Node, frozen=True):
+    """`model` overrides what the start said: another one may have taken over."""
+
+    model: str | None = None
     status: str | None = None
     continuation: Continuation | None = None
 

@@ -125,6 +125,7 @@ class Folder:
         self._error: ApiError | None = None
         self._continuation: Continuation | None = None
         self._origin = ""
+        self._model: str | None = None
 
     def add(self, event: Event) -> None:
         match event:
@@ -152,6 +153,7 @@ class Folder:
                 self._closing.append(event)
                 self._status = event.status or self._status
                 self._continuation = event.continuation or self._continuation
+                self._model = event.model or self._model
             case ResponseFailed():
                 self._closing.append(event)
                 self._error, self._status = event.error, event.status or self._status
@@ -170,7 +172,7 @@ class Folder:
         return Response(
             origin=self._origin,
             id=start.id,
-            model=start.model,
+            model=self._model or start.model,
             created=start.created,
             candidates=tuple(self._candidate(number) for number in numbers),
             usage=self._usage,

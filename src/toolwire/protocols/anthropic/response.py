@@ -132,7 +132,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
     encode_stop(candidate.stop, body, plan)
     if response.usage is not None or not plan.home:
         body["usage"] = encode_usage(response.usage or Usage(), plan)
-    restore(body, response, FAMILY)
+    restore(restore(body, response, FAMILY), candidate, FAMILY)
     if not plan.home:
         report_response(response, plan)
     if not response.plain:

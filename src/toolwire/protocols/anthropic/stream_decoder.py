@@ -75,6 +75,7 @@ class Decoder:
         self._grown: set[int] = set()
         self._last = -1
         self._usage: dict[str, Any] = {}
+        self._model: str | None = None
         self._methods: dict[type, Callable[[Any], list[Event]]] = {
             BlockDeltaFrame: self._delta,
             BlockStartFrame: self._block_start,
@@ -170,6 +171,8 @@ class Decoder:
         index = self._last + 1 if shape.index is UNSET else shape.index
         self._last = index
         (part,) = decode_blocks([shape.content_block])
+        if isinstance(part, Foreign) and part.kind == "fallback":
+            self._model = _model_after(part)
         if isinstance(part, ToolCall):
             form = part.form if part.arguments else (*part.form, "anthropic:absent:input")
             part = replace(part, arguments="" if part.arguments in ("{}", "") else part.arguments, form=form)
@@ -241,7 +244,7 @@ class Decoder:
 
     def _message_stop(self, shape: MessageStopFrame) -> list[Event]:
         self._ended = True
-        return [MessageEnd(), ResponseEnd(**rest(shape, FAMILY))]
+        return [MessageEnd(), ResponseEnd(model=self._model, **rest(shape, FAMILY))]
 
     def _error(self, shape: ErrorFrame) -> list[Event]:
         self._ended = True
@@ -256,6 +259,15 @@ class Decoder:
 def _whole(shape: BlockDeltaFrame, delta: Any) -> dict[str, Any]:
     body = {**as_object(shape), "delta": delta, **(shape.unknown or {})}
     return {"extras": {FAMILY: {"frame": Raw(msgspec.json.encode(body))}}}
+
+
+def _model_after(fallback: Foreign) -> str | None:
+    """The model that takes over: from here on it is the one that answers."""
+    match msgspec.json.decode(fallback.body):
+        case {"to": {"model": str(model)}}:
+            return model
+        case _:
+            return None
 
 
 def _counts(shape: UsageShape | UnsetType) -> dict[str, Any]:

@@ -47,6 +47,8 @@ _reader = Reader[ChunkShape](ChunkShape, FAMILY)
 _fast = msgspec.json.Decoder(ChunkShape).decode
 _decode = msgspec.json.Decoder().decode
 _CHUNK_EXTRAS = ("service_tier", "system_fingerprint", "provider")
+# A whole answer has these even where there is nothing to say of them.
+_SPELLING = (STRING, f"{FAMILY}:null:content", f"{FAMILY}:null:refusal")
 _SAID_ONCE = frozenset({"type", "id", "index", "format", "role", "object"})
 _NULL = b"null"
 LOGPROBS = "openai-chat:logprobs:said"
@@ -212,7 +214,7 @@ class _Choice:
 
     def _start(self, delta: DeltaShape, events: list[Event]) -> None:
         self._started = True
-        start = MessageStart(candidate=self.candidate, name=known(delta.name), form=(STRING,), at="/message")
+        start = MessageStart(candidate=self.candidate, name=known(delta.name), form=_SPELLING, at="/message")
         events.append(start)
 
     def _take_all(self, delta: DeltaShape, events: list[Event]) -> None:
@@ -312,7 +314,8 @@ class _Choice:
             stop = Stop(reason=self._meant(reason), raw=reason)
             about = {escape(name): Raw(msgspec.json.encode(value)) for name, value in self._choice_extras.items()}
             extras_about = {FAMILY: about} if about else None
-            events.append(Stopped(stop=stop, candidate=self.candidate, extras=extras_about))
+            form = (f"{FAMILY}:null:logprobs",)
+            events.append(Stopped(stop=stop, candidate=self.candidate, extras=extras_about, form=form))
 
     def _meant(self, reason: str) -> StopReason:
         meant = STOPS.get(reason, "other")

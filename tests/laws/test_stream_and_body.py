@@ -1,0 +1,42 @@
+"""A stream tells the same answer as the body that the provider would have sent in its place."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests import fixture_files
+from tests.laws import material
+from tests.laws.test_same_protocol import differences
+from toolwire.canonical.fold import fold
+from toolwire.codec.interface import Context
+from toolwire.protocols import PROTOCOLS
+
+# Answers that are told in other words when they are streamed.
+OTHERWISE = {
+    "encrypted_anew": "OpenAI encrypts reasoning anew for the last event",
+    "compatible_missing_id": "a streamed call without an id gets one, so that its fragments can be told apart",
+    "compatible_object_arguments": "streamed arguments are text, whatever the server sends",
+}
+
+
+@pytest.mark.parametrize("protocol", material.NAMES)
+def test_the_folded_stream_is_the_body(protocol: str) -> None:
+    codec = PROTOCOLS[protocol]
+    pairs = [pair for pair in fixture_files.pairs(protocol) if pair[0] not in OTHERWISE]
+    assert pairs
+    wrong = {}
+    for name, body, wire in pairs:
+        decoder = codec.stream_decoder(Context())
+        response = fold([*decoder.feed(wire), *decoder.close()])
+        told = json.loads(codec.encode_response(response, Context()).to_bytes())
+        if found := differences(_said(body), _said(told)):
+            wrong[name] = found
+    assert wrong == {}
+
+
+def _said(value: Any) -> Any:
+    """Without nulls and empty text: a stream leaves out what it has nothing to say of."""
+    if isinstance(value, dict):
+        return {name: _said(inner) for name, inner in value.items() if inner is not None and inner != ""}
+    return [_said(inner) for inner in value] if isinstance(value, list) else value
