@@ -4,12 +4,15 @@ import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart, ResponseFailed
 from toolwire.canonical.fold import Folder
 from toolwire.canonical.loss import Loss
+from toolwire.codec.fields import escape
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
-from toolwire.codec.losses import Trail, has_extras
+from toolwire.codec.losses import UNPLACED, Trail, has_extras
 from toolwire.codec.raising import StreamRaiser, raise_response
 from toolwire.protocols import PROTOCOLS
 
@@ -82,9 +85,33 @@ def translate(
             encoding = writer.encode_error(root)
         case _:
             raise ValueError(f"kind is request, response or error, not {kind!r}")
-    losses = encoding.report.resolve(root, reader.names)
-    refuse(losses, target, strict=strict)
-    return Encoded(encoding, losses)
+    encoded = Encoded(encoding, encoding.report.resolve(root, reader.names))
+    refuse(encoded.losses, target, strict=strict)
+    if any(loss.target is not None and loss.target.startswith(UNPLACED) for loss in encoded.losses):
+        encoded.losses = _placed(encoded)
+    return encoded
+
+
+def _placed(encoded: Encoded) -> list[Loss]:
+    """Say of each invented text where it came to stand; the same ones are in the order of the conversation."""
+    value = encoded.value
+    texts = {loss.target for loss in encoded.losses if loss.target is not None and loss.target.startswith(UNPLACED)}
+    places = {text: _places_of(text.removeprefix(UNPLACED), value, "") for text in texts}
+    return [
+        replace(loss, target=next(places[loss.target], "")) if loss.target in places else loss
+        for loss in encoded.losses
+    ]
+
+
+def _places_of(text: str, value: Any, path: str) -> Iterator[str]:
+    if value == text:
+        yield path
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _places_of(text, inner, f"{path}/{escape(name)}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _places_of(text, inner, f"{path}/{index}")
 
 
 def refuse(losses: list[Loss], target: str, *, strict: bool) -> None:

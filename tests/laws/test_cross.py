@@ -120,6 +120,23 @@ def test_a_loss_names_what_is_there_and_did_not_arrive(source: str, target: str,
     assert wrong == []
 
 
+@pytest.mark.parametrize(("source", "target"), material.PAIRS)
+def test_what_is_invented_is_where_the_loss_says(source: str, target: str) -> None:
+    wrong = []
+    for name, body in material.requests(source).items():
+        if (encoded := _translated(body, source, target, "request")) is not None:
+            invented = [loss for loss in encoded.losses if loss.kind == "invented"]
+            wrong += [f"{name}: {loss}" for loss in invented if not _is_there(encoded.value, loss.target)]
+    assert wrong == []
+
+
+def _is_there(body: Any, path: str | None) -> bool:
+    try:
+        return bool(path) and resolve(body, str(path)) is not None
+    except KeyError:
+        return False
+
+
 def _translated(body: Any, source: str, target: str, kind: Any) -> tw.Encoded | None:
     """None if the body is refused for something that may not be dropped."""
     try:

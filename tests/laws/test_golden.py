@@ -53,4 +53,4 @@ def _streams(source: str, target: str) -> dict[str, Any]:
 
 
 def _told(losses: list[tw.Loss]) -> list[str]:
-    return [f"{loss.kind} {loss.path or loss.target}: {loss.why}" for loss in losses]
+    return [f"{loss.kind} {' -> '.join(filter(None, (loss.path, loss.target)))}: {loss.why}" for loss in losses]

@@ -20,6 +20,9 @@ from toolwire.canonical.node import Node
 Trail = tuple[str | int, ...]
 Names = Mapping[str, str]
 
+UNPLACED = "?"
+"""Before a text that was invented, in place of where: that is known when the whole is written."""
+
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
 
 NO_COUNTERPART = "the target has no counterpart"

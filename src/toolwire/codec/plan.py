@@ -26,6 +26,7 @@ class Rules(Struct, frozen=True):
 class Plan:
     """`home`: what is encoded came from this protocol, so nothing is repaired, renamed or left out.
 
+    `place` is where in the output the encoder writes, for what it invents there; `marks` counts cache marks.
     `answering`: it is an answer, for a client to read; else a request, for a provider to take.
     """
 
@@ -43,6 +44,7 @@ class Plan:
         self.answering = answering
         self.carrier = carrier
         self.marks = 0
+        self.place = ""
         self.report = report
         self.target = target
         self.tools = ToolPlan(rules.names, freeform=rules.freeform)

@@ -21,7 +21,7 @@ from toolwire.canonical.content import Message, Part, Role, Text, ToolCall, Tool
 from toolwire.canonical.request import Request
 
 from .ids import made_id
-from .losses import Report, Trail
+from .losses import UNPLACED, Report, Trail
 
 UNANSWERED = "[no result was recorded for this call]"
 
@@ -224,6 +224,8 @@ def _placeholders(calls: list[_Call], report: Report) -> Turn:
 
 
 def _placeholder(call: ToolCall, trail: Trail, report: Report) -> Placed:
-    report.invented(trail, "", "", "the target wants every call answered: a placeholder result was added")
+    report.invented(
+        trail, "", UNPLACED + UNANSWERED, "the target wants every call answered: a placeholder result was added"
+    )
     result = ToolResult(call_id=call.id, content=(Text(text=UNANSWERED),))
     return Placed(result, trail)

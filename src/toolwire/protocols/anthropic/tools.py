@@ -131,11 +131,15 @@ def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
     if plan.home:
         tools = request.tools
         return None if tools is None else [_encode_at_home(tool, ("tools", i), plan) for i, tool in enumerate(tools)]
-    for index, tool in enumerate(request.tools or ()):
-        if isinstance(tool, ToolGroup) and tool.description is not None:
+    for index, group in enumerate(request.tools or ()):
+        if isinstance(group, ToolGroup) and group.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
-    offered = [encode_tool(placed, plan) for placed in tools_in_force(request) if _is_allowed(placed, request, plan)]
-    return [tool for tool in offered if tool is not None] or None
+    offered: list[Any] = []
+    for placed in tools_in_force(request):
+        plan.place = f"/tools/{len(offered)}"
+        if _is_allowed(placed, request, plan) and (tool := encode_tool(placed, plan)) is not None:
+            offered.append(tool)
+    return offered or None
 
 
 def _encode_at_home(tool: Tool, trail: Trail, plan: Plan) -> Any:
@@ -198,7 +202,8 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
 def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
     """The schema; for another protocol's tool one that says `object`, which this provider insists on."""
     if tool.parameters is None:
-        plan.report.invented(trail, "parameters", "/input_schema", "a schema is required: an empty object was declared")
+        why = "a schema is required: an empty object was declared"
+        plan.report.invented(trail, "parameters", f"{plan.place}/input_schema", why)
         return EMPTY_SCHEMA
     if plan.home:
         return tool.parameters

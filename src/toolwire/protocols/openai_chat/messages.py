@@ -320,6 +320,6 @@ def _finish_assistant(turn: Turn, plan: Plan, body: dict[str, Any], content: Con
     if calls and not plan.answering and "reasoning_content" not in body and wants_reasoning(plan):
         body["reasoning_content"] = ""
         why = "the model wants its reasoning back with calls: there was none"
-        plan.report.invented(turn.trail, "", "/reasoning_content", why)
+        plan.report.invented(turn.trail, "", f"{plan.place}/reasoning_content", why)
     _encode_name(body, turn)
     return [body]

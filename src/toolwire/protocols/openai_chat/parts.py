@@ -29,6 +29,7 @@ from toolwire.canonical.node import Node
 from toolwire.canonical.tools import CacheMark, ToolRef
 from toolwire.codec.fields import Other, Wire
 from toolwire.codec.kept import emit, given, joined, known, rest
+from toolwire.codec.losses import UNPLACED
 from toolwire.codec.media import data_url, source_of
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
@@ -306,8 +307,7 @@ def _file(part: Media, source: Inline, placed: Placed, plan: Plan) -> FilePart:
     name = part.name
     if name is None and not plan.home:
         name = "document." + ((part.media_type or "").rpartition("/")[2] or "bin")
-        why = f"the target wants a name for a file: {name}"
-        plan.report.invented(placed.trail, "", "/file/filename", why)
+        plan.report.invented(placed.trail, "", UNPLACED + name, "the target wants a file name")
     data = source.data if BARE in part.form else data_url(source.data, part.media_type)
     return FilePart(file=FileShape(file_data=data, filename=given(name)))
 

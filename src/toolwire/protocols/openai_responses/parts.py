@@ -24,7 +24,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import CacheMark, ToolRef
 from toolwire.codec.fields import Other, Reader
 from toolwire.codec.kept import emit, given, known, rest
-from toolwire.codec.losses import Trail
+from toolwire.codec.losses import UNPLACED, Trail
 from toolwire.codec.media import data_url, source_of
 from toolwire.codec.turns import Placed
 
@@ -352,7 +352,7 @@ def _encode_file(part: Media, trail: Trail, plan: ItemPlan) -> Any:
             shape.file_data = source.data if _BARE in source.form else data_url(source.data, part.media_type)
             if not plan.home and part.name is None:
                 shape.filename = "document." + (part.media_type or "application/octet-stream").rpartition("/")[2]
-                plan.report.invented(trail, "", "", f"the target wants a file name: {shape.filename}")
+                plan.report.invented(trail, "", UNPLACED + shape.filename, "the target wants a file name")
         case Url():
             shape.file_url = source.url if _NOWHERE not in source.form else UNSET
             if part.media_type is not None:

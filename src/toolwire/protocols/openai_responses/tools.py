@@ -194,6 +194,7 @@ def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
     encoded: list[Any] = []
     groups: dict[str, list[Any]] = {}
     for index, tool in enumerate(request.tools):
+        plan.place = f"/tools/{len(encoded)}"
         wire = encode_tool(tool, ("tools", index), plan)
         namespace = getattr(tool, "namespace", None)
         if wire is None:
@@ -289,7 +290,8 @@ def _encode_callers(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan)
 def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
     """The schema of another protocol's tool, as an object with properties, which this provider insists on."""
     if tool.parameters is None:
-        plan.report.invented(trail, "parameters", "/parameters", "a schema is required: an empty object was declared")
+        why = "a schema is required: an empty object was declared"
+        plan.report.invented(trail, "parameters", f"{plan.place}/parameters", why)
         return EMPTY_SCHEMA
     try:
         members = _members(tool.parameters)
