@@ -4,12 +4,12 @@ import re
 
 from msgspec import Struct
 
-from toolwire.canonical.content import ToolCall
+from toolwire.canonical.content import Reasoning, ToolCall
 
-from .carries import Carrier
+from .carries import Carried, Carrier
 from .ids import legal_id, made_id
 from .interface import Target
-from .losses import Report
+from .losses import Report, Trail
 from .tools import NameRules, ToolPlan
 from .turns import Placed
 
@@ -67,6 +67,16 @@ class Plan:
         if call.id or (self.home and call.id is not None):
             return self.call_id(call.id)
         return made_id(call.name, call.arguments, *(step for step in placed.trail if isinstance(step, int)))
+
+    def carried(self, part: Reasoning, trail: Trail) -> str:
+        """Another issuer's reasoning with its proof, for the field that clients echo; "" where there is no key to seal
+        it with, or no proof."""
+        if part.seal is None:
+            return ""
+        if self.carrier is None:
+            self.report.dropped((*trail, "seal"), "", "there is no key to seal another issuer's proof with")
+            return ""
+        return self.carrier.seal(Carried(reasoning=part))
 
     def name(self, name: str, namespace: str | None = None) -> str:
         if namespace is not None:

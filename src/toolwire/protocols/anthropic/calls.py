@@ -6,13 +6,11 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Caller, Foreign, Reasoning, ToolCall, ToolChange, ToolResult
+from toolwire.canonical.content import Caller, Foreign, ToolCall, ToolChange, ToolResult
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import Tool, ToolRef
-from toolwire.codec.carries import Carried
 from toolwire.codec.fields import Reader
 from toolwire.codec.kept import emit, given, joined, known, rest
-from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import flattened, lower_input
 from toolwire.codec.turns import Placed
@@ -155,16 +153,6 @@ def gist(raw: Raw, limit: int = 100_000) -> str | None:
 
 
 # ---- encode
-
-
-def sealed_carry(part: Reasoning, trail: Trail, plan: Plan) -> str:
-    """What proves another issuer's reasoning, in the field that clients echo; "" where nothing can."""
-    if part.seal is None:
-        return ""
-    if plan.carrier is None:
-        plan.report.dropped((*trail, "seal"), "", "there is no key to seal another issuer's proof with")
-        return ""
-    return plan.carrier.seal(Carried(reasoning=part))
 
 
 def encode_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:

@@ -51,7 +51,6 @@ from .calls import (
     read_change,
     read_mcp_use,
     read_server_result,
-    sealed_carry,
 )
 from .tools import decode_cache, encode_cache
 from .wire import (
@@ -299,7 +298,7 @@ def _encode_reasoning(part: Reasoning, placed: Placed, plan: Plan) -> Any:
             plan.report.dropped(placed.trail, "", "reasoning that this provider did not seal can't be sent to it")
             return None
         text = "\n\n".join(block.text for block in part.content if isinstance(block, ReasoningText))
-        signature = sealed_carry(part, placed.trail, plan)
+        signature = plan.carried(part, placed.trail)
         return ThinkingBlock(thinking=text, signature=signature) if text or signature else None
     if part.hidden == "redacted" and seal is not None:
         return emit(RedactedBlock(data=seal.data), part, FAMILY)

@@ -33,7 +33,6 @@ from toolwire.codec.sse import frame
 from toolwire.codec.tools import LOWERED_END, lower_input
 from toolwire.codec.turns import Placed
 
-from .calls import sealed_carry
 from .errors import encode_error
 from .parts import encode_citation, encode_parts
 from .request import RULES
@@ -252,7 +251,7 @@ class Encoder:
             part = event.final
         if part is None or self._plan.home or part.seal is None or part.seal.issuer == FAMILY:
             return b""
-        signature = sealed_carry(part, self._trails[event.candidate, event.index], self._plan)
+        signature = self._plan.carried(part, self._trails[event.candidate, event.index])
         body = {"index": index, "delta": {"type": "signature_delta", "signature": signature}}
         return _frame(b"content_block_delta", body) if signature else b""
 

@@ -55,13 +55,13 @@ def _decode_thought(shape: ThoughtShape, field: str, index: int) -> ReasoningTex
 def encode_reasoning(part: Reasoning, placed: Placed, plan: ItemPlan, message: Message) -> Any:
     ours = part.seal is not None and part.seal.issuer == ISSUER
     texts = [block for block in part.content if isinstance(block, ReasoningText)]
+    carry = ""
     if not plan.home:
         if not plan.answering and not ours:
             plan.report.dropped(placed.trail, "", "reasoning that this provider did not seal can't be sent to it")
             return None
-        if part.seal is not None and not ours:
-            plan.report.dropped((*placed.trail, "seal"), "", "a seal goes only to its issuer")
-        if not texts and not ours:
+        carry = "" if ours else plan.carried(part, placed.trail)
+        if not texts and not ours and not carry:
             return None
         message = plan.envelope("rs")
         texts = [ReasoningText(kind="summary", text=block.text) for block in texts]
@@ -73,7 +73,7 @@ def encode_reasoning(part: Reasoning, placed: Placed, plan: ItemPlan, message: M
     summary = [_encode_thought(block) for block in texts if block.kind == "summary"]
     shape.summary = UNSET if _NO_SUMMARY in part.form and not summary else summary
     shape.content = full if full or _EMPTY_CONTENT in part.form else UNSET
-    shape.encrypted_content = part.seal.data if ours and part.seal is not None else UNSET
+    shape.encrypted_content = part.seal.data if ours and part.seal is not None else carry or UNSET
     return emit(shape, part, FAMILY)
 
 

@@ -218,7 +218,9 @@ def encode_response(response: Response, context: Context) -> Encoding:
 
 def answer_plan(origin: str, id: str | None, context: Context) -> ItemPlan:
     home = origin == FAMILY
-    return ItemPlan(RULES, Report(), Target(), home=home, seed=_seed(id, context))
+    plan = ItemPlan(RULES, Report(), Target(), home=home, seed=_seed(id, context))
+    plan.carrier = context.carrier
+    return plan
 
 
 def _seed(id: str | None, context: Context) -> str:
