@@ -15,6 +15,8 @@ DIALECTS = {
     "anthropic": "anthropic",
     "openai_chat": "openai-chat",
     "openai_responses": "openai-responses",
+    "gemini": "gemini",
+    "ollama": "ollama",
 }
 
 # Official recordings are named like their dialect; servers that only imitate one have files of their own.

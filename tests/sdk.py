@@ -2,6 +2,7 @@
 
 import json
 from functools import cache
+from importlib import import_module
 from typing import Any, Literal
 
 from anthropic.types.beta import BetaMessage
@@ -15,9 +16,10 @@ from openai.types.responses import response_create_params as responses_params
 from openai.types.shared import ErrorObject as OpenAIErrorObject
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from tests import sdk_stream, sdk_summary
 from tests.sdk_params import Rebuilder
-from tests.sdk_stream import StreamRefused, fold_body, fold_stream
-from tests.sdk_summary import Call, Summary, summary
+from tests.sdk_stream import StreamRefused, fold_body
+from tests.sdk_summary import Call, Summary
 
 __all__ = [
     "Call",
@@ -71,11 +73,38 @@ ERRORS: dict[str, type[BaseModel]] = {
 }
 
 
+# Other vendors' SDKs, each in a module with the same functions.
+OTHERS = {
+    "gemini": "tests.sdk_gemini",
+    "gemini-interactions": "tests.sdk_gemini_interactions",
+    "ollama": "tests.sdk_ollama",
+    "openrouter": "tests.sdk_openrouter",
+}
+
+
+def fold_stream(protocol: str, wire: bytes, *, tolerant: bool = False) -> Summary:
+    """What the SDK's own accumulator makes of a stream; `tolerant` as in `sdk_stream`."""
+    if protocol in OTHERS:
+        other: Summary = import_module(OTHERS[protocol]).fold_stream(wire)
+        return other
+    return sdk_stream.fold_stream(protocol, wire, tolerant=tolerant)
+
+
+def summary(protocol: str, body: dict[str, Any]) -> Summary:
+    """What a reader of the body gets from it."""
+    if protocol in OTHERS:
+        other: Summary = import_module(OTHERS[protocol]).summary(body)
+        return other
+    return sdk_summary.summary(protocol, body)
+
+
 def accept_request(protocol: str, body: Any, *, unknown_fields: bool = False) -> str | None:
     """None if the SDK's request type takes the body at every level, else the first thing wrong with it.
 
     A field that the types don't know is refused anywhere, unless `unknown_fields`.
     """
+    if protocol in OTHERS:
+        return _other(protocol, "accept_request", body)
     streaming = isinstance(body, dict) and body.get("stream") is True
     if protocol == "anthropic" and isinstance(body, dict) and (headers := HEADER_ARGUMENTS & body.keys()):
         return f"{min(headers)}: is a header, not a body field"
@@ -89,11 +118,16 @@ def accept_request(protocol: str, body: Any, *, unknown_fields: bool = False) ->
 
 def accept_response(protocol: str, body: Any) -> str | None:
     """None if the SDK's response model validates the body: never constructed, and no value coerced."""
-    return _accept_model(RESPONSES[protocol], body)
+    return _other(protocol, "accept_response", body) if protocol in OTHERS else _accept_model(RESPONSES[protocol], body)
 
 
 def accept_error(protocol: str, body: Any) -> str | None:
-    return _accept_model(ERRORS[protocol], body)
+    return _other(protocol, "accept_error", body) if protocol in OTHERS else _accept_model(ERRORS[protocol], body)
+
+
+def _other(protocol: str, question: str, body: Any) -> str | None:
+    answer: str | None = getattr(import_module(OTHERS[protocol]), question)(body)
+    return answer
 
 
 @cache

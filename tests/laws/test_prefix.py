@@ -7,7 +7,18 @@ import pytest
 import toolwire as tw
 from tests.laws import material
 
-HISTORY = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input"}
+HISTORY = {
+    "anthropic": "messages",
+    "openai-chat": "messages",
+    "openai-responses": "input",
+    "gemini": "contents",
+    "gemini-interactions": "input",
+    "ollama": "messages",
+    "openrouter": "messages",
+}
+
+# Items and steps that come from the client, beside those that are named after what they answer.
+THE_CLIENTS = ("mcp_approval_response", "item_reference", "additional_tools", "user_input")
 
 
 @pytest.mark.parametrize("target", material.NAMES)
@@ -46,6 +57,6 @@ def _requests_on_the_way(history: list[Any]) -> list[int]:
 
 def _by_model(message: Any) -> bool:
     if message.get("role") is not None:
-        return bool(message["role"] == "assistant")
+        return message["role"] in ("assistant", "model")
     kind = str(message.get("type"))
-    return not (kind.endswith("_output") or kind in ("mcp_approval_response", "item_reference", "additional_tools"))
+    return not kind.endswith(("_output", "_result")) and kind not in THE_CLIENTS

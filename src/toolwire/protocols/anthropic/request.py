@@ -81,6 +81,8 @@ NAMES = {
     "ToolResult.cache": "/cache_control",
     "ToolRef.name": "/tool_name",
     "ToolRef.cache": "/cache_control",
+    "ApiError.raw": "/error/type",
+    "ApiError.message": "/error/message",
     "Response.candidates": "",
     "Candidate.messages": "",
     "Candidate.stop": "",

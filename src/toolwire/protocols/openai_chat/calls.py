@@ -149,6 +149,8 @@ def ordinary_result(part: Part) -> dict[str, Any] | None:
     content = part.content
     if content is None or len(content) != 1 or type(only := content[0]) is not Text:
         return None
+    if part.name is not None or part.namespace is not None:
+        return None
     if part.cache or part.caller or part.toolset or only.cache or only.extras or only.annotations or only.id:
         return None
     return {"role": "tool", "tool_call_id": part.call_id, "content": only.text} if _is_legal(part.call_id) else None
@@ -282,6 +284,9 @@ def report_result(part: ToolResult, placed: Placed, plan: Plan) -> None:
         plan.report.dropped((*placed.trail, "cache"), "", "the target has no cache marks on results")
     if part.toolset is not None:
         plan.report.dropped(placed.trail, "toolset")
+    for field in ("name", "namespace"):
+        if getattr(part, field) is not None:
+            plan.report.dropped(placed.trail, field, "results have no names here")
 
 
 def _encode_own_content(part: ToolResult, placed: Placed, plan: Plan, body: dict[str, Any]) -> None:

@@ -1,0 +1,101 @@
+"""What Ollama's server rejects, rule by rule, in its own words where they are known."""
+
+from toolwire.codec.check import Finding, Findings, Object, Path, dig, list_of, members, number_of, object_of, text_of
+
+from .vocabulary import VOICE, check_fields, check_message, check_tool
+
+_found = VOICE.found
+
+_THINK = ("high", "medium", "low", "max")
+# What the server's structs have of a schema; it drops the rest before the model sees it.
+_IN_PARAMETERS = ("type", "$defs", "items", "required", "properties")
+_IN_PROPERTY = ("anyOf", "type", "items", "description", "enum", "properties", "required")
+
+
+def check_request(
+    body: object, *, model: str | None = None, version: str | None = None, compatible: bool = False
+) -> list[Finding]:
+    """`model` overrides the body's; no server imitates this one."""
+    if not isinstance(body, dict):
+        return [_found("body", (), "missing request body")]
+    return [finding for rule in _RULES for finding in rule(body, model or text_of(body.get("model")))]
+
+
+def _shapes(body: Object, model: str) -> Findings:
+    yield from check_fields(body)
+    for path, message in members(body.get("messages"), ("messages",)):
+        yield from check_message(path, message)
+    for path, tool in members(body.get("tools"), ("tools",)):
+        yield from check_tool(path, tool)
+
+
+def _model(body: Object, model: str) -> Findings:
+    if not model:
+        yield _found("model", ("model",), "model is required")
+
+
+def _think(body: Object, model: str) -> Findings:
+    think = body.get("think")
+    if think is None or isinstance(think, bool):
+        return
+    if isinstance(think, str) and think in _THINK:
+        return
+    if isinstance(think, str):
+        said = f'invalid think value: "{think}" (must be "high", "medium", "low", "max", true, or false)'
+    else:
+        said = "think must be a boolean or a string"
+    yield _found("think", ("think",), said)
+
+
+def _counts(body: Object, model: str) -> Findings:
+    most = number_of(body.get("top_logprobs"))
+    if most is not None and not 0 <= most <= 20:
+        yield _found("top-logprobs", ("top_logprobs",), "top_logprobs must be between 0 and 20")
+
+
+def _format(body: Object, model: str) -> Findings:
+    asked = body.get("format")
+    if isinstance(asked, str) and asked not in ("", "json"):
+        said = f'invalid format: "{asked}"; expected "json" or a valid JSON Schema object'
+        yield _found("format", ("format",), said)
+
+
+def _pairing(body: Object, model: str) -> Findings:
+    """The server checks no pairs: what is wrong with them only the model sees."""
+    asked: dict[str, int] = {}
+    for path, message in members(body.get("messages"), ("messages",)):
+        if text_of(message.get("role")).lower() != "tool":
+            names = [text_of(dig(call, "function", "name")) for _, call in members(message.get("tool_calls"), ())]
+            asked = {name: names.count(name) for name in names}
+            continue
+        name = text_of(message.get("tool_name"))
+        if not asked:
+            yield _found("result-without-call", path, "no message before this result calls a tool", "warning")
+        elif not name and not message.get("tool_call_id"):
+            yield _found("result-nameless", path, "a result without tool_name is known by its order only", "warning")
+        elif asked.get(name, 0) > 1 and not message.get("tool_call_id"):
+            said = f"{name} was called more than once: its results are known by their order only"
+            yield _found("result-ambiguous", path, said, "warning")
+
+
+def _lost_keywords(body: Object, model: str) -> Findings:
+    """Keywords of a schema that the model never sees."""
+    for path, tool in members(body.get("tools"), ("tools",)):
+        parameters = object_of(dig(tool, "function", "parameters"))
+        at = (*path, "function", "parameters")
+        waiting: list[tuple[Path, Object, tuple[str, ...]]] = [(at, parameters, _IN_PARAMETERS)]
+        seen = 0
+        while waiting and seen < 1000:
+            place, schema, kept = waiting.pop()
+            seen += 1
+            for keyword in schema:
+                if keyword not in kept:
+                    said = f"the server drops {keyword} before the model sees it"
+                    yield _found("schema-keyword", (*place, keyword), said, "warning")
+            for name, inner in object_of(schema.get("properties")).items():
+                waiting.append(((*place, "properties", name), object_of(inner), _IN_PROPERTY))
+            for index, inner in enumerate(list_of(schema.get("anyOf"))):
+                waiting.append(((*place, "anyOf", index), object_of(inner), _IN_PROPERTY))
+
+
+_RULES = (_shapes, _model, _think, _counts, _format, _pairing, _lost_keywords)

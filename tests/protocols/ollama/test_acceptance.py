@@ -1,0 +1,251 @@
+"""The acceptance list as far as it concerns Ollama: calls without ids, counts, empty arguments."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire
+from tests.bodies import (
+    CITY,
+    GO,
+    anthropic_call,
+    anthropic_call_block,
+    anthropic_result,
+    anthropic_stream,
+    anthropic_turn,
+    chat_call,
+    chat_result,
+    chat_turn,
+    turn,
+)
+from tests.wire import ANTHROPIC, CHAT, calls, frames, lost, results, streamed, translated
+from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
+from toolwire.canonical.fold import fold
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import FunctionTool
+from toolwire.codec.ids import is_made
+from toolwire.codec.interface import Context, Route, Target
+from toolwire.protocols import PROTOCOLS
+
+OLLAMA = "ollama"
+CLIENTS = [name for name in PROTOCOLS if name != OLLAMA]
+ROME = {"city": "Rome"}
+
+
+def call(name: str = "get_weather", arguments: Any = None, **fields: Any) -> Any:
+    return {**fields, "function": {"name": name, "arguments": ROME if arguments is None else arguments}}
+
+
+def asks(*asked: Any) -> Any:
+    return {"role": "assistant", "content": "", "tool_calls": list(asked)}
+
+
+def answers(text: str, name: str = "get_weather") -> Any:
+    return {"role": "tool", "content": text, "tool_name": name}
+
+
+def history(*messages: Any) -> Any:
+    return {"model": "qwen3", "messages": [GO, *messages], "stream": False}
+
+
+def response(*asked: Any, **fields: Any) -> Any:
+    whole = {"message": asks(*asked), "done": True, "done_reason": "stop"}
+    return {"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", **whole, **fields}
+
+
+def stream(*lines: Any, **fields: Any) -> bytes:
+    last = {**response(**fields), "message": {"role": "assistant", "content": ""}}
+    said = [{**response(), "message": message, "done": False} for message in lines]
+    return b"".join(json.dumps(line).encode() + b"\n" for line in [*said, last])
+
+
+def asked_by(client: str) -> Any:
+    """A first request of a client of this protocol."""
+    request = Request(
+        origin="",
+        model="a-model",
+        messages=(Message(role="user", parts=(Text(text="Weather in Rome?"),)),),
+        tools=(FunctionTool(name="get_weather"),),
+    )
+    return json.loads(PROTOCOLS[client].encode_request(request, Target(model="a-model")).to_bytes())
+
+
+def call_ids(protocol: str, body: Any) -> list[str | None]:
+    return [part.id for part in _parts(protocol, body) if isinstance(part, ToolCall)]
+
+
+def result_ids(protocol: str, body: Any) -> list[str | None]:
+    return [part.call_id for part in _parts(protocol, body) if isinstance(part, ToolResult)]
+
+
+def _parts(protocol: str, body: Any) -> list[Any]:
+    request = PROTOCOLS[protocol].decode_request(json.dumps(body).encode(), Route())
+    return [part for message in request.messages for part in message.parts]
+
+
+@pytest.mark.parametrize("as_stream", [False, True])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_same_call_in_turns_1_and_3_has_unique_and_stable_ids(client: str, as_stream: bool) -> None:
+    """The server answers twice with the same call, at the same time, without an id; the client echoes what it got."""
+    body = asked_by(client)
+    sent = []
+    for text in ("22C", "23C"):
+        if as_stream:
+            wire = streamed(stream(asks(call())), OLLAMA, client, body)
+            whole = _folded(client, wire)
+        else:
+            whole = translated(response(call()), OLLAMA, client, "response", request=body)
+        (asked,) = toolwire.parse_tool_calls(whole, client)
+        body = toolwire.continue_request(body, whole, [{"id": asked["id"], "output": text}], client)
+        sent.append(translated(body, client, OLLAMA))
+    ids = call_ids(client, body)
+    assert len(ids) == 2
+    assert result_ids(client, body) == ids
+    assert len(set(ids)) == 2 or ids == [None, None]
+    first, second = (one["messages"] for one in sent)
+    assert second[: len(first)] == first
+    assert [message for message in second if message["role"] == "tool"] == [answers("22C"), answers("23C")]
+    assert not any("id" in asked for message in second for asked in message.get("tool_calls", ()))
+
+
+def _folded(client: str, wire: bytes) -> Any:
+    """The whole answer that a stream tells."""
+    decoder = PROTOCOLS[client].stream_decoder(Context())
+    told = fold(decoder.feed(wire) + decoder.close())
+    return json.loads(PROTOCOLS[client].encode_response(told, Context()).to_bytes())
+
+
+@pytest.mark.parametrize("target", CLIENTS)
+def test_the_same_call_of_a_client_without_ids_has_unique_and_stable_ids(target: str) -> None:
+    first = history(asks(call()), answers("22C"))
+    again = [{"role": "assistant", "content": "22."}, GO, asks(call()), answers("23C")]
+    whole = history(asks(call()), answers("22C"), *again)
+    before, after = translated(first, OLLAMA, target), translated(whole, OLLAMA, target)
+    ids = call_ids(target, after)
+    assert len(set(ids)) == 2 or ids == [None, None]
+    assert result_ids(target, after) == ids
+    assert call_ids(target, before) == ids[:1]
+    assert call_ids(target, translated(whole, OLLAMA, target)) == ids
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+def test_id_17_parallel_calls_of_one_tool_get_ids_of_their_own_and_go_back_by_name(target: str) -> None:
+    body = history(asks(call(), call()), answers("one"), answers("two"))
+    made = translated(body, OLLAMA, target)
+    ids = [asked["id"] for asked in calls(target, made)]
+    assert len(set(ids)) == 2
+    assert results(target, made) == [(ids[0], "one"), (ids[1], "two")]
+    back = translated(made, target, OLLAMA)["messages"]
+    assert [message for message in back if message["role"] == "tool"] == [answers("one"), answers("two")]
+    asked = translated(response(call(), call()), OLLAMA, target, "response")
+    assert len({one["id"] for one in calls(target, asked)}) == 2
+
+
+@pytest.mark.parametrize("source", [ANTHROPIC, CHAT])
+def test_id_18_results_of_one_tool_stand_in_call_order_and_the_ambiguity_is_reported(source: str) -> None:
+    if source == ANTHROPIC:
+        answered = [anthropic_result("b", "two"), anthropic_result("a", "one")]
+        body = anthropic_turn([anthropic_call("a"), anthropic_call("b")], answered)
+        paths = {"/messages/2/content/0/tool_use_id", "/messages/2/content/1/tool_use_id"}
+    else:
+        body = chat_turn([chat_call("a"), chat_call("b")], [chat_result("b", "two"), chat_result("a", "one")])
+        paths = {"/messages/2/tool_call_id", "/messages/3/tool_call_id"}
+    sent = translated(body, source, OLLAMA)["messages"]
+    told = [(message["tool_name"], message["tool_call_id"], message["content"]) for message in sent[-2:]]
+    assert told == [("get_weather", "a", "one"), ("get_weather", "b", "two")]
+    assert paths <= lost(body, source, OLLAMA)
+    assert not lost(turn(source, "a"), source, OLLAMA)
+
+
+def test_pa_3_the_call_index_counts_calls_only() -> None:
+    said = {"role": "assistant", "content": "Both.", "thinking": "Two cities."}
+    wire = streamed(stream(said, asks(call()), asks(call("now", {}))), OLLAMA, CHAT)
+    fragments = [part for frame in frames(wire) for choice in frame["choices"] for part in _fragments(choice)]
+    assert {part["index"] for part in fragments} == {0, 1}
+    wire = streamed(
+        anthropic_stream(*anthropic_call_block(0, "a", CITY), *anthropic_call_block(1, "b", CITY)), ANTHROPIC, OLLAMA
+    )
+    asked = [one for line in wire.splitlines() for one in json.loads(line)["message"].get("tool_calls", ())]
+    assert [one["function"]["index"] for one in asked] == [0, 1]
+
+
+def _fragments(choice: Any) -> list[Any]:
+    return list(choice["delta"].get("tool_calls") or ())
+
+
+def test_pa_4_calls_that_all_say_index_0_are_several_calls() -> None:
+    both = [
+        {"id": "call_a", "function": {"index": 0, "name": "f", "arguments": {"n": 1}}},
+        {"id": "call_b", "function": {"index": 0, "name": "f", "arguments": {"n": 2}}},
+    ]
+    wire = streamed(stream(asks(both[0]), asks(both[1])), OLLAMA, CHAT)
+    fragments = [part for frame in frames(wire) for choice in frame["choices"] for part in _fragments(choice)]
+    assert [part["id"] for part in fragments if "id" in part] == ["call_a", "call_b"]
+    assert json.loads("".join(part["function"]["arguments"] for part in fragments if part["index"] == 1)) == {"n": 2}
+
+
+@pytest.mark.parametrize("empty", ["", "  ", "null"])
+def test_ar_1_no_arguments_are_an_empty_object(empty: str) -> None:
+    body = chat_turn([chat_call("a", arguments=empty)], [chat_result("a")])
+    (asked,) = translated(body, CHAT, OLLAMA)["messages"][1]["tool_calls"]
+    assert asked["function"]["arguments"] == {}
+
+
+@pytest.mark.parametrize("empty", [{}, None])
+def test_ar_1_no_arguments_of_ollama_are_an_empty_object(empty: Any) -> None:
+    asked = {"id": "call_a", "function": {"name": "now", "arguments": empty}}
+    (one,) = translated(response(asked), OLLAMA, CHAT, "response")["choices"][0]["message"]["tool_calls"]
+    assert one["function"]["arguments"] == "{}"
+
+
+def test_us_2_what_a_cache_gave_is_part_of_the_prompt() -> None:
+    usage = {"input_tokens": 15, "output_tokens": 5, "cache_read_input_tokens": 80, "cache_creation_input_tokens": 5}
+    body = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [{"type": "text", "text": "Hi"}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": usage,
+    }
+    made = translated(body, ANTHROPIC, OLLAMA, "response")
+    assert (made["prompt_eval_count"], made["eval_count"]) == (100, 5)
+    assert {"/usage/cache_read_input_tokens", "/usage/cache_creation_input_tokens"} <= lost(
+        body, ANTHROPIC, OLLAMA, "response"
+    )
+
+
+def test_us_3_usage_that_is_repeated_is_not_summed() -> None:
+    wire = streamed(anthropic_stream(usage={"input_tokens": 9, "output_tokens": 7}), ANTHROPIC, OLLAMA)
+    last = json.loads(wire.splitlines()[-1])
+    assert (last["prompt_eval_count"], last["eval_count"]) == (9, 7)
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+def test_us_5_counts_of_the_last_line_arrive(target: str) -> None:
+    wire = stream({"role": "assistant", "content": "Hi"}, prompt_eval_count=9, eval_count=7)
+    told = json.dumps(frames(streamed(wire, OLLAMA, target)))
+    assert '"completion_tokens": 7' in told or '"output_tokens": 7' in told
+    made = translated(response(prompt_eval_count=9, eval_count=7), OLLAMA, CHAT, "response")
+    assert made["usage"] == {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16}
+
+
+def test_made_ids_are_never_sent() -> None:
+    made = translated(history(asks(call()), answers("22C")), OLLAMA, CHAT)
+    (id,) = [asked["id"] for asked in calls(CHAT, made)]
+    assert is_made(str(id))
+    assert str(id) not in json.dumps(translated(made, CHAT, OLLAMA))
+
+
+def test_a_whole_cycle_in_its_own_words() -> None:
+    asked = {"function": {"name": "add", "arguments": {"a": 11434, "b": 12341}}}
+    said = {"message": asks(asked)}
+    (one,) = toolwire.parse_tool_calls(said, OLLAMA)
+    assert is_made(one["id"])
+    assert json.loads(one["arguments"]) == {"a": 11434, "b": 12341}
+    assert toolwire.format_tool_result(one["id"], "add", "23775", OLLAMA) == answers("23775", "add")
+    after = toolwire.continue_request(history(), said, [{"id": one["id"], "output": "23775"}], OLLAMA)
+    assert after == history(asks(asked), answers("23775", "add"))

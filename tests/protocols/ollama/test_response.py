@@ -1,0 +1,145 @@
+"""What is particular to Ollama's answers: their one stop reason, their times, and errors that are only a text."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire
+from tests.bodies import anthropic_response, chat_call, chat_response, chat_tool
+from tests.wire import ANTHROPIC, CHAT, lost, translated
+from toolwire.canonical.response import Response
+from toolwire.codec.interface import Context
+from toolwire.protocols.ollama import CODEC
+from toolwire.protocols.ollama.response import seconds_of, time_of
+
+OLLAMA = "ollama"
+
+
+def answer(message: Any = None, **fields: Any) -> Any:
+    said = {"role": "assistant", "content": "Hi.", **(message or {})}
+    envelope = {"model": "qwen3", "created_at": "2026-01-01T00:00:01.5Z"}
+    return {**envelope, "message": said, "done": True, "done_reason": "stop", **fields}
+
+
+def decoded(body: Any) -> Response:
+    return CODEC.decode_response(json.dumps(body).encode(), Context())
+
+
+CALL = {"function": {"name": "f", "arguments": {}}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "calls", "meant"),
+    [
+        ("stop", [], "end_turn"),
+        ("stop", [CALL], "tool_use"),
+        ("length", [], "max_tokens"),
+        ("length", [CALL], "max_tokens"),
+        ("load", [], "other"),
+        ("unload", [], "other"),
+        ("", [], "cancelled"),
+        ("custom", [], "other"),
+    ],
+)
+def test_the_reason_depends_on_the_calls(reason: str, calls: list[Any], meant: str) -> None:
+    stop = decoded(answer({"tool_calls": calls}, done_reason=reason)).candidates[0].stop
+    assert stop is not None
+    assert (stop.reason, stop.raw) == (meant, reason)
+
+
+def test_an_answer_that_only_says_done_has_ended() -> None:
+    body = answer()
+    del body["done_reason"]
+    assert translated(body, OLLAMA, CHAT, "response")["choices"][0]["finish_reason"] == "stop"
+    assert translated(body, OLLAMA, OLLAMA, "response") == body
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("2026-01-01T00:00:01.5Z", 1767225601.5),
+        ("2024-02-29T12:00:00+02:00", 1709200800),
+        ("2000-03-01T00:00:00-00:30", 951870600),
+        ("2026-13-01T00:00:00Z", None),
+        ("yesterday", None),
+    ],
+)
+def test_times_are_read(text: str, seconds: float | None) -> None:
+    assert seconds_of(text) == seconds
+    body = answer(created_at=text)
+    assert translated(body, OLLAMA, OLLAMA, "response") == body
+    if seconds is not None:
+        assert seconds_of(time_of(seconds)) == int(seconds)
+        assert translated(body, OLLAMA, CHAT, "response")["created"] == int(seconds)
+    else:
+        assert "/created_at" in lost(body, OLLAMA, CHAT, "response")
+
+
+def test_another_protocols_answer_is_one_message_with_its_counts() -> None:
+    said = {"role": "assistant", "content": "Hi", "reasoning_content": "Well.", "tool_calls": [chat_call("call_1")]}
+    made = translated(chat_response(said), CHAT, OLLAMA, "response")
+    assert made == {
+        "model": "gpt-4o",
+        "created_at": "1970-01-01T00:00:01Z",
+        "message": {
+            "role": "assistant",
+            "content": "Hi",
+            "thinking": "Well.",
+            "tool_calls": [
+                {"id": "call_1", "function": {"index": 0, "name": "get_weather", "arguments": {"city": "Paris"}}}
+            ],
+        },
+        "done": True,
+        "done_reason": "stop",
+        "prompt_eval_count": 9,
+        "eval_count": 7,
+    }
+    assert lost(chat_response(said), CHAT, OLLAMA, "response") == {"/id"}
+
+
+def test_a_reason_that_there_is_no_word_for_is_reported() -> None:
+    body = anthropic_response({"type": "text", "text": "No."}, stop_reason="refusal")
+    assert translated(body, ANTHROPIC, OLLAMA, "response")["done_reason"] == "stop"
+    assert "/stop_reason" in lost(body, ANTHROPIC, OLLAMA, "response")
+
+
+def test_a_namespace_is_restored_in_the_answer() -> None:
+    request = {
+        "model": "gpt-5",
+        "input": "Go on.",
+        "tools": [{"type": "namespace", "name": "files", "description": "d", "tools": [_function("read")]}],
+    }
+    asked = {"tool_calls": [{"id": "call_1", "function": {"name": "files__read", "arguments": {}}}]}
+    made = toolwire.translate(answer(asked), OLLAMA, "openai-responses", "response", request=request).value
+    (call,) = [item for item in made["output"] if item["type"] == "function_call"]
+    assert (call["namespace"], call["name"]) == ("files", "read")
+
+
+def _function(name: str) -> Any:
+    return {"type": "function", **chat_tool(name)["function"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "kind"),
+    [
+        ("model is required", 400, "invalid_request"),
+        ('"llama3.2" does not support thinking', 400, "invalid_request"),
+        ("unauthorized", 401, "authentication"),
+        ("model 'x' not found", 404, "not_found"),
+        ("too fast", 429, "rate_limit"),
+        ("the input length exceeds the context length", 400, "context_length"),
+        ("boom", 500, "server"),
+        ("boom", None, "other"),
+    ],
+)
+def test_an_error_is_told_by_its_text_and_status(text: str, status: int | None, kind: str) -> None:
+    error = CODEC.decode_error(json.dumps({"error": text}).encode(), status)
+    assert (error.kind, error.message, error.status) == (kind, text, status)
+
+
+def test_an_error_of_another_protocol_keeps_its_text() -> None:
+    body = {"error": {"message": "Overloaded", "type": "overloaded_error", "param": None, "code": "overloaded"}}
+    assert translated(body, CHAT, OLLAMA, "error") == {"error": "Overloaded"}
+    assert lost(body, CHAT, OLLAMA, "error") == {"/error/type", "/error/code"}

@@ -1,0 +1,134 @@
+"""What is particular to Ollama's streams: whole calls, times and extras on every line, errors in the middle."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire
+from tests.bodies import (
+    anthropic_block,
+    anthropic_call_block,
+    anthropic_stream,
+    anthropic_text_block,
+    chat_chunk,
+    chat_events,
+    chat_fragment,
+    chat_stream,
+)
+from tests.fixture_files import folder
+from tests.sdk_ollama import fold_stream
+from tests.wire import ANTHROPIC, CHAT, streamed
+
+OLLAMA = "ollama"
+ENVELOPE = {"model": "qwen3", "created_at": "2026-01-01T00:00:00Z"}
+
+
+def line(message: Any, **fields: Any) -> Any:
+    return {**ENVELOPE, "message": {"role": "assistant", "content": "", **message}, "done": False, **fields}
+
+
+LAST = {**line({}), "done": True, "done_reason": "stop", "eval_count": 7}
+
+
+def wire(*lines: Any) -> bytes:
+    return b"".join(json.dumps(one).encode() + b"\n" for one in lines)
+
+
+def lines(data: bytes) -> list[Any]:
+    return [json.loads(one) for one in data.splitlines()]
+
+
+def test_lines_come_home_as_they_were() -> None:
+    said = [
+        line({"thinking": "Well."}),
+        line({"content": "Yes"}),
+        line({"content": "."}),
+        line({"tool_calls": [{"function": {"name": "f", "arguments": {}}}]}),
+        {**LAST, "created_at": "2026-01-01T00:00:02Z", "total_duration": 5},
+    ]
+    assert lines(streamed(wire(*said), OLLAMA, OLLAMA)) == said
+
+
+def test_what_a_line_says_beside_its_message_comes_home() -> None:
+    first, second = [{"token": "a", "logprob": -1}], [{"token": "b", "logprob": -2}]
+    said = [
+        line({"content": "a"}, logprobs=first, remote_host="h"),
+        line({"content": "b", "mood": "fine"}, logprobs=second, remote_host="h"),
+        {**LAST, "remote_host": "h"},
+    ]
+    assert lines(streamed(wire(*said), OLLAMA, OLLAMA)) == said
+    stream = toolwire.translate_stream([wire(*said)], OLLAMA, CHAT)
+    assert b"".join(stream)
+    assert {"/logprobs/0", "/logprobs/1", "/remote_host", "/message/mood"} <= {loss.path for loss in stream.losses}
+
+
+def test_a_call_is_one_line_once_it_is_whole() -> None:
+    fragments = [chat_fragment(0, '{"a"', id="call_1", name="f"), chat_fragment(0, ":1}")]
+    made = lines(streamed(chat_stream({"content": "Hi"}, *fragments), CHAT, OLLAMA))
+    assert [one["message"].get("tool_calls") for one in made] == [
+        None,
+        [{"id": "call_1", "function": {"index": 0, "name": "f", "arguments": {"a": 1}}}],
+        None,
+    ]
+    assert [one["done"] for one in made] == [False, False, True]
+
+
+def test_calls_that_interleave_come_one_after_the_other() -> None:
+    fragments = [
+        chat_fragment(0, '{"a"', id="call_1", name="f"),
+        chat_fragment(1, '{"b"', id="call_2", name="g"),
+        chat_fragment(0, ":1}"),
+        chat_fragment(1, ":2}"),
+    ]
+    calls = fold_stream(streamed(chat_stream(*fragments), CHAT, OLLAMA))["calls"]
+    assert [(call["id"], call["arguments"]) for call in calls] == [("call_1", {"a": 1}), ("call_2", {"b": 2})]
+
+
+def test_thinking_text_and_calls_of_another_protocol_arrive() -> None:
+    thinking = anthropic_block(
+        0,
+        {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "thinking_delta", "thinking": "Well."},
+        {"type": "signature_delta", "signature": "c2ln"},
+    )
+    events = [*thinking, *anthropic_text_block(1, "Let ", "me see."), *anthropic_call_block(2, "toolu_1")]
+    stream = toolwire.translate_stream([anthropic_stream(*events)], ANTHROPIC, OLLAMA)
+    told = fold_stream(b"".join(stream))
+    assert (told["reasoning"], told["text"], told["stop"]) == ("Well.", "Let me see.", "tool_use")
+    assert told["calls"] == [{"id": "toolu_1", "name": "get_weather", "arguments": {"city": "Paris"}}]
+    assert told["usage"]["output"] == 7
+    assert "/content/0/signature" in {loss.path for loss in stream.losses}
+
+
+def test_a_second_answer_is_dropped_and_reported() -> None:
+    other = {**chat_chunk({"content": "other"}), "choices": [{"index": 1, "delta": {"content": "other"}}]}
+    stream = toolwire.translate_stream(
+        [chat_events(chat_chunk({"content": "Hi"}), other, chat_chunk({}, "stop"))], CHAT, OLLAMA
+    )
+    assert fold_stream(b"".join(stream))["text"] == "Hi"
+    assert "/choices/1" in {loss.path for loss in stream.losses}
+
+
+@pytest.mark.parametrize("name", ["cut_after_text", "cut_in_line", "not_json", "nothing"])
+def test_a_stream_that_is_cut_or_unreadable_is_broken(name: str) -> None:
+    stream = toolwire.translate_stream([_broken(name)], OLLAMA, CHAT)
+    assert b'"error"' in b"".join(stream)
+    assert stream.broken
+
+
+@pytest.mark.parametrize("name", ["error_midway", "error_first"])
+def test_an_error_in_the_middle_is_the_servers(name: str) -> None:
+    stream = toolwire.translate_stream([_broken(name)], OLLAMA, OLLAMA)
+    made = lines(b"".join(stream))
+    assert made[-1] == lines(_broken(name))[-1]
+    assert stream.error is not None
+    assert not stream.broken
+
+
+def _broken(name: str) -> bytes:
+    return (folder(OLLAMA) / "broken_streams" / f"{name}.ndjson").read_bytes()
+
+
+def test_what_follows_the_last_line_is_ignored() -> None:
+    assert lines(streamed(wire(LAST, line({"content": "late"})), OLLAMA, OLLAMA)) == [LAST]
