@@ -265,6 +265,8 @@ def _open_struct(kind: type[Wire], protocol: str) -> Read:
             values = _decode_object(raw)
         except _BAD_JSON:
             raise Mismatch("an object") from None
+        if tag_field is not None and tag_field not in values:
+            raise DecodeError(protocol, f"{path}/{tag_field}", repr(tag), "nothing")
         openers = _field_openers(kind, protocol)  # here, since shapes may contain themselves
         structural = _structural(kind)
         known: dict[str, Any] = {}

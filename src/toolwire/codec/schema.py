@@ -43,7 +43,7 @@ def is_strict(schema: Raw | None) -> bool:
             required = node.get("required")
             if node.get("additionalProperties") is not False:
                 return False
-            if names - set(required if isinstance(required, list) else []):
+            if any(name not in required for name in names) if isinstance(required, list) else names:
                 return False
     return True
 

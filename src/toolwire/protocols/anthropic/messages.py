@@ -22,9 +22,12 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "
 # ---- decode
 
 
-def decode_system(system: str | list[TextBlock]) -> tuple[Text, ...]:
+def decode_system(system: str | list[Any]) -> tuple[Text, ...]:
     if isinstance(system, str):
         return (Text(text=system, at="/system"),)
+    for index, block in enumerate(system):
+        if not isinstance(block, TextBlock):
+            raise DecodeError(FAMILY, f"/system/{index}/type", "text", "another block")
     return tuple(part for part in decode_blocks(system) if isinstance(part, Text))
 
 

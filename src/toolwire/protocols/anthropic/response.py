@@ -10,7 +10,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.fields import Reader
 from toolwire.codec.interface import Context, Encoding, Target
-from toolwire.codec.kept import as_object, joined, known, rest, restore, watching_extras
+from toolwire.codec.kept import as_object, given, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
@@ -45,6 +45,7 @@ REASONS: dict[StopReason, str] = {
     "error": "end_turn",
     "other": "end_turn",
 }
+NO_DETAILS = "anthropic:usage:no details"
 _FAITHFUL = ("end_turn", "max_tokens", "stop_sequence", "tool_use", "paused", "refusal", "context_window")
 
 
@@ -94,7 +95,8 @@ def decode_usage(shape: UsageShape) -> Usage:
     if isinstance(shape.output_tokens_details, UsageDetailsShape):
         details = shape.output_tokens_details
         reasoning = known(details.thinking_tokens)
-        kept = joined(kept, rest(details, FAMILY, under="output_tokens_details/"))
+        empty = () if details.thinking_tokens is not UNSET else (NO_DETAILS,)
+        kept = joined(kept, rest(details, FAMILY, *empty, under="output_tokens_details/"))
     return Usage(
         input_tokens=total,
         output_tokens=shape.output_tokens if isinstance(shape.output_tokens, int) else None,
@@ -184,8 +186,8 @@ def encode_usage(usage: Usage, plan: Plan) -> Any:
         shape.cache_creation_input_tokens = usage.cache_write
     if usage.cache_read is not None:
         shape.cache_read_input_tokens = usage.cache_read
-    if usage.reasoning is not None:
-        shape.output_tokens_details = UsageDetailsShape(thinking_tokens=usage.reasoning)
+    if usage.reasoning is not None or NO_DETAILS in usage.form:
+        shape.output_tokens_details = UsageDetailsShape(thinking_tokens=given(usage.reasoning))
     return restore(as_object(shape), usage, FAMILY)
 
 

@@ -193,7 +193,7 @@ class RequestShape(Wire):
     messages: list[MessageShape] | UnsetType = UNSET
     model: str | UnsetType = UNSET
     max_tokens: int | UnsetType = UNSET
-    system: str | list[TextBlock] | UnsetType = UNSET
+    system: str | list[BlockUnion] | UnsetType = UNSET
     tools: list[Raw] | UnsetType = UNSET
     tool_choice: ChoiceShape | UnsetType = UNSET
     stop_sequences: list[str] | UnsetType = UNSET

@@ -176,6 +176,8 @@ def _decode_rest(shape: RequestShape, left: dict[str, Raw]) -> dict[str, Any]:
     )
     if shape.messages is UNSET and (shape.nulls is UNSET or "messages" not in shape.nulls):
         nulls = (*nulls, NO_MESSAGES)
+    if shape.functions == []:
+        left = {**left, "functions": Raw(b"[]")}
     rests = [kept(shape, *nulls), {"extras": {FAMILY: left}} if left else {}]
     options = shape.stream_options
     if options is not UNSET and options is not None:

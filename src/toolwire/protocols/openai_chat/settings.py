@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
-from toolwire.codec.kept import given, joined, known
+from toolwire.codec.kept import given, joined, known, note_extras
 from toolwire.codec.plan import Plan
 
 from .parts import kept, spelled, spelling
@@ -68,7 +68,10 @@ def decode_output(shape: RequestShape) -> OutputFormat | None:
     schema = asked.json_schema
     if schema is UNSET:
         kind = _FORMATS.get(known(asked.type) or "")
-        if kind is None:
+        if kind is None and asked == ResponseFormatShape():
+            found = {"extras": {FAMILY: {"response_format": Raw(b"{}")}}}
+            note_extras()
+        elif kind is None:
             found = joined(found, spelled("response_format/type", asked.type, "text"))
         return OutputFormat(kind=kind, verbosity=verbosity, **found)
     word = spelled("response_format/type", asked.type, "json_schema")
