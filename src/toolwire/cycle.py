@@ -152,7 +152,7 @@ def _answers(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: str) -> 
     if not pairs:
         return ()
     wire = _encode_results(pairs, protocol)
-    name = "input" if protocol == "openai-responses" else "messages"
+    name = "input" if protocol in ("openai-responses", "gemini-interactions") else "messages"
     return codec(protocol).decode_request(to_bytes({name: wire}, protocol), Route()).messages
 
 

@@ -18,7 +18,8 @@ HISTORY = {
 }
 
 # Items and steps that come from the client, beside those that are named after what they answer.
-THE_CLIENTS = ("mcp_approval_response", "item_reference", "additional_tools", "user_input")
+THE_CLIENTS = ("mcp_approval_response", "item_reference", "additional_tools", "user_input", "function_result")
+CONTENTS = ("text", "image", "audio", "video", "document")
 
 
 @pytest.mark.parametrize("target", material.NAMES)
@@ -59,4 +60,4 @@ def _by_model(message: Any) -> bool:
     if message.get("role") is not None:
         return message["role"] in ("assistant", "model")
     kind = str(message.get("type"))
-    return not kind.endswith(("_output", "_result")) and kind not in THE_CLIENTS
+    return kind == "model_output" or (not kind.endswith("_output") and kind not in THE_CLIENTS + CONTENTS)

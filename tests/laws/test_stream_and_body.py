@@ -36,7 +36,7 @@ def test_the_folded_stream_is_the_body(protocol: str) -> None:
 
 
 def _said(value: Any) -> Any:
-    """Without nulls and empty text: a stream leaves out what it has nothing to say of."""
+    """Without nulls, empty text and empty lists: one of the two may leave out what there is nothing to say of."""
     if isinstance(value, dict):
-        return {name: _said(inner) for name, inner in value.items() if inner is not None and inner != ""}
+        return {name: _said(inner) for name, inner in value.items() if inner not in (None, "", [])}
     return [_said(inner) for inner in value] if isinstance(value, list) else value

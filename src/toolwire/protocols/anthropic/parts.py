@@ -243,6 +243,9 @@ def encode_citation(note: Citation) -> Any:
 
 
 def _encode_media(part: Media, placed: Placed, plan: Plan) -> Any:
+    if plan.answering and not plan.home:
+        plan.report.dropped(placed.trail, "", "the target's answers hold no media")
+        return None
     source = _encode_source(part, placed, plan)
     if source is None:
         return None
@@ -269,6 +272,8 @@ def _encode_source(part: Media, placed: Placed, plan: Plan) -> Any:
                 media_type = "text/plain"
             shape = SourceShape(type="text", media_type=media_type, data=source.text)
         case Url() if plan.home or part.kind in ("image", "document"):
+            if part.media_type is not None and not plan.home:
+                plan.report.dropped(placed.trail, "media_type", "the target asks the address for it")
             shape = SourceShape(type="url", media_type=media_type if plan.home else UNSET, url=source.url)
         case FileId() if source.issuer == FAMILY:
             shape = SourceShape(type="file", media_type=media_type, file_id=source.id)
@@ -293,6 +298,9 @@ def _encode_data(part: Data, placed: Placed, plan: Plan) -> Any:
 def _encode_reasoning(part: Reasoning, placed: Placed, plan: Plan) -> Any:
     """Thinking goes back only as the provider sealed it; unsealed it would be refused. A client may read it all."""
     seal = part.seal
+    for index, block in enumerate(part.content):
+        if isinstance(block, Media):
+            plan.report.dropped((*placed.trail, "content", index), "", "the target's thinking is text only")
     if not plan.home and (seal is None or seal.issuer != FAMILY):
         if not plan.answering:
             plan.report.dropped(placed.trail, "", "reasoning that this provider did not seal can't be sent to it")

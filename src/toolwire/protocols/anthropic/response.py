@@ -203,5 +203,7 @@ def report_response(response: Response, plan: Plan) -> None:
     if response.continuation is not None and response.continuation.id is not None:
         plan.report.dropped(("continuation",), "id")
     usage = response.usage
+    if usage is not None and usage.tool_use is not None:
+        plan.report.dropped(("usage",), "tool_use")
     if usage is not None and usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
         plan.report.dropped(("usage",), "total", "the target has no total of its own")

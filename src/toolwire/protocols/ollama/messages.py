@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from toolwire.canonical.content import Message, Part, Reasoning, ReasoningText, Role, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Media, Message, Part, Reasoning, ReasoningText, Role, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.fields import told
 from toolwire.codec.kept import joined, rest, restore
@@ -211,6 +211,9 @@ def encode_reasoning(part: Reasoning, placed: Placed, plan: Plan) -> list[str]:
 
 def report_reasoning(part: Reasoning, placed: Placed, plan: Plan) -> None:
     """What of a reasoning that is shown can't be shown."""
+    for index, block in enumerate(part.content):
+        if isinstance(block, Media):
+            plan.report.dropped((*placed.trail, "content", index), "", "the target's thinking is text only")
     if part.seal is not None:
         plan.report.dropped((*placed.trail, "seal"), "", "the target has no place for another issuer's proof")
     if part.id is not None:

@@ -141,12 +141,15 @@ def _encode_text(part: Text, placed: Placed, plan: Plan) -> str:
 
 def _encode_media(part: Media, placed: Placed, plan: Plan) -> Piece | None:
     """The bytes, where they are at hand and of a kind that the server takes."""
+    if plan.answering and not plan.home and not isinstance(part.source, Inline):
+        plan.report.dropped(placed.trail, "", "the target's answers show bytes only")
+        return None
     match part.source:
         case Inline() as source if part.kind == "image" or part.media_type in _AUDIO or plan.home:
             _report_media(part, source, placed, plan)
             return Picture(source.data)
         case Url() as source:
-            plan.report.approximated(placed.trail, "source", "the target takes bytes only: the address is told as text")
+            plan.report.approximated(placed.trail, "", "the target takes bytes only: the address is told as text")
             said = f"[{part.kind} at {source.url}]"
         case PlainText() as source:
             plan.report.approximated(placed.trail, "source", "the target takes no documents: told as text")

@@ -263,6 +263,8 @@ def _encode_media(part: Media, placed: Placed, plan: Plan) -> Any:
         plan.report.dropped(placed.trail, "detail")
     if part.name is not None and not isinstance(shape, FilePart):
         plan.report.dropped(placed.trail, "name")
+    if part.media_type is not None and isinstance(part.source, Url) and not plan.home:
+        plan.report.dropped(placed.trail, "media_type", "the target asks the address for it")
     shape.prompt_cache_breakpoint = encode_cache(part.cache, placed, plan)
     return emit(shape, part, FAMILY)
 

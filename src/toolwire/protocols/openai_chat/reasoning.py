@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from toolwire.canonical.content import Part, Reasoning, ReasoningText
+from toolwire.canonical.content import Media, Part, Reasoning, ReasoningText
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
 
@@ -82,6 +82,9 @@ def encode_reasoning(part: Reasoning, placed: Placed, plan: Plan, body: dict[str
 
 def report_reasoning(part: Reasoning, placed: Placed, plan: Plan) -> None:
     """What of a reasoning that is shown can't be shown."""
+    for index, block in enumerate(part.content):
+        if isinstance(block, Media):
+            plan.report.dropped((*placed.trail, "content", index), "", "the target shows text only")
     if part.seal is not None:
         plan.report.dropped((*placed.trail, "seal"), "", "the target has no place for another issuer's proof")
     if part.id is not None:

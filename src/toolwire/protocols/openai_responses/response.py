@@ -320,6 +320,8 @@ def encode_usage(usage: Usage, plan: ItemPlan) -> dict[str, Any]:
         if usage.reasoning is not None or _OUTPUT in usage.form:
             shape.output_tokens_details = OutputDetailsShape(reasoning_tokens=given(usage.reasoning))
         return restore(as_object(shape), usage, FAMILY)
+    if usage.tool_use is not None:
+        plan.report.dropped(("usage",), "tool_use")
     taken, given_out = usage.input_tokens or 0, usage.output_tokens or 0
     return {
         "input_tokens": taken,

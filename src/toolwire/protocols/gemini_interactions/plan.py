@@ -1,0 +1,26 @@
+"""What the encoders of the Interactions API decide and remember for a whole request or answer."""
+
+from toolwire.codec.carries import Carrier
+from toolwire.codec.interface import Target
+from toolwire.codec.losses import Report
+from toolwire.codec.plan import Plan, Rules
+
+
+class StepPlan(Plan):
+    """`calls` gives the name of each call by its id, for its result. `google`: it comes from Google's other protocol,
+    so that thoughts without a proof of their own are the issuer's, too."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        report: Report,
+        target: Target,
+        *,
+        home: bool,
+        answering: bool = False,
+        carrier: Carrier | None = None,
+        google: bool = False,
+    ) -> None:
+        super().__init__(rules, report, target, home=home, answering=answering, carrier=carrier)
+        self.calls: dict[str, str] = {}
+        self.google = google

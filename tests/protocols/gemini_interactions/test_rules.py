@@ -1,0 +1,105 @@
+"""Every rule of the Interactions API, with a body that breaks just that one."""
+
+import inspect
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.fixture_files import FIXTURES
+from toolwire.codec.check import Finding
+from toolwire.protocols.gemini_interactions import rules, vocabulary
+
+USER = {"type": "user_input", "content": [{"type": "text", "text": "Hi"}]}
+CALL = {"type": "function_call", "id": "c1", "name": "f", "arguments": {}}
+RESULT = {"type": "function_result", "call_id": "c1", "result": "x"}
+TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+SEARCHED = {"type": "google_search_result", "call_id": "g", "result": []}
+
+
+def body(*steps: Any, **changes: Any) -> dict[str, Any]:
+    whole = {"model": "m", "input": [*(steps or (USER,))], "tools": [TOOL], **changes}
+    return {name: value for name, value in whole.items() if value is not ...}
+
+
+def choice(value: Any) -> dict[str, Any]:
+    return {"generation_config": {"tool_choice": value}}
+
+
+BROKEN: list[tuple[str, Any, str]] = [
+    ("body", [], ""),
+    ("field-type", body(store="yes"), "/store"),
+    ("field-word", body(service_tier="golden"), "/service_tier"),
+    ("field-missing", body(USER, {"type": "function_call", "id": "c1", "arguments": {}}, RESULT), "/input/1/name"),
+    ("field-unknown", body(tomorrow=1), "/tomorrow"),
+    ("field-range", body(generation_config={"temperature": 3}), "/generation_config/temperature"),
+    ("label", body(labels={"9": "x"}), "/labels/9"),
+    ("content-type", body({"type": "user_input", "content": ["x"]}), "/input/0/content/0"),
+    ("content-is-step", body({"type": "model_output", "content": [CALL]}), "/input/0/content/0"),
+    ("content-unknown", body({"type": "user_input", "content": [{"type": "smell"}]}), "/input/0/content/0"),
+    ("media-source", body({"type": "user_input", "content": [{"type": "image"}]}), "/input/0/content/0"),
+    ("step-type", body({"content": []}), "/input/0"),
+    ("step-is-content", body(USER, {"type": "text", "text": "x"}), "/input/1"),
+    ("step-unknown", body({"type": "hologram"}), "/input/0"),
+    ("signature", body(USER, {"type": "thought", "signature": "no base64!"}), "/input/1/signature"),
+    ("tool-type", body(tools=[{"name": "f"}]), "/tools/0"),
+    ("tool-unknown", body(tools=[{"type": "teleport"}]), "/tools/0"),
+    ("tool-name", body(tools=[{**TOOL, "name": "1 f"}]), "/tools/0/name"),
+    ("tool-name-duplicate", body(tools=[TOOL, TOOL]), "/tools/1"),
+    ("input-type", body(input=USER), "/input"),
+    ("model-missing", body(model=...), "/model"),
+    ("model-and-agent", body(agent="a"), "/agent"),
+    ("input-missing", body(input=...), "/input"),
+    ("background-stream", body(background=True, stream=True), "/stream"),
+    ("store-previous", body(store=False, previous_interaction_id="v1"), "/previous_interaction_id"),
+    ("agent-config", body(model=..., agent="a", generation_config={}), "/generation_config"),
+    ("call-missing", body(USER, RESULT), "/input/1/call_id"),
+    ("result-missing", body(USER, CALL, USER), "/input/1"),
+    ("built-in-call-missing", body(USER, SEARCHED), "/input/1/call_id"),
+    ("choice-value", body(**choice("required")), "/generation_config/tool_choice"),
+    ("choice-without-tools", body(tools=..., **choice("any")), "/generation_config/tool_choice"),
+    (
+        "choice-unknown",
+        body(**choice({"allowed_tools": {"mode": "any", "tools": ["g"]}})),
+        "/generation_config/tool_choice/allowed_tools/tools/0",
+    ),
+]
+
+
+def found(value: Any, **options: Any) -> list[Finding]:
+    return rules.check_request(value, **options)
+
+
+@pytest.mark.parametrize(("rule", "value", "path"), BROKEN, ids=[rule for rule, _, _ in BROKEN])
+def test_a_rule_finds_what_breaks_it_and_nothing_else(rule: str, value: Any, path: str) -> None:
+    assert [(finding.rule, finding.path) for finding in found(value)] == [(f"gemini-interactions.{rule}", path)]
+
+
+def test_every_rule_is_broken_here() -> None:
+    source = inspect.getsource(rules) + inspect.getsource(vocabulary)
+    named = set(re.findall(r'_found\(\s*"([\w-]+)"', source)) | {"field-type", "field-word", "field-missing"}
+    assert named == {rule for rule, _, _ in BROKEN}
+
+
+def test_what_the_wire_facts_show_has_no_error() -> None:
+    for path in sorted((FIXTURES / "gemini_interactions" / "requests").glob("*.json")):
+        errors = [finding for finding in found(json.loads(path.read_bytes())) if finding.level == "error"]
+        assert errors == [], path.stem
+
+
+def test_stored_calls_need_not_be_repeated() -> None:
+    assert found(body(RESULT, previous_interaction_id="v1")) == []
+
+
+def test_a_result_may_stand_in_what_the_user_says() -> None:
+    assert found(body(USER, CALL, {"type": "user_input", "content": [RESULT]})) == []
+
+
+def test_calls_at_the_end_may_wait() -> None:
+    assert found(body(USER, CALL)) == []
+
+
+def test_a_compatible_server_is_only_warned_of() -> None:
+    assert [finding.level for finding in found(body(tools=[TOOL, TOOL]), compatible=True)] == ["warning"]
+    assert [finding.level for finding in found(body(USER, RESULT), compatible=True)] == ["error"]
