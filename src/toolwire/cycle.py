@@ -17,6 +17,9 @@ from toolwire.codec.interface import Context, Route, Target
 
 from .translation import Body, codec, to_bytes
 
+_HISTORY = {"openai-responses": "input", "gemini-interactions": "input", "gemini": "contents"}
+"""Where a request holds its conversation, if not in `messages`."""
+
 _CANONICAL = (FunctionTool, FreeformTool, ToolGroup, NativeTool)
 
 
@@ -152,7 +155,7 @@ def _answers(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: str) -> 
     if not pairs:
         return ()
     wire = _encode_results(pairs, protocol)
-    name = "input" if protocol in ("openai-responses", "gemini-interactions") else "messages"
+    name = _HISTORY.get(protocol, "messages")
     return codec(protocol).decode_request(to_bytes({name: wire}, protocol), Route()).messages
 
 

@@ -62,6 +62,11 @@ def _recorded(protocol: str) -> list[corpus.Exchange]:
     ]
 
 
+def addressed(source: str, kind: str) -> dict[str, Any]:
+    """What a protocol keeps in the address, where a test must say it."""
+    return {"model": "gemini-3-pro"} if source == "gemini" and kind == "request" else {}
+
+
 def fixture_requests(protocol: str) -> dict[str, Any]:
     """Only the project's own: small enough to try every leaf of."""
     return _bodies(protocol, "requests")

@@ -140,7 +140,7 @@ def _is_there(body: Any, path: str | None) -> bool:
 def _translated(body: Any, source: str, target: str, kind: Any) -> tw.Encoded | None:
     """None if the body is refused for something that may not be dropped."""
     try:
-        return tw.translate(body, source, target, kind)
+        return tw.translate(body, source, target, kind, **material.addressed(source, kind))
     except tw.LossRefused:
         return None
 

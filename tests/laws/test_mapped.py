@@ -170,16 +170,17 @@ def test_is_mapped(source: str, target: str, feature: Feature) -> None:
     for name, body in material.requests(source).items():
         if feature is results and name in LATE:
             continue
-        before = PROTOCOLS[source].decode_request(json.dumps(body).encode(), Route())
+        options = material.addressed(source, "request")
+        before = PROTOCOLS[source].decode_request(json.dumps(body).encode(), Route(**options))
         if not (said := feature(before)):
             continue
         if choice in LACKS.get(target, []) and feature in (schemas, descriptions) and _chooses(before):
             continue  # without words for a choice, it is kept by leaving out tools
         try:
-            encoded = tw.translate(body, source, target)
+            encoded = tw.translate(body, source, target, **options)
         except tw.LossRefused:
             continue
-        after = PROTOCOLS[target].decode_request(encoded.to_bytes(), Route())
+        after = PROTOCOLS[target].decode_request(encoded.to_bytes(), encoded.route)
         arrived = feature(after)
         lost = [one for one in said if one not in arrived] if isinstance(said, list | dict) else said != arrived
         if lost:

@@ -86,7 +86,7 @@ def _told(body: Any, path: str, mark: Any, pair: tuple[str, str], kind: Any, bef
         encoded = tw.translate(body, *pair, kind)
     except (tw.DecodeError, tw.LossRefused):
         return True
-    text = encoded.to_bytes().decode()
+    text = encoded.to_bytes().decode() + str(encoded.route)
     if isinstance(mark, str) and mark in text:
         return True
     if not isinstance(mark, str) and encoded.value != tw.translate(before, *pair, kind).value:

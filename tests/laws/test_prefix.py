@@ -44,7 +44,8 @@ def test_what_was_sent_stays_a_prefix(source: str, target: str) -> None:
 
 def _sent(body: dict[str, Any], history: list[Any], source: str, target: str) -> list[Any] | None:
     try:
-        value = tw.translate({**body, HISTORY[source]: history}, source, target).value
+        options = material.addressed(source, "request")
+        value = tw.translate({**body, HISTORY[source]: history}, source, target, **options).value
     except tw.LossRefused:
         return None
     sent = value[HISTORY[target]]

@@ -13,6 +13,7 @@ _BUILT_IN = {
     "anthropic": "toolwire.protocols.anthropic",
     "openai-chat": "toolwire.protocols.openai_chat",
     "openai-responses": "toolwire.protocols.openai_responses",
+    "gemini": "toolwire.protocols.gemini",
     "gemini-interactions": "toolwire.protocols.gemini_interactions",
     "ollama": "toolwire.protocols.ollama",
 }

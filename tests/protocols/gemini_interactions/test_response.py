@@ -14,7 +14,7 @@ from toolwire.canonical.response import Candidate, Response, Stop, StopReason, U
 from toolwire.codec.carries import Carrier, restore_carries
 from toolwire.codec.interface import Context, Route, Target
 from toolwire.protocols.gemini_interactions import CODEC
-from toolwire.protocols.gemini_interactions.moments import decode_moment, encode_moment
+from toolwire.codec.moments import decode_moment, encode_moment
 
 CALL = {"type": "function_call", "id": "c1", "name": "f", "arguments": {}}
 SAID = {"type": "model_output", "content": [{"type": "text", "text": "Hi"}]}

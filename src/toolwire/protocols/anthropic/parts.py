@@ -322,6 +322,8 @@ def _encode_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
         places = [Placed(inner, (*placed.trail, "content", index)) for index, inner in enumerate(part.content)]
         if plan.target.binary_results == "summary":
             places = summed_up(places, plan.report)
+        if part.status != "ok" and not plan.home:
+            places = _text_only(places, plan)
         content = _encode_string(part, plan)
         if content is None:
             content = encode_parts(places, plan)
@@ -341,6 +343,14 @@ def _encode_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
     shape.toolset_name = given(part.toolset)
     shape.cache_control = encode_cache(part.cache, placed.trail, plan)
     return emit(shape, part, FAMILY)
+
+
+def _text_only(places: list[Placed], plan: Plan) -> list[Placed]:
+    """What the provider takes of a failed result."""
+    for placed in places:
+        if isinstance(placed.part, Media):
+            plan.report.dropped(placed.trail, "", "the target's failed results are text only")
+    return [placed for placed in places if not isinstance(placed.part, Media)]
 
 
 def _encode_string(part: ToolResult, plan: Plan) -> str | None:

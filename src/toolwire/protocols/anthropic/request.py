@@ -13,7 +13,7 @@ from toolwire.codec.kept import given, joined, known, rest, restore, watching_ex
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.tools import NameRules
-from toolwire.codec.turns import as_written, assemble, leading_system
+from toolwire.codec.turns import Turn, as_written, assemble, leading_system
 
 from .messages import decode_messages, decode_system, encode_system, encode_turn, is_call_id, trim_prefill
 from .settings import (
@@ -27,10 +27,13 @@ from .settings import (
 from .tools import decode_cache, decode_choice, decode_tools, encode_cache, encode_choice, encode_tools
 from .wire import (
     FAMILY,
+    ChoiceShape,
     MetadataShape,
     RequestShape,
+    ThinkingShape,
 )
 
+NOTHING_SAID = "(nothing)"
 RULES = Rules(
     ids=re.compile(r"[a-zA-Z0-9_-]+"),
     id_limit=64,
@@ -152,7 +155,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     if (system := encode_system(request, lifted, plan)) is not None:
         shape["system"] = system
     if turns or "anthropic:absent:messages" not in request.form:
-        shape["messages"] = messages = [message for turn in turns for message in encode_turn(turn, plan)]
+        shape["messages"] = messages = _encode_turns(turns, plan)
         if not plan.home and turns and turns[-1].role == "assistant" and turns[-1].parts and messages:
             trim_prefill(messages[-1]["content"], turns[-1].parts[-1].trail, plan)
     if tools is not None:
@@ -160,6 +163,8 @@ def encode_request(request: Request, target: Target) -> Encoding:
     shape["tool_choice"] = encode_choice(request, plan, any_tools=bool(tools))
     encode_sampling(request, shape, plan)
     encode_settings(request, shape, plan)
+    if not plan.home and isinstance(shape["tool_choice"], ChoiceShape):
+        _unforced(shape, plan)
     if (stream := request.stream if target.stream is None else target.stream) is not None:
         shape["stream"] = stream
     if request.end_user is not None or "anthropic:metadata:empty" in request.form:
@@ -174,6 +179,26 @@ def encode_request(request: Request, target: Target) -> Encoding:
     if not request.plain:
         plan.report.unclaimed(request, (FAMILY,))
     return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1/messages"))
+
+
+def _encode_turns(turns: list[Turn], plan: Plan) -> list[Any]:
+    messages: list[Any] = []
+    for number, turn in enumerate(turns):
+        made = encode_turn(turn, plan)
+        if not made and number == 0 and turn.role == "user" and not plan.home:
+            made = [{"role": "user", "content": NOTHING_SAID}]
+            plan.report.invented((), "", "/messages/0", "the target wants a user to begin")
+        messages += made
+    return messages
+
+
+def _unforced(shape: dict[str, Any], plan: Plan) -> None:
+    """A budget for thinking and a forced call exclude each other: the call is what was asked for."""
+    thinking = shape.get("thinking")
+    forced = shape["tool_choice"].type in ("any", "tool")
+    if forced and isinstance(thinking, ThinkingShape) and thinking.type == "enabled":
+        plan.report.approximated(("thinking",), "budget_tokens", "no thinking before a forced call")
+        shape["thinking"] = UNSET
 
 
 def _report_rest(request: Request, plan: Plan) -> None:

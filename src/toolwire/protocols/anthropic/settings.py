@@ -103,7 +103,10 @@ def encode_sampling(request: Request, shape: dict[str, Any], plan: Plan) -> None
     if sampling is None:
         return
     if sampling.stop is not None:
-        shape["stop_sequences"] = list(sampling.stop)
+        shape["stop_sequences"] = [text for text in sampling.stop if plan.home or text.strip()]
+        for index, text in enumerate(sampling.stop):
+            if not plan.home and not text.strip():
+                plan.report.dropped(("sampling", "stop", index), "", "the target refuses a blank one")
     for name in ("temperature", "top_p", "top_k"):
         if (value := getattr(sampling, name)) is not None:
             if plan.home or plan.target.version == SAMPLING_VERSION:

@@ -65,6 +65,8 @@ _decode_text = msgspec.json.Decoder(str).decode
 _read_step = Reader[Any](StepUnion, FAMILY).read
 _read_block = Reader[Any](InputUnion, FAMILY).read
 
+NOTHING_SAID = "(nothing)"
+
 
 # ---- decode
 
@@ -182,7 +184,14 @@ def encode_input(turns: list[Turn], plan: StepPlan) -> Any:
             return _encode_said(turns[0].parts, plan)[0]
         if _INPUT_LIST in form:
             return _encode_said(turns[0].parts, plan)
-    return [step for turn in turns for step in encode_turn(turn, plan)]
+    steps: list[Any] = []
+    for number, turn in enumerate(turns):
+        made = encode_turn(turn, plan)
+        if not made and number == 0 and turn.role == "user" and not plan.home:
+            made = [{"type": "user_input", "content": [{"type": "text", "text": NOTHING_SAID}]}]
+            plan.report.invented((), "", "/input/0", "the target wants a user to begin")
+        steps += made
+    return steps
 
 
 def encode_turn(turn: Turn, plan: StepPlan) -> list[Any]:

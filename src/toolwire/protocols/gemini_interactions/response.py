@@ -14,11 +14,11 @@ from toolwire.codec.fields import Reader
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import as_object, given, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report
+from toolwire.codec.moments import decode_moment, encode_moment
 from toolwire.codec.turns import Placed
 
 from .errors import decode_failure, encode_failure
 from .messages import decode_answers, encode_parts, encode_step
-from .moments import decode_moment, encode_moment
 from .plan import StepPlan
 from .request import GOOGLE, RULES, is_call_id
 from .wire import FAMILY, ResponseShape, UsageShape

@@ -176,7 +176,10 @@ def encode_assistant(places: list[Placed], plan: Plan) -> list[dict[str, Any]]:
             calls.append(encode_call(part, placed, plan, len(calls)))
         elif isinstance(part, Reasoning):
             thinking += encode_reasoning(part, placed, plan)
-        elif not isinstance(part, Text) or part.text:
+        elif isinstance(part, Text) and not part.text:
+            if part.seal is not None:
+                plan.report.dropped((*placed.trail, "seal"), "", "a seal goes only to its issuer")
+        else:
             if calls and isinstance(part, Text):
                 plan.report.approximated(placed.trail, "", "text after calls is told before them")
             said.append(placed)

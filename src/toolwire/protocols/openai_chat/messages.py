@@ -286,7 +286,7 @@ def _encode_assistant(turn: Turn, plan: Plan) -> list[Any]:
         elif type(part) is Foreign and CALL in part.form and plan.home:
             calls.append(part.body)
         elif type(part) is Text and not part.text and not plan.home:
-            continue
+            report_text(part, placed, plan)
         else:
             if calls and type(part) is Text and not plan.home:
                 plan.report.approximated(placed.trail, "", "text after calls is told before them")

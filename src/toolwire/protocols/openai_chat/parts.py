@@ -289,7 +289,7 @@ def _media_shape(part: Media, placed: Placed, plan: Plan) -> ImagePart | AudioPa
         case FileId() as source if source.issuer == SHARED and (part.kind == "document" or plan.home):
             return FilePart(file=FileShape(file_id=source.id, filename=given(part.name)))
         case FileId() as source:
-            plan.report.dropped(placed.trail, "source", f"a file that only {source.issuer} holds")
+            plan.report.dropped(placed.trail, "", f"a file that only {source.issuer} holds")
             return None
         case _ if part.kind == "document":
             return _document_text(part, placed, plan)

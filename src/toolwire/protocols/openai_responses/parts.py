@@ -372,7 +372,7 @@ def _encode_file(part: Media, trail: Trail, plan: ItemPlan) -> Any:
 
 def _nowhere(source: Source, trail: Trail, plan: ItemPlan) -> None:
     if isinstance(source, FileId):
-        plan.report.dropped(trail, "source", f"a file that only {source.issuer} holds")
+        plan.report.dropped(trail, "", f"a file that only {source.issuer} holds")
     else:
         plan.report.dropped(trail, "", "the target takes no such source here")
 

@@ -193,7 +193,7 @@ class ItemWriter:
 
     # ---- items
 
-    def _open(self, message: int, kind: str, part: Part) -> tuple[OpenItem, bytes]:
+    def _open(self, message: int, kind: str, part: Part, trail: Trail = ()) -> tuple[OpenItem, bytes]:
         """A new item, announced empty."""
         home = self._plan.home
         index = message if home else len(self.output)
@@ -201,7 +201,7 @@ class ItemWriter:
         body: Any
         if home or kind == "call":
             self._plan.held = None if home else item.own
-            places = [] if kind == "message" else [Placed(hollow(part), ())]
+            places = [] if kind == "message" else [Placed(hollow(part), trail)]
             (body,) = encode_items(places, self._plan, item.own)
             self._plan.held = None
         elif kind == "message":
@@ -325,7 +325,7 @@ class ItemWriter:
             place = [step for step in held.trail if isinstance(step, int)]
             held.call_id = made_id(part.name, self._plan.seed or "", *place)
             part = replace(part, id=held.call_id)
-        held.item, opened = self._open(held.start.message, "call", part)
+        held.item, opened = self._open(held.start.message, "call", part, held.trail)
         freeform = part.shape == "freeform"
         kind = "response.custom_tool_call_input.delta" if freeform else "response.function_call_arguments.delta"
         held.head = delta_head(kind, **held.item.fields())

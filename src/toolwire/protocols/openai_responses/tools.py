@@ -235,7 +235,7 @@ def encode_tool(tool: Tool | ToolRef, trail: Trail, plan: Plan) -> Any:
 
 def _encode_search(tool: NativeTool, trail: Trail, plan: Plan) -> Any:
     """Another vendor's web search as this one's, where all that bounds it can be said."""
-    members = _members(tool.body) if tool.kind == "web_search" else {}
+    members = _members(tool.body) if tool.kind == "web_search" and bytes(tool.body)[:1] == b"{" else {}
     if not members or not members.keys() <= _SEARCH:
         return None
     if "max_uses" in members:

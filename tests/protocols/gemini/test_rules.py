@@ -1,0 +1,100 @@
+"""Every rule of the Gemini API, with a body that breaks just that one."""
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+from tests.fixture_files import fixtures
+from toolwire.protocols.gemini import rules, vocabulary
+
+HELLO = {"role": "user", "parts": [{"text": "Hello"}]}
+CALLED: dict[str, Any] = {"functionCall": {"name": "f", "args": {}}}
+CALL = {"role": "model", "parts": [CALLED]}
+RESULT = {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}
+TOOLS = [{"functionDeclarations": [{"name": "f"}]}]
+
+
+def part(**fields: Any) -> dict[str, Any]:
+    return {"contents": [{"role": "user", "parts": [fields]}]}
+
+
+def body(*contents: Any, **fields: Any) -> dict[str, Any]:
+    return {"contents": [*(contents or (HELLO,))], "tools": TOOLS, **fields}
+
+
+def calling(**config: Any) -> dict[str, Any]:
+    return {"functionCallingConfig": config}
+
+
+BROKEN: dict[str, list[Any]] = {
+    "body": [[]],
+    "field-unknown": [body(max_tokens=1), part(text="a", b=1), body(generationConfig={"max_tokens": 1})],
+    "field-missing": [{}, part(functionCall={"args": {}})],
+    "field-type": [body(labels=1), part(functionCall={"name": "f", "args": "{}"})],
+    "field-word": [
+        body(HELLO, CALL, {"role": "user", "parts": [{"functionResponse": {"name": "f", "scheduling": "X"}}]})
+    ],
+    "part-data": [part(text="a", inlineData={}), {"contents": [{"parts": [{}]}]}],
+    "name-empty": [body(HELLO, CALL, {"parts": [{"functionResponse": {"name": "", "response": {}}}]})],
+    "tool-name": [{**body(), "tools": [{"functionDeclarations": [{"name": "1 f"}]}]}],
+    "tool-twice": [{**body(), "tools": [{"functionDeclarations": [{"name": "f"}, {"name": "f"}]}]}],
+    "schema-twice": [
+        {**body(), "tools": [{"functionDeclarations": [{"name": "f", "parameters": {}, "parametersJsonSchema": {}}]}]},
+        body(generationConfig={"responseSchema": {}, "responseJsonSchema": {}}),
+    ],
+    "choice-mode": [body(toolConfig=calling(mode="SOME"))],
+    "choice-without-functions": [{"contents": [HELLO], "toolConfig": calling(mode="ANY")}],
+    "choice-names": [body(toolConfig=calling(mode="AUTO", allowedFunctionNames=["f"]))],
+    "temperature": [body(generationConfig={"temperature": 3})],
+    "thinking-twice": [body(generationConfig={"thinkingConfig": {"thinkingLevel": "LOW", "thinkingBudget": 1}})],
+    "contents-empty": [{"contents": []}],
+    "role": [body({"role": "assistant", "parts": [{"text": "a"}]})],
+    "cache-and-more": [body(cachedContent="cachedContents/a")],
+    "result-without-call": [body(HELLO, RESULT)],
+    "result-count": [body(HELLO, {"role": "model", "parts": [CALLED, CALLED]}, RESULT)],
+    "call-after-model": [body(HELLO, {"role": "model", "parts": [{"text": "a"}]}, CALL)],
+    "signature-missing": [body(HELLO, CALL, RESULT, model="gemini-3-pro")],
+    "result-id": [
+        body(
+            HELLO,
+            {"role": "model", "parts": [{"functionCall": {"id": "a", "name": "f"}}]},
+            {"role": "user", "parts": [{"functionResponse": {"id": "b", "name": "f", "response": {}}}]},
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize(("rule", "broken"), [(rule, one) for rule, listed in BROKEN.items() for one in listed])
+def test_a_body_that_breaks_just_this_rule(rule: str, broken: Any) -> None:
+    assert {finding.rule for finding in rules.check_request(broken)} == {f"gemini.{rule}"}
+
+
+def test_every_rule_has_such_a_body() -> None:
+    source = inspect.getsource(rules) + inspect.getsource(vocabulary)
+    assert set(re.findall(r'_found\(\s*"([a-z-]+)"', source)) == set(BROKEN)
+
+
+@pytest.mark.parametrize(("name", "case"), [pytest.param(*pair, id=pair[0]) for pair in fixtures("gemini", "rejected")])
+def test_what_the_server_refused_is_refused_in_its_words(name: str, case: Any) -> None:
+    errors = [finding for finding in rules.check_request(case["request"]) if finding.level == "error"]
+    assert errors
+    assert case["said"] is None or case["said"] in {finding.message for finding in errors}
+
+
+def test_signatures_are_wanted_since_the_users_last_words_only() -> None:
+    signed = {"role": "model", "parts": [{**CALLED, "thoughtSignature": "YQ=="}]}
+    assert rules.check_request(body(HELLO, CALL, RESULT, HELLO), model="gemini-3-pro") == []
+    assert rules.check_request(body(HELLO, signed, RESULT), model="gemini-3-pro") == []
+    assert rules.check_request(body(HELLO, CALL, RESULT), model="gemini-2.5-pro") == []
+    assert [found.level for found in rules.check_request(body(HELLO, CALL, RESULT), model="gemini-3-pro")] == ["error"]
+
+
+def test_names_of_either_spelling_are_known() -> None:
+    snake = {
+        "contents": [{"role": "model", "parts": [{"function_call": {"name": "f"}, "thought_signature": "YQ=="}]}],
+        "generation_config": {"top_k": 1, "thinking_config": {"thinking_budget": 0}},
+        "tools": {"function_declarations": [{"name": "f", "parameters_json_schema": {}}]},
+    }
+    assert rules.check_request(snake) == []
