@@ -13,8 +13,8 @@ from toolwire.canonical.errors import ApiError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.carries import Carrier, restore_carries
 from toolwire.codec.interface import Context, Route, Target
-from toolwire.protocols.gemini_interactions import CODEC
 from toolwire.codec.moments import decode_moment, encode_moment
+from toolwire.protocols.gemini_interactions import CODEC
 
 CALL = {"type": "function_call", "id": "c1", "name": "f", "arguments": {}}
 SAID = {"type": "model_output", "content": [{"type": "text", "text": "Hi"}]}
