@@ -137,12 +137,14 @@ def has_extras(node: Node) -> bool:
 
 
 def foreign_extras(root: Node, families: Container[str], trail: Trail = ()) -> Iterator[tuple[Trail, str, str, Raw]]:
-    """Trail, family, key and value of each. What a family `...:guarded` holds may not be dropped."""
+    """Trail, family, key and value of each. What a family `...:guarded` holds may not be dropped. Those that
+    `form` calls told are only there to be written back: what they say is canonical, too."""
     if root.extras:
         for family, kept in root.extras.items():
             if family not in families:
                 for key, value in kept.items():
-                    yield trail, family, key, value
+                    if f"{family}:told:{key}" not in root.form:
+                        yield trail, family, key, value
     for field in _children(type(root)):
         child = getattr(root, field)
         if isinstance(child, tuple):

@@ -16,6 +16,7 @@ _BUILT_IN = {
     "gemini": "toolwire.protocols.gemini",
     "gemini-interactions": "toolwire.protocols.gemini_interactions",
     "ollama": "toolwire.protocols.ollama",
+    "openrouter": "toolwire.protocols.openrouter",
 }
 
 

@@ -307,7 +307,11 @@ def _encode_reasoning(part: Reasoning, placed: Placed, plan: Plan) -> Any:
             return None
         text = "\n\n".join(block.text for block in part.content if isinstance(block, ReasoningText))
         signature = plan.carried(part, placed.trail)
+        if part.id is not None and not signature:
+            plan.report.dropped(placed.trail, "id")
         return ThinkingBlock(thinking=text, signature=signature) if text or signature else None
+    if part.id is not None and not plan.home:
+        plan.report.dropped(placed.trail, "id")
     if part.hidden == "redacted" and seal is not None:
         return emit(RedactedBlock(data=seal.data), part, FAMILY)
     text = "".join(block.text for block in part.content if isinstance(block, ReasoningText))

@@ -242,8 +242,8 @@ def report_text(part: Text, placed: Placed, plan: Plan) -> None:
 
 
 def encode_cache(cache: CacheMark | None, placed: Placed, plan: Plan) -> Any:
-    if cache is None:
-        return UNSET
+    if cache is None or (plan.home and cache.at is not None):
+        return UNSET  # OpenRouter's stands in a field of its own, which is written back whole
     ttl = cache.ttl
     if not plan.home and ttl is not None and ttl not in TTLS:
         why = f"the target can't keep a prefix for {ttl}: it chooses how long"

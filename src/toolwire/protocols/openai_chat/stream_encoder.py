@@ -315,7 +315,7 @@ class Encoder:
             return self._chunk_with(event.candidate, delta, kept)
         if event.annotation is not None:
             return self._cite(part, event)
-        if event.seal is not None:
+        if event.seal is not None and not self._plan.home:
             self.report.dropped((*part.trail, "seal"), "", "the target has no place for another issuer's proof")
         if not event.text:
             return b""

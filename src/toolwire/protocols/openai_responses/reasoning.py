@@ -3,6 +3,7 @@
 from typing import Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Media, Message, Reasoning, ReasoningText, Seal
 from toolwire.codec.kept import emit, given, known, rest
@@ -61,9 +62,13 @@ def encode_reasoning(part: Reasoning, placed: Placed, plan: ItemPlan, message: M
             plan.report.dropped(placed.trail, "", "reasoning that this provider did not seal can't be sent to it")
             return None
         carry = "" if ours else plan.carried(part, placed.trail)
+        if part.id is not None and not ours and not carry:
+            plan.report.dropped(placed.trail, "id", "what another provider calls it has no place")
         if not texts and not ours and not carry:
             return None
         message = plan.envelope("rs")
+        if part.id is not None and ours and plan.answering and plan.held is None:
+            message = replace(message, id=part.id)  # what is encrypted is only good under its own name
         texts = [ReasoningText(kind="summary", text=block.text) for block in texts]
     for index, block in enumerate(part.content):
         if isinstance(block, Media):

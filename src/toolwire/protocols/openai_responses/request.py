@@ -31,7 +31,7 @@ from .settings import (
     encode_thinking,
 )
 from .tools import CHOICES, decode_choice, decode_tools, encode_choice, encode_parallel, encode_tools
-from .wire import ECHO, FAMILY, GUARDED, SHARED, RequestShape
+from .wire import ECHO, FAMILY, GUARDED, SHARED, ReasoningItem, RequestShape
 
 FAMILIES = (FAMILY, SHARED, GUARDED, ECHO)
 RULES = Rules(
@@ -222,6 +222,9 @@ def encode_request(request: Request, target: Target) -> Encoding:
     if request.cache is not None:
         plan.report.dropped((), "cache", "the target chooses itself what to keep")
     body = {name: value for name, value in body.items() if value is not UNSET}
+    if not plan.home and "store" not in body and any(isinstance(item, ReasoningItem) for item in body["input"]):
+        body["store"] = False
+        plan.report.invented((), "", "/store", "reasoning is sent sealed: the provider must not look for it by name")
     restore(body, request, SHARED)
     for node in (request, request.thinking, request.output, request.continuation):
         restore(body, node, FAMILY)

@@ -1,0 +1,26 @@
+"""OpenRouter's dialect of Chat Completions: only what it adds. The rest is `openai_chat`, whose family it is of."""
+
+from toolwire.codec.interface import Codec
+from toolwire.protocols.openai_chat.wire import FAMILY, SHARED
+
+from .errors import decode_error, encode_error
+from .request import NAMES, decode_request, encode_request
+from .response import decode_response, encode_response
+from .rules import check_request
+from .stream_decoder import stream_decoder
+from .stream_encoder import stream_encoder
+
+CODEC = Codec(
+    name="openrouter",
+    families=(FAMILY, SHARED),
+    names=NAMES,
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_response,
+    decode_error=decode_error,
+    encode_error=encode_error,
+    stream_decoder=stream_decoder,
+    stream_encoder=stream_encoder,
+    check_request=check_request,
+)
