@@ -59,7 +59,7 @@ _LEGACY_NAMES = tuple(f"{FAMILY}:name:{name}={name}" for name in ("name", "descr
 
 def decode_tools(shape: RequestShape) -> tuple[tuple[Tool, ...] | None, bool]:
     """All tools, those of the deprecated `functions` last, and whether there was nothing to keep."""
-    if not isinstance(shape.tools, list) and not isinstance(shape.functions, list):
+    if not isinstance(shape.tools, list) and not shape.functions:
         return None, True
     tools: list[Tool] = []
     plain = True
