@@ -40,6 +40,16 @@ def anthropic_request(turns: int = TURNS, *, arguments: int = 0) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
+def long_texts_request(turns: int = TURNS) -> bytes:
+    """The hard case: long strings and few objects, where orjson does little more than copy."""
+    body = json.loads(anthropic_request(turns))
+    for message in body["messages"]:
+        for block in message["content"] if isinstance(message["content"], list) else ():
+            if block["type"] == "tool_use":
+                block["input"] = {"command": "grep -n 'def ' src/a.py\n" * 17, "timeout": 120_000}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
 def _edit(turn: int, number: int) -> dict[str, Any]:
     place = {"start": turn * 10 + number, "end": turn * 10 + number + 2, "column": number}
     return {"range": place, "old": f"value_{number} = {number}", "new": f"value_{number} = {turn}", "all": False}
