@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.corpus import Exchange, exchanges
 from toolwire.codec.check import Finding, words
-from toolwire.protocols.anthropic import rules as anthropic
-from toolwire.protocols.openai_chat import rules as openai_chat
-from toolwire.protocols.openai_responses import rules as openai_responses
+from toolwire.protocols.anthropic.rules import checks as anthropic
+from toolwire.protocols.openai_chat.rules import checks as openai_chat
+from toolwire.protocols.openai_responses.rules import checks as openai_responses
 
 Check = Callable[[object], list[Finding]]
 

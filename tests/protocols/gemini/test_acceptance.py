@@ -20,7 +20,7 @@ from tests.bodies import (
     responses_turn,
     turn,
 )
-from toolwire.protocols.gemini.calls import DUMMIES
+from toolwire.protocols.gemini.parts.calls import DUMMIES
 
 OTHERS = ("anthropic", "openai-chat", "openai-responses")
 SIGNATURE = "EpwICpkIAXLI2nxlU6gsWZaZHRYkX1orzuM8vSUFwaAt1JRxEC2hJzPAcAu3PWaKz7X="

@@ -13,7 +13,7 @@ from toolwire.canonical.fold import fold
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import Context
 from toolwire.protocols.gemini import CODEC
-from toolwire.protocols.gemini.framing import Arguments, ObjectSplitter
+from toolwire.protocols.gemini.stream.framing import Arguments, ObjectSplitter
 from toolwire.protocols.gemini.wire import PartialShape
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fixture_files import FIXTURES
 from toolwire.codec.check import Finding
-from toolwire.protocols.gemini_interactions import rules, vocabulary
+from toolwire.protocols.gemini_interactions.rules import checks, vocabulary
 
 USER = {"type": "user_input", "content": [{"type": "text", "text": "Hi"}]}
 CALL = {"type": "function_call", "id": "c1", "name": "f", "arguments": {}}
@@ -68,7 +68,7 @@ BROKEN: list[tuple[str, Any, str]] = [
 
 
 def found(value: Any, **options: Any) -> list[Finding]:
-    return rules.check_request(value, **options)
+    return checks.check_request(value, **options)
 
 
 @pytest.mark.parametrize(("rule", "value", "path"), BROKEN, ids=[rule for rule, _, _ in BROKEN])
@@ -77,7 +77,7 @@ def test_a_rule_finds_what_breaks_it_and_nothing_else(rule: str, value: Any, pat
 
 
 def test_every_rule_is_broken_here() -> None:
-    source = inspect.getsource(rules) + inspect.getsource(vocabulary)
+    source = inspect.getsource(checks) + inspect.getsource(vocabulary)
     named = set(re.findall(r'_found\(\s*"([\w-]+)"', source)) | {"field-type", "field-word", "field-missing"}
     assert named == {rule for rule, _, _ in BROKEN}
 

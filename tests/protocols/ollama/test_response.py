@@ -11,7 +11,7 @@ from tests.wire import ANTHROPIC, CHAT, lost, translated
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import Context
 from toolwire.protocols.ollama import CODEC
-from toolwire.protocols.ollama.response import seconds_of, time_of
+from toolwire.protocols.ollama.response.body import seconds_of, time_of
 
 OLLAMA = "ollama"
 

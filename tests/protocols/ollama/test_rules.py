@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.fixture_files import fixtures
-from toolwire.protocols.ollama.rules import check_request
+from toolwire.protocols.ollama.rules.checks import check_request
 
 USER = {"role": "user", "content": "Hi"}
 CALL = {"function": {"name": "f", "arguments": {}}}

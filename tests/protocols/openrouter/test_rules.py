@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolwire.protocols.openrouter.rules import check_request
+from toolwire.protocols.openrouter.rules.checks import check_request
 
 ASKED = {"role": "user", "content": "Hi"}
 

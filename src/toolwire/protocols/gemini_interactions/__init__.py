@@ -2,12 +2,12 @@
 
 from toolwire.codec.interface import Codec
 
-from .errors import decode_error, encode_error
-from .request import NAMES, decode_request, encode_request
-from .response import decode_response, encode_response
-from .rules import check_request
-from .stream_decoder import stream_decoder
-from .stream_encoder import stream_encoder
+from .request.body import NAMES, decode_request, encode_request
+from .response.body import decode_response, encode_response
+from .response.errors import decode_error, encode_error
+from .rules.checks import check_request
+from .stream.decoder import stream_decoder
+from .stream.encoder import stream_encoder
 from .wire import FAMILY
 
 CODEC = Codec(

@@ -1,0 +1,255 @@
+"""Anthropic's calls, what servers ran, and changes of tools, to canonical parts and back."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Caller, Foreign, ToolCall, ToolChange, ToolResult
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.tools import Tool, ToolRef
+from toolwire.codec.fields import Reader
+from toolwire.codec.kept import emit, given, joined, known, rest
+from toolwire.codec.plan import Plan
+from toolwire.codec.tools import flattened, lower_input
+from toolwire.codec.turns import Placed
+from toolwire.protocols.anthropic.request.tools import decode_cache, decode_tool, encode_cache, encode_tool
+from toolwire.protocols.anthropic.wire import (
+    FAMILY,
+    CallerShape,
+    ChangeShape,
+    McpUse,
+    ReferenceShape,
+    ServerResult,
+    ServerToolUseBlock,
+    TextBlock,
+    ToolReferenceBlock,
+    ToolUseBlock,
+)
+
+_TYPE = "anthropic:type:"
+_REFERENCES = ("tool_reference", "mcp_tool_reference", "mcp_toolset_reference", "tool_definition")
+NOT_ERROR = "anthropic:is_error:false"
+
+read_mcp_use = Reader[McpUse](McpUse, FAMILY).read
+read_server_result = Reader[ServerResult](ServerResult, FAMILY).read
+read_change = Reader[ChangeShape](ChangeShape, FAMILY).read
+_read_reference = Reader[ReferenceShape](ReferenceShape, FAMILY).read
+
+_decode = msgspec.json.Decoder().decode
+_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_READABLE = frozenset({"text", "title", "url", "stdout", "stderr", "content", "source", "tool_name", "error_code"})
+
+
+# ---- decode
+
+
+def _is_plain(block: ToolUseBlock) -> bool:
+    return block.unknown is UNSET and block.nulls is UNSET and block.toolset_name is UNSET
+
+
+def decode_tool_use(block: ToolUseBlock) -> ToolCall:
+    server = isinstance(block, ServerToolUseBlock)
+    arguments = "" if block.input is UNSET else str(block.input, "utf-8")
+    if not server and block.caller is UNSET and block.cache_control is UNSET and _is_plain(block):
+        return ToolCall(id=block.id, name=block.name, arguments=arguments)
+    return ToolCall(
+        id=block.id,
+        name=block.name,
+        arguments=arguments,
+        executor="server" if server else "client",
+        native="server_tool_use" if server else None,
+        toolset=known(block.toolset_name),
+        caller=_decode_caller(block.caller),
+        cache=decode_cache(block.cache_control),
+        **rest(block, FAMILY),
+    )
+
+
+def _decode_caller(shape: CallerShape | UnsetType) -> Caller | None:
+    if shape is UNSET:
+        return None
+    return Caller(kind=shape.type, id=known(shape.tool_id), **rest(shape, FAMILY))
+
+
+def decode_mcp_use(shape: McpUse) -> ToolCall:
+    return ToolCall(
+        id=shape.id,
+        name=shape.name,
+        namespace=shape.server_name,
+        arguments=str(shape.input, "utf-8"),
+        executor="server",
+        native="mcp_tool_use",
+        cache=decode_cache(shape.cache_control),
+        **rest(shape, FAMILY),
+    )
+
+
+def decode_server_result(shape: ServerResult) -> ToolResult:
+    content = None
+    if shape.content is not UNSET:
+        content = (
+            Foreign(protocol=FAMILY, kind="content", body=shape.content, gist=gist(shape.content), at="/content"),
+        )
+    return ToolResult(
+        call_id=shape.tool_use_id,
+        content=content,
+        status="error" if shape.is_error is True else "ok",
+        executor="server",
+        native=shape.type,
+        caller=_decode_caller(shape.caller),
+        cache=decode_cache(shape.cache_control),
+        **rest(shape, FAMILY, *(() if shape.is_error is not False else (NOT_ERROR,))),
+    )
+
+
+def decode_tool_reference(block: ToolReferenceBlock) -> ToolRef:
+    return ToolRef(name=block.tool_name, cache=decode_cache(block.cache_control), **rest(block, FAMILY))
+
+
+def decode_change(shape: ChangeShape, path: str) -> ToolChange:
+    reference = _read_reference(shape.tool, f"{path}/tool")
+    if reference.type not in _REFERENCES:
+        raise DecodeError(FAMILY, f"{path}/tool/type", " or ".join(_REFERENCES), repr(reference.type))
+    kept = rest(shape, FAMILY)
+    added: Tool | ToolRef
+    if reference.type == "tool_definition" and reference.definition is not UNSET:
+        added = replace(decode_tool(reference.definition, f"{path}/tool/definition"), at="/tool/definition")
+        return ToolChange(add=(added,), **joined(kept, rest(reference, FAMILY, under="tool/")))
+    added = ToolRef(
+        name="" if reference.name is UNSET else reference.name,
+        server=known(reference.server_name),
+        kind="function" if reference.type == "tool_reference" else "server",
+        at="/tool",
+        **rest(reference, FAMILY, f"anthropic:type:{reference.type}", *_absent(reference.name)),
+    )
+    return ToolChange(add=(added,), **kept) if shape.type == "tool_addition" else ToolChange(remove=(added,), **kept)
+
+
+def _absent(name: str | UnsetType) -> tuple[str, ...]:
+    return ("anthropic:absent:name",) if name is UNSET else ()
+
+
+def gist(raw: Raw, limit: int = 100_000) -> str | None:
+    """The readable text in a value that others can't use as it is."""
+    found: list[str] = []
+
+    def walk(value: object) -> None:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                if isinstance(inner, str) and name in _READABLE:
+                    found.append(inner)
+                else:
+                    walk(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                walk(inner)
+
+    walk(_decode(raw))
+    text = "\n".join(part for part in found if part)
+    return text[:limit] or None
+
+
+# ---- encode
+
+
+def encode_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
+    if part.executor == "server":
+        return _encode_server_call(part, placed, plan)
+    if plan.home:
+        arguments = Raw(part.arguments.encode()) if part.arguments else UNSET
+    else:
+        arguments = _encode_arguments(part, placed, plan)
+    shape = ToolUseBlock(id=plan.id_of(placed), name=plan.name(part.name, part.namespace), input=arguments)
+    if part.caller is not None:
+        if plan.home:
+            shape.caller = emit(CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY)
+        elif part.caller.kind != "direct":
+            plan.report.dropped(placed.trail, "caller", "the target's programs are another vendor's")
+    if part.seal is not None:
+        plan.report.dropped(placed.trail, "seal", "a seal goes only to its issuer")
+    shape.toolset_name = given(part.toolset)
+    shape.cache_control = encode_cache(part.cache, placed.trail, plan)
+    return emit(shape, part, FAMILY)
+
+
+def _encode_arguments(part: ToolCall, placed: Placed, plan: Plan) -> Raw:
+    """The arguments as the object that the provider insists on."""
+    if part.native is not None:
+        plan.report.approximated(placed.trail, "", f"{part.native} as a call of a function")
+    if part.shape == "freeform":
+        return Raw(lower_input(part.arguments).encode())
+    text = part.arguments.strip().encode()
+    if text in (b"", b"null"):
+        return Raw(b"{}")
+    try:
+        _decode_object(text)
+    except (msgspec.DecodeError, RecursionError):
+        plan.report.approximated(placed.trail, "arguments", "not a JSON object: sent inside one, as text")
+        return Raw(msgspec.json.encode({"_raw": part.arguments}))
+    return Raw(text)
+
+
+def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
+    if not plan.home and plan.answering:
+        plan.report.dropped(placed.trail, "", "a call that another provider ran")
+        return None
+    if not plan.home:
+        plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
+        return TextBlock(text=f"[{part.name} was called with {part.arguments}]")
+    arguments = Raw(part.arguments.encode()) if part.arguments else UNSET
+    if part.native == "mcp_tool_use":
+        body = Raw(b"{}") if arguments is UNSET else arguments
+        name = part.namespace or ""
+        use = McpUse(type="mcp_tool_use", id=part.id or "", name=part.name, server_name=name, input=body)
+        use.cache_control = encode_cache(part.cache, placed.trail, plan)
+        return emit(use, part, FAMILY)
+    shape = ServerToolUseBlock(id=part.id or "", name=part.name, input=arguments, toolset_name=given(part.toolset))
+    if part.caller is not None:
+        shape.caller = emit(CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY)
+    shape.cache_control = encode_cache(part.cache, placed.trail, plan)
+    return emit(shape, part, FAMILY)
+
+
+def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
+    content = part.content[0] if part.content else None
+    if not plan.home and plan.answering:
+        plan.report.dropped(placed.trail, "", "a result that another provider got")
+        return None
+    if not plan.home:
+        text = content.gist if isinstance(content, Foreign) else None
+        plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
+        return TextBlock(text=f"[{part.native}: {text or 'no readable content'}]")
+    body = content.body if isinstance(content, Foreign) else UNSET
+    shape = ServerResult(type=part.native or "", tool_use_id=part.call_id or "", content=body)
+    if part.status == "error" or NOT_ERROR in part.form:
+        shape.is_error = part.status == "error"
+    if part.caller is not None:
+        shape.caller = emit(CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY)
+    shape.cache_control = encode_cache(part.cache, placed.trail, plan)
+    return emit(shape, part, FAMILY)
+
+
+def encode_tool_reference(part: ToolRef, placed: Placed, plan: Plan) -> Any:
+    shape = ToolReferenceBlock(
+        tool_name=plan.name(part.name, part.namespace), cache_control=encode_cache(part.cache, placed.trail, plan)
+    )
+    return emit(shape, part, FAMILY)
+
+
+def encode_change(part: ToolChange, placed: Placed, plan: Plan) -> Any:
+    if not plan.home:
+        plan.report.approximated(placed.trail, "", "tools that come later are declared from the start")
+        return None
+    kind, changed = ("tool_addition", part.add) if part.add else ("tool_removal", part.remove)
+    tool = changed[0]
+    if isinstance(tool, ToolRef):
+        kind_of = next((token.removeprefix(_TYPE) for token in tool.form if token.startswith(_TYPE)), "tool_reference")
+        name = UNSET if "anthropic:absent:name" in tool.form else tool.name
+        reference = ReferenceShape(type=kind_of, name=name, server_name=given(tool.server))
+        inner = emit(reference, tool, FAMILY)
+    else:
+        (placed_tool,) = flattened(tool, placed.trail)
+        inner = {"type": "tool_definition", "definition": encode_tool(placed_tool, plan)}
+    return emit(ChangeShape(type=kind, tool=inner), part, FAMILY)

@@ -1,0 +1,226 @@
+"""Anthropic's request body, to a canonical request and back."""
+
+import re
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from toolwire.canonical.request import Request
+from toolwire.codec.fields import Reader
+from toolwire.codec.interface import Encoding, Route, Target
+from toolwire.codec.kept import given, joined, known, rest, restore, watching_extras
+from toolwire.codec.losses import Report
+from toolwire.codec.plan import Plan, Rules
+from toolwire.codec.tools import NameRules
+from toolwire.codec.turns import Turn, as_written, assemble, leading_system
+from toolwire.protocols.anthropic.parts.messages import (
+    decode_messages,
+    decode_system,
+    encode_system,
+    encode_turn,
+    is_call_id,
+    trim_prefill,
+)
+from toolwire.protocols.anthropic.wire import (
+    FAMILY,
+    ChoiceShape,
+    MetadataShape,
+    RequestShape,
+    ThinkingShape,
+)
+
+from .settings import (
+    decode_sampling,
+    decode_settings,
+    encode_max_tokens,
+    encode_sampling,
+    encode_settings,
+    encode_tier,
+)
+from .tools import decode_cache, decode_choice, decode_tools, encode_cache, encode_choice, encode_tools
+
+NOTHING_SAID = "(nothing)"
+RULES = Rules(
+    ids=re.compile(r"[a-zA-Z0-9_-]+"),
+    id_limit=64,
+    names=NameRules(re.compile(r"[a-zA-Z0-9_-]+"), 64),
+    freeform=False,
+)
+NAMES = {
+    "Request.system": "/system",
+    "Request.sampling": "",
+    "Request.thinking": "",
+    "Request.output": "",
+    "Request.continuation": "",
+    "Request.end_user": "/metadata/user_id",
+    "Request.tier": "/service_tier",
+    "Request.cache": "/cache_control",
+    "Sampling.stop": "/stop_sequences",
+    "Thinking.enabled": "/thinking/type",
+    "Thinking.budget_tokens": "/thinking/budget_tokens",
+    "Thinking.visibility": "/thinking/display",
+    "Thinking.effort": "/output_config/effort",
+    "OutputFormat.kind": "/output_config/format",
+    "OutputFormat.schema": "/output_config/format/schema",
+    "ToolChoice.parallel": "/disable_parallel_tool_use",
+    "ToolChoice.names": "/name",
+    "ToolChoice.mode": "/type",
+    "FunctionTool.parameters": "/input_schema",
+    "FunctionTool.defer": "/defer_loading",
+    "FunctionTool.cache": "/cache_control",
+    "Message.parts": "/content",
+    "Text.annotations": "/citations",
+    "Text.cache": "/cache_control",
+    "Media.cache": "/cache_control",
+    "Media.name": "/title",
+    "Media.media_type": "/source/media_type",
+    "Nested.parts": "/content",
+    "Citation.quote": "/cited_text",
+    "Reasoning.content": "/thinking",
+    "Reasoning.seal": "/signature",
+    "ToolCall.arguments": "/input",
+    "ToolCall.namespace": "/server_name",
+    "ToolCall.toolset": "/toolset_name",
+    "ToolCall.cache": "/cache_control",
+    "Caller.kind": "/type",
+    "Caller.id": "/tool_id",
+    "ToolResult.call_id": "/tool_use_id",
+    "ToolResult.status": "/is_error",
+    "ToolResult.toolset": "/toolset_name",
+    "ToolResult.cache": "/cache_control",
+    "ToolRef.name": "/tool_name",
+    "ToolRef.cache": "/cache_control",
+    "ApiError.raw": "/error/type",
+    "ApiError.message": "/error/message",
+    "Response.candidates": "",
+    "Candidate.messages": "",
+    "Candidate.stop": "",
+    "Stop.reason": "/stop_reason",
+    "Stop.raw": "/stop_reason",
+    "Stop.sequence": "/stop_sequence",
+    "Usage.cache_read": "/cache_read_input_tokens",
+    "Usage.cache_write": "/cache_creation_input_tokens",
+    "Usage.reasoning": "/output_tokens_details/thinking_tokens",
+}
+
+
+_reader = Reader[RequestShape](RequestShape, FAMILY)
+
+
+# ---- decode
+
+
+def decode_request(body: bytes, route: Route) -> Request:
+    with watching_extras() as extras:
+        request = _decode_request(_reader.read(body), route)
+    return request if extras else replace(request, plain=True)
+
+
+def _decode_request(shape: RequestShape, route: Route) -> Request:
+    thinking, output = decode_settings(shape)
+    system = shape.system
+    return Request(
+        origin=FAMILY,
+        model=route.model if shape.model is UNSET else shape.model,
+        messages=() if shape.messages is UNSET else decode_messages(shape.messages),
+        system=None if system is UNSET else decode_system(system),
+        tools=None if shape.tools is UNSET else decode_tools(shape.tools),
+        tool_choice=None if shape.tool_choice is UNSET else decode_choice(shape.tool_choice),
+        sampling=decode_sampling(shape),
+        thinking=thinking,
+        output=output,
+        stream=known(shape.stream),
+        end_user=None if shape.metadata is UNSET else known(shape.metadata.user_id),
+        tier=known(shape.service_tier),
+        cache=decode_cache(shape.cache_control),
+        **_decode_rest(shape),
+    )
+
+
+def _decode_rest(shape: RequestShape) -> dict[str, Any]:
+    form = ("anthropic:system:string",) if isinstance(shape.system, str) else ()
+    if shape.messages is UNSET:
+        form = (*form, "anthropic:absent:messages")
+    if shape.metadata is UNSET:
+        return rest(shape, FAMILY, *form)
+    empty = () if shape.metadata.user_id is not UNSET else ("anthropic:metadata:empty",)
+    return joined(rest(shape, FAMILY, *form), rest(shape.metadata, FAMILY, *empty, under="metadata/"))
+
+
+# ---- encode
+
+
+def encode_request(request: Request, target: Target) -> Encoding:
+    plan = Plan(RULES, Report(), target, home=request.origin == FAMILY)
+    # One message at least is wanted, so that system text alone is told in a user turn.
+    lifted = 0 if plan.home else min(leading_system(request.messages), max(len(request.messages) - 1, 0))
+    tools = encode_tools(request, plan)
+    turns = as_written(request.messages) if plan.home else assemble(request, plan.report, skip=lifted)
+    shape: dict[str, Any] = {"model": request.model if target.model is None else target.model}
+    shape["max_tokens"] = encode_max_tokens(request, plan)
+    if (system := encode_system(request, lifted, plan)) is not None:
+        shape["system"] = system
+    if turns or "anthropic:absent:messages" not in request.form:
+        shape["messages"] = messages = _encode_turns(turns, plan)
+        if not plan.home and turns and turns[-1].role == "assistant" and turns[-1].parts and messages:
+            trim_prefill(messages[-1]["content"], turns[-1].parts[-1].trail, plan)
+    if tools is not None:
+        shape["tools"] = tools
+    shape["tool_choice"] = encode_choice(request, plan, any_tools=bool(tools))
+    encode_sampling(request, shape, plan)
+    encode_settings(request, shape, plan)
+    if not plan.home and isinstance(shape["tool_choice"], ChoiceShape):
+        _unforced(shape, plan)
+    if (stream := request.stream if target.stream is None else target.stream) is not None:
+        shape["stream"] = stream
+    if request.end_user is not None or "anthropic:metadata:empty" in request.form:
+        shape["metadata"] = MetadataShape(user_id=given(request.end_user))
+    shape["service_tier"] = encode_tier(request, plan)
+    shape["cache_control"] = encode_cache(request.cache, (), plan)
+    if not plan.home:
+        _report_rest(request, plan)
+    body = {name: value for name, value in shape.items() if value is not UNSET and value is not None}
+    for node in (request, request.thinking, request.output):
+        restore(body, node, FAMILY)
+    if not request.plain:
+        plan.report.unclaimed(request, (FAMILY,))
+    return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1/messages"))
+
+
+def _encode_turns(turns: list[Turn], plan: Plan) -> list[Any]:
+    messages: list[Any] = []
+    for number, turn in enumerate(turns):
+        made = encode_turn(turn, plan)
+        if not made and number == 0 and turn.role == "user" and not plan.home:
+            made = [{"role": "user", "content": NOTHING_SAID}]
+            plan.report.invented((), "", "/messages/0", "the target wants a user to begin")
+        messages += made
+    return messages
+
+
+def _unforced(shape: dict[str, Any], plan: Plan) -> None:
+    """A budget for thinking and a forced call exclude each other: the call is what was asked for."""
+    thinking = shape.get("thinking")
+    forced = shape["tool_choice"].type in ("any", "tool")
+    if forced and isinstance(thinking, ThinkingShape) and thinking.type == "enabled":
+        plan.report.approximated(("thinking",), "budget_tokens", "no thinking before a forced call")
+        shape["thinking"] = UNSET
+
+
+def _report_rest(request: Request, plan: Plan) -> None:
+    """What a request of another protocol can say and this one can't."""
+    for index, message in enumerate(request.messages):
+        for field in ("name", "id", "status", "phase", "clear_at"):
+            if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
+                plan.report.dropped(("messages", index), field)
+    if request.labels is not None:
+        plan.report.dropped((), "labels")
+    state = request.continuation
+    if state is not None:
+        if state.id is not None:
+            plan.report.dropped(("continuation",), "id", "the target holds no conversation of another provider's")
+        if state.store:
+            plan.report.dropped(("continuation",), "store", "the target stores nothing")
+        if state.background:
+            plan.report.dropped(("continuation",), "background")

@@ -1,0 +1,191 @@
+"""Anthropic's parameters of an answer: limits, thinking, output and tier, to canonical and back."""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
+from toolwire.codec.kept import given, joined, known, rest
+from toolwire.codec.plan import Plan
+from toolwire.codec.schema import compilable
+from toolwire.protocols.anthropic.wire import FAMILY, FormatShape, RequestShape, SettingsShape, ThinkingShape
+
+DEFAULT_MAX_TOKENS = 8192
+SAMPLING_VERSION = "2023-06-01"
+NOT_COMPILED = frozenset(
+    [
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "maxItems",
+        "uniqueItems",
+    ]
+)
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+_VISIBILITY: dict[str, Literal["omitted", "summary"]] = {"omitted": "omitted", "summarized": "summary"}
+_DISPLAY = {"omitted": "omitted", "summary": "summarized", "full": "summarized"}
+
+
+# ---- decode
+
+
+def decode_sampling(shape: RequestShape) -> Sampling | None:
+    stop = shape.stop_sequences
+    sampling = Sampling(
+        max_tokens=known(shape.max_tokens),
+        temperature=known(shape.temperature),
+        top_p=known(shape.top_p),
+        top_k=known(shape.top_k),
+        stop=None if stop is UNSET else tuple(stop),
+    )
+    return None if sampling == Sampling() else sampling
+
+
+def decode_settings(shape: RequestShape) -> tuple[Thinking | None, OutputFormat | None]:
+    settings = shape.output_config
+    effort = None if settings is UNSET else known(settings.effort)
+    thinking = None
+    if shape.thinking is not UNSET:
+        thinking = _decode_thinking(shape.thinking, effort)
+    elif effort is not None:
+        thinking = Thinking(effort=effort)
+    if settings is UNSET:
+        return thinking, None
+    kept = rest(settings, FAMILY, under="output_config/")
+    if settings.format is UNSET:
+        form = (*kept.get("form", ()), "anthropic:output_config")
+        return thinking, OutputFormat(**(kept | {"form": form}))
+    if settings.format.type != "json_schema":
+        raise DecodeError(FAMILY, "/output_config/format/type", "json_schema", repr(settings.format.type))
+    both = joined(kept, rest(settings.format, FAMILY, under="output_config/format/"))
+    return thinking, OutputFormat(kind="json_schema", schema=settings.format.schema, **both)
+
+
+def _decode_thinking(shape: ThinkingShape, effort: str | None) -> Thinking:
+    kept = rest(shape, FAMILY, f"anthropic:thinking:{shape.type}", under="thinking/")
+    if shape.type not in ("enabled", "adaptive", "disabled"):
+        kept = joined(kept, {"extras": {FAMILY: {"thinking/type": Raw(msgspec.json.encode(shape.type))}}})
+    visibility = None if shape.display is UNSET else _VISIBILITY.get(shape.display)
+    if shape.display is not UNSET and visibility is None:
+        kept = joined(kept, {"extras": {FAMILY: {"thinking/display": Raw(msgspec.json.encode(shape.display))}}})
+    return Thinking(
+        enabled=shape.type != "disabled",
+        effort=effort,
+        budget_tokens=known(shape.budget_tokens),
+        visibility=visibility,
+        **kept,
+    )
+
+
+# ---- encode
+
+
+def encode_max_tokens(request: Request, plan: Plan) -> int | None:
+    if request.sampling is not None and request.sampling.max_tokens is not None:
+        return request.sampling.max_tokens
+    if plan.home:
+        return None
+    plan.report.invented((), "", "/max_tokens", f"the target requires a limit: {DEFAULT_MAX_TOKENS} was chosen")
+    return DEFAULT_MAX_TOKENS
+
+
+def encode_sampling(request: Request, shape: dict[str, Any], plan: Plan) -> None:
+    sampling = request.sampling
+    if sampling is None:
+        return
+    if sampling.stop is not None:
+        shape["stop_sequences"] = [text for text in sampling.stop if plan.home or text.strip()]
+        for index, text in enumerate(sampling.stop):
+            if not plan.home and not text.strip():
+                plan.report.dropped(("sampling", "stop", index), "", "the target refuses a blank one")
+    for name in ("temperature", "top_p", "top_k"):
+        if (value := getattr(sampling, name)) is not None:
+            if plan.home or plan.target.version == SAMPLING_VERSION:
+                shape[name] = value
+            else:
+                plan.report.dropped(("sampling",), name, "the provider's current version takes no sampling parameters")
+    for name in ("n", "seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"):
+        if (value := getattr(sampling, name)) is not None and not (name == "n" and value == 1):
+            plan.report.dropped(("sampling",), name)
+
+
+def encode_settings(request: Request, shape: dict[str, Any], plan: Plan) -> None:
+    thinking, output = request.thinking, request.output
+    settings = SettingsShape()
+    if thinking is not None:
+        shape["thinking"], settings.effort = _encode_thinking(thinking, plan)
+    if output is not None and output.kind == "json_schema" and output.schema is not None:
+        settings.format = FormatShape(type="json_schema", schema=_encode_schema(output.schema, plan))
+    if not plan.home and output is not None:
+        _report_output(output, plan)
+    if settings != SettingsShape() or (output is not None and "anthropic:output_config" in output.form):
+        shape["output_config"] = settings
+
+
+def _encode_schema(schema: Raw, plan: Plan) -> Raw:
+    """The provider compiles closed objects only, and few bounds."""
+    if plan.home:
+        return schema
+    compiled = compilable(schema, NOT_COMPILED)
+    if compiled is not schema:
+        why = "the target wants every object closed, and bounds told in words"
+        plan.report.approximated(("output",), "schema", why)
+    return compiled
+
+
+def _encode_thinking(thinking: Thinking, plan: Plan) -> tuple[Any, Any]:
+    effort: Any = given(thinking.effort)
+    enabled = thinking.enabled
+    if not plan.home and effort is not UNSET and effort not in EFFORTS:
+        if effort == "none":
+            enabled, effort = False, UNSET
+        else:
+            nearest = "low" if effort == "minimal" else "high"
+            plan.report.approximated(("thinking",), "effort", f"{effort} is told as {nearest}")
+            effort = nearest
+    if enabled is None:
+        if thinking.visibility is not None:
+            enabled = True
+        else:
+            return UNSET, effort
+    kind = "disabled" if not enabled else "enabled" if thinking.budget_tokens is not None else "adaptive"
+    for token in thinking.form:
+        if token.startswith("anthropic:thinking:") and plan.home:
+            kind = token.removeprefix("anthropic:thinking:")
+    budget = given(thinking.budget_tokens)
+    display: Any = UNSET
+    if thinking.visibility is not None and (plan.home or kind != "disabled"):
+        display = _DISPLAY[thinking.visibility]
+    elif thinking.visibility is not None:
+        plan.report.dropped(("thinking",), "visibility", "there is no thinking to show")
+    return ThinkingShape(type=kind, budget_tokens=budget, display=display), effort
+
+
+def _report_output(output: OutputFormat, plan: Plan) -> None:
+    if output.kind == "json":
+        plan.report.dropped(("output",), "kind", "the target has no free JSON mode")
+    for name in ("name", "description", "verbosity"):
+        if getattr(output, name) is not None:
+            plan.report.dropped(("output",), name)
+    if output.strict is False:
+        plan.report.approximated(("output",), "strict", "the target is always strict")
+
+
+def encode_tier(request: Request, plan: Plan) -> Any:
+    if request.tier is None:
+        return UNSET
+    if plan.home or request.tier == "auto":
+        return request.tier
+    if request.tier == "default":
+        plan.report.approximated((), "tier", "default is told as standard_only")
+        return "standard_only"
+    plan.report.dropped((), "tier", f"the target has no tier {request.tier}")
+    return UNSET

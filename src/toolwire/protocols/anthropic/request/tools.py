@@ -1,0 +1,276 @@
+"""Anthropic's tool declarations and tool choice, to canonical and back."""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import (
+    CacheMark,
+    FreeformTool,
+    FunctionTool,
+    NativeTool,
+    Tool,
+    ToolChoice,
+    ToolGroup,
+    ToolRef,
+)
+from toolwire.codec.fields import Reader, tag_of, told
+from toolwire.codec.kept import emit, given, joined, known, rest
+from toolwire.codec.losses import Trail
+from toolwire.codec.plan import Plan
+from toolwire.codec.tools import (
+    PlacedTool,
+    flattened,
+    lowered_description,
+    lowered_schema,
+    tools_in_force,
+    usable_callers,
+    without_native,
+)
+from toolwire.protocols.anthropic.rules.vocabulary import refuses_forcing
+from toolwire.protocols.anthropic.wire import FAMILY, CacheShape, ChoiceShape, ToolShape
+
+MAX_MARKS = 4
+_NULL = Raw(b"null")
+EMPTY_SCHEMA = Raw(b'{"type":"object","properties":{}}')
+
+_DATED = re.compile(r"_\d{8}$")
+_CLIENT_RUN = ("bash", "text_editor", "memory", "computer", "computer_toolset", "browser_toolset")
+
+_decode_tool = msgspec.json.Decoder(ToolShape).decode
+_read_tool = Reader[ToolShape](ToolShape, FAMILY).read
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+# ---- decode
+
+
+def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
+    return tuple([decode_tool(raw, f"{path}/{index}") for index, raw in enumerate(tools)])
+
+
+def decode_tool(raw: Raw, path: str = "") -> FunctionTool | NativeTool:
+    try:
+        shape = _decode_tool(raw)
+    except msgspec.ValidationError:
+        kind = tag_of(raw)
+        if kind is not None and kind != "custom":
+            return _decode_native(raw, kind, path)
+        if kind is None and bytes(raw)[:1] == b"{" and "type" in _members(raw):
+            raise DecodeError(FAMILY, f"{path}/type", "a string", told(_members(raw)["type"])) from None
+        shape = _read_tool(raw, path)
+    return _decode_function(shape) if shape.type in (UNSET, "custom") else _decode_native(raw, str(shape.type), path)
+
+
+def _decode_function(shape: ToolShape) -> FunctionTool:
+    callers = shape.allowed_callers
+    form = () if shape.type is UNSET else ("anthropic:type:custom",)
+    return FunctionTool(
+        name=shape.name,
+        description=known(shape.description),
+        parameters=shape.input_schema,
+        strict=known(shape.strict),
+        defer=known(shape.defer_loading),
+        allowed_callers=None if callers is UNSET else tuple(callers),
+        cache=decode_cache(shape.cache_control),
+        **rest(shape, FAMILY, *form),
+    )
+
+
+def _decode_native(raw: Raw, kind: str, path: str) -> NativeTool:
+    kind = _DATED.sub("", kind)
+    name = _members(raw).get("name")
+    if name is not None and bytes(name)[:1] != b'"':
+        raise DecodeError(FAMILY, f"{path}/name", "a string", told(name))
+    return NativeTool(
+        protocol=FAMILY,
+        kind=kind,
+        name=None if name is None else str(msgspec.json.decode(name)),
+        executor="client" if kind in _CLIENT_RUN else "server",
+        body=raw,
+    )
+
+
+def decode_cache(shape: CacheShape | UnsetType) -> CacheMark | None:
+    if shape is UNSET:
+        return None
+    kept = rest(shape, FAMILY)
+    if shape.type != "ephemeral":
+        kept = joined(kept, {"extras": {FAMILY: {"type": Raw(msgspec.json.encode(shape.type))}}})
+    return CacheMark(ttl=known(shape.ttl), **kept)
+
+
+def decode_choice(shape: ChoiceShape) -> ToolChoice:
+    parallel = None if shape.disable_parallel_tool_use is UNSET else not shape.disable_parallel_tool_use
+    kept = rest(shape, FAMILY)
+    match shape.type:
+        case "any":
+            return ToolChoice(mode="required", parallel=parallel, **kept)
+        case "tool":
+            if shape.name is UNSET:
+                raise DecodeError(FAMILY, "/tool_choice/name", "a string", "nothing")
+            named = ToolRef(name=shape.name, at="/name")
+            return ToolChoice(mode="named", names=(named,), parallel=parallel, **kept)
+        case "none":
+            return ToolChoice(mode="none", parallel=parallel, **kept)
+        case "auto":
+            return ToolChoice(mode="auto", parallel=parallel, **kept)
+        case other:
+            raise DecodeError(FAMILY, "/tool_choice/type", "auto, any, tool or none", repr(other))
+
+
+# ---- encode
+
+
+def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
+    if plan.home:
+        tools = request.tools
+        return None if tools is None else [_encode_at_home(tool, ("tools", i), plan) for i, tool in enumerate(tools)]
+    for index, group in enumerate(request.tools or ()):
+        if isinstance(group, ToolGroup) and group.description is not None:
+            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
+    offered: list[Any] = []
+    for placed in tools_in_force(request):
+        plan.place = f"/tools/{len(offered)}"
+        if _is_allowed(placed, request, plan) and (tool := encode_tool(placed, plan)) is not None:
+            offered.append(tool)
+    return offered or None
+
+
+def _encode_at_home(tool: Tool, trail: Trail, plan: Plan) -> Any:
+    (placed,) = flattened(tool, trail)
+    return encode_tool(placed, plan)
+
+
+def _is_allowed(placed: PlacedTool, request: Request, plan: Plan) -> bool:
+    """A choice among some tools is kept by offering only those."""
+    choice = request.tool_choice
+    if choice is None or choice.mode != "allowed" or isinstance(placed.tool, NativeTool):
+        return True
+    if any(named.name == placed.tool.name for named in choice.names):
+        return True
+    plan.report.dropped(placed.trail, "", "not among the tools that may be chosen")
+    return False
+
+
+def encode_tool(placed: PlacedTool, plan: Plan) -> Any:
+    tool = placed.tool
+    if isinstance(tool, NativeTool):
+        if tool.protocol == FAMILY:
+            return tool.body
+        function = without_native(placed, plan.report, plan.target.hosted_tools)
+        return None if function is None else _encode_function(function, placed.trail, plan)
+    return _encode_function(tool, placed.trail, plan)
+
+
+def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan) -> Any:
+    name = tool.name
+    callers: tuple[str, ...] | None = tool.allowed_callers
+    if not plan.home:
+        name = plan.tools.declare(tool, trail, plan.report)
+        usable_callers(tool, trail, plan.report)
+        callers = None
+        if tool.asynchronous:
+            plan.report.dropped(trail, "asynchronous")
+        if tool.defer:
+            plan.report.approximated(trail, "defer", "without the other provider's search it is declared at once")
+    if isinstance(tool, FreeformTool):
+        schema, strict = lowered_schema(), None
+        description: str | None = lowered_description(tool)
+    else:
+        schema, strict, description = _schema(tool, trail, plan), tool.strict, tool.description
+        if tool.output_schema is not None:
+            plan.report.dropped(trail, "output_schema")
+    shape = ToolShape(
+        name=name,
+        input_schema=schema,
+        type="custom" if "anthropic:type:custom" in tool.form else UNSET,
+        description=given(description),
+        strict=given(strict),
+        defer_loading=given(tool.defer) if plan.home else UNSET,
+        allowed_callers=UNSET if callers is None else list(callers),
+        cache_control=encode_cache(tool.cache, trail, plan),
+    )
+    return emit(shape, tool, FAMILY)
+
+
+def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
+    """The schema; for another protocol's tool one that says `object`, which this provider insists on."""
+    if tool.parameters is None:
+        why = "a schema is required: an empty object was declared"
+        plan.report.invented(trail, "parameters", f"{plan.place}/input_schema", why)
+        return EMPTY_SCHEMA
+    if plan.home:
+        return tool.parameters
+    try:
+        members = _members(tool.parameters)
+    except msgspec.DecodeError:
+        plan.report.dropped(trail, "parameters", "not an object schema")
+        return EMPTY_SCHEMA
+    complete: dict[str, Any] = {"type": Raw(b'"object"'), **members}
+    if complete.keys() <= {"type", "properties"} and complete.get("properties", _NULL) == _NULL:
+        complete["properties"] = {}
+    if complete == members:
+        return tool.parameters
+    plan.report.approximated(trail, "parameters", "completed to the schema of an object")
+    return Raw(msgspec.json.encode(complete))
+
+
+def encode_cache(cache: CacheMark | None, trail: Trail, plan: Plan) -> Any:
+    """A mark; for another protocol's request at most as many as the provider takes, and for as long as it keeps."""
+    if cache is None:
+        return UNSET
+    if not plan.home:
+        plan.marks += 1
+        if plan.marks > MAX_MARKS:
+            plan.report.dropped((*trail, "cache"), "", f"the target takes {MAX_MARKS} marks")
+            return UNSET
+        if cache.ttl not in (None, "5m", "1h"):
+            plan.report.approximated((*trail, "cache"), "ttl", f"{cache.ttl} is told as 1h")
+            return CacheShape(type="ephemeral", ttl="1h")
+    shape = emit(CacheShape(type="ephemeral", ttl=given(cache.ttl)), cache, FAMILY)
+    if cache.extras and "type" in cache.extras.get(FAMILY, {}):
+        shape["type"] = cache.extras[FAMILY]["type"]
+    return shape
+
+
+def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
+    """The choice, or UNSET. Without tools there is nothing to choose, and the provider refuses the word."""
+    choice = request.tool_choice
+    if choice is None:
+        return UNSET
+    if not plan.home and not any_tools:
+        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        return UNSET
+    mode = choice.mode
+    if not plan.home and mode in ("required", "named") and refuses_forcing(plan.target.model or request.model or ""):
+        plan.report.approximated(("tool_choice",), "mode", "the model can't be forced to call: it may choose")
+        mode = "auto"
+    match mode:
+        case "required":
+            shape = ChoiceShape(type="any")
+        case "none":
+            shape = ChoiceShape(type="none")
+        case "named":
+            shape = _encode_named(choice, plan)
+        case "allowed":
+            why = "the target can't choose among some: only those are offered"
+            plan.report.approximated(("tool_choice",), "names", why)
+            shape = ChoiceShape(type="any" if choice.required else "auto")
+        case _:
+            shape = ChoiceShape(type="auto")
+    if choice.parallel is not None and (plan.home or mode != "none"):
+        shape.disable_parallel_tool_use = not choice.parallel
+    return emit(shape, choice, FAMILY)
+
+
+def _encode_named(choice: ToolChoice, plan: Plan) -> ChoiceShape:
+    named = choice.names[0]
+    if named.kind in ("native", "server") and not plan.home:
+        plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
+        return ChoiceShape(type="auto")
+    return ChoiceShape(type="tool", name=plan.name(named.name, named.namespace))

@@ -1,0 +1,208 @@
+"""Anthropic's answers and errors, to canonical and back."""
+
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.fields import Reader
+from toolwire.codec.interface import Context, Encoding, Target
+from toolwire.codec.kept import as_object, given, joined, known, rest, restore, watching_extras
+from toolwire.codec.losses import Report, Trail
+from toolwire.codec.plan import Plan
+from toolwire.codec.turns import Placed
+from toolwire.protocols.anthropic.parts.content import decode_blocks, encode_parts
+from toolwire.protocols.anthropic.parts.messages import is_call_id
+from toolwire.protocols.anthropic.request.body import RULES
+from toolwire.protocols.anthropic.wire import FAMILY, ResponseShape, UsageDetailsShape, UsageShape
+
+STOPS: dict[str, StopReason] = {
+    "end_turn": "end_turn",
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "tool_use": "tool_use",
+    "pause_turn": "paused",
+    "compaction": "paused",
+    "refusal": "refusal",
+    "model_context_window_exceeded": "context_window",
+}
+REASONS: dict[StopReason, str] = {
+    "end_turn": "end_turn",
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "tool_use": "tool_use",
+    "paused": "pause_turn",
+    "refusal": "refusal",
+    "filtered": "refusal",
+    "context_window": "model_context_window_exceeded",
+    "continuation": "pause_turn",
+    "malformed_call": "end_turn",
+    "cancelled": "end_turn",
+    "error": "end_turn",
+    "other": "end_turn",
+}
+NO_DETAILS = "anthropic:usage:no details"
+_FAITHFUL = ("end_turn", "max_tokens", "stop_sequence", "tool_use", "paused", "refusal", "context_window")
+
+
+_read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
+
+
+# ---- decode
+
+
+def decode_response(body: bytes, context: Context) -> Response:
+    with watching_extras() as extras:
+        response = _decode_response(_read_response(body))
+    return response if extras else replace(response, plain=True)
+
+
+def _decode_response(shape: ResponseShape) -> Response:
+    for name, word in (("type", "message"), ("role", "assistant")):
+        if getattr(shape, name) not in (UNSET, word):
+            raise DecodeError(FAMILY, f"/{name}", word, repr(getattr(shape, name)))
+    message = Message(role="assistant", parts=decode_blocks(shape.content), at="")
+    candidate = Candidate(messages=(message,), stop=decode_stop(shape.stop_reason, shape.stop_sequence), at="")
+    envelope = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(shape, name) is UNSET]
+    return Response(
+        origin=FAMILY,
+        id=known(shape.id),
+        model=known(shape.model),
+        candidates=(candidate,),
+        usage=None if shape.usage is UNSET else decode_usage(shape.usage),
+        **rest(shape, FAMILY, *envelope),
+    )
+
+
+def decode_stop(reason: str | UnsetType | None, sequence: str | UnsetType | None) -> Stop | None:
+    if not isinstance(reason, str):
+        return Stop(reason="stop_sequence", sequence=sequence) if isinstance(sequence, str) else None
+    return Stop(reason=STOPS.get(reason, "other"), raw=reason, sequence=known(sequence))
+
+
+def decode_usage(shape: UsageShape) -> Usage:
+    """Anthropic counts what a cache gave or took apart from the input; canonically it is part of it."""
+    read, write = known(shape.cache_read_input_tokens), known(shape.cache_creation_input_tokens)
+    total = None
+    if isinstance(shape.input_tokens, int):
+        total = shape.input_tokens + (read or 0) + (write or 0)
+    kept = rest(shape, FAMILY)
+    reasoning = None
+    if isinstance(shape.output_tokens_details, UsageDetailsShape):
+        details = shape.output_tokens_details
+        reasoning = known(details.thinking_tokens)
+        empty = () if details.thinking_tokens is not UNSET else (NO_DETAILS,)
+        kept = joined(kept, rest(details, FAMILY, *empty, under="output_tokens_details/"))
+    return Usage(
+        input_tokens=total,
+        output_tokens=shape.output_tokens if isinstance(shape.output_tokens, int) else None,
+        cache_read=_count(shape.cache_read_input_tokens),
+        cache_write=_count(shape.cache_creation_input_tokens),
+        reasoning=reasoning,
+        **kept,
+    )
+
+
+def _count(value: int | UnsetType | None) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+# ---- encode
+
+
+def encode_response(response: Response, context: Context) -> Encoding:
+    home = response.origin == FAMILY
+    plan = Plan(RULES, Report(), Target(), home=home, answering=True, carrier=context.carrier)
+    candidate = response.candidates[0] if response.candidates else Candidate()
+    for index in range(1, len(response.candidates)):
+        plan.report.dropped(("candidates", index), "", "the target has one answer only")
+    content = encode_parts(places(candidate, plan), plan)
+    body: dict[str, Any] = {}
+    if response.id is not None or not plan.home:
+        body["id"] = message_id(response.id, plan)
+    if "anthropic:absent:type" not in response.form:
+        body["type"] = "message"
+    if "anthropic:absent:role" not in response.form:
+        body["role"] = "assistant"
+    if response.model is not None or not plan.home:
+        body["model"] = response.model or ""
+    body["content"] = content
+    encode_stop(candidate.stop, body, plan)
+    if response.usage is not None or not plan.home:
+        body["usage"] = encode_usage(response.usage or Usage(), plan)
+    restore(restore(body, response, FAMILY), candidate, FAMILY)
+    if not plan.home:
+        report_response(response, plan)
+    if not response.plain:
+        plan.report.unclaimed(response, (FAMILY,))
+    return Encoding(body, plan.report)
+
+
+def places(candidate: Candidate, plan: Plan) -> list[Placed]:
+    found: list[Placed] = []
+    for number, message in enumerate(candidate.messages):
+        trail: Trail = ("candidates", 0, "messages", number)
+        found.extend(Placed(part, (*trail, "parts", index)) for index, part in enumerate(message.parts))
+        for field in ("id", "status", "phase") if not plan.home else ():
+            if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
+                plan.report.dropped(trail, field)
+    return found
+
+
+def message_id(id: str | None, plan: Plan) -> str:
+    if plan.home or (id is not None and id.startswith("msg_")):
+        return id or ""
+    return f"msg_{id or 'tw'}"
+
+
+def encode_stop(stop: Stop | None, body: dict[str, Any], plan: Plan) -> None:
+    if stop is None:
+        if not plan.home:
+            body["stop_reason"], body["stop_sequence"] = None, None
+        return
+    if not plan.home:
+        body["stop_reason"] = REASONS[stop.reason]
+    elif stop.raw is not None:
+        body["stop_reason"] = stop.raw
+    if stop.sequence is not None or not plan.home:
+        body["stop_sequence"] = stop.sequence
+    if not plan.home and stop.reason not in _FAITHFUL:
+        why = f"{stop.raw or stop.reason} is told as {body['stop_reason']}"
+        plan.report.approximated(("candidates", 0, "stop"), "reason", why)
+
+
+def encode_usage(usage: Usage, plan: Plan) -> Any:
+    shape = UsageShape()
+    if usage.input_tokens is not None:
+        shape.input_tokens = usage.input_tokens - (usage.cache_read or 0) - (usage.cache_write or 0)
+    elif not plan.home:
+        shape.input_tokens = 0
+    shape.output_tokens = _written(usage.output_tokens, plan)
+    if usage.cache_write is not None:
+        shape.cache_creation_input_tokens = usage.cache_write
+    if usage.cache_read is not None:
+        shape.cache_read_input_tokens = usage.cache_read
+    if usage.reasoning is not None or NO_DETAILS in usage.form:
+        shape.output_tokens_details = UsageDetailsShape(thinking_tokens=given(usage.reasoning))
+    return restore(as_object(shape), usage, FAMILY)
+
+
+def _written(count: int | None, plan: Plan) -> int | UnsetType:
+    return count if count is not None else UNSET if plan.home else 0
+
+
+def report_response(response: Response, plan: Plan) -> None:
+    if response.error is not None:
+        plan.report.dropped(("error",), "", "the target tells errors apart from answers")
+    if response.created is not None:
+        plan.report.dropped((), "created")
+    if response.continuation is not None and response.continuation.id is not None:
+        plan.report.dropped(("continuation",), "id")
+    usage = response.usage
+    if usage is not None and usage.tool_use is not None:
+        plan.report.dropped(("usage",), "tool_use")
+    if usage is not None and usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
+        plan.report.dropped(("usage",), "total", "the target has no total of its own")

@@ -1,0 +1,1 @@
+"""What the provider refuses, for `check` and for the simulator."""

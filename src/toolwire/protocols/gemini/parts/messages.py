@@ -1,0 +1,242 @@
+"""Gemini's contents and system instruction, to canonical messages and back."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Part, Role, Text, ToolCall, ToolResult
+from toolwire.canonical.events import MessageStart
+from toolwire.canonical.request import Request
+from toolwire.codec.fields import Reader
+from toolwire.codec.kept import joined, rest
+from toolwire.codec.plan import Plan
+from toolwire.codec.turns import Placed, Turn, as_written, assemble
+from toolwire.protocols.gemini.wire import FAMILY, ContentShape, PartShape
+
+from .calls import DUMMIES, encode_answer, is_early
+from .content import decode_part, decode_parts, encode_parts
+from .spelling import Spelling, extra, whole, write
+
+STRING = "gemini:string"
+ONE_STRING = "gemini:contents:string"
+ONE_CONTENT = "gemini:contents:object"
+NO_CONTENTS = "gemini:absent:contents"
+NO_PARTS = "gemini:absent:parts"
+_PART = "gemini:part"
+_ROLE = "gemini:role:"
+_SYSTEM_STRING = "gemini:system:string"
+
+_ROLES: dict[str, Role] = {"user": "user", "model": "assistant", "function": "user"}
+_WORDS = {"assistant": "model"}
+
+_read_part = Reader[PartShape](PartShape, FAMILY).read
+
+
+# ---- decode
+
+
+def decode_contents(contents: Any) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+    """The messages, and the form of the whole."""
+    if contents is UNSET:
+        return (), (NO_CONTENTS,)
+    if isinstance(contents, str):
+        text = Text(text=contents, at="")
+        return (Message(role="user", parts=(text,), at="/contents", form=(STRING,)),), (ONE_STRING,)
+    if isinstance(contents, ContentShape):
+        return (replace(decode_content(contents, "/contents"), at="/contents"),), (ONE_CONTENT,)
+    return tuple([_decode_element(one, f"/contents/{index}") for index, one in enumerate(contents)]), ()
+
+
+def _decode_element(element: ContentShape | str, path: str) -> Message:
+    if isinstance(element, str):
+        return Message(role="user", parts=(Text(text=element, at=""),), form=(STRING,))
+    if element.parts is UNSET and element.role is UNSET and element.unknown is not UNSET:
+        # The SDKs take a part where a content is wanted.
+        part = decode_part(_read_part(msgspec.json.encode(element.unknown), path), path)
+        if not isinstance(part, Text) or part.text:
+            return Message(role="user", parts=(replace(part, at=""),), form=(_PART,))
+    return decode_content(element, path)
+
+
+def decode_content(shape: ContentShape, path: str, role: Role | None = None) -> Message:
+    """`role` is that of an answer, whatever its word."""
+    parts = () if shape.parts is UNSET else decode_parts(shape.parts, path + "/parts")
+    if shape.parts is not UNSET and shape.unknown is UNSET and shape.nulls is UNSET:
+        if shape.role == "user" or (shape.role is UNSET and role is None):
+            return Message(role=role or "user", parts=parts, form=() if shape.role == "user" else (_ROLE,))
+        if shape.role == "model":
+            return Message(role="assistant", parts=parts, form=())
+    form: tuple[str, ...] = (NO_PARTS,) if shape.parts is UNSET else ()
+    more: dict[str, Any] = {}
+    if shape.role is UNSET:
+        form = (*form, _ROLE)
+    elif shape.role == "function":
+        form = (*form, _ROLE + "function")
+    elif shape.role not in _ROLES:
+        more = extra("role", shape.role)
+    found = _ROLES.get("user" if shape.role is UNSET else shape.role, "user")
+    return Message(role=role or found, parts=parts, **joined(rest(shape, FAMILY, *form), more))
+
+
+def decode_system(system: Any, spelling: Spelling, place: str) -> tuple[tuple[Text, ...] | None, dict[str, Any]]:
+    """The system text, and what of it has no canonical home; what is no text has none at all."""
+    source = spelling.source(place)
+    if system is UNSET:
+        return None, {}
+    if isinstance(system, str):
+        return (Text(text=system, at=f"/{source}"),), {"form": (_SYSTEM_STRING,)}
+    if any(part.text is UNSET or part.thought is True for part in system.parts or ()):
+        return None, extra(source, whole(system))
+    message = decode_content(system, f"/{source}")
+    texts = [part for part in message.parts if isinstance(part, Text)]
+    placed = tuple([replace(part, at=f"/{source}/parts/{index}") for index, part in enumerate(texts)])
+    kept = rest(system, FAMILY, under=f"{source}/")
+    role = {} if system.role is UNSET else extra(f"{source}/role", system.role)
+    if system.role in ("user", "system", "model"):
+        role = {"form": (f"gemini:system:role={system.role}",)}  # which one is never looked at
+    absent = {"form": (f"gemini:system:{NO_PARTS}",)} if system.parts is UNSET else {}
+    return placed, joined(kept, role, absent)
+
+
+# ---- encode
+
+
+def encode_system(request: Request, lifted: int, plan: Plan) -> Any:
+    """`systemInstruction`, and for another protocol's request also the system messages that lead it."""
+    system = request.system
+    if plan.home:
+        return None if system is None else _encode_own_system(request, plan)
+    places = [Placed(part, ("system", index)) for index, part in enumerate(system or ())]
+    for number, message in enumerate(request.messages[:lifted]):
+        places.extend(Placed(part, ("messages", number, "parts", i)) for i, part in enumerate(message.parts))
+    parts = encode_parts(places, plan)
+    return {"parts": parts} if parts else None
+
+
+def _encode_own_system(request: Request, plan: Plan) -> Any:
+    system = request.system or ()
+    if _SYSTEM_STRING in request.form and len(system) == 1:
+        return system[0].text
+    parts = encode_parts([Placed(part, ("system", index)) for index, part in enumerate(system)], plan)
+    body: dict[str, Any] = {} if f"gemini:system:{NO_PARTS}" in request.form and not parts else {"parts": parts}
+    for token in request.form:
+        if token.startswith("gemini:system:role="):
+            body["role"] = token.removeprefix("gemini:system:role=")
+    return body
+
+
+def encode_contents(request: Request, lifted: int, plan: Plan) -> Any:
+    if not plan.home:
+        writer = Contents(plan)
+        for turn in assemble(request, plan.report, skip=lifted):
+            writer.add(turn)
+        return writer.contents
+    contents = [_encode_own(turn, plan) for turn in as_written(request.messages)]
+    if len(contents) == 1 and (ONE_STRING in request.form or ONE_CONTENT in request.form):
+        return contents[0]
+    return contents
+
+
+def _encode_own(turn: Turn, plan: Plan) -> Any:
+    message = turn.message
+    if message is None:
+        raise TypeError("a turn of its own protocol is a message")
+    if message.form and len(message.parts) == 1:
+        only = message.parts[0]
+        if STRING in message.form and isinstance(only, Text):
+            return only.text
+        if _PART in message.form:
+            return encode_parts(turn.parts, plan)[0]
+    return encode_content(message, encode_parts(turn.parts, plan))
+
+
+def encode_content(message: Message | MessageStart, parts: list[Any]) -> Any:
+    """One message of Gemini's own."""
+    role: Any = _WORDS.get(message.role, "user")
+    for token in message.form:
+        if token.startswith(_ROLE):
+            role = token.removeprefix(_ROLE) or UNSET
+    if message.extras and "role" in message.extras.get(FAMILY, {}):
+        role = UNSET
+    shape = ContentShape(parts=UNSET if NO_PARTS in message.form and not parts else parts, role=role)
+    return write(shape, message)
+
+
+class Contents:
+    """The contents of another protocol's conversation. Results take the names of the calls that they answer."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.contents: list[Any] = []
+        self._plan = plan
+        self._asked: dict[str | None, ToolCall] = {}
+
+    def add(self, turn: Turn) -> None:
+        if turn.role in ("system", "developer"):
+            self._remind(turn)
+        elif turn.role == "assistant":
+            self._answer(turn)
+        else:
+            self._say(turn)
+
+    def _remind(self, turn: Turn) -> None:
+        """System text within a conversation has no place of its own, so it is told in a user turn."""
+        parts = encode_parts(turn.parts, self._plan)
+        if not parts:
+            return
+        self._plan.report.approximated(turn.trail, "role", "system text within the conversation is told as a reminder")
+        for part in parts:
+            if isinstance(part, PartShape) and part.text is not UNSET:
+                part.text = f"<system-reminder>\n{part.text}\n</system-reminder>"
+        self.contents.append({"role": "user", "parts": parts})
+
+    def _answer(self, turn: Turn) -> None:
+        """Calls come last, and the first of each step is signed."""
+        plan = self._plan
+        said: list[Placed] = []
+        calls: list[Placed] = []
+        for placed in turn.parts:
+            part = placed.part
+            if isinstance(part, ToolCall) and part.executor == "client":
+                calls.append(placed)
+                continue
+            if calls and isinstance(part, Text) and part.text:
+                plan.report.approximated(placed.trail, "", "text after calls is told before them")
+            said.append(placed)
+        self._asked = {call.id: call for placed in calls if isinstance(call := placed.part, ToolCall)}
+        parts = encode_parts(said, plan)
+        first = len(parts)
+        parts += encode_parts(calls, plan)
+        if calls and not is_early(plan) and (shape := parts[first]).thought_signature is UNSET:
+            shape.thought_signature = DUMMIES[0]
+            target = f"/contents/{len(self.contents)}/parts/{first}/thoughtSignature"
+            plan.report.invented(calls[0].trail, "", target, "the model wants its calls signed: the check is skipped")
+        if parts:
+            self.contents.append({"role": "model", "parts": parts})
+
+    def _say(self, turn: Turn) -> None:
+        """Results stand alone: a content that mixes them with other parts is misread."""
+        results: list[Any] = []
+        said: list[Placed] = []
+        for placed in turn.parts:
+            part: Part = placed.part
+            if isinstance(part, ToolResult) and part.executor == "client":
+                results += self._result(part, placed)
+            else:
+                said.append(placed)
+        if results:
+            self.contents.append({"role": "user", "parts": results})
+        if said and (parts := encode_parts(said, self._plan)):
+            self.contents.append({"role": "user", "parts": parts})
+        self._asked = {}
+
+    def _result(self, part: ToolResult, placed: Placed) -> list[Any]:
+        if (call := self._asked.get(part.call_id)) is None:
+            return encode_parts([placed], self._plan)
+        if part.name not in (None, call.name):
+            self._plan.report.approximated(placed.trail, "name", "a result is told under the name of its call")
+        if (shape := encode_answer(part, call, self._plan)) is not None:
+            return [shape]
+        named = replace(part, name=call.name, namespace=call.namespace)
+        return encode_parts([Placed(named, placed.trail)], self._plan)

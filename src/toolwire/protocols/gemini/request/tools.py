@@ -1,0 +1,392 @@
+"""Gemini's tool declarations and tool choice, to canonical and back.
+
+A tool on the wire is a bag: functions in a list, and each of Google's own tools under its name. Canonically each is a
+tool of its own, and its form says which bag it was in.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import (
+    FreeformTool,
+    FunctionTool,
+    NativeTool,
+    Tool,
+    ToolChoice,
+    ToolGroup,
+    ToolRef,
+)
+from toolwire.codec.fields import Reader, escape, told
+from toolwire.codec.kept import given, joined, known
+from toolwire.codec.losses import Trail
+from toolwire.codec.plan import Plan
+from toolwire.codec.tools import (
+    PlacedTool,
+    ToolPlan,
+    flattened,
+    lowered_description,
+    lowered_schema,
+    tools_in_force,
+    usable_callers,
+    without_native,
+)
+from toolwire.protocols.gemini.parts.calls import is_early
+from toolwire.protocols.gemini.parts.spelling import Spelling, extra, write
+from toolwire.protocols.gemini.wire import FAMILY, CallingShape, DeclarationShape
+
+from .schema import json_types, own_types
+
+_BAG = "gemini:bag:"
+_ONE_BAG = "gemini:tools:object"
+_LISTED = "gemini:tool:listed"
+_OPENAPI = "gemini:schema:openapi"
+_OPENAPI_RESPONSE = "gemini:schema:openapi-response"
+_TYPES = "gemini:schema:types="
+_FUNCTIONS = ("functionDeclarations", "function_declarations")
+
+# Google's own tools by the common word, where other vendors have one like it.
+_KINDS = {"googleSearch": "web_search", "urlContext": "web_fetch", "codeExecution": "code_execution"}
+_HOSTED = {
+    "web_search": "googleSearch",
+    "web_search_preview": "googleSearch",
+    "web_fetch": "urlContext",
+    "code_execution": "codeExecution",
+    "code_interpreter": "codeExecution",
+}
+_FILTERS = ("allowed_domains", "blocked_domains", "filters", "require_approval")
+_UPPER = re.compile(r"[A-Z]")
+
+_read_declaration = Reader[DeclarationShape](DeclarationShape, FAMILY).read
+_elements = msgspec.json.Decoder(list[Raw]).decode
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class NamePlan(ToolPlan):
+    """Names here start with a letter or an underscore."""
+
+    def _suffixed(self, readable: str, key: tuple[str | None, str], tries: int = 0) -> str:
+        made = super()._suffixed(readable, key, tries)
+        if made[0].isalpha() or made[0] == "_":
+            return made
+        return super()._suffixed("_" + readable, key, tries)
+
+
+# ---- decode
+
+
+def decode_tools(tools: Any, place: str) -> tuple[tuple[Tool, ...] | None, tuple[str, ...]]:
+    """The tools, and the form of the list of bags."""
+    if tools is UNSET:
+        return None, ()
+    found: list[Tool] = []
+    form: list[str] = []
+    bags = [tools] if isinstance(tools, dict) else tools
+    if isinstance(tools, dict):
+        form.append(_ONE_BAG)
+    for index, bag in enumerate(bags):
+        path = f"/{place}" if isinstance(tools, dict) else f"/{place}/{index}"
+        for name, value in bag.items():
+            if name in _FUNCTIONS:
+                _decode_functions(value, f"{path}/{name}", index, name, found, form)
+            elif bytes(value) == b"null":
+                form.append(f"{_BAG}{index}:null:{name}")
+            elif bytes(value) == b"[]":
+                form.append(f"{_BAG}{index}:empty:{name}")
+            elif bytes(value)[:1] == b"[":
+                places = [(one, f"{path}/{escape(name)}/{number}") for number, one in enumerate(_elements(value))]
+                found += [_decode_native(name, one, at, index, _LISTED) for one, at in places]
+            else:
+                found.append(_decode_native(name, value, f"{path}/{escape(name)}", index))
+        if not bag:
+            form.append(f"{_BAG}{index}")
+    return tuple(found), tuple(form)
+
+
+def _decode_functions(  # noqa: PLR0917
+    value: Raw, path: str, bag: int, name: str, found: list[Tool], form: list[str]
+) -> None:
+    try:
+        declarations = _elements(value)
+    except msgspec.DecodeError:
+        if bytes(value) != b"null":
+            raise DecodeError(FAMILY, path, "an array", told(value)) from None
+        form.append(f"{_BAG}{bag}:null:{name}")
+        return
+    if not declarations:
+        form.append(f"{_BAG}{bag}:empty:{name}")
+    for index, raw in enumerate(declarations):
+        found.append(_decode_function(raw, f"{path}/{index}", f"{_BAG}{bag}:{name}"))
+
+
+def _decode_function(raw: Raw, path: str, bag: str) -> FunctionTool:
+    shape = _read_declaration(raw, path)
+    spelling = Spelling(path)
+    spelling.read(shape)
+    form: list[str] = [bag]
+    more: list[dict[str, Any]] = []
+    parameters, output = known(shape.parameters_json_schema), known(shape.response_json_schema)
+    names: dict[str, str] = {}
+    if shape.parameters is not UNSET:
+        if parameters is None:
+            parameters, types = json_types(shape.parameters)
+            form += [_OPENAPI, *([_TYPES + types] if types else [])]
+            names["parameters"] = "parameters"
+        else:
+            more.append(extra("parameters", shape.parameters))
+    if shape.response is not UNSET:
+        if output is None:
+            output = shape.response
+            form.append(_OPENAPI_RESPONSE)
+            names["output_schema"] = "response"
+        else:
+            more.append(extra("response", shape.response))
+    waits = None
+    if shape.behavior in ("BLOCKING", "NON_BLOCKING"):
+        waits = shape.behavior == "NON_BLOCKING"
+    elif shape.behavior is not UNSET:
+        more.append(extra("behavior", shape.behavior))
+    form += [f"gemini:name:{field}={wire}" for field, wire in names.items()]
+    return FunctionTool(
+        name=shape.name,
+        description=known(shape.description),
+        parameters=parameters,
+        output_schema=output,
+        asynchronous=waits,
+        at=path,
+        **joined(spelling.kept("FunctionTool", (shape, ""), form=tuple(form)), *more),
+    )
+
+
+def _decode_native(name: str, value: Raw, path: str, bag: int, *more: str) -> NativeTool:
+    camel = re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
+    kind = _KINDS.get(camel) or _UPPER.sub(lambda match: "_" + match[0].lower(), camel)
+    form = (f"{_BAG}{bag}:{name}", *more)
+    executor: Any = "client" if camel == "computerUse" else "server"
+    return NativeTool(protocol=FAMILY, kind=kind, name=name, body=value, executor=executor, at=path, form=form)
+
+
+def decode_choice(config: Any, spelling: Spelling, place: str) -> ToolChoice | None:
+    """The choice of functions; what else `toolConfig` holds is the request's."""
+    if config is UNSET or config.function_calling_config is UNSET:
+        return None
+    calling = config.function_calling_config
+    inner = f"{place}/functionCallingConfig"
+    spelling.read(calling, inner)
+    source = spelling.source(inner)
+    own = Spelling(f"/{source}")
+    own.adopt(spelling, inner)
+    listed = calling.allowed_function_names
+    names_place = "/" + own.source("allowedFunctionNames")
+    told_names = () if listed is UNSET else listed
+    names = tuple([ToolRef(name=name, at=f"{names_place}/{index}") for index, name in enumerate(told_names)])
+    mode, required, form, more = _decode_mode(calling.mode, len(names))
+    if listed == []:
+        form = (*form, "gemini:names:empty")
+    kept = joined(own.kept("ToolChoice", (calling, ""), form=form), more)
+    return ToolChoice(mode=mode, names=names, required=required, at=f"/{source}", **kept)
+
+
+def _decode_mode(word: Any, names: int) -> tuple[Any, bool, tuple[str, ...], dict[str, Any]]:
+    match word:
+        case "ANY" if names == 1:
+            return "named", False, (), {}
+        case "ANY":
+            return ("allowed", True, (), {}) if names else ("required", False, (), {})
+        case "NONE":
+            return "none", False, (), {}
+        case "VALIDATED":
+            # To call only as the schema says: others promise that tool by tool.
+            return ("allowed" if names else "auto"), False, (), extra("mode", word)
+        case "AUTO":
+            return ("allowed" if names else "auto"), False, (), {}
+        case _ if word is UNSET:
+            return ("allowed" if names else None), False, ("gemini:absent:mode",), {}
+        case _:
+            return ("allowed" if names else None), False, ("gemini:absent:mode",), extra("mode", word)
+
+
+# ---- encode
+
+
+def encode_tools(request: Request, plan: Plan) -> tuple[Any, dict[str, Any]]:
+    """The tools, and what of `toolConfig` they need."""
+    if plan.home:
+        return (None if request.tools is None else _encode_own_bags(request, plan)), {}
+    functions: list[Any] = []
+    hosted: list[Any] = []
+    for index, tool in enumerate(request.tools or ()):
+        if isinstance(tool, ToolGroup) and tool.description is not None:
+            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
+    placed_tools = list(tools_in_force(request))
+    any_functions = any(not isinstance(placed.tool, NativeTool) for placed in placed_tools)
+    validated = is_validated(request)
+    for placed in placed_tools:
+        tool = placed.tool
+        if not isinstance(tool, NativeTool):
+            functions.append(_encode_function(tool, placed.trail, plan, validated=validated))
+        elif _is_hosted(tool, plan):
+            hosted += [one for one in _hosted(tool, placed, plan, beside=any_functions) if one not in hosted]
+        elif (function := without_native(placed, plan.report, plan.target.hosted_tools)) is not None:
+            functions.append(_encode_function(function, placed.trail, plan))
+    config: dict[str, Any] = {}
+    if functions and hosted:
+        config["includeServerSideToolInvocations"] = True
+    tools = [{"functionDeclarations": functions}] if functions else []
+    return [*tools, *hosted] or None, config
+
+
+def _is_hosted(tool: NativeTool, plan: Plan) -> bool:
+    """Whether Google's own tool of the same kind may take its place: not one that was to keep to some domains."""
+    if plan.target.hosted_tools == "function" or tool.kind not in _HOSTED:
+        return False
+    body = bytes(tool.body)
+    return not any(f'"{name}"'.encode() in body for name in _FILTERS)
+
+
+def _hosted(tool: NativeTool, placed: PlacedTool, plan: Plan, *, beside: bool) -> list[Any]:
+    if beside and is_early(plan):
+        plan.report.dropped(placed.trail, "", "the model can't have its own tools beside functions")
+        return []
+    name = _HOSTED[tool.kind]
+    plan.report.approximated(placed.trail, "", f"declared as {name}, with Google's own settings")
+    return [{name: {}}]
+
+
+def _encode_own_bags(request: Request, plan: Plan) -> Any:
+    """Each tool in the bag that it came in; the ones that came from nowhere in bags of their own."""
+    bags: dict[int, dict[str, Any]] = {}
+    for token in request.form:
+        if token.startswith(_BAG):
+            number, _, said = token.removeprefix(_BAG).partition(":")
+            bag = bags.setdefault(int(number), {})
+            kind, _, name = said.partition(":")
+            if name:
+                bag[name] = None if kind == "null" else []
+    for index, tool in enumerate(request.tools or ()):
+        (placed,) = flattened(tool, ("tools", index))
+        place = next((one for one in tool.form if one.startswith(_BAG)), f"{_BAG}0:functionDeclarations")
+        number, _, name = place.removeprefix(_BAG).partition(":")
+        bag = bags.setdefault(int(number), {})
+        if _LISTED in tool.form and isinstance(placed.tool, NativeTool):
+            bag.setdefault(name, []).append(placed.tool.body)
+        elif isinstance(placed.tool, NativeTool):
+            bag[name] = placed.tool.body
+        else:
+            bag.setdefault(name, []).append(_encode_function(placed.tool, placed.trail, plan))
+    if _ONE_BAG in request.form and len(bags) == 1:
+        return bags[min(bags)]
+    return [bags[number] for number in sorted(bags)]
+
+
+def is_validated(request: Request) -> bool:
+    """Whether all functions are strict and may be chosen or not: that, and only that, is a mode of its own."""
+    choice = request.tool_choice
+    if choice is not None and choice.mode not in (None, "auto"):
+        return False
+    tools = [placed.tool for placed in tools_in_force(request) if not isinstance(placed.tool, NativeTool)]
+    return bool(tools) and all(isinstance(tool, FunctionTool) and tool.strict for tool in tools)
+
+
+def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan, *, validated: bool = False) -> Any:
+    name = tool.name
+    if not plan.home:
+        name = plan.tools.declare(tool, trail, plan.report)
+        usable_callers(tool, trail, plan.report)
+        _report_function(tool, trail, plan)
+        if isinstance(tool, FunctionTool) and tool.strict and not validated:
+            plan.report.dropped(trail, "strict", "the target is strict for all functions or for none")
+    shape = DeclarationShape(name=name, description=given(tool.description))
+    if isinstance(tool, FreeformTool):
+        shape.description = lowered_description(tool)
+        shape.parameters_json_schema = lowered_schema()
+        return shape
+    if tool.parameters is not None:
+        _encode_parameters(tool, shape)
+    if tool.output_schema is not None:
+        if plan.home and _OPENAPI_RESPONSE in tool.form:
+            shape.response = tool.output_schema
+        else:
+            shape.response_json_schema = tool.output_schema
+    if tool.asynchronous is not None and plan.home:
+        shape.behavior = "NON_BLOCKING" if tool.asynchronous else "BLOCKING"
+    return write(shape, tool)
+
+
+def _encode_parameters(tool: FunctionTool, shape: DeclarationShape) -> None:
+    schema = tool.parameters
+    if schema is None:
+        return
+    if _OPENAPI not in tool.form:
+        shape.parameters_json_schema = schema
+        return
+    types = next((token.removeprefix(_TYPES) for token in tool.form if token.startswith(_TYPES)), None)
+    shape.parameters = schema if types is None else own_types(schema, types)
+
+
+def _report_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan) -> None:
+    if tool.asynchronous:
+        plan.report.dropped(trail, "asynchronous", "results can't come later here")
+    if tool.defer:
+        plan.report.approximated(trail, "defer", "without the other provider's search it is declared at once")
+    if tool.cache is not None:
+        plan.report.dropped((*trail, "cache"), "", "the target finds out by itself what to keep")
+
+
+def encode_choice(request: Request, plan: Plan, *, any_functions: bool) -> Any:
+    """The choice, or UNSET. Without functions there is nothing to choose, and the provider refuses the word."""
+    choice = request.tool_choice
+    if plan.home:
+        return UNSET if choice is None else _encode_own_choice(choice)
+    validated = any_functions and is_validated(request)
+    if choice is None:
+        return CallingShape(mode="VALIDATED") if validated else UNSET
+    if choice.parallel is False:
+        plan.report.dropped(("tool_choice",), "parallel", "the target can't be held to one call at a time")
+    if not any_functions:
+        if choice.mode is not None:
+            plan.report.dropped(("tool_choice",), "mode", "there are no functions to choose from")
+        return UNSET
+    return _encode_mode(choice, plan, validated=validated)
+
+
+_MODES: dict[Any, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+
+
+def _encode_mode(choice: ToolChoice, plan: Plan, *, validated: bool) -> Any:
+    if validated:
+        return CallingShape(mode="VALIDATED")
+    if choice.mode is None:
+        return UNSET
+    if choice.mode in _MODES:
+        return CallingShape(mode=_MODES[choice.mode])
+    names = [plan.name(one.name, one.namespace) for one in choice.names if one.kind in ("function", "freeform")]
+    if not names:
+        why = "the target can't force its own tools: any may be chosen"
+        plan.report.approximated(("tool_choice",), "names", why)
+        return CallingShape(mode="AUTO")
+    # To choose freely among some is only possible where calls are also held to their schemas.
+    forced = choice.mode == "named" or choice.required
+    return CallingShape(mode="ANY" if forced else "VALIDATED", allowed_function_names=names)
+
+
+def _encode_own_choice(choice: ToolChoice) -> Any:
+    words = {**_MODES, "named": "ANY"}
+    shape = CallingShape()
+    if "gemini:absent:mode" not in choice.form and "mode" not in (choice.extras or {}).get(FAMILY, {}):
+        shape.mode = words.get(choice.mode, "ANY" if choice.required else "AUTO")
+    if choice.names or "gemini:names:empty" in choice.form:
+        shape.allowed_function_names = [one.name for one in choice.names]
+    return write(shape, choice)
+
+
+def tool_config(calling: Any, more: dict[str, Any]) -> Any:
+    """`toolConfig`, or None if there is nothing to say in it."""
+    if calling is UNSET and not more:
+        return None
+    shape: dict[str, Any] = {} if calling is UNSET else {"functionCallingConfig": calling}
+    return {**shape, **more}

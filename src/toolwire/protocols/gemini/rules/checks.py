@@ -1,0 +1,156 @@
+"""What the Gemini API rejects, rule by rule, in its own words where they are known."""
+
+import re
+from typing import NamedTuple
+
+from toolwire.codec.check import Finding, Findings, Level, Object, Path, list_of, members, object_of, text_of
+from toolwire.protocols.gemini.parts.calls import DUMMIES
+
+from .vocabulary import (
+    REQUEST,
+    VOICE,
+    calls_of,
+    check_config,
+    check_content,
+    check_generation,
+    check_object,
+    check_tools,
+    results_of,
+    spelled,
+)
+
+_found = VOICE.found
+_ROLES = ("user", "model", "function", "")
+_WITH_ONE_CONTENT = (REQUEST[0]._replace(types=("array", "object")), *REQUEST[1:])
+
+# Models that want calls signed: Gemini 3 and later.
+_SIGNING = re.compile(r"gemini-(?:[3-9]|\d\d)")
+_UNSIGNED = (
+    "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, "
+    "and missing thought_signature may lead to degraded model performance. Additional data, function call "
+    "`default_api:{name}` , position {position}. Please refer to "
+    "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
+)
+
+
+class _Request(NamedTuple):
+    body: Object
+    model: str
+    contents: list[tuple[Path, Object]]
+
+
+def check_request(
+    body: object, *, model: str | None = None, version: str | None = None, compatible: bool = False
+) -> list[Finding]:
+    """`model` is the one in the address, where known."""
+    if not isinstance(body, dict):
+        return [_found("body", (), "Invalid JSON payload received.")]
+    told = spelled(body)
+    contents = told.get("contents")
+    listed = [(("contents",), contents)] if isinstance(contents, dict) else members(contents, ("contents",))
+    request = _Request(told, model or text_of(told.get("model")), [(path, object_of(one)) for path, one in listed])
+    found = list(check_object((), body, REQUEST if not isinstance(contents, dict) else _WITH_ONE_CONTENT))
+    return found + [finding for rule in _RULES for finding in rule(request)]
+
+
+def _shapes(request: _Request) -> Findings:
+    body = request.body
+    yield from check_content(("systemInstruction",), body.get("systemInstruction"))
+    for path, content in request.contents:
+        yield from check_content(path, content)
+    yield from check_tools(body.get("tools"))
+    if "toolConfig" in body:
+        tools = body.get("tools")
+        yield from check_config(body["toolConfig"], functions=_has_functions(tools), tools=bool(tools))
+    if "generationConfig" in body:
+        yield from check_generation(body["generationConfig"])
+
+
+def _has_functions(tools: object) -> bool:
+    bags = [tools] if isinstance(tools, dict) else list_of(tools)
+    return any(list_of(spelled(bag).get("functionDeclarations")) for bag in bags)
+
+
+def _contents(request: _Request) -> Findings:
+    contents = request.body.get("contents")
+    if contents == []:
+        said = "* GenerateContentRequest.contents: contents is not specified"
+        yield _found("contents-empty", ("contents",), said)
+    for path, content in request.contents:
+        if text_of(content.get("role")) not in _ROLES:
+            yield _found("role", (*path, "role"), "Please use a valid role: user, model.")
+
+
+def _cached(request: _Request) -> Findings:
+    if request.body.get("cachedContent") is None:
+        return
+    for name in ("systemInstruction", "tools", "toolConfig"):
+        if request.body.get(name) is not None:
+            said = (
+                "CachedContent can not be used with GenerateContent request setting system_instruction, tools or "
+                "tool_config."
+            )
+            yield _found("cache-and-more", (name,), said)
+
+
+def _turns(request: _Request) -> Findings:
+    """Calls after a user turn or results; results, one for each call, right after the calls."""
+    open_calls = 0
+    before = "user"
+    for path, content in request.contents:
+        calls, results = len(calls_of(content)), len(results_of(content))
+        role = text_of(content.get("role")) or "user"
+        if results:
+            if not open_calls:
+                said = "Please ensure that function response turn comes immediately after a function call turn."
+                yield _found("result-without-call", path, said)
+            elif results != open_calls:
+                said = (
+                    "Please ensure that the number of function response parts is equal to the number of function call "
+                    "parts of the function call turn."
+                )
+                yield _found("result-count", path, said)
+        if calls and before == "model":
+            said = "Please ensure that function call turn comes immediately after a user turn or after a function "
+            said += "response turn."
+            yield _found("call-after-model", path, said)
+        open_calls = calls
+        before = role
+
+
+def _signatures(request: _Request) -> Findings:
+    """Since the last words of the user each step's first call must be signed."""
+    if not _SIGNING.search(request.model):
+        return
+    last = max((number for number, (_, one) in enumerate(request.contents) if _is_said(one)), default=-1)
+    for number, (path, content) in enumerate(request.contents):
+        calls = calls_of(content)
+        if number > last and calls and not text_of(calls[0].get("thoughtSignature")):
+            name = text_of(object_of(calls[0]["functionCall"]).get("name"))
+            yield _found("signature-missing", path, _UNSIGNED.format(name=name, position=number + 1), _level(calls[0]))
+
+
+def _level(call: Object) -> Level:
+    return "warning" if call.get("thoughtSignature") in DUMMIES else "error"
+
+
+def _is_said(content: Object) -> bool:
+    """Whether the user speaks, and does not only bring results."""
+    return text_of(content.get("role")) in ("", "user") and not results_of(content)
+
+
+def _ids(request: _Request) -> Findings:
+    """An id that was issued comes back."""
+    issued: list[object] = []
+    for path, content in request.contents:
+        if results := results_of(content):
+            ids = [object_of(result["functionResponse"]).get("id") for result in results]
+            known = [id for id in issued if id is not None]
+            if known and sorted(map(str, ids)) != sorted(map(str, issued)):
+                yield _found(
+                    "result-id", path, "The function responses do not have the ids of the function calls.", "warning"
+                )
+        issued = [object_of(call["functionCall"]).get("id") for call in calls_of(content)]
+
+
+_RULES = (_shapes, _contents, _cached, _turns, _signatures, _ids)

@@ -1,0 +1,1 @@
+"""An answer piece by piece, each way."""

@@ -1,0 +1,292 @@
+"""Gemini's stream from canonical events. The grammar is told in stream_decoder."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Part, Reasoning, ReasoningText, Refusal, Text, ToolCall
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import (
+    Event,
+    MessageStart,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    ResponseStart,
+    Stopped,
+    UsageReport,
+)
+from toolwire.canonical.response import Stop, Usage
+from toolwire.codec.interface import Context, StreamEncoder, Target
+from toolwire.codec.kept import given, restore
+from toolwire.codec.losses import Report, Trail
+from toolwire.codec.plan import Plan
+from toolwire.codec.sequence import Sequence
+from toolwire.codec.sse import frame
+from toolwire.codec.turns import Placed
+from toolwire.protocols.gemini.parts.content import encode_parts, report_text
+from toolwire.protocols.gemini.parts.messages import encode_content
+from toolwire.protocols.gemini.parts.spelling import spell
+from toolwire.protocols.gemini.request.body import RULES
+from toolwire.protocols.gemini.response.body import BLOCKED, encode_created, encode_stop, encode_usage, report_message
+from toolwire.protocols.gemini.response.errors import encode_error
+from toolwire.protocols.gemini.wire import FAMILY, ISSUER, FeedbackShape, PartShape
+
+_text = msgspec.json.Encoder().encode
+_HEAD = b'data: {"candidates":[{"content":{"parts":[{"text":'
+_TAIL = b'],"role":"model"},"index":%d}]%b}\n\n'
+
+
+class Growing:
+    """A part that is not told before it is complete."""
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.texts: list[str] = []
+
+    def complete(self) -> Part:
+        part, text = self.part, "".join(self.texts)
+        if isinstance(part, ToolCall):
+            return replace(part, arguments=part.arguments + text)
+        if isinstance(part, Text | Refusal):
+            return replace(part, text=part.text + text)
+        if isinstance(part, Reasoning) and text:
+            return replace(part, content=(*part.content, ReasoningText(kind="summary", text=text)))
+        return part
+
+
+class Encoder:
+    def __init__(self, context: Context) -> None:
+        self.report = Report()
+        self._plan = Plan(RULES, self.report, Target(), home=True, answering=True, carrier=context.carrier)
+        self._sequence = Sequence()
+        self._ended = False
+        self._first: dict[str, Any] = {}
+        self._head: dict[str, Any] = {}
+        self._tail = b""
+        self._tails: dict[tuple[int, int], bytes] = {}
+        self._growing: dict[tuple[int, int], Growing] = {}
+        self._trails: dict[tuple[int, int], Trail] = {}
+        self._counts: dict[tuple[int, int], int] = {}
+        self._notes: dict[tuple[int, int], int] = {}
+        self._messages: dict[int, MessageStart] = {}
+        self._stops: dict[int, Stopped] = {}
+        self._usage: Usage | None = None
+        self._methods: dict[type, Callable[[Any], bytes]] = {
+            ResponseStart: self._start,
+            MessageStart: self._message_start,
+            PartStart: self._part_start,
+            PartDelta: self._delta,
+            PartEnd: self._part_end,
+            Stopped: self._stop,
+            UsageReport: self._report_usage,
+            ResponseEnd: self._end,
+            ResponseFailed: self._fail,
+        }
+
+    def encode(self, events: Iterable[Event]) -> bytes:
+        events = list(events)
+        if events and type(events[0]) is ResponseStart:
+            self._plan.home = events[0].origin == FAMILY
+        if not self._plan.home:
+            events = list(self._sequence.order(events))
+        methods = self._methods
+        return b"".join([methods[type(event)](event) for event in events if type(event) in methods])
+
+    def close(self) -> bytes:
+        if self._ended:
+            return b""
+        waiting = self.encode(list(self._sequence.close()))
+        if self._ended:
+            return waiting
+        error = ApiError(kind="server", message="the upstream ended before its answer did")
+        return waiting + self._fail(ResponseFailed(error=error))
+
+    def _start(self, event: ResponseStart) -> bytes:
+        self._plan.home = event.origin == FAMILY
+        self._usage = event.usage
+        if event.model is not None:
+            self._head["modelVersion"] = event.model
+        encode_created(event.created, event.form, self._head, self._plan)
+        if event.id is not None:
+            self._head["responseId"] = event.id
+        if self._plan.home:
+            self._first = restore(spell(dict(self._head), event), event, FAMILY)
+        elif event.extras:
+            self.report.unclaimed(event, (FAMILY,))
+        self._tail = b"," + _text(self._head)[1:-1] if self._head else b""
+        return b""
+
+    def _chunk(self, body: dict[str, Any]) -> bytes:
+        """The first one has all that is known of the response."""
+        head, self._first = self._first or self._head, {}
+        return _frame({**body, **head})
+
+    def _message_start(self, event: MessageStart) -> bytes:
+        self._messages.setdefault(event.candidate, event)
+        if not self._plan.home:
+            trail = ("candidates", event.candidate, "messages", event.message)
+            report_message(event, trail, self._plan)
+        return b""
+
+    def _part_start(self, event: PartStart) -> bytes:
+        key, message = (event.candidate, event.index), (event.candidate, event.message)
+        position = self._counts.get(message, 0)
+        self._counts[message] = position + 1
+        trail = ("candidates", event.candidate, "messages", event.message, "parts", position)
+        self._trails[key] = trail
+        part = event.part
+        if not self._is_plain(part):
+            self._growing[key] = Growing(part)
+            return b""
+        if isinstance(part, Refusal):
+            self.report.approximated(trail, "", "a refusal is told as text")
+        elif isinstance(part, Text) and not self._plan.home:
+            report_text(part, trail, self._plan)
+        elif isinstance(part, Reasoning) and not self._plan.home:
+            self._report_thought(part, trail)
+        ending = b',"thought":true}' if isinstance(part, Reasoning) else b"}"
+        self._tails[key] = ending + _TAIL % (event.candidate, self._tail)
+        text = part.text if isinstance(part, Text | Refusal) else _thought(part)
+        return self._said(key, text)
+
+    def _is_plain(self, part: Part) -> bool:
+        """Whether it can be told as it grows."""
+        if isinstance(part, Refusal):
+            return True
+        if not isinstance(part, Text | Reasoning):
+            return False
+        own = part.seal is not None and part.seal.issuer == ISSUER
+        kept = self._plan.home and (part.extras or part.form)
+        media = isinstance(part, Reasoning) and any(not isinstance(one, ReasoningText) for one in part.content)
+        return not own and not kept and not media
+
+    def _report_thought(self, part: Reasoning, trail: Trail) -> None:
+        if part.seal is not None:
+            self.report.dropped((*trail, "seal"), "", "the target has no place for another issuer's proof")
+        if part.id is not None:
+            self.report.dropped(trail, "id")
+
+    def _said(self, key: tuple[int, int], text: str) -> bytes:
+        if not text:
+            return b""
+        if self._first:
+            body = _HEAD[len(b"data: ") :] + _text(text) + self._tails[key].rstrip(b"\n")
+            return self._chunk(msgspec.json.decode(body))
+        return _HEAD + _text(text) + self._tails[key]
+
+    def _delta(self, event: PartDelta) -> bytes:
+        key = (event.candidate, event.index)
+        if (growing := self._growing.get(key)) is not None:
+            growing.texts.append(event.text)
+            if event.seal is not None and isinstance(growing.part, Text | Reasoning | ToolCall):
+                growing.part = replace(growing.part, seal=event.seal)
+            return b""
+        if key not in self._tails:
+            return b""
+        said = self._said(key, event.text)
+        if event.seal is not None:
+            said += self._sealed(event, key)
+        if event.annotation is not None:
+            self._notes[key] = count = self._notes.get(key, -1) + 1
+            trail = (*self._trails[key], "annotations", count)
+            self.report.dropped(trail, "", "citations only go back to their issuer")
+        return said
+
+    def _sealed(self, event: PartDelta, key: tuple[int, int]) -> bytes:
+        """A proof that comes after the words stands on a part of its own, as Google's own do."""
+        if event.seal is None:
+            return b""
+        if event.seal.issuer != ISSUER:
+            self.report.dropped((*self._trails[key], "seal"), "", "the target has no place for another issuer's proof")
+            return b""
+        return self._parts(event.candidate, [PartShape(text="", thought_signature=event.seal.data)])
+
+    def _part_end(self, event: PartEnd) -> bytes:
+        key = (event.candidate, event.index)
+        self._tails.pop(key, None)
+        if (growing := self._growing.pop(key, None)) is None:
+            return b""
+        part = growing.complete() if event.final is None else event.final
+        return self._parts(event.candidate, encode_parts([Placed(part, self._trails[key])], self._plan))
+
+    def _parts(self, candidate: int, parts: list[Any]) -> bytes:
+        if not parts:
+            return b""
+        content = {"parts": parts, "role": "model"}
+        return self._chunk({"candidates": [{"content": content, "index": candidate}]})
+
+    def _stop(self, event: Stopped) -> bytes:
+        self._stops[event.candidate] = event
+        return b""
+
+    def _report_usage(self, event: UsageReport) -> bytes:
+        self._usage = event.usage
+        return b""
+
+    def _end(self, event: ResponseEnd) -> bytes:
+        self._ended = True
+        body: dict[str, Any] = {}
+        plan = self._plan
+        numbers = sorted({*self._messages, *self._stops}) or ([] if plan.home else [0])
+        candidates = [one for number in numbers if (one := self._last(number)) is not None]
+        if candidates:
+            body["candidates"] = candidates
+        for stopped in self._stops.values():
+            if BLOCKED in stopped.form:
+                body["promptFeedback"] = FeedbackShape(block_reason=given(stopped.stop.raw))
+        if self._usage is not None:
+            body["usageMetadata"] = encode_usage(self._usage, plan)
+        if plan.home:
+            body = restore(spell(body, event), event, FAMILY)
+        return self._chunk(body)
+
+    def _last(self, number: int) -> Any:
+        """The last that is said of a candidate."""
+        plan, stopped = self._plan, self._stops.get(number)
+        if stopped is not None and BLOCKED in stopped.form and plan.home:
+            return None
+        shape: dict[str, Any] = {}
+        started = self._messages.get(number)
+        if started is not None or not plan.home:
+            shape["content"] = self._closing_content(started)
+        stop = None if stopped is None else stopped.stop
+        if stop is None and not plan.home:
+            stop = Stop(reason="end_turn")
+        if (word := encode_stop(stop, number, plan)) is not None:
+            shape["finishReason"] = word
+        shape["index"] = number
+        return shape if stopped is None or not plan.home else restore(spell(shape, stopped), stopped, FAMILY)
+
+    def _closing_content(self, started: MessageStart | None) -> Any:
+        parts = [PartShape(text="")]
+        if started is None or not self._plan.home or not (started.extras or started.form):
+            return {"parts": parts, "role": "model"}
+        return encode_content(started, parts)
+
+    def _fail(self, event: ResponseFailed) -> bytes:
+        self._ended = True
+        body = encode_error(event.error).body
+        return _frame(body[0] if isinstance(body, list) else body)
+
+
+def _frame(body: Any) -> bytes:
+    """A value that was kept as its source wrote it may have several lines, and so has the frame then."""
+    data = _text(body)
+    if b"\r" in data:
+        data = msgspec.json.format(data, indent=-1)
+    return frame(data.replace(b"\n", b"\ndata: "))
+
+
+def _thought(part: Part) -> str:
+    if not isinstance(part, Reasoning):
+        return ""
+    return "\n\n".join([one.text for one in part.content if isinstance(one, ReasoningText)])
+
+
+def stream_encoder(context: Context) -> StreamEncoder:
+    return Encoder(context)

@@ -1,0 +1,264 @@
+"""How a model is asked to think, answer and remember: `generation_config`, `response_format`, stored state."""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from toolwire.canonical.request import Continuation, Request
+from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
+from toolwire.codec.fields import Reader, tag_of
+from toolwire.codec.kept import as_object, given, joined, known, rest, restore
+from toolwire.codec.plan import Plan
+from toolwire.protocols.gemini_interactions.wire import FAMILY, GenerationShape, RequestShape, TextFormatShape
+
+LEVELS = ("minimal", "low", "medium", "high")
+TIERS = ("flex", "standard", "priority", "deferred")
+JSON = "application/json"
+FORMATS = ("text", "audio", "image", "video")
+
+_SUMMARIES = {"auto": "summary", "none": "omitted"}
+_VISIBILITY = {"summary": "auto", "full": "auto", "omitted": "none"}
+_SCHEMA = "gemini-interactions:format:schema"
+_MIME = "gemini-interactions:format:mime"
+_NO_MIME = "gemini-interactions:absent:mime_type"
+_LISTED = "gemini-interactions:format:list:"
+_NAME = "gemini-interactions:name:"
+_LABEL = re.compile(r"[\w-]{0,63}")
+
+_read_format = Reader[TextFormatShape](TextFormatShape, FAMILY).read
+_elements = msgspec.json.Decoder(list[Raw]).decode
+_labels = msgspec.json.Decoder(dict[str, str]).decode
+
+
+# ---- decode
+
+
+def decode_sampling(shape: GenerationShape | UnsetType) -> Sampling | None:
+    if shape is UNSET:
+        return None
+    stop = shape.stop_sequences
+    sampling = Sampling(
+        max_tokens=known(shape.max_output_tokens),
+        temperature=known(shape.temperature),
+        top_p=known(shape.top_p),
+        stop=None if stop is UNSET else tuple(stop),
+        seed=known(shape.seed),
+    )
+    return None if sampling == Sampling() else sampling
+
+
+def decode_thinking(shape: GenerationShape | UnsetType) -> Thinking | None:
+    if shape is UNSET or (shape.thinking_level is UNSET and shape.thinking_summaries is UNSET):
+        return None
+    shown = shape.thinking_summaries
+    visibility: Any = None if shown is UNSET else _SUMMARIES.get(shown)
+    extras = None
+    if isinstance(shown, str) and visibility is None:
+        extras = {FAMILY: {"thinking_summaries": Raw(msgspec.json.encode(shown))}}
+    return Thinking(effort=known(shape.thinking_level), visibility=visibility, **joined({"extras": extras}))
+
+
+def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, Raw]]:
+    """What is asked of the text, and the formats of other media, which only this protocol has."""
+    raw = shape.response_format
+    if raw is UNSET:
+        if shape.response_mime_type == JSON:
+            told = (_MIME, _NAME + "kind=response_mime_type")
+            return OutputFormat(kind="json", at="", form=told), {}
+        return None, {}
+    match bytes(raw)[:1]:
+        case b"{":
+            if tag_of(raw) == "text":
+                return _decode_format(raw, "/response_format", ()), {}
+            if tag_of(raw) in FORMATS:
+                return None, {"response_format": raw}
+            form = (_SCHEMA, _NAME + "schema=response_format", _NAME + "kind=response_format")
+            return OutputFormat(kind="json_schema", schema=raw, at="", form=form), {}
+        case b"[":
+            return _decode_formats(raw)
+        case _:
+            return None, {"response_format": raw}
+
+
+def _decode_formats(raw: Raw) -> tuple[OutputFormat | None, dict[str, Raw]]:
+    formats = _elements(raw)
+    texts = [index for index, one in enumerate(formats) if tag_of(one) == "text"]
+    if len(texts) != 1:
+        return None, {"response_format": raw}
+    (place,) = texts
+    others = {f"response_format/{index}": one for index, one in enumerate(formats) if index != place}
+    token = f"{_LISTED}{place},{len(formats)}"
+    return _decode_format(formats[place], f"/response_format/{place}", (token,)), others
+
+
+def _decode_format(raw: Raw, at: str, form: tuple[str, ...]) -> OutputFormat:
+    shape = _read_format(raw, at)
+    null = shape.schema is not UNSET and bytes(shape.schema) == b"null"
+    kind: Any = "text" if shape.mime_type == "text/plain" else None
+    if shape.schema is not UNSET and not null:
+        kind = "json_schema"
+    elif shape.mime_type == JSON:
+        kind = "json"
+    if null:
+        form = (*form, f"{FAMILY}:null:schema")
+    if shape.mime_type is UNSET:
+        form = (*form, _NO_MIME, _NAME + "kind=type")
+    kept = rest(shape, FAMILY, *form)
+    if isinstance(shape.mime_type, str) and shape.mime_type != _mime(kind):
+        kept = joined(kept, {"extras": {FAMILY: {"mime_type": Raw(msgspec.json.encode(shape.mime_type))}}})
+    return OutputFormat(kind=kind, schema=None if null else known(shape.schema), at=at, **kept)
+
+
+def _mime(kind: str | None) -> str | None:
+    return {"json": JSON, "json_schema": JSON, "text": "text/plain"}.get(kind or "")
+
+
+def decode_continuation(shape: RequestShape) -> Continuation | None:
+    id = known(shape.previous_interaction_id)
+    kind: Any = None if id is None else "interaction"
+    state = Continuation(kind=kind, id=id, store=known(shape.store), background=known(shape.background))
+    return None if state == Continuation() else state
+
+
+# ---- encode
+
+
+def encode_sampling(request: Request, config: dict[str, Any], plan: Plan) -> None:
+    sampling = request.sampling
+    if sampling is None:
+        return
+    if sampling.max_tokens is not None:
+        config["max_output_tokens"] = sampling.max_tokens
+        if not plan.home and sampling.max_tokens < 1:
+            plan.report.approximated(("sampling",), "max_tokens", "the target gives at least one")
+            config["max_output_tokens"] = 1
+    for name in ("temperature", "top_p", "seed"):
+        if (value := getattr(sampling, name)) is not None:
+            config[name] = value
+    if sampling.stop is not None and (sampling.stop or plan.home):
+        config["stop_sequences"] = list(sampling.stop)
+    for name in ("top_k", "n", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"):
+        value = getattr(sampling, name)
+        if value is not None and not (name == "n" and value == 1):
+            plan.report.dropped(("sampling",), name)
+
+
+def encode_thinking(thinking: Thinking | None, config: dict[str, Any], plan: Plan) -> None:
+    if thinking is None:
+        return
+    level = thinking.effort
+    if not plan.home:
+        if thinking.enabled is False or level == "none":
+            field = "enabled" if thinking.enabled is False else "effort"
+            plan.report.approximated(("thinking",), field, "the target's models always think: told as minimal")
+            if thinking.enabled is False and level not in (None, "none"):
+                plan.report.dropped(("thinking",), "effort", "there is no effort without thinking")
+            level = "minimal"
+        elif level is not None and level not in LEVELS:
+            plan.report.approximated(("thinking",), "effort", f"{level} is told as high")
+            level = "high"
+        elif thinking.enabled and level is None:
+            plan.report.approximated(("thinking",), "enabled", "the target's models decide how much to think")
+        if thinking.budget_tokens is not None:
+            plan.report.dropped(("thinking",), "budget_tokens")
+        if thinking.visibility == "full":
+            plan.report.approximated(("thinking",), "visibility", "the target shows summaries only")
+    if level is not None:
+        config["thinking_level"] = level
+    if thinking.visibility is not None:
+        config["thinking_summaries"] = _VISIBILITY[thinking.visibility]
+    restore(config, thinking, FAMILY)
+
+
+def encode_output(request: Request, plan: Plan) -> Any:
+    """The `response_format`, or UNSET."""
+    output = request.output
+    if output is None:
+        return UNSET
+    if plan.home:
+        return _encode_home_output(output, request)
+    for name in ("name", "description", "verbosity"):
+        if getattr(output, name) is not None:
+            plan.report.dropped(("output",), name)
+    if output.strict is False:
+        plan.report.approximated(("output",), "strict", "the target is always strict")
+    if output.kind is None:
+        return UNSET
+    shape = TextFormatShape(type="text", mime_type="text/plain" if output.kind == "text" else JSON)
+    if output.kind == "json_schema":
+        shape.schema = given(output.schema)
+    return shape
+
+
+def _encode_home_output(output: OutputFormat, request: Request) -> Any:
+    if _MIME in output.form:
+        return UNSET
+    if _SCHEMA in output.form and output.schema is not None:
+        return output.schema
+    own = {} if output.extras is None else output.extras.get(FAMILY, {})
+    shape = TextFormatShape(type="text", mime_type=given(_mime(output.kind)))
+    if _NO_MIME in output.form or "mime_type" in own:
+        shape.mime_type = UNSET
+    shape.schema = given(output.schema)
+    whole = restore(as_object(shape), output, FAMILY)
+    for token in output.form:
+        if token.startswith(_LISTED):
+            place, count = map(int, token[len(_LISTED) :].split(","))
+            others = (request.extras or {}).get(FAMILY, {})
+            return [whole if index == place else others[f"response_format/{index}"] for index in range(count)]
+    return whole
+
+
+def encode_mime(request: Request, body: dict[str, Any]) -> None:
+    if request.output is not None and _MIME in request.output.form:
+        body["response_mime_type"] = JSON
+
+
+def encode_continuation(request: Request, body: dict[str, Any], plan: Plan) -> None:
+    state = request.continuation
+    if state is None:
+        return
+    if state.store is not None:
+        body["store"] = state.store
+    if state.background and not plan.home and body.get("stream"):
+        plan.report.dropped(("continuation",), "background", "the target streams nothing that runs in the background")
+    elif state.background is not None:
+        body["background"] = state.background
+    if state.id is None:
+        return
+    if plan.home:
+        body["previous_interaction_id"] = state.id
+    else:
+        plan.report.dropped(("continuation",), "id", "the target holds no conversation of another provider's")
+
+
+def encode_tier(request: Request, plan: Plan) -> Any:
+    tier = request.tier
+    if tier is None or plan.home or tier in TIERS:
+        return given(tier)
+    if tier in ("default", "standard_only"):
+        plan.report.approximated((), "tier", f"{tier} is told as standard")
+        return "standard"
+    plan.report.dropped((), "tier", f"the target has no tier {tier}")
+    return UNSET
+
+
+def encode_labels(request: Request, plan: Plan) -> Any:
+    """Labels, if the target takes all of them: lower case, short, names that start with a letter."""
+    if request.labels is None or plan.home:
+        return given(request.labels)
+    try:
+        labels = _labels(request.labels)
+    except msgspec.DecodeError:
+        labels = None
+    if labels is None or not all(_is_label(name, value) for name, value in labels.items()):
+        plan.report.dropped((), "labels", "the target's labels are short and in lower case")
+        return UNSET
+    return request.labels
+
+
+def _is_label(name: str, value: str) -> bool:
+    whole = _LABEL.fullmatch(name) is not None and _LABEL.fullmatch(value) is not None
+    return whole and name[:1].isalpha() and name == name.lower() and value == value.lower()

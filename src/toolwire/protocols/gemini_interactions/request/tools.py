@@ -1,0 +1,238 @@
+"""Tool declarations and tool choice of the Interactions API, to canonical and back."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
+from toolwire.codec.fields import Reader, tag_of
+from toolwire.codec.kept import as_object, emit, given, joined, known, rest, restore
+from toolwire.codec.losses import Trail
+from toolwire.codec.plan import Plan
+from toolwire.codec.tools import (
+    PlacedTool,
+    flattened,
+    lowered_description,
+    lowered_schema,
+    tools_in_force,
+    usable_callers,
+    without_native,
+)
+from toolwire.protocols.gemini_interactions.wire import FAMILY, AllowedShape, ChoiceShape, FunctionShape
+
+CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+_WORDS = {"auto": "auto", "required": "any", "none": "none"}
+_MODE = "gemini-interactions:name:mode=allowed_tools/mode"
+_MODES = ("auto", "any")
+_NO_MODE = "gemini-interactions:absent:mode"
+_NO_TOOLS = "gemini-interactions:absent:tools"
+_EMPTY = "gemini-interactions:empty"
+
+HOSTED = {
+    "web_search": "google_search",
+    "google_search": "google_search",
+    "googleSearch": "google_search",
+    "web_fetch": "url_context",
+    "url_context": "url_context",
+    "urlContext": "url_context",
+    "code_execution": "code_execution",
+    "codeExecution": "code_execution",
+    "code_interpreter": "code_execution",
+}
+"""Other vendors' tools that Google has, too, by their own words."""
+_UNSAID = {
+    "name",
+    "type",
+    "max_uses",
+    "max_content_tokens",
+    "user_location",
+    "search_context_size",
+    "citations",
+    "container",
+    "googleSearch",
+    "urlContext",
+    "codeExecution",
+}
+"""What may be left out of their declarations: not what bounds them."""
+
+_read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
+_read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
+_decode = msgspec.json.Decoder().decode
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+# ---- decode
+
+
+def decode_tools(tools: list[Raw]) -> tuple[Tool, ...]:
+    return tuple([_decode_tool(raw, f"/tools/{index}") for index, raw in enumerate(tools)])
+
+
+def _decode_tool(raw: Raw, path: str) -> Tool:
+    kind = tag_of(raw)
+    if kind == "function":
+        shape = _read_function(raw, path)
+        null = shape.parameters is not UNSET and bytes(shape.parameters) == b"null"
+        return FunctionTool(
+            name=shape.name,
+            description=known(shape.description),
+            parameters=None if null else known(shape.parameters),
+            **rest(shape, FAMILY, *((f"{FAMILY}:null:parameters",) if null else ())),
+        )
+    name = _decode(_read_object(raw, path).get("name", b"null"))
+    return NativeTool(
+        protocol=FAMILY,
+        kind=kind or "",
+        name=name if isinstance(name, str) else None,
+        executor="client" if kind == "computer_use" else "server",
+        body=raw,
+    )
+
+
+def decode_choice(choice: str | ChoiceShape | UnsetType) -> ToolChoice | None:
+    """None for a word that only this protocol has; the request keeps it."""
+    if choice is UNSET:
+        return None
+    if isinstance(choice, str):
+        return ToolChoice(mode=CHOICES[choice]) if choice in CHOICES else None  # type: ignore[arg-type]
+    allowed = choice.allowed_tools
+    if allowed is UNSET:
+        return ToolChoice(**rest(choice, FAMILY, _EMPTY))
+    kept = joined(rest(choice, FAMILY), rest(allowed, FAMILY, under="allowed_tools/"))
+    form = [_MODE]
+    if allowed.mode not in _MODES:
+        form.append(_NO_MODE)
+        if isinstance(allowed.mode, str):
+            word = Raw(msgspec.json.encode(allowed.mode))
+            kept = joined(kept, {"extras": {FAMILY: {"allowed_tools/mode": word}}})
+    if allowed.tools is UNSET:
+        form.append(_NO_TOOLS)
+    names = tuple(ToolRef(name=name) for name in allowed.tools or ())
+    named = len(names) == 1 and allowed.mode == "any"
+    return ToolChoice(
+        mode="named" if named else "none" if allowed.mode == "none" else "allowed",
+        names=names,
+        required=allowed.mode == "any" and not named,
+        **joined(kept, {"form": tuple(form)}),
+    )
+
+
+# ---- encode
+
+
+def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
+    if plan.home:
+        tools = request.tools
+        return None if tools is None else [_encode_at_home(tool, ("tools", i), plan) for i, tool in enumerate(tools)]
+    for index, tool in enumerate(request.tools or ()):
+        if isinstance(tool, ToolGroup) and tool.description is not None:
+            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
+    offered = [_encode_tool(placed, plan) for placed in tools_in_force(request)]
+    return [tool for tool in offered if tool is not None] or None
+
+
+def _encode_at_home(tool: Tool, trail: Trail, plan: Plan) -> Any:
+    (placed,) = flattened(tool, trail)
+    return _encode_tool(placed, plan)
+
+
+def _encode_tool(placed: PlacedTool, plan: Plan) -> Any:
+    tool = placed.tool
+    if not isinstance(tool, NativeTool):
+        return _encode_function(tool, placed.trail, plan)
+    if tool.protocol == FAMILY:
+        return tool.body
+    if (hosted := _encode_hosted(tool, placed.trail, plan)) is not None:
+        return hosted
+    function = without_native(placed, plan.report, plan.target.hosted_tools)
+    return None if function is None else _encode_function(function, placed.trail, plan)
+
+
+def _encode_hosted(tool: NativeTool, trail: Trail, plan: Plan) -> Any:
+    """Another vendor's tool as Google's, where nothing that bounds it would be left behind."""
+    kind = HOSTED.get(tool.kind.removesuffix("_preview"))
+    if kind is None or plan.target.hosted_tools == "refuse" or bytes(tool.body)[:1] != b"{":
+        return None
+    members = _members(tool.body)
+    if not members.keys() <= _UNSAID:
+        return None
+    for name in members:
+        if name not in ("type", "name", *HOSTED):
+            plan.report.dropped(trail, "//" + name)
+    if "name" in members and tool.name != tool.kind:
+        plan.report.dropped(trail, "//name")
+    if tool.cache is not None:
+        plan.report.dropped(trail, "cache")
+    return {"type": kind}
+
+
+def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan) -> Any:
+    if plan.home and isinstance(tool, FunctionTool):
+        shape = FunctionShape(type="function", name=tool.name, parameters=given(tool.parameters))
+        shape.description = given(tool.description)
+        return emit(shape, tool, FAMILY)
+    shape = FunctionShape(type="function", name=plan.tools.declare(tool, trail, plan.report))
+    usable_callers(tool, trail, plan.report)
+    if tool.asynchronous:
+        plan.report.dropped(trail, "asynchronous")
+    if tool.defer:
+        plan.report.approximated(trail, "defer", "without the other provider's search it is declared at once")
+    if tool.cache is not None:
+        plan.report.dropped(trail, "cache", "the target keeps prefixes by itself")
+    if isinstance(tool, FreeformTool):
+        shape.description, shape.parameters = lowered_description(tool), lowered_schema()
+        return shape
+    shape.description, shape.parameters = given(tool.description), _schema(tool, trail, plan)
+    if tool.strict:
+        plan.report.dropped(trail, "strict", "the target has no strict functions")
+    if tool.output_schema is not None:
+        plan.report.dropped(trail, "output_schema")
+    return shape
+
+
+def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
+    if tool.parameters is not None and bytes(tool.parameters)[:1] != b"{":
+        plan.report.dropped(trail, "parameters", "not an object schema")
+        return UNSET
+    return given(tool.parameters)
+
+
+def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
+    """The choice, or UNSET."""
+    choice = request.tool_choice
+    if choice is None:
+        return UNSET
+    if plan.home:
+        return _encode_home_choice(choice)
+    if choice.parallel is False:
+        plan.report.dropped(("tool_choice",), "parallel", "the target's models may always call several at once")
+    if choice.mode is None:
+        return UNSET
+    if not any_tools:
+        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        return UNSET
+    if choice.mode not in ("named", "allowed"):
+        return _WORDS[choice.mode]
+    functions = [named for named in choice.names if named.kind in ("function", "freeform")]
+    if len(functions) < len(choice.names):
+        plan.report.approximated(("tool_choice",), "names", "the target chooses among functions only")
+    if not functions:
+        return "any" if choice.required else "auto"
+    mode = "any" if choice.mode == "named" or choice.required else "auto"
+    names = [plan.name(named.name, named.namespace) for named in functions]
+    return ChoiceShape(allowed_tools=AllowedShape(mode=mode, tools=names))
+
+
+def _encode_home_choice(choice: ToolChoice) -> Any:
+    if _EMPTY in choice.form:
+        return restore({}, choice, FAMILY)
+    if _MODE not in choice.form and choice.mode in _WORDS:
+        return _WORDS[choice.mode]
+    allowed = AllowedShape(tools=[named.name for named in choice.names])
+    if _NO_MODE not in choice.form:
+        allowed.mode = "any" if choice.mode == "named" or choice.required else "auto"
+    if _NO_TOOLS in choice.form and not choice.names:
+        allowed.tools = UNSET
+    return restore({"allowed_tools": as_object(allowed)}, choice, FAMILY)

@@ -1,0 +1,1 @@
+"""An answer: its body, or an error."""

@@ -1,0 +1,287 @@
+"""Chat's answers, to canonical and back."""
+
+from typing import Any
+
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Refusal, ToolCall
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.fields import Reader
+from toolwire.codec.interface import Context, Encoding, Target
+from toolwire.codec.kept import as_object, joined, known, restore
+from toolwire.codec.losses import Report, Trail
+from toolwire.codec.plan import Plan
+from toolwire.codec.turns import Placed, Turn
+from toolwire.protocols.openai_chat.parts.calls import is_json
+from toolwire.protocols.openai_chat.parts.content import kept, spelled, spelling
+from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
+from toolwire.protocols.openai_chat.request.body import RULES
+from toolwire.protocols.openai_chat.wire import (
+    FAMILY,
+    AnswerShape,
+    CompletionDetailsShape,
+    MessageShape,
+    PromptDetailsShape,
+    ResponseShape,
+    UsageShape,
+)
+
+from .errors import decode_error_object, encode_error_object
+
+STOPS: dict[str, StopReason] = {
+    "stop": "end_turn",
+    "": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "filtered",
+    "error": "error",
+    "model_length": "max_tokens",
+    "insufficient_system_resource": "error",
+}
+REASONS: dict[StopReason, str] = {
+    "end_turn": "stop",
+    "max_tokens": "length",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+    "filtered": "content_filter",
+    "paused": "stop",
+    "continuation": "stop",
+    "context_window": "length",
+    "malformed_call": "stop",
+    "cancelled": "stop",
+    "error": "stop",
+    "other": "stop",
+}
+MESSAGE = "openai-chat:message"
+NO_INDEX = "openai-chat:absent:index"
+# These are told by the finish reason, or by the error.
+_STATUSES = ("completed", "incomplete", "failed")
+_FAITHFUL = ("end_turn", "max_tokens", "tool_use", "filtered")
+
+_read_message = Reader[MessageShape](MessageShape, FAMILY).read
+_read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
+
+
+# ---- decode
+
+
+def decode_response(body: bytes, context: Context) -> Response:
+    shape = _read_response(body)
+    failed = shape.error is not UNSET and bytes(shape.error) != b"null"
+    count = len(shape.choices or ())
+    if not isinstance(shape.choices, list) and not failed:
+        if shape.unknown is not UNSET and "role" in shape.unknown:
+            return _decode_bare(_read_message(body))
+        raise DecodeError(FAMILY, "/choices", "an array", "nothing")
+    form: tuple[str, ...] = ()
+    if shape.error is not UNSET and not failed:
+        form = (*form, f"{FAMILY}:null:error")
+    if shape.choices is UNSET:
+        form = (*form, "openai-chat:absent:choices")
+    return Response(
+        origin=FAMILY,
+        id=known(shape.id),
+        model=known(shape.model),
+        created=known(shape.created),
+        candidates=tuple([_decode_choice(one, number, count) for number, one in enumerate(shape.choices or ())]),
+        usage=None if shape.usage is UNSET or shape.usage is None else decode_usage(shape.usage),
+        error=decode_error_object(shape.error, None, at="/error") if failed and shape.error is not UNSET else None,
+        **joined(kept(shape, *form), spelled("object", shape.object, "chat.completion")),
+    )
+
+
+def _decode_bare(shape: MessageShape) -> Response:
+    """A message without the answer around it, as people keep and quote them."""
+    message = decode_message(shape, "", "")
+    message = replace(message, parts=tuple([_completed(part, None) for part in message.parts]))
+    return Response(origin=FAMILY, candidates=(Candidate(messages=(message,), at=""),), form=(MESSAGE,))
+
+
+def _decode_choice(shape: AnswerShape, position: int, count: int) -> Candidate:
+    message = decode_message(shape.message, f"/choices/{position}/message", "/message")
+    stop = None
+    if isinstance(shape.finish_reason, str):
+        stop = decode_stop(shape.finish_reason, message)
+    message = replace(message, parts=tuple([_completed(part, stop) for part in message.parts]))
+    form = () if shape.index is not UNSET else (NO_INDEX,)
+    if shape.message.role != "assistant":
+        form = (*form, f"openai-chat:role:{shape.message.role}")
+    found = kept(shape, *form)
+    index = position if shape.index is UNSET else shape.index
+    if not 0 <= index < count:
+        found = joined(found, {"extras": {FAMILY: {"index": Raw(str(index).encode())}}, "form": (NO_INDEX,)})
+        index = position
+    return Candidate(index=index, messages=(message,), stop=stop, **found)
+
+
+def _completed(part: Any, stop: Stop | None) -> Any:
+    """A call whose text was cut is not to be run, whatever the server says of how it stopped."""
+    if not isinstance(part, ToolCall) or not part.arguments:
+        return part
+    cut = stop is not None and stop.reason == "max_tokens"
+    complete = not cut if part.shape == "freeform" else is_json(part.arguments)
+    return part if complete else replace(part, complete=False)
+
+
+def decode_stop(reason: str, message: Message) -> Stop:
+    """The common word. Servers also say `stop` where there are calls, or a refusal."""
+    meant = STOPS.get(reason, "other")
+    if meant == "end_turn":
+        if any(isinstance(part, ToolCall) for part in message.parts):
+            meant = "tool_use"
+        elif any(isinstance(part, Refusal) and part.text for part in message.parts):
+            meant = "refusal"
+    return Stop(reason=meant, raw=reason)
+
+
+def decode_usage(shape: UsageShape) -> Usage:
+    rests = [kept(shape)]
+    read = write = reasoning = None
+    if isinstance(shape.prompt_tokens_details, PromptDetailsShape):
+        details = shape.prompt_tokens_details
+        read, write = known(details.cached_tokens), known(details.cache_write_tokens)
+        rests.append(kept(details, "openai-chat:details:prompt", under="prompt_tokens_details/"))
+    if isinstance(shape.completion_tokens_details, CompletionDetailsShape):
+        reasoning = known(shape.completion_tokens_details.reasoning_tokens)
+        under = "completion_tokens_details/"
+        rests.append(kept(shape.completion_tokens_details, "openai-chat:details:completion", under=under))
+    return Usage(
+        input_tokens=known(shape.prompt_tokens),
+        output_tokens=known(shape.completion_tokens),
+        total=known(shape.total_tokens),
+        cache_read=read,
+        cache_write=write,
+        reasoning=reasoning,
+        **joined(*rests),
+    )
+
+
+# ---- encode
+
+
+def encode_response(response: Response, context: Context) -> Encoding:
+    home = response.origin == FAMILY
+    plan = Plan(RULES, Report(), Target(), home=home, answering=True, carrier=context.carrier)
+    if MESSAGE in response.form and len(response.candidates) == 1:
+        return Encoding(_encode_message(response.candidates[0], 0, plan), plan.report)
+    body: dict[str, Any] = {}
+    if not home or response.id is not None:
+        body["id"] = completion_id(response.id, plan)
+    if (word := spelling(response, "object", "chat.completion")) is not UNSET:
+        body["object"] = word
+    if not home:
+        body["created"] = int(response.created or context.created)
+    elif response.created is not None:
+        body["created"] = response.created
+    if not home or response.model is not None:
+        body["model"] = response.model or ""
+    if response.candidates or "openai-chat:absent:choices" not in response.form:
+        candidates = response.candidates or (() if home else (Candidate(),))
+        body["choices"] = [_encode_choice(one, number, plan) for number, one in enumerate(candidates)]
+    if f"{FAMILY}:null:choices" in response.form:
+        del body["choices"]
+    if response.usage is not None:
+        body["usage"] = encode_usage(response.usage, plan)
+    if response.error is not None:
+        body["error"] = encode_error_object(response.error, ("error",), plan.report)
+    restore(body, response, FAMILY)
+    if not home:
+        _report_response(response, plan)
+    if not response.plain:
+        plan.report.unclaimed(response, (FAMILY,))
+    return Encoding(body, plan.report)
+
+
+def completion_id(id: str | None, plan: Plan) -> str:
+    if plan.home or (id is not None and id.startswith("chatcmpl")):
+        return id or ""
+    return f"chatcmpl-{id or 'tw'}"
+
+
+def _encode_choice(candidate: Candidate, number: int, plan: Plan) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    if NO_INDEX not in candidate.form:
+        body["index"] = candidate.index
+    message = _encode_message(candidate, number, plan)
+    body["message"] = message
+    if not plan.home:
+        body["logprobs"] = None
+    calls = bool(message.get("tool_calls"))
+    finish = encode_stop(
+        candidate.stop, ("candidates", number, "stop"), plan, calls=calls, refused="refusal" in message
+    )
+    if finish is not None:
+        body["finish_reason"] = finish
+    if not plan.home:
+        message.setdefault("refusal", None)
+    for token in candidate.form:
+        if token.startswith("openai-chat:role:"):
+            message["role"] = token.removeprefix("openai-chat:role:")
+    return restore(body, candidate, FAMILY)
+
+
+def _encode_message(candidate: Candidate, number: int, plan: Plan) -> dict[str, Any]:
+    places: list[Placed] = []
+    for index, message in enumerate(candidate.messages):
+        trail: Trail = ("candidates", number, "messages", index)
+        places += [Placed(part, (*trail, "parts", position)) for position, part in enumerate(message.parts)]
+        if not plan.home:
+            report_message(message, trail, plan)
+    only = candidate.messages[0] if len(candidate.messages) == 1 else None
+    role = "assistant" if only is None or not plan.home else only.role
+    trail = ("candidates", number, "messages", 0)
+    (body,) = encode_turn(Turn(role, places, only, trail), plan)
+    return dict(body)
+
+
+def encode_stop(stop: Stop | None, trail: Trail, plan: Plan, *, calls: bool, refused: bool) -> str | None:
+    if stop is None:
+        return None if plan.home else "tool_calls" if calls else "stop"
+    if plan.home and stop.raw is not None:
+        return stop.raw
+    reason = REASONS[stop.reason]
+    if stop.reason == "refusal" and refused:
+        return "stop"
+    if not plan.home and stop.reason not in _FAITHFUL:
+        plan.report.approximated(trail, "reason", f"{stop.raw or stop.reason} is told as {reason}")
+    if stop.sequence is not None:
+        plan.report.dropped(trail, "sequence")
+    return reason
+
+
+def encode_usage(usage: Usage, plan: Plan) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    if usage.input_tokens is not None or not plan.home:
+        body["prompt_tokens"] = usage.input_tokens or 0
+    if usage.output_tokens is not None or not plan.home:
+        body["completion_tokens"] = usage.output_tokens or 0
+    if usage.total is not None:
+        body["total_tokens"] = usage.total
+    elif not plan.home:
+        body["total_tokens"] = body["prompt_tokens"] + body["completion_tokens"]
+    prompt = PromptDetailsShape()
+    if usage.cache_read is not None:
+        prompt.cached_tokens = usage.cache_read
+    if usage.cache_write is not None:
+        prompt.cache_write_tokens = usage.cache_write
+    if prompt != PromptDetailsShape() or "openai-chat:details:prompt" in usage.form:
+        body["prompt_tokens_details"] = as_object(prompt)
+    if usage.reasoning is not None:
+        body["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
+    elif "openai-chat:details:completion" in usage.form:
+        body["completion_tokens_details"] = {}
+    return restore(body, usage, FAMILY)
+
+
+def _report_response(response: Response, plan: Plan) -> None:
+    state = response.continuation
+    if state is not None and state.id is not None:
+        plan.report.dropped(("continuation",), "id")
+    if response.usage is not None and response.usage.tool_use is not None:
+        plan.report.dropped(("usage",), "tool_use")
+    if response.status is not None and response.status not in _STATUSES:
+        plan.report.dropped((), "status")

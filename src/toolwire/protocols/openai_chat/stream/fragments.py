@@ -1,0 +1,191 @@
+"""The calls of one streamed answer, as their fragments arrive.
+
+The wire says that a fragment belongs to the call of its index, and that only the first has id and name. Servers say
+less:
+
+1. No index: a fragment belongs to the call of its id, or without one to the last call.
+2. One index for several calls: a new id is a new call, and so is a new name, or a name after complete arguments.
+3. Id and name on every fragment: they are read once. An empty id is none.
+4. A late name: the call starts when it is known. No id by then: one is made.
+
+A call ends at the end of the answer; or when the next one starts, if its arguments are complete by then. Fragments of
+several calls may alternate, so that one whose arguments are not complete stays open.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import UNSET
+
+from toolwire.canonical.content import ToolCall
+from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
+from toolwire.codec.ids import made_id
+from toolwire.codec.kept import joined, known
+from toolwire.protocols.openai_chat.parts.calls import CUSTOM_NAMES, LEGACY, LEGACY_NAMES, decode_arguments, is_json
+from toolwire.protocols.openai_chat.parts.content import kept
+from toolwire.protocols.openai_chat.wire import CustomCallShape, FragmentShape, FunctionCallShape
+
+UNNAMED = "unnamed"
+
+
+class _Call:
+    def __init__(self, *, freeform: bool, legacy: bool) -> None:
+        self.id: str | None = None
+        self.name: str | None = None
+        self.freeform = freeform
+        self.legacy = legacy
+        self.pieces: list[str] = []
+        self.rests: list[dict[str, Any]] = []
+        self.part: ToolCall | None = None
+        self.index = -1
+        self.ended = False
+
+    def is_complete(self) -> bool:
+        return not self.freeform and is_json("".join(self.pieces))
+
+
+class Calls:
+    """`answer` is the id of the whole; `open_part` ends what was being said, and gives the number of a new part."""
+
+    def __init__(self, candidate: int, answer: str, open_part: Callable[[list[Event]], int]) -> None:
+        self._candidate = candidate
+        self._answer = answer
+        self._open_part = open_part
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._legacy: _Call | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def take(self, fragment: FragmentShape, events: list[Event]) -> None:
+        custom = fragment.custom if isinstance(fragment.custom, CustomCallShape) else None
+        function = fragment.function if isinstance(fragment.function, FunctionCallShape) else None
+        id = known(fragment.id) or None
+        if custom is not None:
+            name, text, under = known(custom.name) or None, known(custom.input) or "", "custom/"
+        elif function is not None:
+            name, text, under = known(function.name) or None, decode_arguments(function)[0], "function/"
+        else:
+            name, text, under = None, "", ""
+        if id is None and name is None and not text and not self._calls:
+            return
+        call = self._route(known(fragment.index), id, name, freeform=custom is not None)
+        call.id = call.id or id
+        if call.part is None:
+            if fragment.unknown is not UNSET:
+                call.rests.append(_kept(fragment))
+            inner = custom if custom is not None else function
+            if inner is not None and inner.unknown:
+                call.rests.append({"extras": kept(inner, under=under).get("extras")})
+        self._grow(call, name, text, events)
+
+    def take_legacy(self, shape: FunctionCallShape, events: list[Event]) -> None:
+        if self._legacy is None:
+            if not shape.name and not shape.arguments and not shape.unknown:
+                return
+            self._legacy = _Call(freeform=False, legacy=True)
+            self._calls.append(self._legacy)
+        self._grow(self._legacy, known(shape.name) or None, decode_arguments(shape)[0], events)
+
+    def _route(self, index: int | None, id: str | None, name: str | None, *, freeform: bool) -> _Call:
+        if index is None:
+            call = self._without_index(id, name)
+        else:
+            call = self._by_index.get(index)
+            if call is not None and _is_another(call, id, name):
+                call = None
+        if call is None:
+            call = _Call(freeform=freeform, legacy=False)
+            self._calls.append(call)
+        if index is not None:
+            self._by_index[index] = call
+        return call
+
+    def _without_index(self, id: str | None, name: str | None) -> _Call | None:
+        if id is not None:
+            return next((call for call in reversed(self._calls) if call.id == id), None)
+        last = self._calls[-1] if self._calls else None
+        if name is None or last is None or last.name is None:
+            return last
+        return None if last.name != name or last.is_complete() else last
+
+    def _grow(self, call: _Call, name: str | None, text: str, events: list[Event]) -> None:
+        if text:
+            call.pieces.append(text)
+        if call.part is not None:
+            if text:
+                events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
+        elif name is not None:
+            call.name = name
+            self._start(call, events)
+
+    def _start(self, call: _Call, events: list[Event]) -> None:
+        for other in self._calls:
+            if other.part is not None and not other.ended and other.is_complete():
+                self._end(other, events)
+        call.index = self._open_part(events)
+        number = self._calls.index(call)
+        if call.id is None and not call.legacy:
+            # It is told before it is whole, so that nobody after us could make an id that all agree on.
+            call.id = made_id(call.name or UNNAMED, self._answer, self._candidate, number)
+        names = CUSTOM_NAMES if call.freeform else (LEGACY, *LEGACY_NAMES) if call.legacy else ()
+        call.part = ToolCall(
+            id=call.id,
+            name=call.name or UNNAMED,
+            arguments="",
+            shape="freeform" if call.freeform else "json",
+            at="/function_call" if call.legacy else f"/tool_calls/{number}",
+            **joined({"form": names}, *call.rests),
+        )
+        events.append(PartStart(index=call.index, part=call.part, candidate=self._candidate))
+        if call.pieces:
+            text = "".join(call.pieces)
+            events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
+
+    def _end(self, call: _Call, events: list[Event], *, cut: bool = False) -> None:
+        call.ended = True
+        final = None
+        text = "".join(call.pieces)
+        if call.part is not None and text and (cut if call.freeform else not is_json(text)):
+            final = _whole(call.part, text)
+        events.append(PartEnd(index=call.index, candidate=self._candidate, final=final))
+
+    def finish(self, events: list[Event], *, cut: bool = False) -> None:
+        """End all; a call that never got a name is told under a made one."""
+        for call in list(self._calls):
+            if call.part is None:
+                self._start(call, events)
+            if not call.ended:
+                self._end(call, events, cut=cut)
+
+    def is_broken(self) -> bool:
+        """Whether the stream ended in the middle of a call."""
+        return any(call.pieces and not call.freeform and not call.is_complete() for call in self._calls)
+
+
+def _is_another(call: _Call, id: str | None, name: str | None) -> bool:
+    """Whether a fragment opens another call at the same index."""
+    if id is not None and call.id is not None:
+        return id != call.id
+    if name is None or call.name is None:
+        return False
+    return name != call.name or call.is_complete()
+
+
+def _kept(fragment: FragmentShape) -> dict[str, Any]:
+    found = kept(fragment)
+    return {"extras": found.get("extras")}
+
+
+def _whole(part: ToolCall, text: str) -> ToolCall:
+    return ToolCall(
+        id=part.id,
+        name=part.name,
+        arguments=text,
+        shape=part.shape,
+        complete=False,
+        extras=part.extras,
+        form=part.form,
+        at=part.at,
+    )

@@ -1,0 +1,405 @@
+"""The items of the Responses API, to canonical messages and back: one message for each item."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.content import (
+    Foreign,
+    ItemRef,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    SettingChange,
+    Text,
+    ToolCall,
+    ToolChange,
+    ToolResult,
+)
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.tools import Tool, ToolGroup
+from toolwire.codec.fields import Other, Reader, tag_of
+from toolwire.codec.kept import as_object, emit, given, known, rest, restore
+from toolwire.codec.turns import Placed
+from toolwire.protocols.openai_responses.request.settings import (
+    decode_output,
+    decode_thinking,
+    encode_output,
+    encode_thinking,
+)
+from toolwire.protocols.openai_responses.request.tools import decode_tools, encode_tool
+from toolwire.protocols.openai_responses.wire import (
+    FAMILY,
+    AdditionalTools,
+    ConfigurationUpdate,
+    CustomCall,
+    CustomOutput,
+    EasyMessage,
+    FunctionCall,
+    FunctionOutput,
+    InputText,
+    ItemUnion,
+    MessageItem,
+    ReasoningItem,
+    ReferenceItem,
+    RefusalPart,
+)
+
+from .calls import (
+    decode_custom_call,
+    decode_function_call,
+    decode_result,
+    encode_call,
+    encode_result,
+    plain_call,
+    plain_result,
+)
+from .content import STRING, decode_content, encode_content
+from .natives import (
+    ANSWERS,
+    CALLS,
+    decode_native_call,
+    decode_native_result,
+    encode_native_call,
+    encode_native_result,
+    is_hosted,
+)
+from .plan import ItemPlan
+from .reasoning import decode_reasoning, encode_reasoning
+
+_EASY = "openai-responses:easy"
+_NO_CONTENT = "openai-responses:absent:content"
+_NO_TYPE = "openai-responses:absent:type"
+_ROLE = "openai-responses:role:"
+_NO_ROLE = "openai-responses:absent:role"
+
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "developer"}
+_ITEM_PARTS = (ToolCall, ToolResult, Reasoning, ItemRef, ToolChange, SettingChange)
+_READABLE = frozenset({"text", "query", "queries", "code", "logs", "output", "url", "title"})
+_UNREADABLE = frozenset({"compaction", "compaction_trigger", "mcp_list_tools", "image_generation_call"})
+# Of two halves, others get both or none.
+_HALVES = ("multi_agent_call", "program", "shell_call", "tool_search_call", "tool_search_output")
+
+_fast = msgspec.json.Decoder(ItemUnion).decode
+_decode = msgspec.json.Decoder().decode
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_read_item = Reader[Any](ItemUnion, FAMILY).read
+_read_easy = Reader[EasyMessage](EasyMessage, FAMILY).read
+_read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
+_read_reference = Reader[ReferenceItem](ReferenceItem, FAMILY).read
+_read_additional = Reader[AdditionalTools](AdditionalTools, FAMILY).read
+_read_update = Reader[ConfigurationUpdate](ConfigurationUpdate, FAMILY).read
+
+
+# ---- decode
+
+
+class ItemReader:
+    """Reads items in order. `tools` are those declared; `answer`: the items are a model's output, so that results among
+    them are the provider's own."""
+
+    def __init__(self, tools: tuple[Tool, ...] | None, *, answer: bool = False) -> None:
+        self._answer = answer
+        self._groups = frozenset(tool.name for tool in tools or () if isinstance(tool, ToolGroup))
+        self.hosted: set[str] = set()
+        self.answered: set[str] = set()
+        self._shells: dict[str, str] = {}
+
+    def read(self, raw: Raw, path: str) -> Message:
+        try:
+            shape = _fast(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._read_open(raw, path)
+        return self._decoded(shape, path)
+
+    def _read_open(self, raw: Raw, path: str) -> Message:
+        if tag_of(raw) is not None:
+            return self._decoded(_read_item(raw, path), path)
+        members = _read_object(raw, path)
+        if "role" in members:
+            return _decode_message(_read_easy(raw, path), path)
+        if "id" in members and bytes(members.get("type", b"null")) == b"null":
+            return _decode_reference(_read_reference(raw, path))
+        raise DecodeError(FAMILY, f"{path}/type", "the type of an item", "nothing")
+
+    def _decoded(self, shape: Any, path: str) -> Message:
+        kind = type(shape)
+        if kind is MessageItem:
+            return _decode_message(shape, path)
+        if kind is FunctionCall:
+            return decode_function_call(shape, self._groups)
+        if kind is FunctionOutput or kind is CustomOutput:
+            return decode_result(shape, path)
+        if kind is ReasoningItem:
+            return decode_reasoning(shape)
+        if kind is CustomCall:
+            return decode_custom_call(shape)
+        return self._decode_other(shape, path)
+
+    def _decode_other(self, other: Other, path: str) -> Message:
+        kind, raw = other.tag, other.body
+        match kind:
+            case "item_reference":
+                return _decode_reference(_read_reference(raw, path))
+            case "additional_tools":
+                return _decode_additional(_read_additional(raw, path), path)
+            case "configuration_update":
+                return _decode_update(_read_update(raw, path))
+            case _:
+                return self._decode_by_name(kind, raw, path)
+
+    def _decode_by_name(self, kind: str, raw: Raw, path: str) -> Message:
+        members = _members(raw)
+        said = _decode(members.get("call_id", b"null"))
+        call_id = said if isinstance(said, str) else None
+        if kind in CALLS:
+            if call_id not in self.hosted and not is_hosted(kind, members):
+                message = decode_native_call(kind, members)
+                if kind == "local_shell_call" and message.id is not None and call_id is not None:
+                    self._shells[message.id] = call_id
+                return message
+            if call_id is not None:
+                self.hosted.add(call_id)
+        elif kind in ANSWERS.values() and not (self._answer or call_id in self.hosted or is_hosted(kind, members)):
+            return decode_native_result(kind, members, path, self._shells)
+        if kind in ANSWERS.values() and call_id is not None:
+            self.answered.add(call_id)
+        foreign = Foreign(protocol=FAMILY, kind=kind, body=raw, pair=call_id, gist=_gist(kind, members), at="")
+        return Message(role="assistant", parts=(foreign,))
+
+
+def decode_items(
+    items: list[Raw], path: str, tools: tuple[Tool, ...] | None, *, answer: bool = False
+) -> tuple[Message, ...]:
+    reader = ItemReader(tools, answer=answer)
+    messages = tuple([reader.read(raw, f"{path}/{index}") for index, raw in enumerate(items)])
+    if answer and reader.answered:
+        # A call whose output is in the same answer was the provider's own after all.
+        reader.hosted |= reader.answered
+        return tuple([reader.read(raw, f"{path}/{index}") for index, raw in enumerate(items)])
+    return messages
+
+
+def _decode_message(shape: MessageItem | EasyMessage, path: str) -> Message:
+    role = _ROLES.get(shape.role)
+    if role is None:
+        raise DecodeError(FAMILY, f"{path}/role", "user, assistant, system or developer", repr(shape.role))
+    form = (_EASY,) if isinstance(shape, EasyMessage) else ()
+    parts: tuple[Part, ...] = ()
+    if isinstance(shape.content, str):
+        parts, form = (Text(text=shape.content, at="/content"),), (*form, STRING)
+    elif shape.content is UNSET:
+        form = (*form, _NO_CONTENT)
+    else:
+        parts = decode_content(shape.content, f"{path}/content", spoken=role == "assistant")
+    return Message(
+        role=role,
+        parts=parts,
+        id=known(shape.id),
+        status=known(shape.status),
+        phase=known(shape.phase),
+        **rest(shape, FAMILY, *form),
+    )
+
+
+def _decode_reference(shape: ReferenceItem) -> Message:
+    form = (_NO_TYPE,) if shape.type is UNSET else ()
+    part = ItemRef(id=shape.id, at="", **rest(shape, FAMILY, *form))
+    return Message(role="assistant", parts=(part,))
+
+
+def _decode_additional(shape: AdditionalTools, path: str) -> Message:
+    form = () if shape.role == "developer" else (_NO_ROLE if shape.role is UNSET else _ROLE + shape.role,)
+    change = ToolChange(add=decode_tools(shape.tools, f"{path}/tools"), at="", **rest(shape, FAMILY, *form))
+    return Message(role="developer", parts=(change,), id=known(shape.id))
+
+
+def _decode_update(shape: ConfigurationUpdate) -> Message:
+    thinking, output = decode_thinking(shape.reasoning), decode_output(shape.text)
+    change = SettingChange(
+        thinking=None if thinking is None else replace(thinking, at=""),
+        output=None if output is None else replace(output, at=""),
+        at="",
+        **rest(shape, FAMILY),
+    )
+    return Message(role="developer", parts=(change,), id=known(shape.id))
+
+
+def _gist(kind: str, members: dict[str, Raw], limit: int = 100_000) -> str | None:
+    """The readable text of an item that others can't use as it is."""
+    if kind in _UNREADABLE or kind.removesuffix("_output") in _HALVES:
+        return None
+    found: list[str] = []
+
+    def walk(value: object, *, readable: bool) -> None:
+        if isinstance(value, str) and readable and value:
+            found.append(value)
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                walk(inner, readable=name in _READABLE)
+        elif isinstance(value, list):
+            for inner in value:
+                walk(inner, readable=readable)
+
+    for name, raw in members.items():
+        walk(_decode(raw), readable=name in _READABLE)
+    return f"[{kind}: {chr(10).join(found)[:limit]}]" if found else None
+
+
+# ---- encode
+
+
+def plain_items(parts: tuple[Part, ...], role: Role, plan: ItemPlan) -> list[Any] | None:
+    """The items of a message in a request of another protocol, if it is what most are: one text, plain calls, plain
+    results. None if there is more to say; nothing is reported then."""
+    items: list[Any] = []
+    said = False
+    for part in parts:
+        item = None
+        if isinstance(part, ToolCall):
+            item = plain_call(part, plan)
+        elif isinstance(part, ToolResult):
+            item = plain_result(part, plan)
+        elif isinstance(part, Text) and not said:
+            said = role != "assistant"
+            if part.text and part.cache is None and part.annotations is None and part.seal is None:
+                item = {"role": role, "content": part.text}
+        if item is None:
+            return None
+        items.append(item)
+    return items
+
+
+def encode_items(places: list[Placed], plan: ItemPlan, message: Message) -> list[Any]:
+    """The items that some parts of one speaker make: those that are items of their own, and messages around the rest.
+
+    At home `message` is the item's own; else it only has the role.
+    """
+    items: list[Any] = []
+    content: list[Placed] = []
+    for placed in places:
+        part = placed.part
+        if isinstance(part, ToolCall | ToolResult) and part.executor == "server":
+            content += _told(part, placed, plan)
+        elif isinstance(part, _ITEM_PARTS) or (isinstance(part, Foreign) and part.at == "" and part.protocol == FAMILY):
+            items += _encode_message(content, plan, message) if content else ()
+            content = []
+            if (item := _encode_item(part, placed, plan, message)) is not None:
+                items.append(item)
+        else:
+            content.append(placed)
+    if content or (plan.home and not places):
+        items += _encode_message(content, plan, message)
+    return items
+
+
+def _told(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -> list[Placed]:
+    """What another provider ran itself: told as text to a model, and not at all to a client."""
+    if plan.answering:
+        plan.report.dropped(placed.trail, "", "what another provider ran itself")
+        return []
+    if isinstance(part, ToolCall):
+        plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
+        return [Placed(Text(text=f"[{part.name} was called with {part.arguments}]"), placed.trail)]
+    plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
+    gists = [one.gist for one in part.content or () if isinstance(one, Foreign) and one.gist]
+    return [Placed(Text(text=f"[{part.native}: {chr(10).join(gists) or 'no readable content'}]"), placed.trail)]
+
+
+def _encode_item(part: Part, placed: Placed, plan: ItemPlan, message: Message) -> Any:
+    match part:
+        case ToolCall():
+            if part.native in CALLS:
+                return encode_native_call(part, placed, plan, message if plan.home else plan.envelope("call"))
+            prefix = "ctc" if part.shape == "freeform" else "fc"
+            own = message if plan.home else plan.envelope(prefix, complete=part.complete)
+            return encode_call(part, placed, plan, own)
+        case ToolResult():
+            native = part.native in ANSWERS or part.native in ANSWERS.values()
+            encode = encode_native_result if native else encode_result
+            return encode(part, placed, plan, message if plan.home else plan.envelope("out"))
+        case Reasoning():
+            return encode_reasoning(part, placed, plan, message)
+        case ItemRef():
+            return _encode_reference(part, placed, plan)
+        case ToolChange():
+            return _encode_change(part, placed, plan, message)
+        case SettingChange():
+            return _encode_setting(part, placed, plan, message)
+        case Foreign():
+            return part.body
+        case _:
+            return None
+
+
+def _encode_message(content: list[Placed], plan: ItemPlan, message: Message) -> list[Any]:
+    spoken = message.role == "assistant"
+    blocks = encode_content(content, plan, spoken=spoken)
+    if plan.home:
+        return [_encode_home_message(content, blocks, message)]
+    if plan.answering:
+        own = plan.envelope("msg")
+        shape = MessageItem(role="assistant", id=given(own.id), status=given(own.status), content=blocks)
+        shape.phase = given(message.phase)
+        return [shape] if blocks else []
+    if not spoken:
+        only = blocks[0] if len(blocks) == 1 else None
+        if isinstance(only, InputText) and only.prompt_cache_breakpoint is UNSET:
+            return [EasyMessage(role=message.role, content=only.text)]
+        return [EasyMessage(role=message.role, content=blocks)] if blocks else []
+    # What the model said needs an id to be more than a string.
+    texts = [block.refusal if isinstance(block, RefusalPart) else block.text for block in blocks]
+    for placed, block in zip(content, blocks, strict=False):
+        if isinstance(block, RefusalPart):
+            plan.report.approximated(placed.trail, "", "a refusal is told as text")
+    return [EasyMessage(role="assistant", content=text, phase=given(message.phase)) for text in texts if text]
+
+
+def _encode_home_message(content: list[Placed], blocks: list[Any], message: Message) -> Any:
+    only = content[0].part if len(content) == 1 else None
+    body: Any = blocks
+    if STRING in message.form and isinstance(only, Text) and not only.cache and not only.extras:
+        body = only.text
+    elif not blocks and _NO_CONTENT in message.form:
+        body = UNSET
+    kind = EasyMessage if _EASY in message.form else MessageItem
+    shape = kind(role=message.role, content=body, id=given(message.id), status=given(message.status))
+    shape.phase = given(message.phase)
+    return emit(shape, message, FAMILY)
+
+
+def _encode_reference(part: ItemRef, placed: Placed, plan: ItemPlan) -> Any:
+    if not plan.home:
+        plan.report.dropped(placed.trail, "id", "what another provider stored can't be named to this one")
+        return None
+    return emit(ReferenceItem(id=part.id, type=UNSET if _NO_TYPE in part.form else "item_reference"), part, FAMILY)
+
+
+def _encode_change(part: ToolChange, placed: Placed, plan: ItemPlan, message: Message) -> Any:
+    if any(isinstance(one, ToolResult) for one in message.parts) and plan.home:
+        return None  # the tools that a search loaded stand in its output
+    for index in range(len(part.remove)):
+        plan.report.dropped((*placed.trail, "remove", index), "", "the target can't take a tool away")
+    tools = [encode_tool(tool, (*placed.trail, "add", index), plan) for index, tool in enumerate(part.add)]
+    tools = [tool for tool in tools if tool is not None]
+    if not tools and not plan.home:
+        return None
+    role = next((token[len(_ROLE) :] for token in part.form if token.startswith(_ROLE)), "developer")
+    shape = AdditionalTools(type="additional_tools", tools=tools, role=UNSET if _NO_ROLE in part.form else role)
+    shape.id = given(message.id) if plan.home else UNSET
+    return emit(shape, part, FAMILY)
+
+
+def _encode_setting(part: SettingChange, placed: Placed, plan: ItemPlan, message: Message) -> Any:
+    shape = ConfigurationUpdate(type="configuration_update", id=given(message.id) if plan.home else UNSET)
+    shape.reasoning = encode_thinking(part.thinking, (*placed.trail, "thinking"), plan)
+    shape.text = encode_output(part.output, (*placed.trail, "output"), plan)
+    if not plan.home and shape.reasoning is UNSET and shape.text is UNSET:
+        return None
+    out = as_object(shape)
+    for node in (part.thinking, part.output, part):
+        restore(out, node, FAMILY)
+    return out

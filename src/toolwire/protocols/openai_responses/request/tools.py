@@ -1,0 +1,406 @@
+"""Tool declarations and tool choice of the Responses API, to canonical and back."""
+
+import re
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import (
+    FreeformTool,
+    FunctionTool,
+    Grammar,
+    NativeTool,
+    Tool,
+    ToolChoice,
+    ToolGroup,
+    ToolRef,
+)
+from toolwire.codec.check import object_of
+from toolwire.codec.fields import Reader, Wire, tag_of
+from toolwire.codec.kept import as_object, emit, given, known, rest, restore
+from toolwire.codec.losses import Trail
+from toolwire.codec.plan import Plan
+from toolwire.codec.schema import is_strict
+from toolwire.codec.tools import PlacedTool, usable_callers, without_native
+from toolwire.protocols.openai_responses.wire import (
+    FAMILY,
+    ChoiceShape,
+    ChosenShape,
+    CustomShape,
+    FunctionShape,
+    GrammarShape,
+    NamespaceShape,
+)
+
+EMPTY_SCHEMA = Raw(b'{"type":"object","properties":{}}')
+
+_COMPOSED = {"anyOf", "oneOf", "allOf", "$ref", "patternProperties", "not", "if"}
+_SEARCH = {"type", "name", "allowed_domains", "user_location", "max_uses"}
+_DATED = re.compile(r"_\d{4}_\d{2}_\d{2}$")
+_CLIENT_RUN = ("apply_patch", "local_shell", "computer", "computer_use", "computer_use_preview")
+_FORMAT = "openai-responses:format:"
+_NO_NAME = "openai-responses:absent:name"
+_NO_MODE = "openai-responses:absent:mode"
+_NO_TOOLS = "openai-responses:absent:tools"
+CHOICES: dict[str, Literal["auto", "none", "required"]] = {"auto": "auto", "none": "none", "required": "required"}
+
+_read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
+_read_custom = Reader[CustomShape](CustomShape, FAMILY).read
+_read_namespace = Reader[NamespaceShape](NamespaceShape, FAMILY).read
+_read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode = msgspec.json.Decoder().decode
+
+
+# ---- decode
+
+
+def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
+    return tuple([decode_tool(raw, f"{path}/{index}") for index, raw in enumerate(tools)])
+
+
+def decode_tool(raw: Raw, path: str = "") -> Tool:
+    match tag_of(raw):
+        case "function":
+            return _decode_function(_read_function(raw, path))
+        case "custom":
+            return _decode_custom(_read_custom(raw, path))
+        case "namespace":
+            return _decode_namespace(_read_namespace(raw, path), raw, path)
+        case kind:
+            return _decode_native(raw, kind or "", _read_object(raw, path))
+
+
+def _decode_function(shape: FunctionShape) -> FunctionTool:
+    null = shape.parameters is not UNSET and bytes(shape.parameters) == b"null"
+    callers = shape.allowed_callers
+    return FunctionTool(
+        name=shape.name,
+        description=known(shape.description),
+        parameters=None if null else known(shape.parameters),
+        strict=known(shape.strict),
+        defer=known(shape.defer_loading),
+        allowed_callers=None if callers is UNSET else tuple(callers),
+        asynchronous=known(shape.asynchronous),
+        output_schema=known(shape.output_schema),
+        **rest(shape, FAMILY, *((f"{FAMILY}:null:parameters",) if null else ())),
+    )
+
+
+def _decode_custom(shape: CustomShape) -> FreeformTool:
+    grammar = None
+    form: tuple[str, ...] = ()
+    callers, wanted = shape.allowed_callers, shape.format
+    kept = rest(shape, FAMILY)
+    if wanted is not UNSET:
+        known_word = wanted.type in ("text", "grammar")
+        form = (_FORMAT + str(wanted.type) if known_word else _FORMAT,)
+        kept = _with(kept, rest(wanted, FAMILY, under="format/"))
+        if not known_word:
+            kept = _with(kept, _beside(wanted, ("type",), under="format/"))
+        if wanted.syntax is not UNSET and wanted.definition is not UNSET:
+            grammar = Grammar(syntax=wanted.syntax, definition=wanted.definition, at="/format")
+        else:
+            kept = _with(kept, _beside(wanted, ("syntax", "definition"), under="format/"))
+    return FreeformTool(
+        name=shape.name,
+        description=known(shape.description),
+        grammar=grammar,
+        defer=known(shape.defer_loading),
+        allowed_callers=None if callers is UNSET else tuple(callers),
+        asynchronous=known(shape.asynchronous),
+        **_with(kept, {"form": form}),
+    )
+
+
+def _with(kept: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    extras = {**kept.get("extras", {}).get(FAMILY, {}), **more.get("extras", {}).get(FAMILY, {})}
+    form = kept.get("form", ()) + more.get("form", ())
+    return ({"extras": {FAMILY: extras}} if extras else {}) | ({"form": form} if form else {})
+
+
+def _beside(shape: Wire, names: tuple[str, ...], under: str = "") -> dict[str, Any]:
+    """Known fields that have no meaning where they stand, as extras."""
+    found = {name: getattr(shape, name) for name in names if getattr(shape, name) is not UNSET}
+    extras = {under + name: Raw(msgspec.json.encode(value)) for name, value in found.items()}
+    return {"extras": {FAMILY: extras}} if extras else {}
+
+
+def _decode_namespace(shape: NamespaceShape, raw: Raw, path: str) -> ToolGroup | NativeTool:
+    tools = decode_tools(shape.tools, f"{path}/tools")
+    usual = tuple([tool for tool in tools if isinstance(tool, FunctionTool | FreeformTool)])
+    if len(usual) < len(tools):
+        return NativeTool(protocol=FAMILY, kind="namespace", name=shape.name, body=raw)
+    return ToolGroup(name=shape.name, description=known(shape.description), tools=usual, **rest(shape, FAMILY))
+
+
+def _decode_native(raw: Raw, kind: str, members: dict[str, Raw]) -> NativeTool:
+    kind = _DATED.sub("", kind)
+    name = _decode(members.get("server_label", b"null"))
+    client = kind in _CLIENT_RUN
+    if kind == "tool_search":
+        client = _decode(members.get("execution", b"null")) == "client"
+    elif kind == "shell":
+        environment = object_of(_decode(members.get("environment", b"null")))
+        client = environment.get("type", "local") == "local"
+    return NativeTool(
+        protocol=FAMILY,
+        kind=kind,
+        name=name if isinstance(name, str) else None,
+        executor="client" if client else "server",
+        body=raw,
+    )
+
+
+def decode_choice(choice: str | ChoiceShape | UnsetType, *, parallel: bool | None) -> ToolChoice | None:
+    if choice is UNSET or (isinstance(choice, str) and choice not in CHOICES):
+        return None if parallel is None else ToolChoice(parallel=parallel, at="/parallel_tool_calls")
+    if isinstance(choice, str):
+        return ToolChoice(mode=CHOICES[choice], parallel=parallel)
+    if choice.type != "allowed_tools":
+        named = replace(_decode_chosen(choice), at="")
+        return ToolChoice(mode="named", names=(named,), parallel=parallel, **_beside(choice, ("mode", "tools")))
+    kept = _with(rest(choice, FAMILY), _beside(choice, ("name", "server_label")))
+    form: tuple[str, ...] = (_NO_TOOLS,) if choice.tools is UNSET else ()
+    if choice.mode not in ("auto", "required"):
+        form = (*form, _NO_MODE)
+        kept = _with(kept, _beside(choice, ("mode",)))
+    tools = choice.tools or []
+    return ToolChoice(
+        mode="allowed",
+        names=tuple(replace(_decode_chosen(one), at=f"/tools/{index}") for index, one in enumerate(tools)),
+        required=choice.mode == "required",
+        parallel=parallel,
+        **_with(kept, {"form": form}),
+    )
+
+
+def _decode_chosen(shape: ChosenShape) -> ToolRef:
+    match shape.type:
+        case "function" | "custom" if shape.name is not UNSET:
+            kept = _with(rest(shape, FAMILY), _beside(shape, ("server_label",)))
+            return ToolRef(name=shape.name, kind="function" if shape.type == "function" else "freeform", **kept)
+        case "mcp":
+            form = (_NO_NAME,) if shape.name is UNSET else ()
+            server = known(shape.server_label)
+            return ToolRef(name=shape.name or "", server=server, kind="server", **rest(shape, FAMILY, *form))
+        case kind:
+            kept = _with(rest(shape, FAMILY), _beside(shape, ("name", "server_label")))
+            return ToolRef(name=kind, kind="native", **kept)
+
+
+# ---- encode
+
+
+def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
+    if request.tools is None:
+        return None
+    encoded: list[Any] = []
+    groups: dict[str, list[Any]] = {}
+    for index, tool in enumerate(request.tools):
+        plan.place = f"/tools/{len(encoded)}"
+        wire = encode_tool(tool, ("tools", index), plan)
+        namespace = getattr(tool, "namespace", None)
+        if wire is None:
+            continue
+        if namespace is None:
+            encoded.append(wire)
+        elif namespace in groups:
+            groups[namespace].append(wire)
+        else:
+            groups[namespace] = [wire]
+            encoded.append(NamespaceShape(type="namespace", name=namespace, description="", tools=groups[namespace]))
+    return encoded if encoded or plan.home else None
+
+
+def encode_tool(tool: Tool | ToolRef, trail: Trail, plan: Plan) -> Any:
+    match tool:
+        case FunctionTool():
+            return _encode_function(tool, trail, plan)
+        case FreeformTool():
+            return _encode_custom(tool, trail, plan)
+        case ToolGroup():
+            members = [encode_tool(one, (*trail, "tools", i), plan) for i, one in enumerate(tool.tools)]
+            about = given(tool.description) if plan.home or tool.description is not None else ""
+            return emit(
+                NamespaceShape(type="namespace", name=tool.name, tools=members, description=about), tool, FAMILY
+            )
+        case NativeTool():
+            if tool.protocol == FAMILY:
+                return tool.body
+            if (search := _encode_search(tool, trail, plan)) is not None:
+                return search
+            function = without_native(PlacedTool(tool, trail), plan.report, plan.target.hosted_tools)
+            return None if function is None else _encode_function(function, trail, plan)
+        case ToolRef():
+            plan.report.approximated(trail, "", "a tool that comes later is declared from the start")
+            return None
+
+
+def _encode_search(tool: NativeTool, trail: Trail, plan: Plan) -> Any:
+    """Another vendor's web search as this one's, where all that bounds it can be said."""
+    members = _members(tool.body) if tool.kind == "web_search" and bytes(tool.body)[:1] == b"{" else {}
+    if not members or not members.keys() <= _SEARCH:
+        return None
+    if "max_uses" in members:
+        plan.report.dropped(trail, "//max_uses")
+    if tool.name not in (None, "web_search"):
+        plan.report.dropped(trail, "//name")
+    wire: dict[str, Any] = {"type": "web_search"}
+    if "allowed_domains" in members:
+        wire["filters"] = {"allowed_domains": members["allowed_domains"]}
+    if "user_location" in members:
+        wire["user_location"] = members["user_location"]
+    return wire
+
+
+def _encode_function(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
+    if plan.home:
+        schema = given(tool.parameters)
+        strict: Any = given(tool.strict)
+    else:
+        schema = _schema(tool, trail, plan)
+        strict = _strict(tool, schema, trail, plan)
+    shape = FunctionShape(
+        type="function",
+        name=_declare(tool, trail, plan),
+        description=given(tool.description),
+        parameters=schema,
+        strict=strict,
+        defer_loading=given(tool.defer),
+        allowed_callers=_encode_callers(tool, trail, plan),
+        output_schema=given(tool.output_schema),
+        asynchronous=given(tool.asynchronous),
+    )
+    return emit(shape, tool, FAMILY)
+
+
+def _declare(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan) -> str:
+    if plan.home:
+        return tool.name
+    if tool.cache is not None:
+        plan.report.dropped(trail, "cache", "the target marks no tools")
+    return plan.tools.declare(replace(tool, namespace=None), trail, plan.report)
+
+
+def _encode_callers(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan) -> Any:
+    callers = tool.allowed_callers
+    if plan.home or callers is None or set(callers) <= {"direct", "programmatic"}:
+        return UNSET if callers is None else list(callers)
+    usable_callers(tool, trail, plan.report)
+    return UNSET
+
+
+def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
+    """The schema of another protocol's tool, as an object with properties, which this provider insists on."""
+    if tool.parameters is None:
+        why = "a schema is required: an empty object was declared"
+        plan.report.invented(trail, "parameters", f"{plan.place}/parameters", why)
+        return EMPTY_SCHEMA
+    try:
+        members = _members(tool.parameters)
+    except msgspec.DecodeError:
+        plan.report.dropped(trail, "parameters", "not an object schema")
+        return EMPTY_SCHEMA
+    untyped = "type" not in members
+    bare = not untyped and _decode(members["type"]) == "object" and not _is_object(members.get("properties"))
+    bare = bare and not _COMPOSED & members.keys()
+    if not untyped and not bare:
+        return tool.parameters
+    plan.report.approximated(trail, "parameters", "the target wants an object with properties")
+    whole: dict[str, Any] = {"type": "object", **members}
+    if bare or members.keys() <= {"properties"}:
+        whole["properties"] = {}
+    return Raw(msgspec.json.encode(whole))
+
+
+def _is_object(raw: Raw | None) -> bool:
+    return raw is not None and bytes(raw)[:1] == b"{"
+
+
+def _strict(tool: FunctionTool, schema: Raw, trail: Trail, plan: Plan) -> bool:
+    """Said always: left out, the server tries strict, and makes optional parameters required."""
+    if tool.strict is not True:
+        return False
+    if is_strict(schema):
+        return True
+    plan.report.approximated(trail, "strict", "the target's strict mode wants closed objects without options")
+    return False
+
+
+def _encode_custom(tool: FreeformTool, trail: Trail, plan: Plan) -> Any:
+    wanted: Any = UNSET
+    word = next((token[len(_FORMAT) :] for token in tool.form if token.startswith(_FORMAT)), None)
+    if tool.grammar is not None:
+        grammar = tool.grammar
+        kind = "grammar" if word is None else word or UNSET
+        wanted = GrammarShape(type=kind, syntax=grammar.syntax, definition=grammar.definition)
+    elif word is not None:
+        wanted = GrammarShape(type=word or UNSET)
+    shape = CustomShape(
+        type="custom",
+        name=_declare(tool, trail, plan),
+        description=given(tool.description),
+        format=wanted,
+        defer_loading=given(tool.defer),
+        allowed_callers=_encode_callers(tool, trail, plan),
+        asynchronous=given(tool.asynchronous),
+    )
+    return emit(shape, tool, FAMILY)
+
+
+def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
+    """The choice, or UNSET. Without tools there is nothing to choose, and the provider refuses the word."""
+    choice = request.tool_choice
+    if choice is None or choice.mode is None:
+        return UNSET
+    if not plan.home and not any_tools:
+        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        return UNSET
+    match choice.mode:
+        case "named":
+            named = choice.names[0]
+            shape = _encode_chosen(named, plan)
+            if shape is None:
+                return "auto"
+            return restore(restore(as_object(shape), named, FAMILY), choice, FAMILY)
+        case "allowed":
+            chosen = [_encode_chosen(one, plan) for one in choice.names]
+            mode = "required" if choice.required else "auto"
+            tools = [emit(one, ref, FAMILY) for one, ref in zip(chosen, choice.names, strict=True) if one is not None]
+            allowed = ChoiceShape(type="allowed_tools", mode=mode, tools=tools)
+            if _NO_MODE in choice.form:
+                allowed.mode = UNSET
+            if _NO_TOOLS in choice.form and not tools:
+                allowed.tools = UNSET
+            return emit(allowed, choice, FAMILY)
+        case _:
+            return choice.mode
+
+
+def encode_parallel(request: Request, plan: Plan, *, any_tools: bool) -> Any:
+    choice = request.tool_choice
+    if choice is None or choice.parallel is None:
+        return UNSET
+    if not plan.home and not any_tools:
+        plan.report.dropped(("tool_choice",), "parallel", "there are no tools to call")
+        return UNSET
+    return choice.parallel
+
+
+def _encode_chosen(named: ToolRef, plan: Plan) -> ChosenShape | None:
+    if not plan.home and named.kind in ("native", "server"):
+        plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
+        return None
+    match named.kind:
+        case "function" | "freeform":
+            name = named.name if plan.home else plan.tools.alias(named.name)
+            return ChosenShape(type="custom" if named.kind == "freeform" else "function", name=name)
+        case "server":
+            member = UNSET if _NO_NAME in named.form else named.name
+            return ChosenShape(type="mcp", server_label=given(named.server), name=member)
+        case "native":
+            return ChosenShape(type=named.name)

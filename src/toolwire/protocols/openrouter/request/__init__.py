@@ -1,0 +1,1 @@
+"""A request: its body, its declarations and its settings."""

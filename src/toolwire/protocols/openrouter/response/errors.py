@@ -1,0 +1,112 @@
+"""OpenRouter's errors: a number as code, and what the upstream said in `metadata`, to canonical and back."""
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
+from toolwire.codec.interface import Encoding
+from toolwire.codec.losses import Report, Trail
+from toolwire.protocols.openai_chat.response import errors as chat
+from toolwire.protocols.openai_chat.wire import FAMILY
+from toolwire.protocols.openrouter.request.body import renamed
+
+_KINDS: dict[str, ErrorKind] = {
+    "context_length_exceeded": "context_length",
+    "max_tokens_exceeded": "invalid_request",
+    "token_limit_exceeded": "context_length",
+    "string_too_long": "too_large",
+    "authentication": "authentication",
+    "permission_denied": "permission",
+    "payment_required": "billing",
+    "rate_limit_exceeded": "rate_limit",
+    "provider_overloaded": "overloaded",
+    "provider_unavailable": "overloaded",
+    "invalid_request": "invalid_request",
+    "invalid_prompt": "invalid_request",
+    "not_found": "not_found",
+    "precondition_failed": "conflict",
+    "payload_too_large": "too_large",
+    "unprocessable": "invalid_request",
+    "content_policy_violation": "permission",
+    "refusal": "permission",
+    "server": "server",
+    "timeout": "timeout",
+}
+# What each kind is told as: the number of its code, and OpenRouter's own word.
+_CODES: dict[ErrorKind, tuple[int, str]] = {
+    "invalid_request": (400, "invalid_request"),
+    "authentication": (401, "authentication"),
+    "billing": (402, "payment_required"),
+    "permission": (403, "permission_denied"),
+    "not_found": (404, "not_found"),
+    "conflict": (409, "precondition_failed"),
+    "too_large": (413, "payload_too_large"),
+    "rate_limit": (429, "rate_limit_exceeded"),
+    "context_length": (400, "context_length_exceeded"),
+    "server": (500, "server"),
+    "timeout": (504, "timeout"),
+    "overloaded": (529, "provider_overloaded"),
+    "other": (500, "unmapped"),
+}
+
+_decode = msgspec.json.Decoder().decode
+
+
+# ---- decode
+
+
+def decode_error(body: bytes, status: int | None) -> ApiError:
+    try:
+        return known_kind(chat.decode_error(body, status))
+    except DecodeError as error:
+        raise renamed(error) from None
+
+
+def known_kind(error: ApiError) -> ApiError:
+    """What went wrong by OpenRouter's own word for it, which is the same whoever the upstream is."""
+    own = (error.extras or {}).get(FAMILY, {})
+    metadata = own.get("error/metadata", own.get("metadata"))
+    match None if metadata is None else _decode(metadata):
+        case {"error_type": str(word)} if word in _KINDS:
+            return replace(error, kind=_KINDS[word])
+        case _:
+            return error
+
+
+# ---- encode
+
+
+def encode_error(error: ApiError) -> Encoding:
+    encoding = chat.encode_error(as_own(error))
+    report_error(error, (), encoding.report)
+    if chat.OWN not in error.form:
+        encoding.report.unclaimed(error, (FAMILY,))
+    return encoding
+
+
+def as_own(error: ApiError, *, under: str = "error/") -> ApiError:
+    """An error of another protocol as this one would have told it; Chat's encoder then writes it as it is."""
+    if chat.OWN in error.form:
+        return error
+    code, word = _CODES[error.kind]
+    metadata = {"error_type": word} | ({} if error.code is None else {"provider_code": error.code})
+    return ApiError(
+        kind=error.kind,
+        message=error.message,
+        code=str(code if error.status is None else error.status),
+        extras={**(error.extras or {}), FAMILY: {f"{under}metadata": Raw(msgspec.json.encode(metadata))}},
+        form=(chat.OWN, chat.NUMBER),
+    )
+
+
+def report_error(error: ApiError, trail: Trail, report: Report) -> None:
+    """What is not said of an error of another protocol."""
+    if chat.OWN in error.form:
+        return
+    _, word = _CODES[error.kind]
+    if error.raw is not None and error.raw != word:
+        report.approximated(trail, "raw", f"{error.raw} is told as {word}")
+    for field in ("param", "request_id", "retry_after"):
+        if getattr(error, field) is not None:
+            report.dropped(trail, field)

@@ -1,0 +1,51 @@
+"""Every protocol folder looks like its neighbours (decision 0004), and no file or function outgrows its reader."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import toolwire
+from toolwire.protocols import PROTOCOLS
+
+SOURCES = Path(toolwire.__file__).parent
+FOLDERS = [SOURCES / "protocols" / name.replace("-", "_") for name in PROTOCOLS]
+
+SIX = {
+    "wire": set[str](),
+    "parts": {"content", "calls", "messages"},
+    "request": {"body", "tools", "settings"},
+    "response": {"body", "errors"},
+    "stream": {"decoder", "encoder"},
+    "rules": {"checks", "vocabulary"},
+}
+
+LONGEST_FILE = 420
+LONGEST_FUNCTION = 65
+
+
+def modules(folder: Path) -> set[str]:
+    return {found.stem for found in folder.iterdir() if not found.name.startswith("__")}
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_protocol_folder_has_the_same_six_parts(folder: Path) -> None:
+    if folder.name == "openrouter":  # what it adds to Chat
+        assert modules(folder) <= SIX.keys()
+        return
+    assert modules(folder) == SIX.keys()
+    for part, files in SIX.items():
+        assert not files or modules(folder / part) >= files
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+@pytest.mark.parametrize("path", sorted(SOURCES.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCES)))
+def test_files_and_functions_are_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= LONGEST_FILE
+    lengths = {one.name: (one.end_lineno or 0) - one.lineno + 1 for one in functions(ast.parse(text))}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
