@@ -14,6 +14,7 @@ from toolwire.canonical.response import Response
 from .carries import Carrier
 from .check import Finding
 from .losses import Names, Report
+from .surface import Surface
 
 
 class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -90,11 +91,12 @@ class StreamEncoder(Protocol):
 
 class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `families` key the extras that it writes back, its own first; `names` gives wire names to canonical
-    fields, for losses."""
+    fields, for losses; `surface` says where it is spoken."""
 
     name: str
     families: tuple[str, ...]
     names: Names
+    surface: Surface
     decode_request: Callable[[bytes, Route], Request]
     encode_request: Callable[[Request, Target], Encoding]
     decode_response: Callable[[bytes, Context], Response]

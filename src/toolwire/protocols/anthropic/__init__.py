@@ -1,6 +1,7 @@
 """Anthropic Messages."""
 
 from toolwire.codec.interface import Codec
+from toolwire.codec.surface import Endpoint, Surface
 
 from .request.body import NAMES, decode_request, encode_request
 from .response.body import decode_response, encode_response
@@ -14,6 +15,13 @@ CODEC = Codec(
     name="anthropic",
     families=(FAMILY,),
     names=NAMES,
+    surface=Surface(
+        endpoints=(Endpoint("/v1/messages"),),
+        key_header="x-api-key",
+        headers=(("anthropic-version", "2023-06-01"),),
+        version_header="anthropic-version",
+        statuses={"overloaded": 529},
+    ),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_response=decode_response,

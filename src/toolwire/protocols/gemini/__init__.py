@@ -1,6 +1,7 @@
 """Gemini generateContent."""
 
 from toolwire.codec.interface import Codec
+from toolwire.codec.surface import Endpoint, Surface
 
 from .request.body import NAMES, decode_request, encode_request
 from .response.body import decode_response, encode_response
@@ -14,6 +15,15 @@ CODEC = Codec(
     name="gemini",
     families=(FAMILY,),
     names=NAMES,
+    surface=Surface(
+        # google-genai calls /v1 by default, most others /v1beta.
+        endpoints=tuple(
+            Endpoint(f"/{version}/models/{{model}}:{method}", stream)
+            for version in ("v1beta", "v1")
+            for method, stream in (("generateContent", False), ("streamGenerateContent", True))
+        ),
+        key_header="x-goog-api-key",
+    ),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_response=decode_response,

@@ -1,6 +1,7 @@
 """Gemini Interactions."""
 
 from toolwire.codec.interface import Codec
+from toolwire.codec.surface import Endpoint, Surface
 
 from .request.body import NAMES, decode_request, encode_request
 from .response.body import decode_response, encode_response
@@ -14,6 +15,10 @@ CODEC = Codec(
     name="gemini-interactions",
     families=(FAMILY,),
     names=NAMES,
+    surface=Surface(
+        endpoints=(Endpoint("/v1beta/interactions"), Endpoint("/v1/interactions")),
+        key_header="x-goog-api-key",
+    ),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_response=decode_response,

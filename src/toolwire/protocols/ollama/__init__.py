@@ -1,6 +1,7 @@
 """Ollama's native chat."""
 
 from toolwire.codec.interface import Codec
+from toolwire.codec.surface import Endpoint, Surface
 
 from .request.body import NAMES, decode_request, encode_request
 from .response.body import decode_response, encode_response
@@ -14,6 +15,7 @@ CODEC = Codec(
     name="ollama",
     families=(FAMILY, GUARDED),
     names=NAMES,
+    surface=Surface(endpoints=(Endpoint("/api/chat"),), key_header="authorization", stream_type="application/x-ndjson"),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_response=decode_response,

@@ -1,6 +1,7 @@
 """OpenAI Chat Completions."""
 
 from toolwire.codec.interface import Codec
+from toolwire.codec.surface import Endpoint, Surface
 
 from .request.body import NAMES, decode_request, encode_request
 from .response.body import decode_response, encode_response
@@ -14,6 +15,7 @@ CODEC = Codec(
     name="openai-chat",
     families=(FAMILY, SHARED),
     names=NAMES,
+    surface=Surface(endpoints=(Endpoint("/v1/chat/completions"),), key_header="authorization"),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_response=decode_response,

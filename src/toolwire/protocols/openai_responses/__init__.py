@@ -1,6 +1,7 @@
 """OpenAI Responses."""
 
 from toolwire.codec.interface import Codec
+from toolwire.codec.surface import Endpoint, Surface
 
 from .request.body import FAMILIES, NAMES, decode_request, encode_request
 from .response.body import decode_response, encode_response
@@ -13,6 +14,7 @@ CODEC = Codec(
     name="openai-responses",
     families=FAMILIES,
     names=NAMES,
+    surface=Surface(endpoints=(Endpoint("/v1/responses"),), key_header="authorization"),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_response=decode_response,

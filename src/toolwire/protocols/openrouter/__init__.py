@@ -1,6 +1,7 @@
 """OpenRouter's dialect of Chat Completions: only what it adds. The rest is `openai_chat`, whose family it is of."""
 
 from toolwire.codec.interface import Codec
+from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED
 
 from .request.body import NAMES, decode_request, encode_request
@@ -14,6 +15,7 @@ CODEC = Codec(
     name="openrouter",
     families=(FAMILY, SHARED),
     names=NAMES,
+    surface=Surface(endpoints=(Endpoint("/api/v1/chat/completions"),), key_header="authorization"),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_response=decode_response,

@@ -1,0 +1,64 @@
+"""Where a protocol is spoken over HTTP: the addresses that take its requests, and what its headers say."""
+
+from msgspec import Struct
+
+from toolwire.canonical.errors import ErrorKind
+
+_STATUSES: dict[ErrorKind, int] = {
+    "invalid_request": 400,
+    "authentication": 401,
+    "billing": 402,
+    "permission": 403,
+    "not_found": 404,
+    "conflict": 409,
+    "too_large": 413,
+    "context_length": 400,
+    "rate_limit": 429,
+    "server": 500,
+    "timeout": 504,
+    "overloaded": 503,
+    "other": 500,
+}
+
+
+class Endpoint(Struct, frozen=True):
+    """An address. `{model}` in it stands for a model's name; `stream` is None where the body says it."""
+
+    path: str
+    stream: bool | None = None
+
+
+class Address(Struct, frozen=True):
+    """What an address says of the request sent to it."""
+
+    model: str | None = None
+    stream: bool | None = None
+
+
+class Surface(Struct, frozen=True, kw_only=True):
+    """`key_header` is where the provider wants the key, `headers` what else it wants with every request."""
+
+    endpoints: tuple[Endpoint, ...]
+    key_header: str
+    headers: tuple[tuple[str, str], ...] = ()
+    version_header: str | None = None
+    stream_type: str = "text/event-stream"
+    statuses: dict[ErrorKind, int] = {}
+
+    def match(self, path: str) -> Address | None:
+        """What the path says, if it is one of this protocol's."""
+        for endpoint in self.endpoints:
+            before, placeholder, after = endpoint.path.partition("{model}")
+            if not placeholder:
+                if path == endpoint.path:
+                    return Address(stream=endpoint.stream)
+            elif path.startswith(before) and path.endswith(after) and len(path) > len(before) + len(after):
+                return Address(path[len(before) : len(path) - len(after)], endpoint.stream)
+        return None
+
+    def status_of(self, kind: ErrorKind) -> int:
+        return self.statuses.get(kind) or _STATUSES[kind]
+
+    def key(self, key: str) -> tuple[str, str]:
+        """The header that a key is sent in."""
+        return self.key_header, f"Bearer {key}" if self.key_header == "authorization" else key
