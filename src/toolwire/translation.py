@@ -7,9 +7,10 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
-from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart, ResponseFailed
+from toolwire.canonical.events import Event, Notice, PartDelta, PartEnd, PartStart, ResponseFailed, UsageReport
 from toolwire.canonical.fold import Folder
 from toolwire.canonical.loss import Loss
+from toolwire.canonical.response import Usage
 from toolwire.codec.fields import escape
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.losses import UNPLACED, Trail, has_extras
@@ -150,12 +151,15 @@ def answering(request: Body | None, reader: Codec, writer: Codec) -> Context:
 
 
 class Translation:
-    """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed."""
+    """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed; `begun`: it has
+    said something that is no error."""
 
     def __init__(self, reader: Codec, writer: Codec, context: Context) -> None:
         self.losses: list[Loss] = []
         self.error: ApiError | None = None
         self.broken = False
+        self.begun = False
+        self.usage: Usage | None = None
         self._reader = reader
         self._writer = writer
         self._decoder = reader.stream_decoder(context)
@@ -166,8 +170,19 @@ class Translation:
     def feed(self, data: bytes) -> bytes:
         return self._pass(self._decoder.feed(data))
 
+    def tell(self, *events: Event) -> bytes:
+        """Events that are not in the stream itself."""
+        return self._pass(list(events))
+
+    def fail(self, error: ApiError) -> bytes:
+        """End the stream with an error: what carries it broke."""
+        return self._pass([ResponseFailed(error=error, broken=True)]) + self._end()
+
     def close(self) -> bytes:
-        last = self._pass(self._decoder.close()) + self._encoder.close()
+        return self._pass(self._decoder.close()) + self._end()
+
+    def _end(self) -> bytes:
+        last = self._encoder.close()
         report = self._encoder.report
         if report or any(has_extras(event) for event in self._told):
             folder = Folder()
@@ -202,6 +217,10 @@ class Translation:
         for event in told:
             if type(event) is ResponseFailed:
                 self.error, self.broken = event.error, event.broken
+            elif type(event) is UsageReport:
+                self.usage = event.usage
+            elif type(event) is not Notice:
+                self.begun = True
         return self._encoder.encode(self._raiser.raise_events(events))
 
 

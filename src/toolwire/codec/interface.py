@@ -1,6 +1,6 @@
 """What a protocol is to the rest of toolwire: one record of functions, and what they are given."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -14,7 +14,7 @@ from toolwire.canonical.response import Response
 from .carries import Carrier
 from .check import Finding
 from .losses import Names, Report
-from .surface import Surface
+from .surface import ModelCard, Surface
 
 
 class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,6 +103,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     encode_response: Callable[[Response, Context], Encoding]
     decode_error: Callable[[bytes, int | None], ApiError]
     encode_error: Callable[[ApiError], Encoding]
+    encode_models: Callable[[Sequence[ModelCard]], Any]
+    encode_model: Callable[[ModelCard], Any]
     stream_decoder: Callable[[Context], StreamDecoder]
     stream_encoder: Callable[[Context], StreamEncoder]
     check_request: Callable[..., list[Finding]]

@@ -35,6 +35,13 @@ class Address(Struct, frozen=True):
     stream: bool | None = None
 
 
+class ModelCard(Struct, frozen=True):
+    """A model on offer."""
+
+    id: str
+    owner: str = "toolwire"
+
+
 class Surface(Struct, frozen=True, kw_only=True):
     """`key_header` is where the provider wants the key, `headers` what else it wants with every request."""
 

@@ -6,6 +6,7 @@ from toolwire.codec.surface import Endpoint, Surface
 from .request.body import NAMES, decode_request, encode_request
 from .response.body import decode_response, encode_response
 from .response.errors import decode_error, encode_error
+from .response.models import encode_model, encode_models
 from .rules.checks import check_request
 from .stream.decoder import stream_decoder
 from .stream.encoder import stream_encoder
@@ -25,6 +26,8 @@ CODEC = Codec(
     encode_response=encode_response,
     decode_error=decode_error,
     encode_error=encode_error,
+    encode_models=encode_models,
+    encode_model=encode_model,
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,

@@ -1,0 +1,1 @@
+"""Serving any protocol in front of any other."""

@@ -1,0 +1,181 @@
+"""`toolwire.toml`: read, resolved from the environment, and refused with the key's name where it is wrong."""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from toolwire.canonical.errors import ToolwireError
+from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.provider import Provider, origin_of
+
+_ENVIRONMENT = "env:"
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?")
+_AT = re.compile(r"(.*) - at `\$(.*)`")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class ConfigError(ToolwireError):
+    """The configuration is wrong; the message names the key."""
+
+
+class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A table of the file: a key that it doesn't know is an error."""
+
+
+_Section = TypeVar("_Section", bound=Section)
+
+
+class ServerSection(Section, frozen=True, kw_only=True):
+    host: str = "127.0.0.1"
+    port: int = 4000
+    keys: tuple[str, ...] = ()
+    seal_keys: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+
+
+class ProviderSection(Section, frozen=True, kw_only=True):
+    protocol: str
+    base_url: str
+    api_key: str | None = None
+    timeout: float = 600
+    connect_timeout: float = 10
+    headers: dict[str, str] = field(default_factory=dict)
+    query: dict[str, str] = field(default_factory=dict)
+    path: str | None = None
+    models: tuple[str, ...] = ()
+    default_model: str | None = None
+
+
+class RouteSection(Section, frozen=True, kw_only=True):
+    """First match wins."""
+
+    match: str = "*"
+    provider: str | None = None
+    providers: tuple[str, ...] = ()
+    model: str | None = None
+    strict: bool = False
+    hosted_tools: Literal["drop", "function", "refuse"] = "drop"
+    binary_results: Literal["native", "summary"] = "native"
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return self.providers or (() if self.provider is None else (self.provider,))
+
+
+class LimitsSection(Section, frozen=True, kw_only=True):
+    """Sizes in bytes, times in seconds."""
+
+    body: int = 64 * 1024 * 1024
+    answer: int = 64 * 1024 * 1024
+    streams: int = 1000
+    receive: float = 60
+    retries: int = 2
+    heartbeat: float = 15
+    exchanges: int = 1000
+    pauses: int = 5
+
+
+class Config(Section, frozen=True, kw_only=True):
+    server: ServerSection = ServerSection()
+    providers: dict[str, ProviderSection] = field(default_factory=dict)
+    routes: tuple[RouteSection, ...] = ()
+    limits: LimitsSection = LimitsSection()
+
+
+def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8 text") from None
+    try:
+        return parse_config(text, environment)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def parse_config(text: str, environment: Mapping[str, str]) -> Config:
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(error)) from None
+    resolved = _resolve(tree, "", environment)
+    if isinstance(providers := resolved.get("providers"), dict):
+        for name, table in providers.items():
+            _converted(table, ProviderSection, f"providers.{name}")
+    config = _converted(resolved, Config, "")
+    _check(config)
+    return config
+
+
+def _converted(table: Any, kind: type[_Section], at: str) -> _Section:
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_told(str(error), at)) from None
+
+
+def _resolve(value: Any, at: str, environment: Mapping[str, str]) -> Any:
+    """Replace each `env:NAME` by what the environment has."""
+    if isinstance(value, dict):
+        return {key: _resolve(inner, f"{at}.{key}" if at else key, environment) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_resolve(inner, f"{at}[{index}]", environment) for index, inner in enumerate(value)]
+    if isinstance(value, str) and value.startswith(_ENVIRONMENT):
+        name = value.removeprefix(_ENVIRONMENT)
+        found = environment.get(name)
+        if not found:
+            raise ConfigError(f"{at}: the environment variable {name} is not set")
+        return found
+    return value
+
+
+def _told(message: str, at: str) -> str:
+    """What msgspec said, with the key first."""
+    if (unknown := _UNKNOWN.fullmatch(message)) is not None:
+        return f"unknown key {_key(at, unknown[2] or '', unknown[1])}"
+    told = _AT.fullmatch(message)
+    why, place = (message, "") if told is None else (told[1], told[2])
+    return f"{_key(at, place)}: {why[0].lower()}{why[1:]}"
+
+
+def _key(*parts: str) -> str:
+    return ".".join(stripped for part in parts if (stripped := part.strip(".")))
+
+
+def _check(config: Config) -> None:
+    for name, section in config.providers.items():
+        at = f"providers.{name}"
+        if section.protocol not in PROTOCOLS:
+            raise ConfigError(f"{at}.protocol: {section.protocol!r} is none of {', '.join(PROTOCOLS)}")
+        try:
+            origin_of(section.base_url)
+        except ValueError as error:
+            raise ConfigError(f"{at}.base_url: {error}") from None
+        for header, value in section.headers.items():
+            if not _HEADER.fullmatch(header) or "\n" in value or "\r" in value:
+                raise ConfigError(f"{at}.headers.{header}: not a header")
+        if section.api_key is not None and not section.api_key.isprintable():
+            raise ConfigError(f"{at}.api_key: has characters that no header has")
+    for index, route in enumerate(config.routes):
+        at = f"routes[{index}]"
+        if not route.named:
+            raise ConfigError(f"{at}: names no provider")
+        for name in route.named:
+            if name not in config.providers:
+                raise ConfigError(f"{at}: there is no provider {name!r}")
+    for index, key in enumerate(config.server.keys):
+        if len(key) < 8:
+            raise ConfigError(f"server.keys[{index}]: shorter than 8 characters")
+
+
+def provider_of(name: str, section: ProviderSection) -> Provider:
+    return Provider(name=name, **msgspec.structs.asdict(section))

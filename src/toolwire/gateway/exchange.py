@@ -1,0 +1,280 @@
+"""One request, from the client's bytes to the provider and back: a straight line.
+
+    decode -> route -> restore carries -> encode -> check losses -> send -> decode -> encode
+
+An upstream is given up, for another try or the next one, only before the client has seen a byte. What the request
+itself is at fault for is told at once, and nobody is tried again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
+from toolwire.canonical.events import Notice
+from toolwire.canonical.fold import unfold
+from toolwire.canonical.loss import Loss
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import Usage
+from toolwire.codec.carries import Carrier, restore_carries
+from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
+from toolwire.codec.raising import raise_response
+from toolwire.protocols import PROTOCOLS
+from toolwire.translation import Translation, refuse
+from toolwire.upstream.provider import Provider
+from toolwire.upstream.transport import Answer, Transport, TransportError
+
+from .config import LimitsSection
+from .report import scrub
+from .routing import Routed, Router, Way
+
+_RETRIED: frozenset[ErrorKind] = frozenset({"rate_limit", "overloaded", "server", "timeout"})
+_PROVIDERS_FAULT = _RETRIED | {"authentication", "billing", "permission", "not_found"}
+_LONGEST_WAIT = 10.0
+_STATUS_KINDS: dict[int, ErrorKind] = {401: "authentication", 402: "billing", 403: "permission", 404: "not_found"}
+
+
+class Refused(Exception):
+    """An error to tell the client, in its own protocol."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class Whole(Struct):
+    body: bytes
+    losses: list[Loss]
+    usage: Usage | None = None
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What a client asks."""
+
+    client: Codec
+    body: bytes
+    route: Route
+    tenant: str
+    strict: bool = False
+    created: int = 0
+
+
+class Sent(Struct):
+    """What went upstream, and what its answer needs."""
+
+    way: Way
+    upstream: Codec
+    context: Context
+    losses: list[Loss]
+
+
+class Streaming:
+    """An answer that streams: bytes as they become ready, whole frames each time, always with a proper end."""
+
+    def __init__(self, sent: Sent, answer: Answer | None, translation: Translation, first: bytes) -> None:
+        self.sent = sent
+        self.translation = translation
+        self._answer = answer
+        self._first = first
+
+    @property
+    def losses(self) -> list[Loss]:
+        return self.sent.losses + self.translation.losses
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        if self._first:
+            yield self._first
+        if self._answer is None:
+            return
+        try:
+            while data := await self._answer.next():
+                if out := self.translation.feed(data):
+                    yield out
+            yield self.translation.close()
+        except TransportError as error:
+            yield self.translation.fail(_transport_fault(self.sent.way.provider, error))
+        finally:
+            self._answer.close()
+
+    def close(self) -> None:
+        """Nobody will read it."""
+        if self._answer is not None:
+            self._answer.close()
+
+    def ping(self) -> bytes:
+        """What may be written while the upstream is silent."""
+        return self.translation.tell(Notice(kind="ping"))
+
+
+class Exchanger:
+    def __init__(self, router: Router, transport: Transport, limits: LimitsSection, seal_keys: list[bytes]) -> None:
+        self._router = router
+        self._transport = transport
+        self._limits = limits
+        self._seal_keys = seal_keys
+
+    def translate(self, asked: Asked) -> tuple[Sent, Encoding]:
+        """What would be sent to the first upstream, and its losses."""
+        request, routed = self._decode(asked)
+        return self._encode(asked, request, routed, routed.ways[0])
+
+    async def exchange(self, asked: Asked, goes_to: Callable[[str, str | None], None]) -> Whole | Streaming:
+        """Ask, and tell which upstream it goes to."""
+        request, routed = self._decode(asked)
+        for number, way in enumerate(routed.ways):
+            goes_to(way.provider.name, way.model)
+            sent, encoding = self._encode(asked, request, routed, way)
+            try:
+                return await self._persist(asked, request, sent, encoding)
+            except Refused as refused:
+                last = number == len(routed.ways) - 1
+                if last or refused.error.kind not in _PROVIDERS_FAULT:
+                    raise
+        raise AssertionError("a route has at least one way")
+
+    def _decode(self, asked: Asked) -> tuple[Request, Routed]:
+        request = asked.client.decode_request(asked.body, asked.route)
+        return request, self._router.route(request.model)
+
+    def _encode(self, asked: Asked, request: Request, routed: Routed, way: Way) -> tuple[Sent, Encoding]:
+        upstream = PROTOCOLS[way.provider.protocol]
+        carrier = Carrier(self._seal_keys, asked.tenant) if self._seal_keys else None
+        restored, lost = restore_carries(request, carrier)
+        target = Target(
+            model=way.model,
+            stream=request.stream,
+            realm=way.provider.name,
+            hosted_tools=routed.options.hosted_tools,
+            binary_results=routed.options.binary_results,
+        )
+        encoding = upstream.encode_request(restored, target)
+        for trail in lost:
+            encoding.report.dropped((*trail, "seal"), "", "this proof can't be opened")
+        losses = encoding.report.resolve(restored, asked.client.names) if encoding.report else []
+        refuse(losses, upstream.name, strict=asked.strict or routed.options.strict)
+        context = Context(request=request, undo=encoding.undo, created=asked.created, carrier=carrier)
+        return Sent(way, upstream, context, losses), encoding
+
+    async def _persist(self, asked: Asked, request: Request, sent: Sent, encoding: Encoding) -> Whole | Streaming:
+        """Ask one upstream, again if it is only busy."""
+        body = encoding.to_bytes()
+        tries = self._limits.retries
+        while True:
+            try:
+                answer = await self._send(sent, encoding.route, body)
+                if request.stream:
+                    return await self._stream(asked, sent, answer)
+                return await self._whole(asked, sent, answer)
+            except Refused as refused:
+                wait = refused.error.retry_after if refused.error.retry_after is not None else 0.5
+                if tries == 0 or refused.error.kind not in _RETRIED or wait > _LONGEST_WAIT:
+                    raise
+                tries -= 1
+                await asyncio.sleep(wait)
+
+    async def _send(self, sent: Sent, route: Route, body: bytes) -> Answer:
+        provider = sent.way.provider
+        headers = {"content-type": "application/json"} | provider.own_headers(sent.upstream.surface)
+        try:
+            answer = await self._transport.send(
+                provider.origin,
+                provider.address(route.path or "/"),
+                headers.items(),
+                body,
+                silence=provider.timeout,
+                patience=provider.connect_timeout,
+            )
+            if answer.status >= 300:
+                raise Refused(await self._fault(sent, answer))
+        except TransportError as error:
+            raise Refused(_transport_fault(provider, error)) from None
+        return answer
+
+    async def _fault(self, sent: Sent, answer: Answer) -> ApiError:
+        """What an upstream answered in place of success, as an error that names it."""
+        provider = sent.way.provider
+        body = await answer.read(self._limits.answer)
+        if answer.status < 400:
+            return _fault_of(provider, "server", f"answered with a redirect ({answer.status}), which is not followed")
+        try:
+            error = sent.upstream.decode_error(body, answer.status)
+        except DecodeError:
+            kind = _STATUS_KINDS.get(answer.status) or ("server" if answer.status >= 500 else "invalid_request")
+            kind = "rate_limit" if answer.status == 429 else kind
+            return _fault_of(provider, kind, f"answered {answer.status} with no error of its protocol", answer.status)
+        after = _seconds(answer.headers.get("retry-after"))
+        message = scrub(error.message, (provider.api_key or "",))
+        if error.kind == "authentication":
+            message = f"{provider.name} did not accept the key configured for it: {message}"
+        return replace(error, message=message, status=answer.status, retry_after=after or error.retry_after)
+
+    async def _whole(self, asked: Asked, sent: Sent, answer: Answer) -> Whole:
+        provider = sent.way.provider
+        try:
+            body = await answer.read(self._limits.answer)
+            decoded = sent.upstream.decode_response(body, sent.context)
+        except TransportError as error:
+            raise Refused(_transport_fault(provider, error)) from None
+        except DecodeError as error:
+            raise Refused(_fault_of(provider, "server", f"gave an answer that can't be read: {error}", 502)) from None
+        if decoded.error is not None and not decoded.candidates:
+            raise Refused(replace(decoded.error, message=scrub(decoded.error.message, (provider.api_key or "",))))
+        response = raise_response(decoded, sent.context.undo)
+        encoding = asked.client.encode_response(response, sent.context)
+        losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
+        return Whole(encoding.to_bytes(), sent.losses + losses, decoded.usage)
+
+    async def _stream(self, asked: Asked, sent: Sent, answer: Answer) -> Streaming:
+        """The stream from its first event on: until then it may still be given up."""
+        translation = Translation(sent.upstream, asked.client, sent.context)
+        kind = answer.headers.get("content-type", "")
+        if kind.startswith("application/json") and sent.upstream.name != "gemini":
+            return await self._unfolded(asked, sent, answer, translation)
+        first = b""
+        try:
+            while not translation.begun and translation.error is None:
+                data = await answer.next()
+                first = translation.feed(data) if data else translation.close()
+        except TransportError as error:
+            raise Refused(_transport_fault(sent.way.provider, error)) from None
+        except BaseException:
+            answer.close()
+            raise
+        if not translation.begun and translation.error is not None:
+            answer.close()
+            raise Refused(_stream_fault(sent.way.provider, translation.error))
+        return Streaming(sent, answer, translation, first)
+
+    async def _unfolded(self, asked: Asked, sent: Sent, answer: Answer, translation: Translation) -> Streaming:
+        """A whole answer to somebody who asked for a stream."""
+        body = await answer.read(self._limits.answer)
+        try:
+            response = sent.upstream.decode_response(body, sent.context)
+        except DecodeError as error:
+            why = f"gave an answer that can't be read: {error}"
+            raise Refused(_fault_of(sent.way.provider, "server", why, 502)) from None
+        first = translation.tell(*unfold(response))
+        return Streaming(sent, None, translation, first + translation.close())
+
+
+def _transport_fault(provider: Provider, error: TransportError) -> ApiError:
+    kind: Literal["timeout", "server"] = "timeout" if error.timed_out else "server"
+    return ApiError(kind=kind, message=f"{provider.name}: {error}", status=504 if error.timed_out else 502)
+
+
+def _stream_fault(provider: Provider, error: ApiError) -> ApiError:
+    return replace(error, message=scrub(error.message, (provider.api_key or "",)), status=error.status or 502)
+
+
+def _fault_of(provider: Provider, kind: ErrorKind, why: str, status: int = 502) -> ApiError:
+    return ApiError(kind=kind, message=f"{provider.name} {why}", status=status)
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return None if text is None else max(0.0, float(text))
+    except ValueError:
+        return None

@@ -1,0 +1,62 @@
+"""One line per request, and what it says."""
+
+import sys
+import time
+import traceback
+
+from msgspec import Struct
+
+from toolwire.canonical.response import Usage
+
+
+class Line(Struct, kw_only=True):
+    """What is known of a request. `told` is when the client last got something, `over` that it gets no more."""
+
+    id: str
+    method: str
+    path: str
+    began: float
+    status: int = 0
+    client: str = ""
+    provider: str = ""
+    model: str = ""
+    streamed: bool = False
+    started: bool = False
+    over: bool = False
+    told: float = 0.0
+    failed: bool = False
+    losses: int = 0
+    usage: Usage | None = None
+    why: str = ""
+    crash: Exception | None = None
+
+    def goes_to(self, provider: str, model: str | None) -> None:
+        self.provider, self.model = provider, model or ""
+
+    def text(self) -> str:
+        parts = [time.strftime("%H:%M:%S"), str(self.status or 499), self.method, self.path]
+        if self.provider:
+            parts.append(f"-> {self.provider}/{self.model}")
+        parts.append(f"{(time.monotonic() - self.began) * 1000:.0f}ms")
+        if self.streamed:
+            parts.append("stream")
+        if self.usage is not None:
+            parts.append(f"in={self.usage.input_tokens or 0} out={self.usage.output_tokens or 0}")
+        if self.losses:
+            parts.append(f"losses={self.losses}")
+        parts.append(self.id)
+        if self.why or self.failed:
+            parts.append(f"| {_one_line(self.why) if self.why else 'the upstream failed midway'}")
+        return " ".join(parts)
+
+
+def _one_line(text: str) -> str:
+    shown = "".join(one if one.isprintable() else " " for one in text)
+    return shown if len(shown) <= 300 else shown[:300] + "..."
+
+
+def to_stderr(line: Line) -> None:
+    if line.path != "/healthz":
+        sys.stderr.write(line.text() + "\n")
+    if line.crash is not None:
+        traceback.print_exception(line.crash)

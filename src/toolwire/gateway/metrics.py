@@ -1,0 +1,53 @@
+"""Counters in Prometheus' text form."""
+
+import time
+from collections import Counter
+
+from .log import Line
+
+_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self._tokens: Counter[tuple[str, str]] = Counter()
+        self._losses = 0
+        self._times: Counter[float] = Counter()
+        self._seconds = 0.0
+        self._count = 0
+
+    def count(self, line: Line) -> None:
+        if not line.client:
+            return
+        seconds = time.monotonic() - line.began
+        self._requests[line.client, line.provider, line.status] += 1
+        self._losses += line.losses
+        self._count += 1
+        self._seconds += seconds
+        for bucket in _BUCKETS:
+            if seconds <= bucket:
+                self._times[bucket] += 1
+        if line.usage is not None:
+            self._tokens[line.provider, "input"] += line.usage.input_tokens or 0
+            self._tokens[line.provider, "output"] += line.usage.output_tokens or 0
+
+    def told(self, streams: int) -> bytes:
+        lines = ["# TYPE toolwire_requests_total counter"]
+        for (client, provider, status), count in sorted(self._requests.items()):
+            labels = f'client="{client}",provider="{_escaped(provider)}",status="{status}"'
+            lines.append(f"toolwire_requests_total{{{labels}}} {count}")
+        lines.append("# TYPE toolwire_tokens_total counter")
+        for (provider, kind), count in sorted(self._tokens.items()):
+            lines.append(f'toolwire_tokens_total{{provider="{_escaped(provider)}",kind="{kind}"}} {count}')
+        lines += ["# TYPE toolwire_losses_total counter", f"toolwire_losses_total {self._losses}"]
+        lines += ["# TYPE toolwire_streams gauge", f"toolwire_streams {streams}"]
+        lines.append("# TYPE toolwire_request_seconds histogram")
+        lines += [f'toolwire_request_seconds_bucket{{le="{bucket:g}"}} {self._times[bucket]}' for bucket in _BUCKETS]
+        lines.append(f'toolwire_request_seconds_bucket{{le="+Inf"}} {self._count}')
+        lines += [f"toolwire_request_seconds_sum {self._seconds:.6f}", f"toolwire_request_seconds_count {self._count}"]
+        return ("\n".join(lines) + "\n").encode()
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

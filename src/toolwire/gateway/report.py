@@ -1,0 +1,80 @@
+"""What the gateway tells of its work: losses in a header and by exchange, and texts without secrets."""
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from toolwire.canonical.loss import Loss
+
+from .auth import Caller
+
+LIMIT_HEADER = 2048
+_SECRET = re.compile(r"\b(?:sk-[A-Za-z0-9_-]{8,}|AIza[A-Za-z0-9_-]{20,}|Bearer\s+[A-Za-z0-9._~+/=-]{8,})")
+REMOVED = "[removed]"
+
+
+def scrub(text: str, secrets: Iterable[str]) -> str:
+    """The text without the secrets that we know, and without what looks like a key."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, REMOVED)
+    return _SECRET.sub(REMOVED, text)
+
+
+def losses_header(losses: Sequence[Loss]) -> bytes:
+    """The losses as ASCII JSON, cut at whole losses with `more` for the rest."""
+    told = [_told(loss) for loss in losses]
+    for count in range(len(told), -1, -1):
+        body: dict[str, object] = {"losses": told[:count]}
+        if count < len(told):
+            body["more"] = len(told) - count
+        text = _ascii(msgspec.json.encode(body))
+        if len(text) <= LIMIT_HEADER:
+            return text
+    return b"{}"
+
+
+def _told(loss: Loss) -> dict[str, str]:
+    found = {"kind": loss.kind, "path": loss.path, "target": loss.target, "why": loss.why}
+    return {name: value for name, value in found.items() if value}
+
+
+def _ascii(data: bytes) -> bytes:
+    if data.isascii():
+        return data
+    return "".join(
+        one if one < "\x7f" else one.encode("utf-16-be").hex().join(("\\u", "")) if ord(one) < 0x10000 else _pair(one)
+        for one in data.decode()
+    ).encode()
+
+
+def _pair(one: str) -> str:
+    units = one.encode("utf-16-be").hex()
+    return f"\\u{units[:4]}\\u{units[4:]}"
+
+
+class Kept(Struct):
+    """What is remembered of one exchange, for the key that made it."""
+
+    caller: Caller
+    losses: list[Loss]
+
+
+class Exchanges:
+    """The latest exchanges, bounded."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+
+    def keep(self, id: str, caller: Caller, losses: list[Loss]) -> None:
+        self._kept[id] = Kept(caller, losses)
+        if len(self._kept) > self._limit:
+            self._kept.popitem(last=False)
+
+    def losses(self, id: str, caller: Caller) -> list[Loss] | None:
+        found = self._kept.get(id)
+        return found.losses if found is not None and found.caller == caller else None

@@ -1,0 +1,91 @@
+"""Which provider answers a model's name, and under which name there.
+
+1. The first `[[routes]]` whose pattern the name matches.
+2. `provider/model`.
+3. A provider that knows the name: one of its `models` patterns matches.
+4. The catch-all (`--model`), or the default model of the only provider there is.
+"""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+
+from toolwire.canonical.errors import ToolwireError
+from toolwire.upstream.provider import Provider
+
+from .config import RouteSection
+
+
+class NoRoute(ToolwireError):
+    """No provider is configured for this name."""
+
+
+class Way(Struct, frozen=True):
+    """One upstream to try, and the model's name there."""
+
+    provider: Provider
+    model: str | None
+
+
+class Routed(Struct, frozen=True):
+    """The upstreams to try, in order, and how."""
+
+    ways: tuple[Way, ...]
+    options: RouteSection = RouteSection()
+
+
+class Router:
+    def __init__(
+        self, providers: Mapping[str, Provider], routes: tuple[RouteSection, ...] = (), catch_all: str | None = None
+    ) -> None:
+        self.providers = dict(providers)
+        self.routes = routes
+        self.catch_all = catch_all
+        if catch_all is not None and self._named(catch_all) is None and self._knowing(catch_all) is None:
+            raise NoRoute(self._unknown(catch_all))
+        self._found: dict[str, Routed] = {}
+
+    def route(self, model: str | None) -> Routed:
+        name = model or ""
+        if (known := self._found.get(name)) is not None:
+            return known
+        routed = self._route(name)
+        if len(self._found) < 4096:  # names are the clients' to choose
+            self._found[name] = routed
+        return routed
+
+    def _route(self, name: str) -> Routed:
+        for section in self.routes:
+            if fnmatchcase(name, section.match):
+                model = section.model or name or None
+                ways = tuple(Way(self.providers[one], model) for one in section.named)
+                return Routed(ways, section)
+        way = self._named(name) or self._knowing(name) or self._otherwise()
+        if way is None:
+            raise NoRoute(self._unknown(name))
+        return Routed((way,))
+
+    def _named(self, name: str) -> Way | None:
+        prefix, slash, model = name.partition("/")
+        provider = self.providers.get(prefix)
+        return Way(provider, model) if slash and model and provider is not None else None
+
+    def _knowing(self, name: str) -> Way | None:
+        for provider in self.providers.values():
+            if any(fnmatchcase(name, pattern) for pattern in provider.models):
+                return Way(provider, name)
+        return None
+
+    def _otherwise(self) -> Way | None:
+        if self.catch_all is not None:
+            return self._named(self.catch_all) or self._knowing(self.catch_all)
+        origins = {provider.origin for provider in self.providers.values()}
+        first = next(iter(self.providers.values()), None)
+        if first is None or len(origins) > 1 or first.default_model is None:
+            return None
+        return Way(first, first.default_model)
+
+    def _unknown(self, name: str) -> str:
+        choices = ", ".join(f"{provider}/MODEL" for provider in self.providers)
+        return f"no provider is configured for the model {name!r}: use {choices}, or start with --model"

@@ -1,0 +1,1 @@
+"""Who to call: providers, and the one place that opens connections to models."""

@@ -1,0 +1,322 @@
+"""The one place that opens connections to models: HTTP/1.1 over TCP or TLS, pooled, bounded in size and time.
+
+1. One request at a time on a connection. A connection goes back to the pool only after its answer was read to the end.
+2. A pooled connection that the other side closed before it answered a byte is replaced once by a new one.
+3. Redirects are answers like any other: the prompt and the key go to the configured origin, or nowhere.
+4. `silence` is how long the upstream may say nothing, whole or streamed; `patience` how long connecting may take.
+   Whoever stops reading, or is cancelled, closes the connection.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, cast
+
+import httptools
+
+from .provider import Origin
+
+LIMIT_HEAD = 64 * 1024
+LIMIT_BUFFERED = 256 * 1024
+IDLE_SECONDS = 30.0
+IDLE_PER_ORIGIN = 256
+
+Headers = Iterable[tuple[str, str]]
+
+
+class TransportError(Exception):
+    """The upstream could not be reached, or broke off. `sent`: it may have seen the request."""
+
+    def __init__(self, why: str, *, sent: bool, timed_out: bool = False) -> None:
+        super().__init__(why)
+        self.sent = sent
+        self.timed_out = timed_out
+
+
+class Answer:
+    """What an upstream answers: the head at once, the body as it arrives."""
+
+    def __init__(self, connection: "_Connection", pool: "Transport", silence: float) -> None:
+        self.status: int = connection.status
+        self.headers: dict[str, str] = connection.headers
+        self._connection = connection
+        self._pool = pool
+        self._silence = silence
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body, in the pieces it comes in."""
+        try:
+            while True:
+                data = await self._connection.read(self._silence)
+                if not data:
+                    return
+                yield data
+        finally:
+            self.close()
+
+    async def next(self) -> bytes:
+        """The next piece of the body; empty at its end."""
+        return await self._connection.read(self._silence)
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body; a TransportError if it is longer than the limit."""
+        pieces = []
+        size = 0
+        try:
+            while data := await self._connection.read(self._silence):
+                size += len(data)
+                if size > limit:
+                    raise TransportError(f"the answer is longer than {limit} bytes", sent=True)
+                pieces.append(data)
+        finally:
+            self.close()
+        return b"".join(pieces) if len(pieces) != 1 else pieces[0]
+
+    def close(self) -> None:
+        """Done with it: the connection is kept if the answer was read to its end, else closed."""
+        connection, self._connection = self._connection, _GONE
+        if connection is not _GONE:
+            self._pool.take_back(connection)
+
+
+class Transport:
+    def __init__(self) -> None:
+        self._idle: dict[Origin, list[_Connection]] = {}
+        self._tls: ssl.SSLContext | None = None
+
+    async def send(
+        self,
+        origin: Origin,
+        address: str,
+        headers: Headers,
+        body: bytes | None,
+        *,
+        silence: float = 600,
+        patience: float = 10,
+        method: str = "POST",
+    ) -> Answer:
+        """Send one request and wait for the head of its answer."""
+        head = _head(method, address, origin, headers, body)
+        while True:
+            connection = self._pooled(origin)
+            reused = connection is not None
+            if connection is None:
+                connection = await self._connect(origin, patience)
+            try:
+                connection.send(head, body)
+                await connection.answered(silence)
+            except TransportError as error:
+                connection.abort()
+                if reused and not connection.heard and not error.timed_out:
+                    continue
+                raise
+            except BaseException:
+                connection.abort()
+                raise
+            return Answer(connection, self, silence)
+
+    async def _connect(self, origin: Origin, seconds: float) -> "_Connection":
+        loop = asyncio.get_running_loop()
+        options: dict[str, Any] = {}
+        if origin.scheme == "https":
+            if self._tls is None:
+                self._tls = ssl.create_default_context()
+            options = {"ssl": self._tls, "server_hostname": origin.host}
+        try:
+            async with asyncio.timeout(seconds):
+                _, connection = await loop.create_connection(
+                    lambda: _Connection(origin), origin.host, origin.port, **options
+                )
+        except TimeoutError:
+            why = f"{origin.authority} did not take a connection within {seconds:g} seconds"
+            raise TransportError(why, sent=False, timed_out=True) from None
+        except OSError as error:
+            why = f"{origin.authority} can't be reached: {error.strerror or error}"
+            raise TransportError(why, sent=False) from None
+        return connection
+
+    def _pooled(self, origin: Origin) -> "_Connection | None":
+        idle = self._idle.get(origin)
+        now = asyncio.get_running_loop().time()
+        while idle:
+            connection = idle.pop()
+            if connection.usable and now - connection.idle_since < IDLE_SECONDS:
+                return connection
+            connection.abort()
+        return None
+
+    def take_back(self, connection: "_Connection") -> None:
+        idle = self._idle.setdefault(connection.origin, [])
+        if not connection.reusable or len(idle) >= IDLE_PER_ORIGIN:
+            connection.abort()
+            return
+        connection.idle_since = asyncio.get_running_loop().time()
+        idle.append(connection)
+
+    def close(self) -> None:
+        for idle in self._idle.values():
+            for connection in idle:
+                connection.abort()
+        self._idle.clear()
+
+
+def _head(method: str, address: str, origin: Origin, headers: Headers, body: bytes | None) -> bytes:
+    lines = [f"{method} {address} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    if body is not None:
+        lines.append(f"content-length: {len(body)}")
+    if any("\n" in line or "\r" in line for line in lines):
+        raise ValueError("a header or an address has a line break")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, and the answer that is being read from it."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.idle_since = 0.0
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.heard = False
+        self._transport: asyncio.Transport | None = None
+        self._parser: Any = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._chunks: list[bytes] = []
+        self._buffered = 0
+        self._head_size = 0
+        self._headed = self._complete = self._keep = self._lost = self._paused = False
+        self._failure: TransportError | None = None
+
+    # ---- what the pool asks
+
+    @property
+    def usable(self) -> bool:
+        return not self._lost and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def reusable(self) -> bool:
+        return self.usable and self._complete and not self._chunks and self._keep
+
+    def send(self, head: bytes, body: bytes | None) -> None:
+        self.status, self.headers, self.heard = 0, {}, False
+        self._headed = self._complete = self._keep = False
+        self._head_size = self._buffered = 0
+        self._chunks, self._failure = [], None
+        self._parser = httptools.HttpResponseParser(self)
+        if self._transport is None or self._lost:
+            raise TransportError("the connection was closed", sent=False)
+        self._transport.writelines((head, body) if body else (head,))
+
+    async def answered(self, silence: float) -> None:
+        while not self._headed:
+            self._check()
+            await self._wait(silence)
+
+    async def read(self, silence: float) -> bytes:
+        """What has arrived of the body; empty at its end."""
+        while not self._chunks:
+            if self._complete:
+                return b""
+            self._check()
+            await self._wait(silence)
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self._buffered = 0
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._lost:
+            why = f"{self.origin.authority} closed the connection before its answer was whole"
+            raise TransportError(why, sent=True)
+
+    async def _wait(self, silence: float) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(silence):
+                await self._waiter
+        except TimeoutError:
+            why = f"{self.origin.authority} was silent for {silence:g} seconds"
+            raise TransportError(why, sent=True, timed_out=True) from None
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # ---- what asyncio tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._parser is None or self._complete:
+            self.abort()  # nobody asked
+            return
+        self.heard = True
+        if not self._headed:
+            self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(f"{self.origin.authority} does not speak HTTP: {error}")
+        if not self._headed and self._head_size > LIMIT_HEAD:
+            self._fail(f"{self.origin.authority} sent more than {LIMIT_HEAD} bytes of headers")
+        if self._buffered > LIMIT_BUFFERED and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def _fail(self, why: str) -> None:
+        self._failure = TransportError(why, sent=True)
+        self.abort()
+
+    def eof_received(self) -> bool:
+        # Without a length the end of the connection is the end of the body.
+        if self._headed and "content-length" not in self.headers and "transfer-encoding" not in self.headers:
+            self._complete = True
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lost = True
+        self._wake()
+
+    # ---- what the parser tells
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200:  # an informational answer: the real one follows
+            self.headers = {}
+            return
+        self.status = status
+        self._headed = True
+
+    def on_body(self, data: bytes) -> None:
+        self._chunks.append(data)
+        self._buffered += len(data)
+
+    def on_message_complete(self) -> None:
+        if self._headed:
+            self._complete = True
+            self._keep = self._parser.should_keep_alive()
+
+
+class _Gone(_Connection):
+    def __init__(self) -> None:
+        super().__init__(Origin("http", "", 0))
+
+
+_GONE: _Connection = _Gone()

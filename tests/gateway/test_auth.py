@@ -1,0 +1,80 @@
+"""Who is let in."""
+
+import pytest
+
+from toolwire.gateway.auth import ANYONE, Gate, is_loopback
+
+KEYS = ("first-key-1", "second-key-2")
+
+
+@pytest.mark.parametrize(
+    ("headers", "query"),
+    [
+        ({b"x-api-key": b"second-key-2"}, b""),
+        ({b"authorization": b"Bearer second-key-2"}, b""),
+        ({b"authorization": b"bearer second-key-2"}, b""),
+        ({b"x-goog-api-key": b"second-key-2"}, b""),
+        ({b"api-key": b"second-key-2"}, b""),
+        ({}, b"alt=sse&key=second-key-2"),
+    ],
+)
+def test_a_key_is_taken_from_any_protocols_own_place(headers: dict[bytes, bytes], query: bytes) -> None:
+    gate = Gate(KEYS)
+    caller = gate.admit(headers, query)
+    assert caller is not None
+    assert caller == gate.admit({b"x-api-key": b"second-key-2"}, b"")
+    assert caller != gate.admit({b"x-api-key": b"first-key-1"}, b"")
+    assert "second" not in caller.tenant
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {b"x-api-key": b""},
+        {b"x-api-key": b"second-key-"},
+        {b"x-api-key": b"second-key-22"},
+        {b"authorization": b"Basic second-key-2"},
+        {b"authorization": b"second-key-2"},
+        {b"x-api-key": b"' OR 1=1 --"},
+        {b"x-api-key": "sécond".encode()},
+        {b"cookie": b"second-key-2"},
+    ],
+)
+def test_anything_else_is_no_key(headers: dict[bytes, bytes]) -> None:
+    assert Gate(KEYS).admit(headers, b"") is None
+
+
+def test_without_keys_anyone_on_this_machine_is_let_in() -> None:
+    assert Gate(()).admit({}, b"") == ANYONE
+
+
+@pytest.mark.parametrize("host", [b"localhost:4000", b"127.0.0.1:4000", b"[::1]:4000", b"localhost", b"LOCALHOST:1"])
+def test_a_loopback_server_answers_to_its_own_names(host: bytes) -> None:
+    assert Gate(()).stranger({b"host": host}) is None
+
+
+@pytest.mark.parametrize(
+    "host", [b"", b"evil.example", b"evil.example:4000", b"127.0.0.1.evil.example", b"localhost/x", b"a@localhost"]
+)
+def test_a_rebound_name_is_turned_away(host: bytes) -> None:
+    assert Gate(()).stranger({b"host": host}) is not None
+    assert Gate(KEYS).stranger({b"host": host}) is None  # a key is asked for there
+
+
+def test_another_sites_page_is_turned_away_keys_or_not() -> None:
+    local = {b"host": b"localhost", b"origin": b"http://localhost:3000"}
+    foreign = {b"host": b"localhost", b"origin": b"https://evil.example"}
+    for gate in (Gate(()), Gate(KEYS)):
+        assert gate.stranger(local) is None
+        assert gate.stranger(foreign) is not None
+    assert Gate((), origins=("https://evil.example",)).stranger(foreign) is None
+    assert Gate((), hosts=("box.example",)).stranger({b"host": b"box.example:4000"}) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("box", False)],
+)
+def test_loopback_is_known(host: str, local: bool) -> None:
+    assert is_loopback(host) is local

@@ -1,0 +1,67 @@
+"""`toolwire.toml`: what it says is read, what is wrong is named."""
+
+from pathlib import Path
+
+import pytest
+
+from toolwire.gateway.config import ConfigError, parse_config, provider_of, read_config
+
+BLUEPRINT = """
+[server]
+keys = ["env:TOOLWIRE_KEY"]
+
+[providers.up]
+protocol = "gemini"
+base_url = "http://127.0.0.1:9101"
+api_key = "env:UP_KEY"
+timeout = 600
+
+[[routes]]
+match = "*"
+provider = "up"
+model = "gemini-3-pro"
+"""
+ENVIRONMENT = {"TOOLWIRE_KEY": "a-server-key", "UP_KEY": "an-upstream-key"}
+
+
+def test_the_blueprints_file_is_read_with_its_keys_from_the_environment() -> None:
+    config = parse_config(BLUEPRINT, ENVIRONMENT)
+    assert config.server.keys == ("a-server-key",)
+    provider = provider_of("up", config.providers["up"])
+    assert (provider.protocol, provider.api_key, provider.timeout) == ("gemini", "an-upstream-key", 600)
+    assert (config.routes[0].match, config.routes[0].named, config.routes[0].model) == ("*", ("up",), "gemini-3-pro")
+
+
+UP = '[providers.up]\nprotocol = "gemini"\nbase_url = "http://127.0.0.1:1"\n'
+WRONG = [
+    ("[server]\nprot = 1", "unknown key server.prot"),
+    ("nonsense = 1", "unknown key nonsense"),
+    (UP + "bse_url = 1", "unknown key providers.up.bse_url"),
+    (UP + '[[routes]]\nprovider = "up"\nmach = "x"', "unknown key routes[0].mach"),
+    ("[server]\nport = 'x'", "server.port: expected `int`, got `str`"),
+    ('[server]\nkeys = ["env:NOT_SET"]', "server.keys[0]: the environment variable NOT_SET is not set"),
+    ('[server]\nkeys = ["short"]', "server.keys[0]: shorter than 8 characters"),
+    ('[providers.x]\nprotocol = "smtp"\nbase_url = "http://x"', "providers.x.protocol: 'smtp' is none of anthropic"),
+    ('[providers.x]\nprotocol = "gemini"\nbase_url = "x"', "providers.x.base_url: 'x' does not start with http"),
+    (UP + '[[routes]]\nmatch = "a"', "routes[0]: names no provider"),
+    (UP + '[[routes]]\nprovider = "down"', "routes[0]: there is no provider 'down'"),
+    (UP + '[providers.up.headers]\n"a b" = "c"', "providers.up.headers.a b: not a header"),
+    (UP + '[providers.up.headers]\nx = "a\\r\\nb: c"', "providers.up.headers.x: not a header"),
+    ("[server]\nx = = 1", "line 2"),
+    ('[providers.x]\nprotocol = "gemini"', "providers.x: object missing required field `base_url`"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), WRONG)
+def test_what_is_wrong_is_named(text: str, why: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_config(text, ENVIRONMENT)
+    assert why in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        read_config(tmp_path / "toolwire.toml", {})
+    (tmp_path / "bad.toml").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        read_config(tmp_path / "bad.toml", {})

@@ -1,0 +1,81 @@
+"""Addresses of providers: base URLs as people write them, and what is asked for below them."""
+
+import pytest
+
+from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.provider import Origin, Provider, joined_path, origin_of
+
+CHAT, MESSAGES, OPENROUTER = "/v1/chat/completions", "/v1/messages", "/api/v1/chat/completions"
+GEMINI, OLLAMA = "/v1beta/models/m:generateContent", "/api/chat"
+
+JOINED = [
+    ("", CHAT, CHAT),
+    ("/", CHAT, CHAT),
+    ("/v1", CHAT, CHAT),
+    ("/v1/", CHAT, CHAT),
+    ("/openai/v1", CHAT, "/openai/v1/chat/completions"),
+    ("/api/paas/v4", CHAT, "/api/paas/v4/chat/completions"),
+    ("/v1beta/openai", CHAT, "/v1beta/openai/chat/completions"),
+    ("/anthropic", MESSAGES, "/anthropic/v1/messages"),
+    ("/api/v1", OPENROUTER, OPENROUTER),
+    ("/api", OPENROUTER, OPENROUTER),
+    ("/v1beta", GEMINI, GEMINI),
+    ("/v1", GEMINI, "/v1/models/m:generateContent"),
+    ("/api", OLLAMA, OLLAMA),
+    ("", OLLAMA, OLLAMA),
+]
+
+
+@pytest.mark.parametrize(("base", "path", "whole"), JOINED)
+def test_only_the_rest_is_appended_to_a_base_that_has_its_version(base: str, path: str, whole: str) -> None:
+    assert joined_path(base, path) == whole
+
+
+def test_query_and_path_are_for_hosts_that_need_more() -> None:
+    azure = Provider(
+        name="azure",
+        protocol="openai-chat",
+        base_url="https://x.example",
+        path="/openai/deployments/d/chat/completions",
+        query={"api-version": "2026-01-01"},
+    )
+    assert azure.address(CHAT) == "/openai/deployments/d/chat/completions?api-version=2026-01-01"
+    gemini = Provider(name="g", protocol="gemini", base_url="https://x.example", query={"a": "b c"})
+    assert gemini.address("/v1beta/models/m:x?alt=sse") == "/v1beta/models/m:x?alt=sse&a=b+c"
+
+
+@pytest.mark.parametrize(
+    ("url", "origin", "authority"),
+    [
+        ("https://a.example", Origin("https", "a.example", 443), "a.example"),
+        ("http://a.example:8080/v1", Origin("http", "a.example", 8080), "a.example:8080"),
+        ("http://[::1]:9000", Origin("http", "::1", 9000), "[::1]:9000"),
+    ],
+)
+def test_an_origin_is_scheme_host_and_port(url: str, origin: Origin, authority: str) -> None:
+    assert origin_of(url) == origin
+    assert origin.authority == authority
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("ftp://a.example", "does not start with http"),
+        ("a.example", "does not start with http"),
+        ("http://", "names no host"),
+        ("http://user:secret@a.example", "no user name or password"),
+        ("http://a.example?x=1", "use the query setting"),
+        ("http://a.example/\u00e9", "characters that no URL has"),
+    ],
+)
+def test_what_is_no_base_url_is_refused_and_a_password_is_not_repeated(url: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as refused:
+        origin_of(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_the_protocol_wants_headers_and_what_is_configured_wins() -> None:
+    surface = PROTOCOLS["anthropic"].surface
+    given = {"Anthropic-Version": "2027-01-01", "x-extra": "1"}
+    provider = Provider(name="a", protocol="anthropic", base_url="https://x.example", api_key="k", headers=given)
+    assert provider.own_headers(surface) == {"anthropic-version": "2027-01-01", "x-api-key": "k", "x-extra": "1"}

@@ -1,0 +1,315 @@
+"""The transport against real sockets: whole, streamed, reused, and everything an upstream can do wrong."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from toolwire.upstream.provider import Origin
+from toolwire.upstream.transport import LIMIT_HEAD, Answer, Transport, TransportError
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+@asynccontextmanager
+async def upstream(handler: Handler) -> AsyncIterator[Origin]:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await handler(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    async with server:
+        yield Origin("http", "127.0.0.1", server.sockets[0].getsockname()[1])
+
+
+async def received(reader: asyncio.StreamReader) -> bytes:
+    """One request, head and body."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next((int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:")), 0)
+    return head + await reader.readexactly(length)
+
+
+def answering(*answers: bytes, keep: bool = True) -> Handler:
+    """Answers each request on a connection with the next of these."""
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in answers:
+            await received(reader)
+            writer.write(answer)
+            await writer.drain()
+        if keep:
+            await reader.read()
+
+    return handler
+
+
+async def ask(transport: Transport, origin: Origin, body: bytes = b"{}", silence: float = 5) -> Answer:
+    return await transport.send(origin, "/x", [("x-api-key", "k")], body, silence=silence, patience=2)
+
+
+def run(work: Awaitable[None]) -> None:
+    async def whole() -> None:
+        async with asyncio.timeout(20):
+            await work
+
+    asyncio.run(whole())
+
+
+def test_a_request_is_what_was_asked_for() -> None:
+    seen: list[bytes] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await received(reader))
+        writer.write(OK)
+
+    async def work() -> None:
+        async with upstream(handler) as origin:
+            answer = await ask(Transport(), origin, b'{"a":1}')
+            assert (answer.status, await answer.read(10)) == (200, b"ok")
+            lines = seen[0].split(b"\r\n")
+            assert lines[0] == b"POST /x HTTP/1.1"
+            assert f"host: {origin.authority}".encode() in lines
+            assert b"x-api-key: k" in lines
+            assert lines[-1] == b'{"a":1}'
+
+    run(work())
+
+
+def test_a_body_arrives_piece_by_piece_as_it_is_sent() -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await received(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        for piece in (b"one", b"two"):
+            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await writer.drain()
+            await asyncio.sleep(0.05)
+        writer.write(b"0\r\n\r\n")
+        await reader.read()
+
+    async def work() -> None:
+        async with upstream(handler) as origin:
+            answer = await ask(Transport(), origin)
+            assert [piece async for piece in answer.chunks()] == [b"one", b"two"]
+
+    run(work())
+
+
+def test_a_connection_is_used_again_only_after_its_answer_was_read_to_the_end() -> None:
+    connections = 0
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await answering(OK, OK, OK)(reader, writer)
+
+    async def work() -> None:
+        async with upstream(handler) as origin:
+            transport = Transport()
+            await (await ask(transport, origin)).read(10)
+            await (await ask(transport, origin)).read(10)
+            assert connections == 1
+            (await ask(transport, origin)).close()  # its body was not read
+            await (await ask(transport, origin)).read(10)
+            assert connections == 2
+            transport.close()
+
+    run(work())
+
+
+def test_a_kept_connection_that_was_closed_meanwhile_is_replaced() -> None:
+    async def work() -> None:
+        async with upstream(answering(OK, keep=False)) as origin:
+            transport = Transport()
+            for _ in range(3):
+                assert await (await ask(transport, origin)).read(10) == b"ok"
+
+    run(work())
+
+
+def test_a_kept_connection_that_is_closed_on_the_next_request_is_replaced_once() -> None:
+    requests = 0
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal requests
+        await received(reader)
+        requests += 1
+        writer.write(OK)
+        await received(reader)  # the second request on this connection gets no byte
+        requests += 1
+
+    async def work() -> None:
+        async with upstream(handler) as origin:
+            transport = Transport()
+            await (await ask(transport, origin)).read(10)
+            assert await (await ask(transport, origin)).read(10) == b"ok"
+            assert requests == 3
+
+    run(work())
+
+
+def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+    moved = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"
+
+    async def work() -> None:
+        async with upstream(answering(moved)) as origin:
+            answer = await ask(Transport(), origin)
+            assert (answer.status, answer.headers["location"]) == (307, "http://127.0.0.1:1/")
+
+    run(work())
+
+
+def test_an_informational_answer_is_passed_over() -> None:
+    async def work() -> None:
+        async with upstream(answering(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + OK)) as origin:
+            answer = await ask(Transport(), origin)
+            assert (answer.status, "link" in answer.headers, await answer.read(10)) == (200, False, b"ok")
+
+    run(work())
+
+
+def test_without_a_length_the_end_of_the_connection_ends_the_body() -> None:
+    async def work() -> None:
+        async with upstream(answering(b"HTTP/1.1 200 OK\r\n\r\nall of it", keep=False)) as origin:
+            assert await (await ask(Transport(), origin)).read(100) == b"all of it"
+
+    run(work())
+
+
+FAULTS = {
+    "closed at once": (answering(b"", keep=False), "closed the connection", True),
+    "cut in the head": (answering(b"HTTP/1.1 200 OK\r\ncont", keep=False), "closed the connection", True),
+    "cut in the body": (answering(OK[:-1], keep=False), "closed the connection", True),
+    "cut in a chunk": (
+        answering(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab", keep=False),
+        "closed the connection",
+        True,
+    ),
+    "garbage": (answering(b"\x00\xff nonsense\r\n\r\n"), "does not speak HTTP", True),
+    "two lengths": (
+        answering(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\nok"),
+        "does not speak HTTP",
+        True,
+    ),
+    "endless head": (answering(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * LIMIT_HEAD), "of headers", True),
+    "silent": (answering(b"HTTP/1.1 200 OK\r\n"), "was silent for 0.2 seconds", True),
+    "silent in the body": (answering(OK[:-1]), "was silent for 0.2 seconds", True),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_an_upstream_does_wrong_is_said(name: str) -> None:
+    handler, why, sent = FAULTS[name]
+
+    async def work() -> None:
+        async with upstream(handler) as origin:
+            transport = Transport()
+            with pytest.raises(TransportError, match=why) as failed:
+                await (await ask(transport, origin, silence=0.2)).read(100)
+            assert failed.value.sent is sent
+            assert failed.value.timed_out is name.startswith("silent")
+
+    run(work())
+
+
+def test_nobody_there_is_said_and_nothing_was_sent() -> None:
+    async def work() -> None:
+        async with upstream(answering(OK)) as origin:
+            pass
+        with pytest.raises(TransportError, match="can't be reached") as failed:
+            await ask(Transport(), origin)
+        assert failed.value.sent is False
+
+    run(work())
+
+
+def test_an_answer_over_the_limit_is_not_read_to_its_end() -> None:
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await received(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            writer.write(b"x" * 65536)
+            await writer.drain()
+
+    async def work() -> None:
+        async with upstream(endless) as origin:
+            with pytest.raises(TransportError, match="longer than 1000000 bytes"):
+                await (await ask(Transport(), origin)).read(1_000_000)
+
+    run(work())
+
+
+def test_an_upstream_waits_for_a_slow_reader() -> None:
+    sent = 0
+
+    async def fast(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await received(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            writer.write(b"x" * 65536)
+            await writer.drain()
+            sent += 65536
+
+    async def work() -> None:
+        async with upstream(fast) as origin:
+            answer = await ask(Transport(), origin)
+            await asyncio.sleep(0.5)
+            assert sent < 30_000_000  # socket buffers and ours, then it has to wait
+            assert await answer.next()
+            answer.close()
+
+    run(work())
+
+
+def test_whoever_is_cancelled_closes_the_connection_at_once() -> None:
+    async def work() -> None:
+        left = asyncio.Event()
+
+        async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await received(reader)
+            await reader.read()
+            left.set()
+
+        async with upstream(handler) as origin:
+            task = asyncio.create_task(ask(Transport(), origin))
+            await asyncio.sleep(0.1)
+            task.cancel()
+            async with asyncio.timeout(1):
+                await left.wait()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    run(work())
+
+
+def test_one_broken_connection_does_not_spoil_the_next_request() -> None:
+    async def work() -> None:
+        broken = iter([b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab", OK])
+
+        async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await received(reader)
+            writer.write(next(broken))
+
+        async with upstream(handler) as origin:
+            transport = Transport()
+            with pytest.raises(TransportError):
+                await (await ask(transport, origin)).read(10)
+            assert await (await ask(transport, origin)).read(10) == b"ok"
+
+    run(work())
+
+
+@pytest.mark.parametrize("header", [("x", "a\r\nb: c"), ("x\n", "a")])
+def test_a_header_with_a_line_break_is_never_sent(header: tuple[str, str]) -> None:
+    async def work() -> None:
+        with pytest.raises(ValueError, match="line break"):
+            await Transport().send(Origin("http", "127.0.0.1", 1), "/x", [header], b"")
+
+    run(work())
