@@ -2,7 +2,7 @@
 
 import click
 
-from . import check, protocols, translate
+from . import check, protocols, serve, translate
 
 
 @click.group(
@@ -14,6 +14,7 @@ def main() -> None:
     """Translate between tool-calling protocols, and see what could not be carried."""
 
 
+main.add_command(serve.command)
 main.add_command(translate.command)
 main.add_command(check.command)
 main.add_command(protocols.command)

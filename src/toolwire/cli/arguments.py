@@ -38,3 +38,12 @@ def refusing_bad_input() -> Iterator[None]:
         yield
     except toolwire.ToolwireError as error:
         raise BadInput(str(error)) from error
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Say what to install where a part's own packages are not there."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise BadInput(f"{error.name} is not installed: pip install 'toolwire[{extra}]'") from error

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
 from toolwire.protocols import PROTOCOLS
@@ -100,6 +101,13 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Conf
         return parse_config(text, environment)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def with_server(config: Config, host: str | None, port: int | None) -> Config:
+    """The configuration, with what was said elsewhere about where to listen."""
+    server = config.server
+    server = replace(server, host=server.host if host is None else host, port=server.port if port is None else port)
+    return replace(config, server=server)
 
 
 def parse_config(text: str, environment: Mapping[str, str]) -> Config:

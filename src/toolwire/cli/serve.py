@@ -1,0 +1,35 @@
+"""`toolwire serve`: the gateway."""
+
+from pathlib import Path
+
+import click
+
+from .arguments import needing, refusing_bad_input
+
+USUAL = Path("toolwire.toml")
+
+
+@click.command("serve", short_help="Serve every protocol in front of any provider.")
+@click.option("--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {USUAL}, if there.")
+@click.option("--host", metavar="HOST", help="Default: 127.0.0.1. Any other than loopback needs keys.")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Default: 4000. 0 takes any free one.")
+@click.option("--model", metavar="PROVIDER/MODEL", help="Answers every name that no provider knows.")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, metavar="N", help="Processes. Default: 1.")
+def command(path: Path | None, host: str | None, port: int | None, model: str | None, workers: int) -> None:
+    """Serve every protocol in front of any provider.
+
+    Providers are those of the configuration file; without one, those whose keys are in the environment
+    (ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY, OLLAMA_HOST); without any,
+    the embedded simulator.
+
+    \b
+    Example:
+      toolwire serve --model anthropic/claude-sonnet-4-5
+    """
+    with refusing_bad_input(), needing("gateway"):
+        from toolwire.gateway.config import Config, read_config, with_server
+        from toolwire.gateway.server import run
+
+        found = path or (USUAL if USUAL.exists() else None)
+        config = Config() if found is None else read_config(found)
+        run(with_server(config, host, port), model, workers, lambda text: click.echo(text, err=True))

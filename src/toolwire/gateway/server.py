@@ -1,0 +1,164 @@
+"""Starting the gateway: the application from its configuration, the server around it, and what is said at the start."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import uvicorn
+import uvloop
+from msgspec import Struct
+
+from toolwire.upstream.provider import Provider
+from toolwire.upstream.transport import Transport
+
+from .app import App
+from .auth import Gate, is_loopback
+from .config import Config, ConfigError, provider_of, with_server
+from .discovery import discover, simulated
+from .exchange import Exchanger
+from .log import to_stderr
+from .models import Catalogue, models_of
+from .routing import Router
+from .seals import seal_keys
+
+DRAIN_SECONDS = 30
+
+
+class Gateway(Struct):
+    """All of it, ready to listen. `simulator` is the socket of the embedded model, if it is needed."""
+
+    app: App
+    config: Config
+    router: Router
+    simulator: socket.socket | None = None
+
+
+def build(config: Config, catch_all: str | None = None, environment: Mapping[str, str] = os.environ) -> Gateway:
+    if not config.server.keys and not is_loopback(config.server.host):
+        raise ConfigError(f"{config.server.host} can be reached from outside: set server.keys, or listen on 127.0.0.1")
+    found = {name: provider_of(name, section) for name, section in config.providers.items()} or discover(environment)
+    embedded = None
+    if not found:
+        embedded = listening("127.0.0.1", 0)
+        found = simulated(f"http://127.0.0.1:{embedded.getsockname()[1]}")
+    router = Router(found, config.routes, catch_all)
+    app = App(
+        Exchanger(router, Transport(), config.limits, seal_keys(config.server, environment)),
+        Gate(config.server.keys, config.server.hosts, config.server.origins),
+        Catalogue(models_of(router)),
+        config.limits,
+        to_stderr,
+    )
+    return Gateway(app, config, router, embedded)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that is bound: a ConfigError if the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from None
+    found.listen(2048)
+    return found
+
+
+def greeting(gateway: Gateway) -> str:
+    """What was found, where it listens, and one line for each client."""
+    server = gateway.config.server
+    host = server.host if is_loopback(server.host) else socket.gethostname()
+    root = f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
+    key = "$TOOLWIRE_KEY" if server.keys else "none"
+    lines = [f"toolwire listens on {root}"]
+    if gateway.simulator is not None:
+        lines.append("no provider is configured: the embedded simulator answers, in every protocol")
+    lines += [f"  {_told(provider)}" for provider in gateway.router.providers.values() if gateway.simulator is None]
+    if gateway.router.catch_all is not None:
+        lines.append(f"  any other name: {gateway.router.catch_all}")
+    lines += [
+        "point a client at it:",
+        f"  ANTHROPIC_BASE_URL={root} ANTHROPIC_API_KEY={key} claude",
+        f"  codex -c openai_base_url={root}/v1",
+        f"  GOOGLE_GEMINI_BASE_URL={root} GEMINI_API_KEY={key} gemini",
+        f"  OPENAI_BASE_URL={root}/v1 OPENAI_API_KEY={key} python your_agent.py",
+        f"  OLLAMA_HOST={root} ollama run MODEL",
+    ]
+    return "\n".join(lines)
+
+
+def _told(provider: Provider) -> str:
+    default = f", default {provider.default_model}" if provider.default_model else ""
+    return f"{provider.name}/MODEL -> {provider.base_url} ({provider.protocol}{default})"
+
+
+def run(config: Config, catch_all: str | None, workers: int, say: Callable[[str], None]) -> None:
+    """Serve until told to stop."""
+    listener = listening(config.server.host, config.server.port)
+    config = with_server(config, None, listener.getsockname()[1])
+    gateway = build(config, catch_all)
+    say(greeting(gateway))
+    if workers == 1:
+        _run(gateway, listener)
+        return
+    children = [_fork(config, catch_all, listener) for _ in range(workers)]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: _stop(children))
+    for child in children:
+        os.waitpid(child, 0)
+
+
+def _stop(children: list[int]) -> None:
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGTERM)
+
+
+def _fork(config: Config, catch_all: str | None, listener: socket.socket) -> int:
+    child = os.fork()
+    if child == 0:
+        _run(build(config, catch_all), listener)
+        os._exit(0)
+    return child
+
+
+def _run(gateway: Gateway, listener: socket.socket) -> None:
+    uvloop.run(serve(gateway, listener))
+
+
+class _Server(uvicorn.Server):
+    """Stops on a signal and returns, where uvicorn's would raise the signal again after it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
+
+
+def options() -> dict[str, Any]:
+    """How uvicorn serves it."""
+    return {
+        "log_config": None,
+        "access_log": False,
+        "http": "httptools",
+        "ws": "none",
+        "lifespan": "off",
+        "server_header": False,
+        "date_header": False,
+        "proxy_headers": False,
+        "timeout_keep_alive": 75,
+        "timeout_graceful_shutdown": DRAIN_SECONDS,
+    }
+
+
+async def serve(gateway: Gateway, listener: socket.socket) -> None:
+    """Serve until a signal says stop; streams that are under way are finished first."""
+    await _Server(uvicorn.Config(gateway.app, **options())).serve(sockets=[listener])

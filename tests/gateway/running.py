@@ -1,0 +1,92 @@
+"""A gateway on loopback in the test's own event loop, and bodies to ask it in every protocol."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from msgspec import Struct
+
+import toolwire as tw
+from toolwire.gateway.config import parse_config
+from toolwire.gateway.server import Gateway, build, listening, options
+from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.provider import Origin
+from toolwire.upstream.transport import Answer, Transport
+
+QUESTION: dict[str, Any] = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
+    "tools": [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}],
+}
+
+
+class Running(Struct):
+    gateway: Gateway
+    origin: Origin
+    transport: Transport
+
+    @property
+    def root(self) -> str:
+        return f"http://{self.origin.authority}"
+
+    async def post(self, path: str, body: bytes, **headers: str) -> Answer:
+        given = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        return await self.transport.send(self.origin, path, given, body, silence=10)
+
+    async def get(self, path: str, **headers: str) -> tuple[int, bytes]:
+        given = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        answer = await self.transport.send(self.origin, path, given, None, method="GET", silence=10)
+        return answer.status, await answer.read(1_000_000)
+
+    async def ask(self, protocol: str, *, stream: bool = False, **headers: str) -> Answer:
+        path, body = question(protocol, stream=stream)
+        return await self.post(path, body, **headers)
+
+
+def question(protocol: str, *, stream: bool = False) -> tuple[str, bytes]:
+    """The same question in any protocol, and where it goes."""
+    asked = tw.translate({**QUESTION, "stream": stream}, "openai-chat", protocol, model="m", stream=stream)
+    assert asked.route.path is not None
+    return asked.route.path, asked.to_bytes()
+
+
+@asynccontextmanager
+async def running(config: str, catch_all: str | None = None) -> AsyncIterator[Running]:
+    listener = listening("127.0.0.1", 0)
+    gateway = build(parse_config(config, {}), catch_all, {"HOME": "/nonexistent"})
+    server = uvicorn.Server(uvicorn.Config(gateway.app, **options()))
+    serving = asyncio.create_task(server._serve([listener]))
+    transport = Transport()
+    try:
+        yield Running(gateway, Origin("http", "127.0.0.1", listener.getsockname()[1]), transport)
+    finally:
+        transport.close()
+        server.should_exit = server.force_exit = True
+        await serving
+
+
+def in_front_of(origin: Origin, protocol: str = "openai-chat", more: str = "", timeout: float = 5) -> str:
+    """A configuration with one upstream."""
+    return f"""
+{more}
+[providers.up]
+protocol = "{protocol}"
+base_url = "http://{origin.authority}"
+api_key = "upstream-secret-key"
+timeout = {timeout}
+[[routes]]
+provider = "up"
+"""
+
+
+def run(work: Awaitable[None]) -> None:
+    async def whole() -> None:
+        async with asyncio.timeout(30):
+            await work
+
+    asyncio.run(whole())
+
+
+PROTOCOL_NAMES = list(PROTOCOLS)

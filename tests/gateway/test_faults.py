@@ -1,0 +1,223 @@
+"""Upstreams that refuse, reset, stall, cut, babble or never end, and clients that leave, in every client protocol.
+
+The client gets an error of its own protocol, and a stream that began ends with that protocol's own error: never a
+success that did not happen.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.gateway.running import PROTOCOL_NAMES, in_front_of, run, running
+from tests.upstream.sockets import Handler, answering, received, upstream
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import Event, ResponseEnd, ResponseFailed
+from toolwire.codec.interface import Context
+from toolwire.protocols import PROTOCOLS
+
+
+def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    body = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    return b"data: " + json.dumps(body).encode() + b"\n\n"
+
+
+BEGUN = chunk({"role": "assistant", "content": "It is"}) + chunk({"content": " sunny"})
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def piece(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def whole(status: str, body: bytes, kind: str = "application/json", more: str = "") -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n{more}\r\n"
+    return head.encode() + body
+
+
+def told(message: str, kind: str = "server_error") -> bytes:
+    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": None}}).encode()
+
+
+HTML = b"<html><body>Bad gateway</body></html>"
+MOVED = "location: http://127.0.0.1:9/\r\n"
+BEFORE: dict[str, tuple[Handler, int, str]] = {
+    "reset": (answering(b"", keep=False), 502, "closed the connection"),
+    "garbage": (answering(b"\x00\x01\x02\r\n\r\n", keep=False), 502, "does not speak HTTP"),
+    "stalled": (answering(b""), 504, "was silent"),
+    "html for success": (answering(whole("200 OK", HTML, "text/html")), 502, ""),
+    "empty success": (answering(whole("200 OK", b"")), 502, ""),
+    "cut json": (answering(whole("200 OK", b'{"id":"x","choices":[')), 502, ""),
+    "html error": (answering(whole("502 Bad Gateway", HTML, "text/html")), 502, "answered 502"),
+    "redirect": (answering(whole("307 Temporary Redirect", b"", more=MOVED)), 502, "redirect"),
+    "server error": (answering(whole("500 Oh", told("went wrong"))), 500, "went wrong"),
+    "bad request": (answering(whole("400 Bad", told("no good", "invalid_request_error"))), 400, "no good"),
+    "bad key": (answering(whole("401 No", told("bad key upstream-secret-key", "x"))), 401, "did not accept the key"),
+}
+
+
+def error_of(protocol: str, status: int, body: bytes) -> ApiError:
+    return PROTOCOLS[protocol].decode_error(body, status)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("fault", BEFORE)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_a_fault_before_the_first_byte_is_an_error_of_the_clients_protocol(
+    protocol: str, fault: str, stream: bool
+) -> None:
+    handler, status, why = BEFORE[fault]
+
+    async def work() -> None:
+        async with (
+            upstream(handler) as origin,
+            running(in_front_of(origin, more="[limits]\nretries = 0", timeout=0.3)) as gateway,
+        ):
+            answer = await gateway.ask(protocol, stream=stream)
+            body = await answer.read(100_000)
+            assert answer.status == status, body
+            error = error_of(protocol, status, body)
+            assert why in error.message
+            assert "upstream-secret-key" not in body.decode()
+            assert answer.headers["toolwire-exchange"].startswith("ex_")
+
+    run(work())
+
+
+def test_nobody_there() -> None:
+    async def work() -> None:
+        async with upstream(answering()) as origin:
+            pass
+        async with running(in_front_of(origin, more="[limits]\nretries = 0")) as gateway:
+            answer = await gateway.ask("anthropic")
+            error = error_of("anthropic", answer.status, await answer.read(10_000))
+            assert (answer.status, "can't be reached" in error.message) == (502, True)
+
+    run(work())
+
+
+def cutting(*pieces: bytes, keep: bool = False) -> Handler:
+    return answering(STREAM + b"".join(map(piece, pieces)), keep=keep)
+
+
+DURING: dict[str, tuple[Handler, str]] = {
+    "cut": (cutting(BEGUN), "closed the connection"),
+    "ended without an end": (answering(STREAM + piece(BEGUN) + b"0\r\n\r\n"), "ended before"),
+    "stalled": (cutting(BEGUN, keep=True), "was silent"),
+    "garbage": (answering(STREAM + piece(BEGUN) + b"zz\r\n", keep=False), "does not speak HTTP"),
+    "bad frame": (answering(STREAM + piece(BEGUN + b"data: {nonsense\n\n") + b"0\r\n\r\n"), ""),
+    "error event": (
+        answering(STREAM + piece(BEGUN + b"data: " + told("overheated") + b"\n\n") + b"0\r\n\r\n"),
+        "overheated",
+    ),
+}
+
+
+def events_of(protocol: str, wire: bytes) -> list[Event]:
+    decoder = PROTOCOLS[protocol].stream_decoder(Context())
+    return [*decoder.feed(wire), *decoder.close()]
+
+
+@pytest.mark.parametrize("fault", DURING)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_a_fault_within_a_stream_ends_it_with_the_protocols_own_error(protocol: str, fault: str) -> None:
+    handler, why = DURING[fault]
+
+    async def work() -> None:
+        async with upstream(handler) as origin, running(in_front_of(origin, timeout=0.3)) as gateway:
+            answer = await gateway.ask(protocol, stream=True)
+            assert answer.status == 200
+            wire = await answer.read(100_000)
+            events = events_of(protocol, wire)
+            assert b"sunny" in wire
+            assert not any(isinstance(event, ResponseEnd) for event in events)
+            (failed,) = [event for event in events if isinstance(event, ResponseFailed)]
+            assert not failed.broken, "the client's stream itself is whole"
+            assert why in failed.error.message
+
+    run(work())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("when", ["before the answer", "within the stream", "not streaming"])
+def test_an_upstream_is_let_go_within_a_second_when_the_client_leaves(protocol: str, when: str) -> None:
+    async def work() -> None:
+        left = asyncio.Event()
+
+        async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await received(reader)
+            if when == "within the stream":
+                writer.write(STREAM + piece(BEGUN))
+            await reader.read()
+            left.set()
+
+        async with upstream(handler) as origin, running(in_front_of(origin, timeout=30)) as gateway:
+            asking = asyncio.create_task(gateway.ask(protocol, stream=when != "not streaming"))
+            if when == "within the stream":
+                answer = await asking
+                assert await answer.next()
+                answer.close()
+            else:
+                await asyncio.sleep(0.2)
+                asking.cancel()
+            async with asyncio.timeout(1):
+                await left.wait()
+
+    run(work())
+
+
+def test_a_slow_client_makes_an_endless_upstream_wait() -> None:
+    async def work() -> None:
+        sent = 0
+
+        async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal sent
+            await received(reader)
+            writer.write(STREAM + piece(BEGUN))
+            while True:
+                data = piece(chunk({"content": "x" * 10_000}))
+                writer.write(data)
+                await writer.drain()
+                sent += len(data)
+
+        async with upstream(endless) as origin, running(in_front_of(origin)) as gateway:
+            answer = await gateway.ask("anthropic", stream=True)
+            assert await answer.next()
+            await asyncio.sleep(0.5)
+            before = sent
+            await asyncio.sleep(0.5)
+            assert sent == before
+            answer.close()
+
+    run(work())
+
+
+def test_one_fault_does_not_spoil_the_next_request() -> None:
+    good = json.dumps(
+        {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}],
+        }
+    ).encode()
+
+    async def work() -> None:
+        answers = iter([b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nab", whole("200 OK", good)])
+
+        async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await received(reader)
+            writer.write(next(answers))
+
+        async with (
+            upstream(handler) as origin,
+            running(in_front_of(origin, more="[limits]\nretries = 0")) as gateway,
+        ):
+            assert (await gateway.ask("anthropic")).status == 502
+            answer = await gateway.ask("anthropic")
+            assert b"fine" in await answer.read(10_000)
+
+    run(work())
