@@ -174,6 +174,10 @@ class Translation:
         """Events that are not in the stream itself."""
         return self._pass(list(events))
 
+    def whole(self, events: Iterable[Event]) -> bytes:
+        """All of a stream that was none: an answer that came at once."""
+        return self._pass(list(events)) + self._end()
+
     def fail(self, error: ApiError) -> bytes:
         """End the stream with an error: what carries it broke."""
         return self._pass([ResponseFailed(error=error, broken=True)]) + self._end()

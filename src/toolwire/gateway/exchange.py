@@ -256,8 +256,7 @@ class Exchanger:
         except DecodeError as error:
             why = f"gave an answer that can't be read: {error}"
             raise Refused(_fault_of(sent.way.provider, "server", why, 502)) from None
-        first = translation.tell(*unfold(response))
-        return Streaming(sent, None, translation, first + translation.close())
+        return Streaming(sent, None, translation, translation.whole(unfold(response)))
 
 
 def _transport_fault(provider: Provider, error: TransportError) -> ApiError:

@@ -11,6 +11,7 @@ from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
     Event,
     MessageStart,
+    Notice,
     PartDelta,
     PartEnd,
     PartStart,
@@ -86,6 +87,7 @@ class Encoder:
             UsageReport: self._report_usage,
             ResponseEnd: self._end,
             ResponseFailed: self._fail,
+            Notice: self._notice,
         }
 
     def encode(self, events: Iterable[Event]) -> bytes:
@@ -120,6 +122,10 @@ class Encoder:
             self.report.unclaimed(event, (FAMILY,))
         self._tail = b"," + _text(self._head)[1:-1] if self._head else b""
         return b""
+
+    def _notice(self, event: Notice) -> bytes:
+        # google-genai takes a comment for a part of the answer, and passes over an empty line.
+        return b"\n\n" if event.kind == "ping" else b""
 
     def _chunk(self, body: dict[str, Any]) -> bytes:
         """The first one has all that is known of the response."""

@@ -180,7 +180,8 @@ class Encoder:
 
     def _notice(self, event: Notice) -> bytes:
         kept = _own(event.extras)
-        return self._line({}, kept) if kept else b""
+        # There are no comments in this framing: a line that says nothing keeps a connection awake.
+        return self._line({}, kept) if kept or event.kind == "ping" else b""
 
     # ---- parts
 
