@@ -1,7 +1,7 @@
 """Translating bodies and streams from one protocol to another, with every loss named."""
 
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -152,9 +152,11 @@ def answering(request: Body | None, reader: Codec, writer: Codec) -> Context:
 
 class Translation:
     """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed; `begun`: it has
-    said something that is no error."""
+    said something that is no error. `clean` makes of an error what may be passed on."""
 
-    def __init__(self, reader: Codec, writer: Codec, context: Context) -> None:
+    def __init__(
+        self, reader: Codec, writer: Codec, context: Context, clean: Callable[[ApiError], ApiError] | None = None
+    ) -> None:
         self.losses: list[Loss] = []
         self.error: ApiError | None = None
         self.broken = False
@@ -165,6 +167,7 @@ class Translation:
         self._decoder = reader.stream_decoder(context)
         self._encoder = writer.stream_encoder(context)
         self._raiser = StreamRaiser(context.undo)
+        self._clean = clean
         self._told: list[Event] = []
 
     def feed(self, data: bytes) -> bytes:
@@ -216,6 +219,8 @@ class Translation:
                             self._encoder.report.dropped(trail, "//" + key, "a field that only its own protocol has")
 
     def _pass(self, events: list[Event]) -> bytes:
+        if self._clean is not None and events and type(failed := events[-1]) is ResponseFailed:
+            events[-1] = replace(failed, error=self._clean(failed.error))
         told = [event for event in events if type(event) is not PartDelta or not event.plain]
         self._told += told
         for event in told:

@@ -23,7 +23,7 @@ from toolwire.codec.carries import Carrier, restore_carries
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.raising import raise_response
 from toolwire.protocols import PROTOCOLS
-from toolwire.translation import Translation, refuse
+from toolwire.translation import Translation, refuse, to_bytes
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Answer, Transport, TransportError
 
@@ -136,7 +136,7 @@ class Exchanger:
         raise AssertionError("a route has at least one way")
 
     def _decode(self, asked: Asked) -> tuple[Request, Routed]:
-        request = asked.client.decode_request(asked.body, asked.route)
+        request = asked.client.decode_request(to_bytes(asked.body, asked.client.name), asked.route)
         return request, self._router.route(request.model)
 
     def _encode(self, asked: Asked, request: Request, routed: Routed, way: Way) -> tuple[Sent, Encoding]:
@@ -200,13 +200,14 @@ class Exchanger:
         if answer.status < 400:
             return _fault_of(provider, "server", f"answered with a redirect ({answer.status}), which is not followed")
         try:
-            error = sent.upstream.decode_error(body, answer.status)
+            error = sent.upstream.decode_error(to_bytes(body, sent.upstream.name), answer.status)
         except DecodeError:
             kind = _STATUS_KINDS.get(answer.status) or ("server" if answer.status >= 500 else "invalid_request")
             kind = "rate_limit" if answer.status == 429 else kind
             return _fault_of(provider, kind, f"answered {answer.status} with no error of its protocol", answer.status)
         after = _seconds(answer.headers.get("retry-after"))
-        message = scrub(error.message, (provider.api_key or "",))
+        error = _cleaned(error, provider)
+        message = error.message
         if error.kind == "authentication":
             message = f"{provider.name} did not accept the key configured for it: {message}"
         return replace(error, message=message, status=answer.status, retry_after=after or error.retry_after)
@@ -215,13 +216,13 @@ class Exchanger:
         provider = sent.way.provider
         try:
             body = await answer.read(self._limits.answer)
-            decoded = sent.upstream.decode_response(body, sent.context)
+            decoded = sent.upstream.decode_response(to_bytes(body, sent.upstream.name), sent.context)
         except TransportError as error:
             raise Refused(_transport_fault(provider, error)) from None
         except DecodeError as error:
             raise Refused(_fault_of(provider, "server", f"gave an answer that can't be read: {error}", 502)) from None
         if decoded.error is not None and not decoded.candidates:
-            raise Refused(replace(decoded.error, message=scrub(decoded.error.message, (provider.api_key or "",))))
+            raise Refused(_cleaned(decoded.error, provider))
         response = raise_response(decoded, sent.context.undo)
         encoding = asked.client.encode_response(response, sent.context)
         losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
@@ -229,7 +230,8 @@ class Exchanger:
 
     async def _stream(self, asked: Asked, sent: Sent, answer: Answer) -> Streaming:
         """The stream from its first event on: until then it may still be given up."""
-        translation = Translation(sent.upstream, asked.client, sent.context)
+        provider = sent.way.provider
+        translation = Translation(sent.upstream, asked.client, sent.context, lambda error: _cleaned(error, provider))
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/json") and sent.upstream.name != "gemini":
             return await self._unfolded(asked, sent, answer, translation)
@@ -245,14 +247,14 @@ class Exchanger:
             raise
         if not translation.begun and translation.error is not None:
             answer.close()
-            raise Refused(_stream_fault(sent.way.provider, translation.error))
+            raise Refused(replace(translation.error, status=translation.error.status or 502))
         return Streaming(sent, answer, translation, first)
 
     async def _unfolded(self, asked: Asked, sent: Sent, answer: Answer, translation: Translation) -> Streaming:
         """A whole answer to somebody who asked for a stream."""
         body = await answer.read(self._limits.answer)
         try:
-            response = sent.upstream.decode_response(body, sent.context)
+            response = sent.upstream.decode_response(to_bytes(body, sent.upstream.name), sent.context)
         except DecodeError as error:
             why = f"gave an answer that can't be read: {error}"
             raise Refused(_fault_of(sent.way.provider, "server", why, 502)) from None
@@ -264,8 +266,9 @@ def _transport_fault(provider: Provider, error: TransportError) -> ApiError:
     return ApiError(kind=kind, message=f"{provider.name}: {error}", status=504 if error.timed_out else 502)
 
 
-def _stream_fault(provider: Provider, error: ApiError) -> ApiError:
-    return replace(error, message=scrub(error.message, (provider.api_key or "",)), status=error.status or 502)
+def _cleaned(error: ApiError, provider: Provider) -> ApiError:
+    """The error without the provider's key, or anything that looks like one."""
+    return replace(error, message=scrub(error.message, (provider.api_key or "",)))
 
 
 def _fault_of(provider: Provider, kind: ErrorKind, why: str, status: int = 502) -> ApiError:

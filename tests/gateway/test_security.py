@@ -1,0 +1,281 @@
+"""What hit gateways of this kind (the security table), tried on ours."""
+
+import asyncio
+import json
+import random
+from typing import Any
+
+import pytest
+
+from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, question, run, running
+from tests.gateway.test_exchange import GOOD, Script, in_front
+from tests.gateway.test_faults import STREAM, error_of, piece, told, whole
+from tests.upstream.sockets import received, upstream
+
+KEYS = '[server]\nkeys = ["the-server-key-1"]'
+
+
+async def raw(gateway: Running, request: bytes, wait: float = 5) -> bytes:
+    """Whatever the gateway says to these bytes."""
+    reader, writer = await asyncio.open_connection(gateway.origin.host, gateway.origin.port)
+    writer.write(request)
+    try:
+        async with asyncio.timeout(wait):
+            return await reader.read(65536)
+    finally:
+        writer.close()
+
+
+# ---- who is let in
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_without_the_key_nothing_is_sent_and_the_error_is_the_protocols_own(protocol: str) -> None:
+    async def work() -> None:
+        script = Script(GOOD)
+        async with in_front(script, more=KEYS) as gateway:
+            for key in ("", "wrong", "' OR 1=1; --"):
+                answer = await gateway.ask(protocol, authorization=f"Bearer {key}")
+                assert answer.status == 401
+                assert error_of(protocol, 401, await answer.read(10_000)).kind == "authentication"
+            assert script.asked == []
+            assert (await gateway.ask(protocol, x_api_key="the-server-key-1")).status == 200
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//v1/messages",
+        "/v1//messages",
+        "/v1/./messages",
+        "/x/../v1/messages",
+        "/v1/%2e/messages",
+        "/V1/Messages",
+        "/v1/messages;x",
+        "/v1/messages/",
+        "/metrics",
+        "/toolwire/exchanges/ex_0/losses",
+        "/v1/models",
+        "/healthz/../v1/messages",
+    ],
+)
+def test_no_spelling_of_a_path_passes_the_gate(path: str) -> None:
+    async def work() -> None:
+        script = Script(GOOD)
+        async with in_front(script, more=KEYS) as gateway:
+            _, body = question("anthropic")
+            assert (await gateway.post(path, body)).status == 401
+            assert (await gateway.get(path))[0] == 401
+            assert script.asked == []
+
+    run(work())
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:4000", "x/v1/messages?", "a@127.0.0.1", ""])
+def test_a_name_that_was_bound_anew_does_not_reach_a_loopback_gateway(host: str) -> None:
+    async def work() -> None:
+        script = Script(GOOD)
+        async with in_front(script) as gateway:
+            path, body = question("anthropic")
+            head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(body)}\r\n\r\n"
+            answer = await raw(gateway, head.encode() + body)
+            assert answer.split(b" ")[1] in (b"403", b"400")
+            assert script.asked == []
+
+    run(work())
+
+
+def test_a_page_of_another_origin_is_turned_away() -> None:
+    async def work() -> None:
+        script = Script(GOOD)
+        async with in_front(script) as gateway:
+            assert (await gateway.ask("anthropic", origin="https://evil.example")).status == 403
+            assert (await gateway.ask("anthropic", origin="null")).status == 403
+            assert (await gateway.ask("anthropic", origin="http://localhost:3000")).status == 200
+
+    run(work())
+
+
+# ---- what goes upstream
+
+
+HOSTS = {
+    "api_base": "http://evil.example",
+    "base_url": "http://evil.example",
+    "extra_body": {"api_base": "http://evil.example"},
+    "fallbacks": [{"model": "x", "api_base": "http://evil.example"}],
+    "metadata": {"host": "evil.example", "cost": "0"},
+}
+
+
+def test_a_client_never_chooses_the_host_nor_a_header() -> None:
+    async def work() -> None:
+        script = Script(GOOD)
+        async with in_front(script) as gateway:
+            path, body = question("openai-chat")
+            answer = await gateway.post(
+                path,
+                json.dumps({**json.loads(body), **HOSTS}).encode(),
+                x_portkey_custom_host="http://evil.example",
+                x_forwarded_host="evil.example",
+                authorization="Bearer the-clients-own",
+                cookie="c=1",
+                mcp_session_id="s",
+            )
+            assert answer.status == 200
+            head = script.asked[0].partition(b"\r\n\r\n")[0].lower()
+            names = {line.partition(b":")[0] for line in head.split(b"\r\n")[1:]}
+            assert names == {b"host", b"accept-encoding", b"content-type", b"authorization", b"content-length"}
+            assert b"bearer secret-of-p0" in head
+            assert b"evil" not in head
+
+    run(work())
+
+
+@pytest.mark.parametrize("word", [b"NaN", b"Infinity", b"-Infinity"])
+def test_what_is_no_json_number_never_goes_upstream(word: bytes) -> None:
+    async def work() -> None:
+        script = Script(GOOD)
+        async with in_front(script) as gateway:
+            path, body = question("openai-chat")
+            answer = await gateway.post(path, body[:-1] + b',"temperature":' + word + b"}")
+            assert answer.status == 400
+            assert script.asked == []
+
+    run(work())
+
+
+# ---- secrets
+
+
+def test_no_secret_is_told_anywhere(capfd: pytest.CaptureFixture[str]) -> None:
+    secrets = ("the-server-key-1", "secret-of-p0", "sk-abcdefgh12345678")
+
+    async def work() -> None:
+        quoted = told(f"Incorrect API key: {secrets[1]}, {secrets[2]}", "authentication_error")
+        streamed = STREAM + piece(b"data: " + quoted + b"\n\n") + b"0\r\n\r\n"
+        late = STREAM + piece(b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n')
+        late += piece(b"data: " + quoted + b"\n\n") + b"0\r\n\r\n"
+        seen: list[str] = []
+        for answered in (whole("401 No", quoted), whole("500 No", quoted), streamed, late, GOOD):
+            async with in_front(Script(answered), more=KEYS + "\n[limits]\nretries = 0") as gateway:
+                for stream in (False, True):
+                    answer = await gateway.ask("anthropic", stream=stream, x_api_key=secrets[0])
+                    seen += [str(answer.headers), (await answer.read(100_000)).decode()]
+                for path in ("/metrics", "/v1/models", "/v1/nothing", f"/v1/nothing?key={secrets[0]}"):
+                    seen.append((await gateway.get(path, x_api_key=secrets[0]))[1].decode())
+        for text in [*seen, *capfd.readouterr()]:
+            for secret in secrets:
+                assert secret not in text
+
+    run(work())
+
+
+# ---- limits
+
+
+def test_a_body_over_the_limit_is_refused_whether_announced_or_not() -> None:
+    async def work() -> None:
+        script = Script(GOOD)
+        async with in_front(script, more="[limits]\nbody = 5000") as gateway:
+            path, body = question("anthropic")
+            answer = await gateway.post(path, body + b" " * 5000)
+            assert answer.status == 413
+            assert error_of("anthropic", 413, await answer.read(10_000)).kind == "too_large"
+            head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+            assert b" 413 " in (await raw(gateway, head + piece(b" " * 6000)))[:30]
+            assert script.asked == []
+
+    run(work())
+
+
+def test_a_body_that_never_ends_is_given_up() -> None:
+    async def work() -> None:
+        async with in_front(Script(GOOD), more="[limits]\nreceive = 0.2") as gateway:
+            head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{"
+            assert b" 408 " in (await raw(gateway, head))[:30]
+
+    run(work())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_a_body_that_is_no_good_is_an_error_and_never_a_crash(protocol: str) -> None:
+    async def work() -> None:
+        script = Script(GOOD)
+        path, good = question(protocol)
+        dice = random.Random(7)
+        deep = good[:-1] + b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+        bodies = [b"", b"{", b"[]", b"null", b"\xff\xfe", b'"x"', deep, good.replace(b'"', b"'"), b"{}"]
+        for _ in range(30):
+            broken = bytearray(good)
+            broken[dice.randrange(len(broken))] = dice.randrange(256)
+            bodies.append(bytes(broken))
+        async with in_front(script) as gateway:
+            for body in bodies:
+                answer = await gateway.post(path, body)
+                said = await answer.read(100_000)
+                assert answer.status in (200, 400, 404), said
+                if answer.status != 200:
+                    assert error_of(protocol, answer.status, said).message
+
+    run(work())
+
+
+def test_a_length_and_chunks_at_once_are_refused() -> None:
+    async def work() -> None:
+        script = Script(GOOD)
+        async with in_front(script) as gateway:
+            head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\n"
+            head += b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n"
+            assert b" 400 " in (await raw(gateway, head + b"0\r\n\r\n"))[:30]
+            assert script.asked == []
+
+    run(work())
+
+
+def test_more_streams_than_allowed_are_turned_away_and_room_is_made_again() -> None:
+    async def work() -> None:
+        release = asyncio.Event()
+
+        async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await received(reader)
+            writer.write(STREAM + piece(b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'))
+            await release.wait()
+
+        more = "[limits]\nstreams = 1\nretries = 0"
+        async with upstream(handler) as origin, running(in_front_of(origin, more=more)) as gateway:
+            first = await gateway.ask("anthropic", stream=True)
+            assert await first.next()
+            assert (await gateway.ask("anthropic", stream=True)).status == 503
+            first.close()
+            await asyncio.sleep(0.2)
+            third = await gateway.ask("anthropic", stream=True)
+            assert third.status == 200
+            third.close()
+            release.set()
+
+    run(work())
+
+
+def test_a_hostile_schema_does_not_hold_up_other_requests() -> None:
+    async def work() -> None:
+        schema: dict[str, Any] = {"$defs": {"d0": {"type": "string"}}}
+        for depth in range(1, 40):
+            ref = {"$ref": f"#/$defs/d{depth - 1}"}
+            schema["$defs"][f"d{depth}"] = {"type": "object", "properties": {"a": ref, "b": ref}}
+        schema |= {"type": "object", "properties": {"x": {"$ref": "#/$defs/d39"}}}
+        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+        asked = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [tool]}
+        loop = asyncio.get_running_loop()
+        for upstream_protocol in PROTOCOL_NAMES:
+            async with (
+                upstream(Script(whole("400 Bad", b"{}"))) as origin,
+                running(in_front_of(origin, upstream_protocol)) as gateway,
+            ):
+                began = loop.time()
+                await gateway.post("/v1/chat/completions", json.dumps(asked).encode())
+                assert loop.time() - began < 2
+
+    run(work())
