@@ -13,7 +13,7 @@ from toolwire.gateway.config import parse_config
 from toolwire.gateway.server import Gateway, build, listening, options
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Origin
-from toolwire.upstream.transport import Answer, Transport
+from toolwire.upstream.transport import Answer, Transport, head_of
 
 QUESTION: dict[str, Any] = {
     "model": "m",
@@ -32,13 +32,15 @@ class Running(Struct):
         return f"http://{self.origin.authority}"
 
     async def post(self, path: str, body: bytes, **headers: str) -> Answer:
-        given = [(name.replace("_", "-"), value) for name, value in headers.items()]
-        return await self.transport.send(self.origin, path, given, body, silence=10)
+        return await self.transport.send(self.origin, self._head(path, headers, "POST"), body, silence=10)
 
     async def get(self, path: str, **headers: str) -> tuple[int, bytes]:
-        given = [(name.replace("_", "-"), value) for name, value in headers.items()]
-        answer = await self.transport.send(self.origin, path, given, None, method="GET", silence=10)
+        answer = await self.transport.send(self.origin, self._head(path, headers, "GET"), None, silence=10)
         return answer.status, await answer.read(1_000_000)
+
+    def _head(self, path: str, headers: dict[str, str], method: str) -> bytes:
+        given = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        return head_of(self.origin, path, given, method)
 
     async def ask(self, protocol: str, *, stream: bool = False, **headers: str) -> Answer:
         path, body = question(protocol, stream=stream)

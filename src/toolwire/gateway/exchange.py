@@ -24,8 +24,8 @@ from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.raising import raise_response
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation import Translation, refuse, to_bytes
-from toolwire.upstream.provider import Provider
-from toolwire.upstream.transport import Answer, Transport, TransportError
+from toolwire.upstream.provider import Origin, Provider
+from toolwire.upstream.transport import Answer, Transport, TransportError, head_of
 
 from .config import LimitsSection
 from .report import scrub
@@ -115,6 +115,7 @@ class Exchanger:
         self._transport = transport
         self._limits = limits
         self._seal_keys = seal_keys
+        self._heads: dict[tuple[str, str], tuple[Origin, bytes]] = {}
 
     def translate(self, asked: Asked) -> tuple[Sent, Encoding]:
         """What would be sent to the first upstream, and its losses."""
@@ -177,21 +178,26 @@ class Exchanger:
 
     async def _send(self, sent: Sent, route: Route, body: bytes) -> Answer:
         provider = sent.way.provider
-        headers = {"content-type": "application/json"} | provider.own_headers(sent.upstream.surface)
+        origin, head = self._head(provider, sent.upstream, route)
         try:
             answer = await self._transport.send(
-                provider.origin,
-                provider.address(route.path or "/"),
-                headers.items(),
-                body,
-                silence=provider.timeout,
-                patience=provider.connect_timeout,
+                origin, head, body, silence=provider.timeout, patience=provider.connect_timeout
             )
             if answer.status >= 300:
                 raise Refused(await self._fault(sent, answer))
         except TransportError as error:
             raise Refused(_transport_fault(provider, error)) from None
         return answer
+
+    def _head(self, provider: Provider, upstream: Codec, route: Route) -> tuple[Origin, bytes]:
+        path = route.path or "/"
+        if (known := self._heads.get((provider.name, path))) is not None:
+            return known
+        headers = {"content-type": "application/json"} | provider.own_headers(upstream.surface)
+        found = provider.origin, head_of(provider.origin, provider.address(path), headers.items())
+        if len(self._heads) < 1024:  # Gemini's paths hold names that are the clients' to choose
+            self._heads[provider.name, path] = found
+        return found
 
     async def _fault(self, sent: Sent, answer: Answer) -> ApiError:
         """What an upstream answered in place of success, as an error that names it."""

@@ -85,18 +85,10 @@ class Transport:
         self._tls: ssl.SSLContext | None = None
 
     async def send(
-        self,
-        origin: Origin,
-        address: str,
-        headers: Headers,
-        body: bytes | None,
-        *,
-        silence: float = 600,
-        patience: float = 10,
-        method: str = "POST",
+        self, origin: Origin, head: bytes, body: bytes | None, *, silence: float = 600, patience: float = 10
     ) -> Answer:
-        """Send one request and wait for the head of its answer."""
-        head = _head(method, address, origin, headers, body)
+        """Send one request, whose head `head_of` made, and wait for the head of its answer."""
+        head += b"\r\n" if body is None else b"content-length: %d\r\n\r\n" % len(body)
         while True:
             connection = self._pooled(origin)
             reused = connection is not None
@@ -160,14 +152,13 @@ class Transport:
         self._idle.clear()
 
 
-def _head(method: str, address: str, origin: Origin, headers: Headers, body: bytes | None) -> bytes:
+def head_of(origin: Origin, address: str, headers: Headers, method: str = "POST") -> bytes:
+    """The head of a request, but for the length of its body: the same for every request to one address."""
     lines = [f"{method} {address} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
     lines += [f"{name}: {value}" for name, value in headers]
-    if body is not None:
-        lines.append(f"content-length: {len(body)}")
     if any("\n" in line or "\r" in line for line in lines):
         raise ValueError("a header or an address has a line break")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+    return "\r\n".join([*lines, ""]).encode("latin-1")
 
 
 class _Connection(asyncio.Protocol):
