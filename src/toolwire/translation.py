@@ -152,26 +152,39 @@ def answering(request: Body | None, reader: Codec, writer: Codec) -> Context:
 
 class Translation:
     """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed; `begun`: it has
-    said something that is no error. `clean` makes of an error what may be passed on."""
+    said something that is no error. `change` sees all events first, and says what becomes of them."""
 
     def __init__(
-        self, reader: Codec, writer: Codec, context: Context, clean: Callable[[ApiError], ApiError] | None = None
+        self,
+        reader: Codec,
+        writer: Codec,
+        context: Context,
+        change: Callable[[list[Event]], list[Event]] | None = None,
     ) -> None:
         self.losses: list[Loss] = []
         self.error: ApiError | None = None
         self.broken = False
         self.begun = False
         self.usage: Usage | None = None
+        self._context = context
         self._reader = reader
         self._writer = writer
         self._decoder = reader.stream_decoder(context)
         self._encoder = writer.stream_encoder(context)
         self._raiser = StreamRaiser(context.undo)
-        self._clean = clean
+        self._change = change
         self._told: list[Event] = []
 
     def feed(self, data: bytes) -> bytes:
         return self._pass(self._decoder.feed(data))
+
+    def go_on(self) -> None:
+        """Another stream continues this one."""
+        self._decoder = self._reader.stream_decoder(self._context)
+
+    def drain(self) -> bytes:
+        """What the decoder still held, at the end of a stream that another one may continue."""
+        return self._pass(self._decoder.close())
 
     def tell(self, *events: Event) -> bytes:
         """Events that are not in the stream itself."""
@@ -179,16 +192,16 @@ class Translation:
 
     def whole(self, events: Iterable[Event]) -> bytes:
         """All of a stream that was none: an answer that came at once."""
-        return self._pass(list(events)) + self._end()
+        return self._pass(list(events)) + self.end()
 
     def fail(self, error: ApiError) -> bytes:
         """End the stream with an error: what carries it broke."""
-        return self._pass([ResponseFailed(error=error, broken=True)]) + self._end()
+        return self._pass([ResponseFailed(error=error, broken=True)]) + self.end()
 
     def close(self) -> bytes:
-        return self._pass(self._decoder.close()) + self._end()
+        return self.drain() + self.end()
 
-    def _end(self) -> bytes:
+    def end(self) -> bytes:
         last = self._encoder.close()
         report = self._encoder.report
         if report or any(has_extras(event) for event in self._told):
@@ -219,8 +232,8 @@ class Translation:
                             self._encoder.report.dropped(trail, "//" + key, "a field that only its own protocol has")
 
     def _pass(self, events: list[Event]) -> bytes:
-        if self._clean is not None and events and type(failed := events[-1]) is ResponseFailed:
-            events[-1] = replace(failed, error=self._clean(failed.error))
+        if self._change is not None:
+            events = self._change(events)
         told = [event for event in events if type(event) is not PartDelta or not event.plain]
         self._told += told
         for event in told:

@@ -49,7 +49,8 @@ class Running(Struct):
 
 def question(protocol: str, *, stream: bool = False) -> tuple[str, bytes]:
     """The same question in any protocol, and where it goes."""
-    asked = tw.translate({**QUESTION, "stream": stream}, "openai-chat", protocol, model="m", stream=stream)
+    options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {"stream": False}
+    asked = tw.translate(QUESTION | options, "openai-chat", protocol, model="m", stream=stream)
     assert asked.route.path is not None
     return asked.route.path, asked.to_bytes()
 

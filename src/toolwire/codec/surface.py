@@ -43,7 +43,8 @@ class ModelCard(Struct, frozen=True):
 
 
 class Surface(Struct, frozen=True, kw_only=True):
-    """`key_header` is where the provider wants the key, `headers` what else it wants with every request."""
+    """`key_header` is where the provider wants the key, `headers` what else it wants with every request. `pauses`: it
+    may stop in the middle of its own work, and wants to be asked to go on."""
 
     endpoints: tuple[Endpoint, ...]
     key_header: str
@@ -51,6 +52,7 @@ class Surface(Struct, frozen=True, kw_only=True):
     version_header: str | None = None
     stream_type: str = "text/event-stream"
     statuses: dict[ErrorKind, int] = {}
+    pauses: bool = False
 
     def match(self, path: str) -> Address | None:
         """What the path says, if it is one of this protocol's."""

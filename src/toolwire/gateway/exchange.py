@@ -7,18 +7,18 @@ itself is at fault for is told at once, and nobody is tried again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
-from toolwire.canonical.events import Notice
+from toolwire.canonical.events import Event, Notice, ResponseFailed
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
-from toolwire.canonical.response import Usage
+from toolwire.canonical.response import Response, Usage
 from toolwire.codec.carries import Carrier, restore_carries
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.raising import raise_response
@@ -28,6 +28,7 @@ from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Answer, Transport, TransportError, head_of
 
 from .config import LimitsSection
+from .pauses import Legs, is_paused, joined, resumed
 from .report import scrub
 from .routing import Routed, Router, Way
 
@@ -35,6 +36,9 @@ _RETRIED: frozenset[ErrorKind] = frozenset({"rate_limit", "overloaded", "server"
 _PROVIDERS_FAULT = _RETRIED | {"authentication", "billing", "permission", "not_found"}
 _LONGEST_WAIT = 10.0
 _STATUS_KINDS: dict[int, ErrorKind] = {401: "authentication", 402: "billing", 403: "permission", 404: "not_found"}
+
+
+GoOn = Callable[[], Awaitable[Answer | None]]
 
 
 class Refused(Exception):
@@ -63,22 +67,28 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class Sent(Struct):
-    """What went upstream, and what its answer needs."""
+    """What went upstream, and what its answer needs. `legs`, if the client can't ask it to go on after a pause."""
 
     way: Way
     upstream: Codec
     context: Context
     losses: list[Loss]
+    route: Route
+    body: bytes
+    legs: Legs | None = None
 
 
 class Streaming:
     """An answer that streams: bytes as they become ready, whole frames each time, always with a proper end."""
 
-    def __init__(self, sent: Sent, answer: Answer | None, translation: Translation, first: bytes) -> None:
+    def __init__(
+        self, sent: Sent, answer: Answer | None, translation: Translation, first: bytes, go_on: GoOn | None = None
+    ) -> None:
         self.sent = sent
         self.translation = translation
         self._answer = answer
         self._first = first
+        self._go_on = go_on
 
     @property
     def losses(self) -> list[Loss]:
@@ -90,12 +100,24 @@ class Streaming:
         if self._answer is None:
             return
         try:
-            while data := await self._answer.next():
-                if out := self.translation.feed(data):
-                    yield out
-            yield self.translation.close()
+            while True:
+                while data := await self._answer.next():
+                    if out := self.translation.feed(data):
+                        yield out
+                yield self.translation.drain()
+                self._answer.close()
+                following = None if self._go_on is None else await self._go_on()
+                if following is None:
+                    break
+                self._answer = following
+                self.translation.go_on()
+            if self.sent.legs is not None and self.sent.legs.paused:
+                yield self.translation.tell(*self.sent.legs.give_up())
+            yield self.translation.end()
         except TransportError as error:
             yield self.translation.fail(_transport_fault(self.sent.way.provider, error))
+        except Refused as refused:
+            yield self.translation.fail(refused.error)
         finally:
             self._answer.close()
 
@@ -127,9 +149,9 @@ class Exchanger:
         request, routed = self._decode(asked)
         for number, way in enumerate(routed.ways):
             goes_to(way.provider.name, way.model)
-            sent, encoding = self._encode(asked, request, routed, way)
+            sent, _ = self._encode(asked, request, routed, way)
             try:
-                return await self._persist(asked, request, sent, encoding)
+                return await self._persist(asked, request, sent)
             except Refused as refused:
                 last = number == len(routed.ways) - 1
                 if last or refused.error.kind not in _PROVIDERS_FAULT:
@@ -157,15 +179,15 @@ class Exchanger:
         losses = encoding.report.resolve(restored, asked.client.names) if encoding.report else []
         refuse(losses, upstream.name, strict=asked.strict or routed.options.strict)
         context = Context(request=request, undo=encoding.undo, created=asked.created, carrier=carrier)
-        return Sent(way, upstream, context, losses), encoding
+        legs = Legs() if upstream.surface.pauses and asked.client is not upstream else None
+        return Sent(way, upstream, context, losses, encoding.route, encoding.to_bytes(), legs), encoding
 
-    async def _persist(self, asked: Asked, request: Request, sent: Sent, encoding: Encoding) -> Whole | Streaming:
+    async def _persist(self, asked: Asked, request: Request, sent: Sent) -> Whole | Streaming:
         """Ask one upstream, again if it is only busy."""
-        body = encoding.to_bytes()
         tries = self._limits.retries
         while True:
             try:
-                answer = await self._send(sent, encoding.route, body)
+                answer = await self._send(sent, sent.body)
                 if request.stream:
                     return await self._stream(asked, sent, answer)
                 return await self._whole(asked, sent, answer)
@@ -176,9 +198,9 @@ class Exchanger:
                 tries -= 1
                 await asyncio.sleep(wait)
 
-    async def _send(self, sent: Sent, route: Route, body: bytes) -> Answer:
+    async def _send(self, sent: Sent, body: bytes) -> Answer:
         provider = sent.way.provider
-        origin, head = self._head(provider, sent.upstream, route)
+        origin, head = self._head(provider, sent.upstream, sent.route)
         try:
             answer = await self._transport.send(
                 origin, head, body, silence=provider.timeout, patience=provider.connect_timeout
@@ -219,28 +241,37 @@ class Exchanger:
         return replace(error, message=message, status=answer.status, retry_after=after or error.retry_after)
 
     async def _whole(self, asked: Asked, sent: Sent, answer: Answer) -> Whole:
-        provider = sent.way.provider
-        try:
-            body = await answer.read(self._limits.answer)
-            decoded = sent.upstream.decode_response(to_bytes(body, sent.upstream.name), sent.context)
-        except TransportError as error:
-            raise Refused(_transport_fault(provider, error)) from None
-        except DecodeError as error:
-            raise Refused(_fault_of(provider, "server", f"gave an answer that can't be read: {error}", 502)) from None
+        decoded = await self._read(sent, answer)
+        for _ in range(self._limits.pauses):
+            if sent.legs is None or not is_paused(decoded):
+                break
+            body = resumed(sent.upstream, sent.body, decoded.candidates[0].messages)
+            decoded = joined(decoded, await self._read(sent, await self._send(sent, body)))
         if decoded.error is not None and not decoded.candidates:
-            raise Refused(_cleaned(decoded.error, provider))
+            raise Refused(_cleaned(decoded.error, sent.way.provider))
         response = raise_response(decoded, sent.context.undo)
         encoding = asked.client.encode_response(response, sent.context)
         losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
         return Whole(encoding.to_bytes(), sent.losses + losses, decoded.usage)
 
+    async def _read(self, sent: Sent, answer: Answer) -> Response:
+        """A whole answer."""
+        provider = sent.way.provider
+        try:
+            body = await answer.read(self._limits.answer)
+            return sent.upstream.decode_response(to_bytes(body, sent.upstream.name), sent.context)
+        except TransportError as error:
+            raise Refused(_transport_fault(provider, error)) from None
+        except DecodeError as error:
+            raise Refused(_fault_of(provider, "server", f"gave an answer that can't be read: {error}")) from None
+
     async def _stream(self, asked: Asked, sent: Sent, answer: Answer) -> Streaming:
         """The stream from its first event on: until then it may still be given up."""
-        provider = sent.way.provider
-        translation = Translation(sent.upstream, asked.client, sent.context, lambda error: _cleaned(error, provider))
+        translation = Translation(sent.upstream, asked.client, sent.context, _changing(sent))
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/json") and sent.upstream.name != "gemini":
-            return await self._unfolded(asked, sent, answer, translation)
+            response = await self._read(sent, answer)
+            return Streaming(sent, None, translation, translation.whole(unfold(response)))
         first = b""
         try:
             while not translation.begun and translation.error is None:
@@ -254,17 +285,34 @@ class Exchanger:
         if not translation.begun and translation.error is not None:
             answer.close()
             raise Refused(replace(translation.error, status=translation.error.status or 502))
-        return Streaming(sent, answer, translation, first)
+        return Streaming(sent, answer, translation, first, self._going_on(sent))
 
-    async def _unfolded(self, asked: Asked, sent: Sent, answer: Answer, translation: Translation) -> Streaming:
-        """A whole answer to somebody who asked for a stream."""
-        body = await answer.read(self._limits.answer)
-        try:
-            response = sent.upstream.decode_response(to_bytes(body, sent.upstream.name), sent.context)
-        except DecodeError as error:
-            why = f"gave an answer that can't be read: {error}"
-            raise Refused(_fault_of(sent.way.provider, "server", why, 502)) from None
-        return Streaming(sent, None, translation, translation.whole(unfold(response)))
+    def _going_on(self, sent: Sent) -> GoOn | None:
+        """How a stream that paused goes on, if it is for us to ask."""
+        legs, asked_before, left = sent.legs, sent.body, self._limits.pauses
+        if legs is None:
+            return None
+
+        async def go_on() -> Answer | None:
+            nonlocal asked_before, left
+            if not legs.paused or left == 0:
+                return None
+            left -= 1
+            asked_before = resumed(sent.upstream, asked_before, legs.go_on())
+            return await self._send(sent, asked_before)
+
+        return go_on
+
+
+def _changing(sent: Sent) -> Callable[[list[Event]], list[Event]]:
+    """What is done to all events of an upstream: no key in its errors, and its legs as one."""
+
+    def change(events: list[Event]) -> list[Event]:
+        if events and type(failed := events[-1]) is ResponseFailed:
+            events[-1] = replace(failed, error=_cleaned(failed.error, sent.way.provider))
+        return events if sent.legs is None else sent.legs.take(events)
+
+    return change
 
 
 def _transport_fault(provider: Provider, error: TransportError) -> ApiError:

@@ -22,6 +22,7 @@ CODEC = Codec(
         headers=(("anthropic-version", "2023-06-01"),),
         version_header="anthropic-version",
         statuses={"overloaded": 529},
+        pauses=True,
     ),
     decode_request=decode_request,
     encode_request=encode_request,

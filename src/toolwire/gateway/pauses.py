@@ -1,0 +1,121 @@
+"""Pauses: a provider stops in the middle of its own work and wants to be asked to go on. A client whose protocol has no
+word for that gets one answer, of as many legs as it took."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import asdict, replace
+
+from toolwire.canonical.content import Message
+from toolwire.canonical.events import (
+    Event,
+    MessageEnd,
+    MessageStart,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseStart,
+    Stopped,
+    UsageReport,
+)
+from toolwire.canonical.fold import Folder
+from toolwire.canonical.response import Response, Usage
+from toolwire.codec.interface import Codec, Route, Target
+
+_COUNTED = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")
+
+
+def is_paused(response: Response) -> bool:
+    return any(one.stop is not None and one.stop.reason == "paused" for one in response.candidates)
+
+
+def resumed(upstream: Codec, body: bytes, messages: tuple[Message, ...]) -> bytes:
+    """The request that goes on after these messages: all that was sent, and what was answered so far, untouched."""
+    request = upstream.decode_request(body, Route())
+    longer = replace(request, messages=request.messages + messages, plain=False)
+    return upstream.encode_request(longer, Target()).to_bytes()
+
+
+def joined(first: Response, second: Response) -> Response:
+    """One answer of two legs."""
+    (before,), (after,) = first.candidates[:1], second.candidates[:1]
+    both = replace(after, messages=before.messages + after.messages)
+    usage = added(first.usage, second.usage)
+    return replace(second, id=first.id, candidates=(both,), usage=usage, plain=first.plain and second.plain)
+
+
+def added(first: Usage | None, second: Usage | None) -> Usage | None:
+    """What two legs cost together."""
+    if first is None or second is None:
+        return first or second
+    counts: dict[str, Any] = {}
+    for name in _COUNTED:
+        said = [one for one in (getattr(first, name), getattr(second, name)) if one is not None]
+        counts[name] = sum(said) if said else None
+    return Usage(**(asdict(second) | counts))
+
+
+class Legs:
+    """The events of several streams, as those of one."""
+
+    def __init__(self) -> None:
+        self.paused = False
+        self._held: list[Event] = []
+        self._given_up = False
+        self._folder = Folder()
+        self._begun = False
+        self._spent: Usage | None = None
+        self._usage: Usage | None = None
+        self._messages = self._parts = 0
+        self._next_message = self._next_part = 0
+
+    def take(self, events: Iterable[Event]) -> list[Event]:
+        found: list[Event] = []
+        for event in events:
+            self._folder.add(event)
+            if (told := self._told(event)) is not None:
+                found.append(told)
+        return found
+
+    def _told(self, event: Event) -> Event | None:
+        match event:
+            case ResponseStart():
+                known, self._begun = self._begun, True
+                return None if known else event
+            case PartDelta():
+                return replace(event, index=event.index + self._parts) if self._parts else event
+            case PartStart():
+                self._next_part = max(self._next_part, self._parts + event.index + 1)
+                return replace(event, index=event.index + self._parts, message=event.message + self._messages)
+            case PartEnd():
+                return replace(event, index=event.index + self._parts)
+            case MessageStart() | MessageEnd():
+                self._next_message = max(self._next_message, self._messages + event.message + 1)
+                return replace(event, message=event.message + self._messages)
+            case UsageReport():
+                self._usage = event.usage
+                return replace(event, usage=added(self._spent, event.usage) or event.usage)
+            case Stopped() if event.stop.reason == "paused" and not self._given_up:
+                self.paused = True
+                self._held = [event]
+                return None
+            case ResponseEnd() if self.paused:
+                self._held.append(event)
+                return None
+            case _:
+                return event
+
+    def go_on(self) -> tuple[Message, ...]:
+        """What was said in the leg that ended; the next one follows it."""
+        said = self._folder.response().candidates[0].messages
+        self._folder = Folder()
+        self._spent, self._usage = added(self._spent, self._usage), None
+        self._messages, self._parts = self._next_message, self._next_part
+        self.paused = False
+        return said
+
+    def give_up(self) -> list[Event]:
+        """It paused once too often: the end that was held back."""
+        self.paused, self._given_up = False, True
+        return self._held
