@@ -8,8 +8,8 @@ import re
 
 LIMIT_FRAME = 64 * 1024 * 1024
 
-# A frame as nearly all are: perhaps its name, one line of data, nothing else.
-_ORDINARY = re.compile(rb"(?<=\n\n)(?:event:[^\n]*\n)?data: ?([^\n]*)(?=\n\n)")
+# The one line of data that nearly every frame has, with the frame's end.
+_ONE_LINE = re.compile(rb"\ndata: ?(.*)\n(?=\n)")
 _DATA_LINES = re.compile(rb"^data(?:: ?(.*))?$", re.MULTILINE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -42,9 +42,9 @@ class SseSplitter:
         if not self._begun:
             self._begun = True
             head = head.removeprefix(_BYTE_ORDER_MARK)
-        ordinary: list[bytes] = _ORDINARY.findall(b"\n\n%b\n\n" % head)
-        if len(ordinary) == head.count(b"\n\n") + 1:
-            return ordinary
+        pieces = _ONE_LINE.split(b"\n%b\n\n" % head)
+        if b"\ndata" not in b"".join(pieces[::2]):
+            return pieces[1::2]
         return [b"\n".join(lines) for text in head.split(b"\n\n") if (lines := _DATA_LINES.findall(text))]
 
     def _normalised(self, data: bytes) -> bytes:

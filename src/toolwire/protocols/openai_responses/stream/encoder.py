@@ -75,19 +75,23 @@ class Encoder:
         out: list[bytes] = []
         frames, parts = self._frames, self._items.parts
         number = frames.number
+        speaking, head, pieces = -1, b"", [""]
         for event in events:
             if type(event) is PartDelta and event.plain and event.candidate == 0:
-                # A part of another protocol that is open here is the one that may speak.
-                held = parts.get(event.index)
-                if held is not None and held.head:
+                if event.index != speaking:
+                    # A part of another protocol that is open here is the one that may speak.
+                    held = parts.get(event.index)
+                    if held is not None and held.head:
+                        speaking, head, pieces = event.index, held.head, held.pieces
+                if event.index == speaking:
                     text = event.text
-                    held.pieces.append(text)
-                    out += (held.head, b'%d,"delta":' % number, _json(text), b"}\n\n")
+                    pieces.append(text)
+                    out += (head, _json(number), b',"delta":', _json(text), b"}\n\n")
                     number += 1
                     continue
             frames.number = number
             out.append(self._encode(event))
-            number, parts = frames.number, self._items.parts
+            number, parts, speaking = frames.number, self._items.parts, -1
         frames.number = number
         return b"".join(out)
 
