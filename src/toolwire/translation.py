@@ -13,7 +13,7 @@ from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Usage
 from toolwire.codec.fields import escape
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
-from toolwire.codec.losses import UNPLACED, Trail, has_extras
+from toolwire.codec.losses import UNPLACED, Trail, foreign_extras
 from toolwire.codec.raising import StreamRaiser, raise_response
 from toolwire.protocols import PROTOCOLS
 
@@ -204,12 +204,13 @@ class Translation:
     def end(self) -> bytes:
         last = self._encoder.close()
         report = self._encoder.report
-        if report or any(has_extras(event) for event in self._told):
+        families = self._writer.families
+        if report or any(extras for event in self._told for extras in foreign_extras(event, families)):
             folder = Folder()
             for event in self._told:
                 folder.add(event)
             response = folder.response()
-            report.unclaimed(response, self._writer.families)
+            report.unclaimed(response, families)
             self._report_frames()
             self.losses = report.resolve(response, self._reader.names)
         return last

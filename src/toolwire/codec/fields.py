@@ -55,7 +55,7 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
 _decode_any = msgspec.json.Decoder().decode
 _NOTHING: dict[str, Any] = {}
-_BAD_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+BAD_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 LIMIT_BYTES = 256 * 1024 * 1024
 
@@ -76,7 +76,7 @@ class Reader(Generic[W]):
         """The value, and whether the plain typed decode took it whole."""
         try:
             return self._decode(data), True
-        except _BAD_JSON:
+        except BAD_JSON:
             raw = well_formed(data, self._protocol, path)
         try:
             return self._open(raw, path), False
@@ -137,7 +137,7 @@ def _opener(kind: Any, protocol: str) -> Read:
     def open_scalar(raw: Raw, path: str) -> Any:
         try:
             return decode(raw)
-        except _BAD_JSON:
+        except BAD_JSON:
             raise Mismatch(expected) from None
 
     return open_scalar
@@ -166,7 +166,7 @@ def _open_array(element: Any, origin: Any, protocol: str) -> Read:
     def open_array(raw: Raw, path: str) -> Any:
         try:
             elements = _decode_array(raw)
-        except _BAD_JSON:
+        except BAD_JSON:
             raise Mismatch("an array") from None
         return origin(read(value, f"{path}/{index}") for index, value in enumerate(elements))
 
@@ -182,7 +182,7 @@ def _reader(kind: Any, protocol: str) -> Read:
     def read(raw: Raw, path: str) -> Any:
         try:
             return decode(raw)
-        except _BAD_JSON:
+        except BAD_JSON:
             pass
         try:
             return opened(raw, path)
@@ -263,7 +263,7 @@ def _open_struct(kind: type[Wire], protocol: str) -> Read:
     def open_struct(raw: Raw, path: str) -> Any:
         try:
             values = _decode_object(raw)
-        except _BAD_JSON:
+        except BAD_JSON:
             raise Mismatch("an object") from None
         if tag_field is not None and tag_field not in values:
             raise DecodeError(protocol, f"{path}/{tag_field}", repr(tag), "nothing")
@@ -309,7 +309,7 @@ def tag_of(raw: Raw) -> str | None:
     """The `type` of an object, if it has one that is a string."""
     try:
         return _decode_tagged(raw).type
-    except _BAD_JSON:
+    except BAD_JSON:
         return None
 
 

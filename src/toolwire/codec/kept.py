@@ -4,7 +4,7 @@
 image. `known` and `given` cross between UNSET, which is absent on the wire, and None, which is absent in the model.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from operator import attrgetter
@@ -22,17 +22,14 @@ W = TypeVar("W")
 
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _NOTHING: dict[str, Any] = {}
-
-
-def _getter(names: tuple[str, ...]) -> Callable[[Wire], tuple[Any, ...]]:
-    if not names:
-        return lambda _: ()
-    get = attrgetter(*names)
-    return get if len(names) > 1 else lambda wire: (get(wire),)
+_NULL = Raw(b"null")
 
 
 class _Kept:
-    """A shape's nullable fields, and those that are extras by declaration: their names, and how to get them at once."""
+    """A shape's nullable fields, and those that are extras by declaration: their names, and how to get them at once.
+
+    `unknown` and `nulls` come first of either.
+    """
 
     def __init__(self, kind: type[Wire]) -> None:
         hints = get_type_hints(kind, include_extras=True)
@@ -41,9 +38,9 @@ class _Kept:
         extra = [spec for spec in specs if hints[spec.name] is Extra]
         self.nullable = tuple(spec.encode_name for spec in nullable)
         self.extra = tuple(spec.encode_name for spec in extra)
-        self.get_nullable = _getter(tuple(spec.name for spec in nullable))
-        self.get_extra = _getter(tuple(spec.name for spec in extra))
-        self.no_extra = (UNSET,) * len(extra)
+        self.get_nullable = attrgetter("unknown", "nulls", *(spec.name for spec in nullable))
+        self.get_extra = attrgetter("unknown", "nulls", *(spec.name for spec in extra))
+        self.no_extra = (UNSET, UNSET) + (UNSET,) * len(extra)
 
 
 _KEPT: dict[type[Wire], _Kept] = {}
@@ -88,15 +85,15 @@ def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]
     if (shape := _KEPT.get(type(wire))) is None:
         shape = _KEPT[type(wire)] = _Kept(type(wire))
     extra, nullable = shape.get_extra(wire), shape.get_nullable(wire)
-    if wire.unknown is UNSET and wire.nulls is UNSET and extra == shape.no_extra and None not in nullable:
+    if extra == shape.no_extra and None not in nullable:
         return {"form": form} if form else _NOTHING
-    kept = {under + name: value for name, value in zip(shape.extra, extra, strict=True) if value is not UNSET}
-    nothing = [name for name, value in kept.items() if bytes(value) == b"null"]
+    kept = {under + name: value for name, value in zip(shape.extra, extra[2:], strict=True) if value is not UNSET}
+    nothing = [name for name, value in kept.items() if value == _NULL]
     for name in nothing:
         del kept[name]
     if wire.unknown is not UNSET:
         kept.update((under + escape(name), value) for name, value in wire.unknown.items())
-    nulls = [name for name, value in zip(shape.nullable, nullable, strict=True) if value is None]
+    nulls = [name for name, value in zip(shape.nullable, nullable[2:], strict=True) if value is None]
     if wire.nulls is not UNSET:
         nulls.extend(wire.nulls)
     found: dict[str, Any] = {}

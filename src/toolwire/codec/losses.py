@@ -122,20 +122,6 @@ def _place(node: Any, field: str, names: Names) -> str:
     return names.get(f"{type(node).__name__}.{field}", "/" + field)
 
 
-def has_extras(node: Node) -> bool:
-    """Whether there are extras of any family in a value."""
-    if node.extras:
-        return True
-    for field in _children(type(node)):
-        child = getattr(node, field)
-        if isinstance(child, Node):
-            if has_extras(child):
-                return True
-        elif child and any(has_extras(element) for element in child if isinstance(element, Node)):
-            return True
-    return False
-
-
 def foreign_extras(root: Node, families: Container[str], trail: Trail = ()) -> Iterator[tuple[Trail, str, str, Raw]]:
     """Trail, family, key and value of each. What a family `...:guarded` holds may not be dropped. Those that
     `form` calls told are only there to be written back: what they say is canonical, too."""

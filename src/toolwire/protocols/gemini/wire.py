@@ -1,6 +1,6 @@
 """Gemini's wire objects, as msgspec reads and writes them: attributes here are the names that it takes as well."""
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from toolwire.codec.fields import Extra, Wire
 
@@ -241,6 +241,30 @@ class ResponseShape(Shape):
     response_id: str | UnsetType = UNSET
     create_time: str | UnsetType = UNSET
     model_status: Extra = UNSET
+
+
+class OnlyText(Struct, forbid_unknown_fields=True, gc=False):
+    text: str
+
+
+class OnlyTextContent(Struct, forbid_unknown_fields=True, gc=False):
+    parts: tuple[OnlyText]
+    role: str = ""
+
+
+class OnlyTextCandidate(Struct, forbid_unknown_fields=True, gc=False):
+    content: OnlyTextContent
+    index: int = 0
+
+
+class MoreTextShape(Struct, forbid_unknown_fields=True, rename="camel", gc=False):
+    """A chunk that says some more of a text, and only what the chunks before it said of the answer."""
+
+    candidates: tuple[OnlyTextCandidate]
+    usage_metadata: UsageShape | UnsetType = UNSET
+    model_version: str = ""
+    response_id: str = ""
+    create_time: str = ""
 
 
 class ErrorShape(Shape):

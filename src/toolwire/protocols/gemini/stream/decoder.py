@@ -30,7 +30,7 @@ from toolwire.canonical.events import (
     Stopped,
     UsageReport,
 )
-from toolwire.codec.fields import Reader
+from toolwire.codec.fields import BAD_JSON, Reader
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.kept import joined, known, rest
 from toolwire.protocols.gemini.parts.calls import decode_seal
@@ -51,6 +51,7 @@ from toolwire.protocols.gemini.wire import (
     CallShape,
     CandidateShape,
     ContentShape,
+    MoreTextShape,
     PartialShape,
     PartShape,
     ResponseShape,
@@ -60,6 +61,7 @@ from toolwire.protocols.gemini.wire import (
 from .framing import Arguments, Splitter
 
 _fast = msgspec.json.Decoder(ResponseShape).decode
+_more_text = msgspec.json.Decoder(MoreTextShape).decode
 _read_pieces = Reader[list[PartialShape]](list[PartialShape], FAMILY).read
 _TRUE = b"true"
 
@@ -201,6 +203,7 @@ class Decoder:
         self._started = False
         self._ended = False
         self._speakers: dict[int, Speaker] = {}
+        self._talking: dict[int, int] = {}
         self._blocked: Stopped | None = None
         self._usage: UsageShape | None = None
         self._kept: dict[str, Any] = {}
@@ -244,15 +247,32 @@ class Decoder:
         for data in chunks:
             if self._ended:
                 break
+            if self._talking and self._talk(data, events):
+                continue
             try:
                 try:
                     shape = _fast(data)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                except BAD_JSON:
                     shape = read_response(data)
                 self._chunk(shape, events)
-            except (DecodeError, ValueError) as error:
+            except (DecodeError, ValueError, *BAD_JSON) as error:
                 events += self._fail(str(error))
         return events
+
+    def _talk(self, data: bytes, events: list[Event]) -> bool:
+        """Whether this chunk was only more of the text that grows."""
+        try:
+            shape = _more_text(data)
+        except BAD_JSON:
+            return False
+        (candidate,) = shape.candidates
+        (part,) = candidate.content.parts
+        if (index := self._talking.get(candidate.index)) is None or not part.text:
+            return False
+        events.append(PartDelta(index=index, text=part.text, candidate=candidate.index, plain=True))
+        if shape.usage_metadata is not UNSET:
+            self._count(shape.usage_metadata)
+        return True
 
     def _chunk(self, shape: ResponseShape, events: list[Event]) -> None:
         if shape.unknown is not UNSET and (error := shape.unknown.get("error")) is not None:
@@ -270,11 +290,11 @@ class Decoder:
             number = place if candidate.index is UNSET else candidate.index
             if (speaker := self._speakers.get(number)) is None:
                 speaker = self._speakers[number] = Speaker(number)
-            elif (text := _plain_text(candidate)) and speaker.open_text is not None:
-                index = speaker.open_text
-                events.append(PartDelta(index=index, text=text, candidate=number, plain=True))
-                continue
             speaker.take(candidate, events)
+            if (index := speaker.open_text) is not None:
+                self._talking[number] = index
+            else:
+                self._talking.pop(number, None)
 
     def _start(self, shape: ResponseShape, events: list[Event]) -> None:
         self._started = True
@@ -314,18 +334,6 @@ class Decoder:
         if not self._started:
             events.append(ResponseStart(origin=FAMILY))
         events.append(ResponseFailed(error=told))
-
-
-def _plain_text(candidate: CandidateShape) -> str | None:
-    """The text of a chunk that has nothing else, as nearly all are."""
-    content = candidate.content
-    if type(content) is not ContentShape or type(content.parts) is not list or len(content.parts) != 1:
-        return None
-    (part,) = content.parts
-    if type(part.text) is not str or part != PartShape(text=part.text):
-        return None
-    bare = CandidateShape(content=content, index=candidate.index)
-    return part.text if candidate == bare and content.unknown is UNSET and content.nulls is UNSET else None
 
 
 def stream_decoder(context: Context) -> StreamDecoder:

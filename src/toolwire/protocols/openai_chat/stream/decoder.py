@@ -30,7 +30,7 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Stop, StopReason
-from toolwire.codec.fields import Reader, Wire, escape
+from toolwire.codec.fields import BAD_JSON, Reader, Wire, escape
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.kept import known
 from toolwire.codec.sse import SseSplitter
@@ -58,7 +58,7 @@ _CHUNK_EXTRAS = ("service_tier", "system_fingerprint", "provider")
 # A whole answer has these even where there is nothing to say of them.
 _SPELLING = (STRING, f"{FAMILY}:null:content", f"{FAMILY}:null:refusal")
 _SAID_ONCE = frozenset({"type", "id", "index", "format", "role", "object"})
-_NULL = b"null"
+_NULL = Raw(b"null")
 LOGPROBS = "openai-chat:logprobs:said"
 
 
@@ -70,7 +70,7 @@ class Decoder:
         self._finished = False
         self._id = ""
         self._choices: dict[int, _Choice] = {}
-        self._seen: dict[str, bytes] = {}
+        self._seen: dict[str, Raw] = {}
         self._early: dict[str, Raw] = {}
         self._late: dict[str, Raw] = {}
 
@@ -93,28 +93,33 @@ class Decoder:
         for data in frames:
             if self._ended:
                 break
-            if data.startswith(b"[DONE]"):
-                events += self._done()
-                break
             try:
-                shape = _fast(data)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 try:
+                    shape = _fast(data)
+                except BAD_JSON:
+                    if data.startswith(b"[DONE]"):
+                        events += self._done()
+                        break
                     shape = _reader.read(data)
-                except DecodeError as error:
-                    if not self._finished:
-                        events += self._break(str(error))
-                    break
-            self._take(shape, events)
+                self._take(shape, events)
+            except (DecodeError, *BAD_JSON) as error:
+                if not self._finished:
+                    events += self._break(str(error))
+                break
         return events
 
     def _take(self, shape: ChunkShape, events: list[Event]) -> None:
-        if shape.error is not UNSET and bytes(shape.error) != _NULL:
+        if shape.error is not UNSET and shape.error != _NULL:
             events += self._fail(decode_error_object(shape.error, None))
             return
         if not self._started:
             self._start(shape, events)
-        else:
+        elif (
+            shape.system_fingerprint is not UNSET
+            or shape.service_tier is not UNSET
+            or shape.provider is not UNSET
+            or shape.unknown is not UNSET
+        ):
             self._notice_extras(shape)
         for choice in shape.choices or ():
             number = 0 if choice.index is UNSET else choice.index
@@ -136,7 +141,7 @@ class Decoder:
         self._started = True
         self._id = known(shape.id) or ""
         extras = {**self._early, **extras}
-        self._seen = {name: bytes(value) for name, value in extras.items()}
+        self._seen = dict(extras)
         tokens = tuple(token for token in found.get("form", ()) if not token.endswith(":obfuscation"))
         if shape.choices and shape.choices[0].logprobs is not UNSET:
             tokens = (*tokens, LOGPROBS)
@@ -161,9 +166,8 @@ class Decoder:
                 self._notice_extra(name, value)
 
     def _notice_extra(self, name: str, value: Raw) -> None:
-        said = bytes(value)
-        if said not in (_NULL, self._seen.get(name)):
-            self._seen[name] = said
+        if value not in (_NULL, self._seen.get(name)):
+            self._seen[name] = value
             self._late[name] = value
 
     def _done(self) -> list[Event]:
@@ -207,11 +211,14 @@ class _Choice:
             if not self._started:
                 self._start(delta, events)
             before = len(events)
-            content = delta.content
-            if type(content) is str and content and not _says_more(delta):
-                self._say("text", content, events)
-            else:
+            content, calls = delta.content, delta.tool_calls
+            if (content and calls) or type(content) is list or _says_more(delta):
                 self._take_all(delta, events)
+            elif content:
+                self._say("text", content, events)
+            elif calls:
+                for fragment in calls:
+                    self._calls.take(fragment, events)
             if shape.unknown is not UNSET or delta.unknown is not UNSET or _has_extras(shape):
                 self._keep(shape, delta, events, before)
         elif shape.unknown is not UNSET or _has_extras(shape):
@@ -275,9 +282,10 @@ class _Choice:
             index = self._open(kind, _OPENED[kind], events)
             if kind == "text":
                 self._text = index
-        grows = _GROWS.get(kind)
-        plain = grows is None
-        events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, kind=grows, plain=plain))
+        if (grows := _GROWS.get(kind)) is None:
+            events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, plain=True))
+        else:
+            events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, kind=grows))
 
     def _open(self, kind: str | None, part: Part, events: list[Event]) -> int:
         index = self._open_call(events)
@@ -347,15 +355,14 @@ _GROWS: dict[str, Any] = dict.fromkeys(("reasoning_content", "reasoning", "detai
 
 
 def _has_extras(shape: StreamedShape) -> bool:
-    said = (shape.logprobs, shape.native_finish_reason)
-    return any(value is not UNSET and bytes(value) != _NULL for value in said)
+    probabilities, native = shape.logprobs, shape.native_finish_reason
+    return not (probabilities is UNSET or probabilities == _NULL) or not (native is UNSET or native == _NULL)
 
 
 def _says_more(delta: DeltaShape) -> bool:
-    """Whether a delta with text has anything else to say; nulls, empty strings and lists say nothing."""
+    """Whether it has more to say than text and calls; nulls, empty strings and lists say nothing."""
     return bool(
-        delta.tool_calls
-        or delta.reasoning_content
+        delta.reasoning_content
         or delta.reasoning
         or delta.refusal
         or delta.function_call
@@ -375,7 +382,7 @@ def _news(wire: Wire, under: str, names: tuple[str, ...], said: dict[str, Any]) 
         found.update(wire.unknown)
     news: dict[str, Raw] = {}
     for name, raw in found.items():
-        if bytes(raw) == _NULL:
+        if raw == _NULL:
             continue
         value = _decode(raw)
         if isinstance(value, dict | list):

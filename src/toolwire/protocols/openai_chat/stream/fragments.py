@@ -59,6 +59,13 @@ class Calls:
         return bool(self._calls)
 
     def take(self, fragment: FragmentShape, events: list[Event]) -> None:
+        more = fragment.function
+        if isinstance(more, FunctionCallShape) and more.arguments and not (more.name or fragment.id or fragment.custom):
+            # More of the arguments, as nearly all are.
+            call = self._by_index.get(fragment.index)  # type: ignore[arg-type]
+            if call is not None and call.part is not None:
+                self._grow(call, None, more.arguments, events)
+                return
         custom = fragment.custom if isinstance(fragment.custom, CustomCallShape) else None
         function = fragment.function if isinstance(fragment.function, FunctionCallShape) else None
         id = known(fragment.id) or None

@@ -25,7 +25,7 @@ from toolwire.canonical.events import (
     Stopped,
     UsageReport,
 )
-from toolwire.codec.fields import Reader, well_formed
+from toolwire.codec.fields import BAD_JSON, Reader
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.kept import known
 from toolwire.codec.sse import SseSplitter
@@ -123,14 +123,16 @@ class Decoder:
 
     def _read(self, frames: list[bytes]) -> list[Event]:
         events: list[Event] = []
+        if self._ended:
+            return events
         heard = self._growth.heard
         for data in frames:
-            if self._ended:
-                break
             try:
                 shape = _fast(data)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except BAD_JSON:
                 events += self._read_open(data)
+                if self._ended:
+                    break
                 continue
             kind = type(shape)
             if kind is TextDelta:
@@ -149,14 +151,16 @@ class Decoder:
         if data.strip() in (b"[DONE]", b""):
             return []
         try:
-            frame = open_frame(well_formed(data, FAMILY))
+            if not data.isascii():
+                data.decode()  # what stays raw is not looked into otherwise
+            frame = open_frame(data)
             if not frame.type and frame.error is not UNSET:
                 return self._error(frame, data)
             if frame.type in _ENVELOPE:
                 return self._methods[frame.type](frame, data)
             method = self._methods.get(frame.type)
             return self._begin() + ([passed_on(data)] if method is None else method(frame, data))
-        except (DecodeError, msgspec.DecodeError) as error:
+        except (DecodeError, *BAD_JSON) as error:
             if b'"response.created"' in data[:200] or b'"response.in_progress"' in data[:200]:
                 return []  # some proxies cut these long frames, and they say nothing that comes later would not
             return self._fail(str(error))
