@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import toolwire
+
 TURNS = 100
 TOOLS = 30
 EVENTS = 300
@@ -48,6 +50,37 @@ def long_texts_request(turns: int = TURNS) -> bytes:
             if block["type"] == "tool_use":
                 block["input"] = {"command": "grep -n 'def ' src/a.py\n" * 17, "timeout": 120_000}
     return json.dumps(body, separators=(",", ":")).encode()
+
+
+def small_request() -> bytes:
+    """The first turn of a chat: five tools and a question, some 2 KB."""
+    string = {"type": "string", "description": "What to look for, in the words of the user."}
+    schema = {
+        "type": "object",
+        "properties": {"query": string, "limit": {"type": "integer", "minimum": 1}},
+        "required": ["query"],
+    }
+    tools = [
+        {"name": f"search_{name}", "description": "Searches, and gives the best matches first.", "input_schema": schema}
+        for name in ("files", "mail", "calendar", "web", "people")
+    ]
+    question = {"role": "user", "content": "Who wrote the report on the outage of last Tuesday, and where is it?"}
+    body = {"model": "claude-opus-5-5", "max_tokens": 1024, "tools": tools, "messages": [question]}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def translated_request(protocol: str) -> bytes:
+    """The same session as another protocol writes it."""
+    request = anthropic_request()
+    return request if protocol == "anthropic" else toolwire.translate(request, "anthropic", protocol).to_bytes()
+
+
+def translated_stream(protocol: str) -> bytes:
+    """The same answer as another protocol tells it. Gemini tells a call at once: there the text is longer instead."""
+    stream = anthropic_stream(2 * EVENTS if protocol == "gemini" else EVENTS)
+    if protocol == "anthropic":
+        return stream
+    return b"".join(toolwire.translate_stream([stream], "anthropic", protocol))
 
 
 def _edit(turn: int, number: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ The first open part speaks; what belongs to others waits, in order, until it end
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from toolwire.canonical.events import (
     Event,
@@ -21,7 +21,7 @@ LIMIT_WAITING = 100_000
 
 
 class Sequence:
-    """Feed events, get them with parts (and the messages around them) strictly one after the other."""
+    """Takes events one by one, gives them with parts (and the messages around them) strictly one after the other."""
 
     def __init__(self) -> None:
         self._open: tuple[int, int] | None = None
@@ -30,31 +30,25 @@ class Sequence:
         self._waiting = 0
         self._closed = False
 
-    def order(self, events: Iterable[Event]) -> Iterator[Event]:
-        for event in events:
-            yield from self._take(event)
-
-    def _take(self, event: Event) -> Iterator[Event]:
-        if isinstance(event, PartDelta):
-            if self._open == (event.candidate, event.index) or self._open is None:
-                yield event
-            else:
-                self._wait(event)
-        elif self._open is None:
+    def order(self, event: Event) -> list[Event]:
+        """What may be told now that this event is here."""
+        if self._open is None:
             if isinstance(event, PartStart) and not self._closed:
                 self._open = (event.candidate, event.index)
-            yield event
-        elif isinstance(event, PartEnd) and self._open == (event.candidate, event.index):
-            yield event
-            self._open = None
-            yield from self._release()
-        elif isinstance(event, PartStart | PartEnd | MessageStart | MessageEnd):
-            self._wait(event)
-        elif isinstance(event, ResponseEnd | ResponseFailed):
-            yield from self.close()
-            yield event
-        else:
-            yield event
+            return [event]
+        match event:
+            case PartDelta() | PartEnd() if self._open == (event.candidate, event.index):
+                if isinstance(event, PartDelta):
+                    return [event]
+                self._open = None
+                return [event, *self._release()]
+            case PartDelta() | PartStart() | PartEnd() | MessageStart() | MessageEnd():
+                self._wait(event)
+                return []
+            case ResponseEnd() | ResponseFailed():
+                return [*self.close(), event]
+            case _:
+                return [event]
 
     def _wait(self, event: Event) -> None:
         """A part's events wait together, in the place of its start."""

@@ -103,7 +103,7 @@ class Encoder:
             self._plan.home = event.origin == FAMILY
         if self._plan.home:
             return methods[type(event)](event) if type(event) in methods else b""
-        ordered = self._sequence.order((event,))
+        ordered = self._sequence.order(event)
         return b"".join([methods[type(one)](one) for one in ordered if type(one) in methods])
 
     def close(self) -> bytes:

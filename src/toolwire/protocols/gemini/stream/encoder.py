@@ -91,18 +91,34 @@ class Encoder:
         }
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        events = list(events)
-        if events and type(events[0]) is ResponseStart:
-            self._plan.home = events[0].origin == FAMILY
-        if not self._plan.home:
-            events = list(self._sequence.order(events))
+        out: list[bytes] = []
+        for event in events:
+            if type(event) is PartDelta and event.plain:
+                # A part of another protocol that is open here is the one that may speak.
+                key = (event.candidate, event.index)
+                if (tail := self._tails.get(key)) is not None and event.text and not self._first:
+                    out += (_HEAD, _text(event.text), tail)
+                    continue
+                if (growing := self._growing.get(key)) is not None:
+                    growing.texts.append(event.text)
+                    continue
+            out.append(self._encode(event))
+        return b"".join(out)
+
+    def _encode(self, event: Event) -> bytes:
+        """One event; of another protocol with what waited for it, one part after the other."""
+        if type(event) is ResponseStart:
+            self._plan.home = event.origin == FAMILY
+        return self._write((event,) if self._plan.home else self._sequence.order(event))
+
+    def _write(self, events: Iterable[Event]) -> bytes:
         methods = self._methods
         return b"".join([methods[type(event)](event) for event in events if type(event) in methods])
 
     def close(self) -> bytes:
         if self._ended:
             return b""
-        waiting = self.encode(list(self._sequence.close()))
+        waiting = self._write(self._sequence.close())
         if self._ended:
             return waiting
         error = ApiError(kind="server", message="the upstream ended before its answer did")

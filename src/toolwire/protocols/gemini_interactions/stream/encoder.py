@@ -89,7 +89,7 @@ class Encoder:
         methods = self._methods
         if self._plan.home:
             return methods[type(event)](event)
-        return b"".join([methods[type(one)](one) for one in self._sequence.order((event,))])
+        return b"".join([methods[type(one)](one) for one in self._sequence.order(event)])
 
     def close(self) -> bytes:
         if self._ended:

@@ -71,8 +71,6 @@ class Encoder:
         self._sequence = Sequence()
         self._envelope: dict[str, Any] = {}
         self._parts: dict[int, _Part] = {}
-        self._open: _Part | None = None
-        self._index = -1
         self._positions: dict[int, int] = {}
         self._candidates: set[int] = set()
         self._calls = 0
@@ -99,12 +97,22 @@ class Encoder:
         for event in events:
             if self._ended:
                 break
-            if type(event) is PartDelta and event.plain and event.index == self._index and event.candidate == 0:
-                out.append(self._say(event.text))
-            elif self._plan.home:
+            if type(event) is PartDelta and event.plain and event.candidate == 0:
+                # A part of another protocol that is open here is the one that may speak.
+                state = self._parts.get(event.index)
+                if state is None or not event.text:
+                    pass
+                elif state.before:
+                    state.silent = False
+                    out += (state.before, _text(event.text), state.after)
+                    continue
+                elif isinstance(state.part, ToolCall):
+                    state.pieces.append(event.text)
+                    continue
+            if self._plan.home:
                 out.append(self._write(event))
             else:
-                out += [self._write(one) for one in self._sequence.order((event,))]
+                out += [self._write(one) for one in self._sequence.order(event)]
         return b"".join(out)
 
     def _write(self, event: Event) -> bytes:
@@ -195,10 +203,9 @@ class Encoder:
             return b""
         if (field := _FIELDS.get(type(part))) is None:
             return self._whole(Placed(part, trail))
-        self._parts[event.index] = self._open = state
-        self._index = event.index
+        self._parts[event.index] = state
         state.before, state.after = self._around(field)
-        return self._say(self._opening(part, trail))
+        return _said(state, self._opening(part, trail))
 
     def _opening(self, part: Part, trail: Trail) -> str:
         """The text that a part starts with. What can't be said of it is reported."""
@@ -209,13 +216,6 @@ class Encoder:
             return "".join(block.text for block in part.content if isinstance(block, ReasoningText))
         (said,) = encode_parts([placed], self._plan)
         return said if isinstance(said, str) else ""
-
-    def _say(self, text: str) -> bytes:
-        state = self._open
-        if state is None or not text:
-            return b""
-        state.silent = False
-        return state.before + _text(text) + state.after
 
     def _whole(self, placed: Placed) -> bytes:
         """A part that has no deltas."""
@@ -246,7 +246,7 @@ class Encoder:
             # Several texts of one reasoning are told as paragraphs.
             state.block = event.block
             text = text if state.silent else "\n\n" + text
-        return self._say(text)
+        return _said(state, text)
 
     def _part_end(self, event: PartEnd) -> bytes:
         state = self._parts.pop(event.index, None)
@@ -254,7 +254,6 @@ class Encoder:
             return b""
         if isinstance(state.part, ToolCall):
             return self._call(state, state.part, event.final)
-        self._open, self._index = None, -1
         final = event.final
         if isinstance(final, Text) and not state.notes and not self._plan.home:
             for number in range(len(final.annotations or ())):
@@ -298,6 +297,13 @@ class Encoder:
     def _fail(self, event: ResponseFailed) -> bytes:
         self._ended = True
         return line(_text(encode_error(event.error).body))
+
+
+def _said(state: _Part, text: str) -> bytes:
+    if not text:
+        return b""
+    state.silent = False
+    return state.before + _text(text) + state.after
 
 
 def _own(extras: Extras | None) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class Encoder:
         """One event; of another protocol with what waited for it, one part after the other."""
         if self._plan.home:
             return self._methods[type(event)](event)
-        return b"".join([self._methods[type(one)](one) for one in self._sequence.order((event,))])
+        return b"".join([self._methods[type(one)](one) for one in self._sequence.order(event)])
 
     def close(self) -> bytes:
         if self._ended:

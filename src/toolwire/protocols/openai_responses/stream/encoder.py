@@ -78,12 +78,13 @@ class Encoder:
         speaking, head, pieces = -1, b"", [""]
         for event in events:
             if type(event) is PartDelta and event.plain and event.candidate == 0:
-                if event.index != speaking:
+                index = event.index
+                if index != speaking:
                     # A part of another protocol that is open here is the one that may speak.
-                    held = parts.get(event.index)
+                    held = parts.get(index)
                     if held is not None and held.head:
-                        speaking, head, pieces = event.index, held.head, held.pieces
-                if event.index == speaking:
+                        speaking, head, pieces = index, held.head, held.pieces
+                if index == speaking:
                     text = event.text
                     pieces.append(text)
                     out += (head, _json(number), b',"delta":', _json(text), b"}\n\n")
@@ -102,7 +103,7 @@ class Encoder:
         methods = self._methods
         if self._plan.home:
             return methods[type(event)](event)
-        return b"".join([methods[type(one)](one) for one in self._sequence.order((event,))])
+        return b"".join([methods[type(one)](one) for one in self._sequence.order(event)])
 
     def close(self) -> bytes:
         if self._ended:
