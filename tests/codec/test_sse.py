@@ -1,5 +1,6 @@
 """Server-sent events: what a plain reading of the standard gives, whatever the cuts and line ends."""
 
+import json
 import re
 
 import pytest
@@ -72,7 +73,7 @@ def wires(draw: st.DrawFn) -> bytes:
         (b"data: a\r", [b"a"]),
         (b"data: a\n\nda", [b"a"]),
         (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
-        (b"data: \xe2\x80\xa8\x0b\x85\n\n", [b"\xe2\x80\xa8\x0b\x85"]),
+        (b"data: \xe2\x80\xa8\x0b\xc2\x85\n\n", [b"\xe2\x80\xa8\x0b\xc2\x85"]),
         (b"", []),
         (b"\n\n\n", []),
     ],
@@ -97,6 +98,22 @@ def test_any_cut_reads_as_the_standard_says(wire: bytes, points: list[int]) -> N
 def test_what_was_framed_is_read_back(values: list[bytes], named: bool, points: list[int]) -> None:
     wire = b"".join(frame(value, b"name" if named else None) for value in values)
     assert split(*cut(wire, points)) == values
+
+
+def test_a_frame_that_is_no_text_is_only_its_bad_byte() -> None:
+    wire = 'data: "é"\n\ndata: "'.encode() + b'\xff"\n\ndata: 1\n\n'
+    assert split(wire) == ['"é"'.encode(), b"\xff", b"1"]
+    for pieces in cut_in_two(wire):
+        assert split(*pieces) == ['"é"'.encode(), b"\xff", b"1"]
+
+
+@pytest.mark.parametrize("name", [None, b"name", b"of two\nlines"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_json_of_several_lines_is_framed_as_one(end: str, name: bytes | None) -> None:
+    value = {"text": "a\nb\rc", "list": [1, {"two": 2}]}
+    wire = frame(json.dumps(value, indent=1).replace("\n", end).encode(), name)
+    assert wire.count(b"\n") == (3 if name == b"name" else 2)
+    assert [json.loads(data) for data in split(wire)] == [value]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])

@@ -47,6 +47,28 @@ def test_stream_folds_to_the_same_response(protocol: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("protocol", [name for name in material.NAMES if name != "ollama"])
+def test_frames_of_several_lines_are_told_on_one(protocol: str) -> None:
+    wrong = []
+    for name, wire in material.fixture_streams(protocol).items():
+        told = [_told(json.dumps({**frame, "of_tomorrow": {"list": [1, 2]}}, indent=1)) for frame in _objects(wire)]
+        again = b"".join(tw.translate_stream([b"".join(told), b"data: [DONE]\n\n"], protocol, protocol))
+        lines = [line[6:] for line in again.split(b"\n") if line.startswith(b"data: {")]
+        if not lines or [json.loads(line) for line in lines] != _objects(again):
+            wrong.append(name)
+    assert wrong == []
+
+
+def _objects(wire: bytes) -> list[Any]:
+    """What the frames say; the mark at the end of some streams is no JSON."""
+    splitter = SseSplitter()
+    return [json.loads(data) for data in splitter.feed(wire) + splitter.close() if data.startswith(b"{")]
+
+
+def _told(data: str) -> bytes:
+    return b"".join(b"data: %b\n" % line.encode() for line in data.split("\n")) + b"\n"
+
+
 def test_anthropic_frames_are_equal_one_by_one() -> None:
     wrong = []
     for name, wire in material.streams("anthropic").items():

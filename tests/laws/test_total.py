@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import toolwire as tw
 from tests.laws import material
-from tests.laws.leaves import changed, leaves, objects
+from tests.laws.leaves import KEY, MARK, changed, leaves, objects
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
@@ -17,20 +17,22 @@ JSON = st.recursive(
     max_leaves=12,
 )
 KINDS: list[Any] = ["request", "response", "error"]
+# Each passes where a value is skipped, and fails where it is read.
+UNREADABLE = [b'"\xff"', b'["\xed\xa0\x80"]', b'{"\xff":1}', b"1e999", b"[1e999]", b"9" * 5000, b"[" * 600 + b"]" * 600]
 
 
 @pytest.mark.parametrize("protocol", material.NAMES)
 @given(data=st.binary(max_size=60))
 def test_any_bytes(protocol: str, data: bytes) -> None:
     for kind in KINDS:
-        _value_or_decode_error(data, protocol, kind)
+        _assert_value_or_decode_error(data, protocol, kind)
 
 
 @pytest.mark.parametrize("protocol", material.NAMES)
 @given(value=JSON)
 def test_any_json(protocol: str, value: Any) -> None:
     for kind in KINDS:
-        _value_or_decode_error(json.dumps(value).encode(), protocol, kind)
+        _assert_value_or_decode_error(json.dumps(value).encode(), protocol, kind)
 
 
 @pytest.mark.parametrize("protocol", material.NAMES)
@@ -43,17 +45,17 @@ def test_a_fixture_with_anything_anywhere(protocol: str, kind: Any, data: st.Dat
     places = [path for path, _ in leaves(body)] + [path for path in objects(body) if path]
     value = changed(body, data.draw(st.sampled_from(places)), data.draw(JSON))
     for target in material.NAMES:
-        _value_or_decode_error(json.dumps(value).encode(), protocol, kind, target)
+        _assert_value_or_decode_error(json.dumps(value).encode(), protocol, kind, target)
 
 
 @pytest.mark.parametrize("protocol", material.NAMES)
 @given(data=st.binary(max_size=200))
 def test_any_bytes_as_a_stream(protocol: str, data: bytes) -> None:
-    assert b"".join(tw.translate_stream([data], protocol, protocol))
+    _assert_ends(data, protocol, protocol)
 
 
 @pytest.mark.parametrize("protocol", material.NAMES)
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_a_stream_cut_or_spoilt_still_ends(protocol: str, data: st.DataObject) -> None:
     streams = {name: wire for name, wire in material.streams(protocol).items() if len(wire) < 20_000}
@@ -61,7 +63,27 @@ def test_a_stream_cut_or_spoilt_still_ends(protocol: str, data: st.DataObject) -
     cut = data.draw(st.integers(0, len(wire)))
     spoilt = wire[:cut] + data.draw(st.binary(max_size=6)) + wire[cut + data.draw(st.integers(0, 40)) :]
     for target in material.NAMES:
-        assert b"".join(tw.translate_stream([spoilt], protocol, target))
+        _assert_ends(spoilt, protocol, target)
+
+
+@pytest.mark.parametrize("protocol", material.NAMES)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_stream_with_a_value_that_nobody_can_read_still_ends(protocol: str, data: st.DataObject) -> None:
+    """A value that is only passed on is not looked into as it is read: what is wrong inside it shows later."""
+    streams = {name: wire for name, wire in material.fixture_streams(protocol).items() if len(wire) < 20_000}
+    lines = streams[data.draw(st.sampled_from(sorted(streams)))].split(b"\n")
+    frames = {number: body for number, line in enumerate(lines) if (body := _told_in(line)) is not None}
+    assume(frames)
+    place = data.draw(st.sampled_from(sorted(frames)))
+    head, body = b"data: " if lines[place].startswith(b"data: ") else b"", frames[place]
+    new = [f"{path}/{KEY}" for path in objects(body)]
+    spoilt = changed(body, data.draw(st.sampled_from(new + [path for path, _ in leaves(body)])), MARK)
+    lines[place] = head + json.dumps(spoilt).encode().replace(
+        b'"%b"' % MARK.encode(), data.draw(st.sampled_from(UNREADABLE))
+    )
+    for target in material.NAMES:
+        _assert_ends(b"\n".join(lines), protocol, target)
 
 
 @pytest.mark.parametrize("protocol", material.NAMES)
@@ -71,7 +93,20 @@ def test_depth_is_bounded(protocol: str, deep: bytes) -> None:
         tw.translate(deep, protocol, protocol)
 
 
-def _value_or_decode_error(data: bytes, protocol: str, kind: Any, target: str | None = None) -> None:
+def _told_in(line: bytes) -> Any:
+    """The object that a line of a stream is, if it is one."""
+    try:
+        body = json.loads(line.removeprefix(b"data: "))
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _assert_ends(wire: bytes, protocol: str, target: str) -> None:
+    assert b"".join(tw.translate_stream([wire], protocol, target)).decode()
+
+
+def _assert_value_or_decode_error(data: bytes, protocol: str, kind: Any, target: str | None = None) -> None:
     refused: tw.ToolwireError | None = None
     try:
         json.loads(tw.translate(data, protocol, target or protocol, kind).to_bytes())

@@ -1,7 +1,7 @@
 """Server-sent events: frames from bytes cut anywhere, and frames as bytes.
 
-A frame ends at an empty line; lines end in LF, CRLF or CR. `data` lines join with LF, comments are dropped. Text is
-only decoded by whoever reads a whole frame, so a character cut in two needs no care.
+A frame ends at an empty line; lines end in LF, CRLF or CR. `data` lines join with LF, comments are dropped. Whether it
+is text is only asked of a whole frame, so a character cut in two needs no care.
 """
 
 import re
@@ -12,6 +12,7 @@ LIMIT_FRAME = 64 * 1024 * 1024
 _ONE_LINE = re.compile(rb"\ndata: ?(.*)\n(?=\n)")
 _DATA_LINES = re.compile(rb"^data(?:: ?(.*))?$", re.MULTILINE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
 
 
 class SseSplitter:
@@ -44,8 +45,10 @@ class SseSplitter:
             head = head.removeprefix(_BYTE_ORDER_MARK)
         pieces = _ONE_LINE.split(b"\n%b\n\n" % head)
         if b"\ndata" not in b"".join(pieces[::2]):
-            return pieces[1::2]
-        return [b"\n".join(lines) for text in head.split(b"\n\n") if (lines := _DATA_LINES.findall(text))]
+            frames = pieces[1::2]
+        else:
+            frames = [b"\n".join(lines) for text in head.split(b"\n\n") if (lines := _DATA_LINES.findall(text))]
+        return frames if head.isascii() else list(map(only_text, frames))
 
     def _normalised(self, data: bytes) -> bytes:
         """LF for every line end. A CR ends its line at once: the LF that may follow it is then no other end."""
@@ -70,7 +73,23 @@ class SseSplitter:
         return self.feed(rest + b"\n\n") if rest else []
 
 
-def frame(data: bytes, event: bytes | None = None) -> bytes:
-    if event is None:
-        return b"data: " + data + b"\n\n"
-    return b"event: " + event + b"\ndata: " + data + b"\n\n"
+def only_text(data: bytes) -> bytes:
+    """The data; of what is not UTF-8 just the first bad byte, which no reader takes. Values that are passed on as they
+    are would else carry it with them."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data[error.start : error.start + 1]
+    return data
+
+
+def frame(json: bytes, event: bytes | None = None) -> bytes:
+    """A frame of one line of data. A name that a line can't hold is left out: it is in the data, too."""
+    if event is None or len(event.splitlines()) > 1:
+        return b"data: " + one_line(json) + b"\n\n"
+    return b"event: " + event + b"\ndata: " + one_line(json) + b"\n\n"
+
+
+def one_line(json: bytes) -> bytes:
+    """A JSON text on one line. What was kept as its source wrote it may have several; their ends are only space."""
+    return json.translate(_LINE_ENDS) if b"\n" in json or b"\r" in json else json

@@ -146,7 +146,7 @@ class Encoder:
     def _chunk(self, body: dict[str, Any]) -> bytes:
         """The first one has all that is known of the response."""
         head, self._first = self._first or self._head, {}
-        return _frame({**body, **head})
+        return frame(_text({**body, **head}))
 
     def _message_start(self, event: MessageStart) -> bytes:
         self._messages.setdefault(event.candidate, event)
@@ -293,15 +293,7 @@ class Encoder:
     def _fail(self, event: ResponseFailed) -> bytes:
         self._ended = True
         body = encode_error(event.error).body
-        return _frame(body[0] if isinstance(body, list) else body)
-
-
-def _frame(body: Any) -> bytes:
-    """A value that was kept as its source wrote it may have several lines, and so has the frame then."""
-    data = _text(body)
-    if b"\r" in data:
-        data = msgspec.json.format(data, indent=-1)
-    return frame(data.replace(b"\n", b"\ndata: "))
+        return frame(_text(body[0] if isinstance(body, list) else body))
 
 
 def _thought(part: Part) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from toolwire.codec.sse import LIMIT_FRAME, SseSplitter
+from toolwire.codec.sse import LIMIT_FRAME, SseSplitter, only_text
 from toolwire.protocols.gemini.wire import PartialShape
 
 _MARKS = re.compile(rb'["\\{}]')
@@ -66,7 +66,7 @@ class ObjectSplitter:
             elif sign == b"}" and self._depth:
                 self._depth -= 1
                 if self._depth == 0:
-                    found.append(b"".join((*self._pieces, data[start:place])))
+                    found.append(only_text(b"".join((*self._pieces, data[start:place]))))
                     self._pieces, self._size = [], 0
                     start = place
         if self._depth:

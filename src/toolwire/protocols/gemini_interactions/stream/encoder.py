@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
@@ -40,6 +41,7 @@ from .frames import UNSTARTED, event_id
 from .steps import StepWriter, write
 
 _text = msgspec.json.Encoder().encode
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _DONE = b"event: done\ndata: [DONE]\n\n"
 
 
@@ -127,8 +129,8 @@ class Encoder:
         if not self._plan.home or not event.extras or "frame" not in event.extras.get(FAMILY, {}):
             return b""
         body = event.extras[FAMILY]["frame"]
-        kind = msgspec.json.decode(body, type=dict[str, Any]).get("event_type")
-        return frame(bytes(body), str(kind).encode())
+        kind = msgspec.json.decode(_members(body)["event_type"], type=str)
+        return frame(bytes(body), kind.encode())
 
     def _stopped(self, event: Stopped) -> bytes:
         if event.candidate == 0:

@@ -44,8 +44,6 @@ def around(shape: CreatedFrame | CompletedFrame | StartFrame) -> dict[str, Any]:
 
 
 def passed_on(data: bytes) -> Notice:
-    if b"\n" in data:
-        data = msgspec.json.format(data, indent=-1)
     return Notice(kind="frame", extras={FAMILY: {"frame": Raw(data)}})
 
 

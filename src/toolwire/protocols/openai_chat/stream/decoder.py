@@ -212,7 +212,7 @@ class _Choice:
                 self._start(delta, events)
             before = len(events)
             content, calls = delta.content, delta.tool_calls
-            if (content and calls) or type(content) is list or _says_more(delta):
+            if (content and calls) or isinstance(content, list) or _says_more(delta):
                 self._take_all(delta, events)
             elif content:
                 self._say("text", content, events)

@@ -50,7 +50,7 @@ from toolwire.protocols.openai_chat.response.body import encode_stop, encode_usa
 from toolwire.protocols.openai_chat.response.errors import encode_error
 from toolwire.protocols.openai_chat.wire import FAMILY
 
-from .chunks import NO_CHUNKS, chunks_of, text_of
+from .chunks import NO_CHUNKS, chunks_of, delta_of, text_of
 
 
 class _Part(Struct):
@@ -282,7 +282,7 @@ class Encoder:
         kept = _own(event.extras)
         if kept and self._plan.home:
             plain = self._say(part, event.text) if event.text else b""
-            delta = _delta_of(plain) if plain else {}
+            delta = delta_of(plain) if plain else {}
             return self._chunk_with(event.candidate, delta, kept)
         if event.annotation is not None:
             return self._cite(part, event)
@@ -385,13 +385,6 @@ class Encoder:
 
 def _own(extras: Extras | None) -> dict[str, Any]:
     return dict((extras or {}).get(FAMILY, {}))
-
-
-def _delta_of(chunk: bytes) -> dict[str, Any]:
-    """The delta of a chunk that is already written."""
-    body = msgspec.json.decode(chunk.removeprefix(b"data: "))
-    delta: dict[str, Any] = body["choices"][0]["delta"]
-    return delta
 
 
 def stream_encoder(context: Context) -> StreamEncoder:
