@@ -89,7 +89,8 @@ def pointers(root: Node, trail: Trail, field: str, names: Names) -> Iterator[str
                 return
             node = node[int(index)]
             place = f"{place}/{index}" if place else ""
-        path += node.at if isinstance(node, Node) and node.at is not None else place
+        at = getattr(node, "at", None)
+        path += place if at is None else at
     if field.startswith("//"):
         yield f"{path}/{field[2:]}"
     elif not field:
@@ -112,9 +113,9 @@ def _element_paths(values: tuple[Any, ...], path: str, place: str) -> Iterator[s
         yield path + (at if at is not None else f"{place}/{index}")
 
 
-def _place(node: Any, field: str, names: Names) -> str:
+def _place(node: Node, field: str, names: Names) -> str:
     """The wire name of a field, as a pointer. A decoder that met another spelling of it says so in `form`."""
-    if isinstance(node, Node):
+    if node.form:
         mark = f":name:{field}="
         for token in node.form:
             if mark in token:
@@ -122,28 +123,65 @@ def _place(node: Any, field: str, names: Names) -> str:
     return names.get(f"{type(node).__name__}.{field}", "/" + field)
 
 
-def foreign_extras(root: Node, families: Container[str], trail: Trail = ()) -> Iterator[tuple[Trail, str, str, Raw]]:
+def has_extras(value: Any) -> bool:
+    """Whether there are extras of any family in a value."""
+    kind: type = type(value)
+    if (fields := _children(kind)) is None:
+        return False
+    if value.extras:
+        return True
+    for field in fields:
+        child = getattr(value, field)
+        if type(child) is tuple:
+            for element in child:
+                if has_extras(element):
+                    return True
+        elif child is not None and has_extras(child):
+            return True
+    return False
+
+
+Found = list[tuple[Trail, str, str, Raw]]
+
+
+def foreign_extras(root: Node, families: Container[str]) -> Found:
     """Trail, family, key and value of each. What a family `...:guarded` holds may not be dropped. Those that
     `form` calls told are only there to be written back: what they say is canonical, too."""
-    if root.extras:
-        for family, kept in root.extras.items():
+    found: Found = []
+    _collect(root, families, [], found)
+    return found
+
+
+def _collect(value: Any, families: Container[str], steps: list[str | int], found: Found) -> None:
+    """`steps` lead to the value; most have no extras, so that a trail is only made where it is needed."""
+    kind: type = type(value)
+    if (fields := _children(kind)) is None:
+        return
+    if value.extras:
+        for family, kept in value.extras.items():
             if family not in families:
-                for key, value in kept.items():
-                    if f"{family}:told:{key}" not in root.form:
-                        yield trail, family, key, value
-    for field in _children(type(root)):
-        child = getattr(root, field)
-        if isinstance(child, tuple):
+                for key, raw in kept.items():
+                    if f"{family}:told:{key}" not in value.form:
+                        found.append((tuple(steps), family, key, raw))
+    for field in fields:
+        child = getattr(value, field)
+        if type(child) is tuple:
+            steps += (field, 0)
             for index, element in enumerate(child):
-                if isinstance(element, Node):
-                    yield from foreign_extras(element, families, (*trail, field, index))
-        elif isinstance(child, Node):
-            yield from foreign_extras(child, families, (*trail, field))
+                steps[-1] = index
+                _collect(element, families, steps, found)
+            del steps[-2:]
+        elif child is not None:
+            steps.append(field)
+            _collect(child, families, steps, found)
+            steps.pop()
 
 
 @cache
-def _children(kind: type[Node]) -> tuple[str, ...]:
-    """The fields of a canonical type that can hold other canonical values."""
+def _children(kind: type) -> tuple[str, ...] | None:
+    """The fields of a canonical type that can hold other canonical values; None if it is no canonical type."""
+    if not issubclass(kind, Node):
+        return None
     hints = get_type_hints(kind)
     return tuple(spec.name for spec in msgspec.structs.fields(kind) if _holds_nodes(hints[spec.name]))
 

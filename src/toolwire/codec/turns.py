@@ -34,20 +34,27 @@ class Placed(Struct, frozen=True, gc=False):
 
 
 class Turn(Struct, gc=False):
-    """What one side says. `message` is there when the turn is exactly one message of the source, and `placed` is not
-    while nobody asked where its parts stand."""
+    """What one side says. `message` is there when the turn is exactly one message of the source, else `messages` are
+    those that it was made of, with their numbers; `placed` is not while nobody asked where its parts stand."""
 
     role: Role
     placed: list[Placed] | None
     message: Message | None
     trail: Trail
+    messages: list[tuple[int, Message]] | None = None
 
     @property
     def parts(self) -> list[Placed]:
         if self.placed is None:
-            said = () if self.message is None else self.message.parts
-            self.placed = [Placed(part, (*self.trail, "parts", position)) for position, part in enumerate(said)]
+            self.placed = []
+            if self.message is not None:
+                self._place(self.message, self.trail)
+            for index, message in self.messages or ():
+                self._place(message, ("messages", index))
         return self.placed
+
+    def _place(self, message: Message, trail: Trail) -> None:
+        self.parts.extend([Placed(part, (*trail, "parts", index)) for index, part in enumerate(message.parts)])
 
 
 def as_written(messages: tuple[Message, ...]) -> list[Turn]:
@@ -68,35 +75,38 @@ def assemble(request: Request, report: Report, *, skip: int = 0) -> list[Turn]:
     """The turns of a conversation, for a target that wants results right after their calls."""
     turns: list[Turn] = []
     held: list[Turn] = []
-    last = None
+    last, start = None, skip
     nameless = False
     orderly = True  # as most are: each call answered in the next turn, in order
-    asked: Sequence[Part] = ()
+    asked: list[Part] = []
     for index in range(skip, len(request.messages)):
         message = request.messages[index]
         role = message.role
         if last is not None and last.role == role and role in ("user", "assistant"):
-            last.parts.extend(Turn(role, None, message, ("messages", index)).parts)
-            last.message = None
-            orderly = False
+            if last.messages is None and last.message is not None:
+                last.messages = [(start, last.message)]
+                last.message = None
+            if last.messages is not None:
+                last.messages.append((index, message))
+            orderly = orderly and role == "assistant"
         else:
             turn = Turn(role, None, message, ("messages", index))
-            if last is not None and last.role == "assistant" and role in ("system", "developer") and _asks(_said(last)):
+            if last is not None and last.role == "assistant" and role in ("system", "developer") and _asks(said(last)):
                 held.append(turn)
                 orderly = False
                 continue
             turns.append(turn)
             if held and role == "user":
                 _release(held, turns, report)
-            last = turn
+            last, start = turn, index
         if role == "assistant":
-            asked = message.parts
-            for part in asked:
+            asked += message.parts
+            for part in message.parts:
                 if type(part) is ToolCall and not part.id:
                     nameless = True
         elif role == "user":
             orderly = orderly and _is_answer(message.parts, asked)
-            asked = ()
+            asked = []
     turns += held
     if nameless:
         _identify_all(turns)
@@ -145,23 +155,26 @@ def _answered(turns: list[Turn], report: Report) -> list[Turn]:
     asking: Turn | None = None
     asked: Sequence[Part] = ()
     for turn in turns:
-        said = turn.message.parts if turn.placed is None and turn.message is not None else _said(turn)
+        parts = said(turn)
         if turn.role == "assistant":
             if asking is not None:
                 out.append(_placeholders(_calls(asking), report))
-            asking, asked = (turn, said) if ToolCall in map(type, said) and _asks(said) else (None, ())
+            asking, asked = (turn, parts) if _asks(parts) else (None, ())
         elif turn.role == "user":
-            if not _is_answer(said, asked):
+            if not _is_answer(parts, asked):
                 turn = _paired(turn, [] if asking is None else _calls(asking), report)  # noqa: PLW2901
             asking, asked = None, ()
         out.append(turn)
     return out
 
 
-def _said(turn: Turn) -> Sequence[Part]:
-    if turn.placed is None and turn.message is not None:
+def said(turn: Turn) -> Sequence[Part]:
+    """The parts of a turn, wherever they stand."""
+    if turn.placed is not None:
+        return [placed.part for placed in turn.placed]
+    if turn.message is not None:
         return turn.message.parts
-    return [placed.part for placed in turn.parts]
+    return [part for _, message in turn.messages or () for part in message.parts]
 
 
 def _asks(parts: Sequence[Part]) -> bool:

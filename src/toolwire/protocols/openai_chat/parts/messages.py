@@ -25,7 +25,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.codec.kept import known, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
-from toolwire.codec.turns import Placed, Turn
+from toolwire.codec.turns import Placed, Turn, said
 from toolwire.protocols.openai_chat.wire import FAMILY, FunctionCallShape, MessageShape, TextPart
 
 from .calls import (
@@ -145,17 +145,17 @@ def encode_turn(turn: Turn, plan: Plan) -> list[Any]:
         return _encode_assistant(turn, plan)
     messages: list[Any] = []
     hoisted: list[Any] = []
-    said: list[Placed] = []
+    others: list[Placed] = []
     for placed in turn.parts:
         part = placed.part
         if isinstance(part, ToolResult) and part.executor == "client":
             messages.append(encode_result(part, placed, plan, hoisted))
         else:
-            said.append(placed)
+            others.append(placed)
     if hoisted:
         messages.append({"role": "user", "content": hoisted})
-    if said or not messages:
-        messages += _encode_said(turn, said, plan)
+    if others or not messages:
+        messages += _encode_said(turn, others, plan)
     if plan.home and turn.message is not None:
         restore(messages[-1], turn.message, FAMILY)
     return messages
@@ -164,9 +164,9 @@ def encode_turn(turn: Turn, plan: Plan) -> list[Any]:
 def _ordinary(turn: Turn, plan: Plan) -> list[Any] | None:
     """The messages of a turn in which nothing is out of the ordinary: most are like that, and nothing is to be reported
     of them. None for any other."""
-    if turn.message is None or turn.message.name is not None:
+    if turn.message is not None and turn.message.name is not None:
         return None
-    parts = turn.message.parts if turn.placed is None else [placed.part for placed in turn.placed]
+    parts = said(turn)
     if turn.role != "assistant":
         results = [ordinary_result(part) for part in parts]
         return results if results and None not in results else None
@@ -190,17 +190,17 @@ def _is_bare(part: Text) -> bool:
     return part.cache is None and part.extras is None and part.annotations is None and part.seal is None and not part.id
 
 
-def _encode_said(turn: Turn, said: list[Placed], plan: Plan) -> list[Any]:
+def _encode_said(turn: Turn, places: list[Placed], plan: Plan) -> list[Any]:
     """The message of what is neither a result nor the assistant's."""
     writer = Content(plan)
-    for placed in said:
+    for placed in places:
         writer.add(placed)
     body: dict[str, Any] = {"role": turn.role}
     if plan.home and turn.message is not None:
         writer.write_own(body, turn.message)
     elif writer.parts:
         body["content"] = writer.plain()
-    elif said:
+    elif places:
         return []
     else:
         body["content"] = ""
