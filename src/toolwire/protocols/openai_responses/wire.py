@@ -1,6 +1,8 @@
 """The Responses API's wire objects, as msgspec reads and writes them."""
 
-from msgspec import UNSET, Raw, UnsetType, field
+from typing import Literal
+
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from toolwire.codec.fields import Extra, Wire
 
@@ -113,6 +115,20 @@ class MessageItem(Item, tag="message"):
     role: str
     content: str | list[ContentUnion] | UnsetType = UNSET
     phase: str | UnsetType = UNSET
+
+
+class OrdinaryItem(Struct, forbid_unknown_fields=True, gc=False):
+    """A message that is a text, a call or a result, in one shape: whoever reads it sees which of them it is."""
+
+    type: Literal["function_call", "function_call_output"] | UnsetType = UNSET
+    role: Literal["user", "assistant", "system", "developer"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    call_id: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    arguments: str | UnsetType = UNSET
+    output: str | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+    status: str | UnsetType = UNSET
 
 
 class CallerShape(Wire):
@@ -293,6 +309,14 @@ class RequestShape(Wire):
     prompt_cache_retention: Extra = UNSET
     moderation: Extra = UNSET
     safety_identifier: Extra = UNSET
+
+
+class OrdinaryRequest(RequestShape):
+    """A request in which every item and every tool is what nearly all are."""
+
+    input: list[OrdinaryItem]  # type: ignore[assignment]
+    instructions: str | UnsetType = UNSET
+    tools: list[FunctionShape] | UnsetType = UNSET  # type: ignore[assignment]
 
 
 # ---- answers

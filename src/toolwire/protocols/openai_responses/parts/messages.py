@@ -21,7 +21,7 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import Tool, ToolGroup
-from toolwire.codec.fields import Other, Reader, tag_of
+from toolwire.codec.fields import BAD_JSON, Other, Reader, tag_of
 from toolwire.codec.kept import as_object, emit, given, known, rest, restore
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_responses.request.settings import (
@@ -54,8 +54,6 @@ from .calls import (
     decode_result,
     encode_call,
     encode_result,
-    plain_call,
-    plain_result,
 )
 from .content import STRING, decode_content, encode_content
 from .natives import (
@@ -67,10 +65,10 @@ from .natives import (
     encode_native_result,
     is_hosted,
 )
+from .ordinary import EASY, read_ordinary
 from .plan import ItemPlan
 from .reasoning import decode_reasoning, encode_reasoning
 
-_EASY = "openai-responses:easy"
 _NO_CONTENT = "openai-responses:absent:content"
 _NO_TYPE = "openai-responses:absent:type"
 _ROLE = "openai-responses:role:"
@@ -99,19 +97,28 @@ _read_update = Reader[ConfigurationUpdate](ConfigurationUpdate, FAMILY).read
 
 class ItemReader:
     """Reads items in order. `tools` are those declared; `answer`: the items are a model's output, so that results among
-    them are the provider's own."""
+    them are the provider's own. `odd` are those that were no ordinary ones: only they can have extras."""
 
     def __init__(self, tools: tuple[Tool, ...] | None, *, answer: bool = False) -> None:
         self._answer = answer
         self._groups = frozenset(tool.name for tool in tools or () if isinstance(tool, ToolGroup))
         self.hosted: set[str] = set()
         self.answered: set[str] = set()
+        self.odd: list[Message] = []
         self._shells: dict[str, str] = {}
+
+    def read_all(self, items: list[Raw], path: str) -> tuple[Message, ...]:
+        return tuple([read_ordinary(raw) or self._odd(raw, f"{path}/{index}") for index, raw in enumerate(items)])
+
+    def _odd(self, raw: Raw, path: str) -> Message:
+        message = self.read(raw, path)
+        self.odd.append(message)
+        return message
 
     def read(self, raw: Raw, path: str) -> Message:
         try:
             shape = _fast(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except BAD_JSON:
             return self._read_open(raw, path)
         return self._decoded(shape, path)
 
@@ -175,11 +182,11 @@ def decode_items(
     items: list[Raw], path: str, tools: tuple[Tool, ...] | None, *, answer: bool = False
 ) -> tuple[Message, ...]:
     reader = ItemReader(tools, answer=answer)
-    messages = tuple([reader.read(raw, f"{path}/{index}") for index, raw in enumerate(items)])
+    messages = reader.read_all(items, path)
     if answer and reader.answered:
         # A call whose output is in the same answer was the provider's own after all.
         reader.hosted |= reader.answered
-        return tuple([reader.read(raw, f"{path}/{index}") for index, raw in enumerate(items)])
+        return reader.read_all(items, path)
     return messages
 
 
@@ -187,7 +194,7 @@ def _decode_message(shape: MessageItem | EasyMessage, path: str) -> Message:
     role = _ROLES.get(shape.role)
     if role is None:
         raise DecodeError(FAMILY, f"{path}/role", "user, assistant, system or developer", repr(shape.role))
-    form = (_EASY,) if isinstance(shape, EasyMessage) else ()
+    form = (EASY,) if isinstance(shape, EasyMessage) else ()
     parts: tuple[Part, ...] = ()
     if isinstance(shape.content, str):
         parts, form = (Text(text=shape.content, at="/content"),), (*form, STRING)
@@ -250,27 +257,6 @@ def _gist(kind: str, members: dict[str, Raw], limit: int = 100_000) -> str | Non
 
 
 # ---- encode
-
-
-def plain_items(parts: tuple[Part, ...], role: Role, plan: ItemPlan) -> list[Any] | None:
-    """The items of a message in a request of another protocol, if it is what most are: one text, plain calls, plain
-    results. None if there is more to say; nothing is reported then."""
-    items: list[Any] = []
-    said = False
-    for part in parts:
-        item = None
-        if isinstance(part, ToolCall):
-            item = plain_call(part, plan)
-        elif isinstance(part, ToolResult):
-            item = plain_result(part, plan)
-        elif isinstance(part, Text) and not said:
-            said = role != "assistant"
-            if part.text and part.cache is None and part.annotations is None and part.seal is None:
-                item = {"role": role, "content": part.text}
-        if item is None:
-            return None
-        items.append(item)
-    return items
 
 
 def encode_items(places: list[Placed], plan: ItemPlan, message: Message) -> list[Any]:
@@ -365,7 +351,7 @@ def _encode_home_message(content: list[Placed], blocks: list[Any], message: Mess
         body = only.text
     elif not blocks and _NO_CONTENT in message.form:
         body = UNSET
-    kind = EasyMessage if _EASY in message.form else MessageItem
+    kind = EasyMessage if EASY in message.form else MessageItem
     shape = kind(role=message.role, content=body, id=given(message.id), status=given(message.status))
     shape.phase = given(message.phase)
     return emit(shape, message, FAMILY)

@@ -10,16 +10,25 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Text
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import Tool
-from toolwire.codec.fields import Reader, escape
+from toolwire.codec.fields import BAD_JSON, Reader, escape
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import given, known, rest, restore
-from toolwire.codec.losses import Report
+from toolwire.codec.losses import Report, has_extras
 from toolwire.codec.plan import Rules
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Turn, as_written, assemble, leading_system
-from toolwire.protocols.openai_responses.parts.messages import decode_items, encode_items, plain_items
+from toolwire.protocols.openai_responses.parts.messages import ItemReader, encode_items
+from toolwire.protocols.openai_responses.parts.ordinary import decode_ordinary, encode_at_home, encode_elsewhere
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
-from toolwire.protocols.openai_responses.wire import ECHO, FAMILY, GUARDED, SHARED, ReasoningItem, RequestShape
+from toolwire.protocols.openai_responses.wire import (
+    ECHO,
+    FAMILY,
+    GUARDED,
+    SHARED,
+    OrdinaryRequest,
+    ReasoningItem,
+    RequestShape,
+)
 
 from .settings import (
     decode_continuation,
@@ -31,7 +40,7 @@ from .settings import (
     encode_sampling,
     encode_thinking,
 )
-from .tools import CHOICES, decode_choice, decode_tools, encode_choice, encode_parallel, encode_tools
+from .tools import CHOICES, decode_choice, decode_function, decode_tools, encode_choice, encode_parallel, encode_tools
 
 FAMILIES = (FAMILY, SHARED, GUARDED, ECHO)
 RULES = Rules(
@@ -110,6 +119,7 @@ _INPUT_ABSENT = "openai-responses:input:absent"
 _LISTED = "openai-responses:instructions:list"
 _TIERS = ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
 
+_ordinary = msgspec.json.Decoder(OrdinaryRequest).decode
 _read_request = Reader[RequestShape](RequestShape, FAMILY).read
 
 
@@ -117,14 +127,39 @@ _read_request = Reader[RequestShape](RequestShape, FAMILY).read
 
 
 def decode_request(body: bytes, route: Route) -> Request:
+    if (ordinary := _decode_ordinary(body, route)) is not None:
+        return ordinary
     # Documentation often shows the items alone.
     shape = _read_request(b'{"input":%b}' % body if body.lstrip()[:1] == b"[" else body)
-    instructions = shape.instructions
     tools = None if shape.tools is UNSET else decode_tools(shape.tools)
+    reader = ItemReader(tools)
+    messages = _decode_input(shape, reader)
+    request = _decode_around(shape, tools, route)
+    plain = not has_extras(request) and not any(map(has_extras, reader.odd))
+    return replace(request, messages=messages, plain=plain)
+
+
+def _decode_ordinary(body: bytes, route: Route) -> Request | None:
+    """A request whose items and tools are all ordinary: one typed pass."""
+    try:
+        shape = _ordinary(body)
+    except BAD_JSON:
+        return None
+    messages = [decode_ordinary(item) for item in shape.input]
+    functions = shape.tools or ()
+    if None in messages or any(tool.type != "function" for tool in functions):
+        return None
+    tools = None if shape.tools is UNSET else tuple([decode_function(tool) for tool in functions])
+    request = _decode_around(shape, tools, route)
+    return replace(request, messages=tuple(messages), plain=not has_extras(request))
+
+
+def _decode_around(shape: RequestShape, tools: tuple[Tool, ...] | None, route: Route) -> Request:
+    """All but the messages."""
+    instructions = shape.instructions
     return Request(
         origin=FAMILY,
         model=known(shape.model) if shape.model is not UNSET else route.model,
-        messages=_decode_input(shape, tools),
         system=(Text(text=instructions, at="/instructions"),) if isinstance(instructions, str) else None,
         tools=tools,
         tool_choice=decode_choice(shape.tool_choice, parallel=known(shape.parallel_tool_calls)),
@@ -140,11 +175,11 @@ def decode_request(body: bytes, route: Route) -> Request:
     )
 
 
-def _decode_input(shape: RequestShape, tools: tuple[Tool, ...] | None) -> tuple[Message, ...]:
+def _decode_input(shape: RequestShape, reader: ItemReader) -> tuple[Message, ...]:
     messages: tuple[Message, ...] = ()
     if isinstance(shape.instructions, list):
         # Items before all others: the echo of a stored prompt has this form.
-        led = decode_items(shape.instructions, "/instructions", tools)
+        led = reader.read_all(shape.instructions, "/instructions")
         messages = tuple(
             replace(one, at=f"/instructions/{index}", form=(*one.form, _LISTED)) for index, one in enumerate(led)
         )
@@ -153,7 +188,7 @@ def _decode_input(shape: RequestShape, tools: tuple[Tool, ...] | None) -> tuple[
         return (*messages, Message(role="user", parts=(said,), at="", form=(_INPUT_STRING,)))
     if shape.input is UNSET:
         return messages
-    items = decode_items(shape.input, "/input", tools)
+    items = reader.read_all(shape.input, "/input")
     if not messages:
         return items
     return (*messages, *(replace(one, at=f"/input/{index}") for index, one in enumerate(items)))
@@ -294,8 +329,9 @@ def encode_turn(turn: Turn, plan: ItemPlan) -> list[Any]:
     if message is None:
         return encode_items(turn.parts, plan, Message(role=turn.role, parts=()))
     if plan.home:
-        return encode_items(turn.parts, plan, message)
-    if turn.placed is None and (plain := plain_items(message.parts, turn.role, plan)) is not None:
+        ordinary = encode_at_home(message, plan)
+        return encode_items(turn.parts, plan, message) if ordinary is None else [ordinary]
+    if turn.placed is None and (plain := encode_elsewhere(message.parts, turn.role, plan)) is not None:
         return plain
     return encode_items(turn.parts, plan, Message(role=turn.role, parts=(), phase=message.phase))
 

@@ -19,7 +19,7 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 from toolwire.codec.check import object_of
-from toolwire.codec.fields import Reader, Wire, tag_of
+from toolwire.codec.fields import BAD_JSON, Reader, Wire, tag_of
 from toolwire.codec.kept import as_object, emit, given, known, rest, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
@@ -48,6 +48,8 @@ _NO_TOOLS = "openai-responses:absent:tools"
 CHOICES: dict[str, Literal["auto", "none", "required"]] = {"auto": "auto", "none": "none", "required": "required"}
 
 _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
+_function = msgspec.json.Decoder(FunctionShape).decode
+_NULL = Raw(b"null")
 _read_custom = Reader[CustomShape](CustomShape, FAMILY).read
 _read_namespace = Reader[NamespaceShape](NamespaceShape, FAMILY).read
 _read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
@@ -63,9 +65,17 @@ def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
 
 
 def decode_tool(raw: Raw, path: str = "") -> Tool:
+    try:
+        shape = _function(raw)
+    except BAD_JSON:
+        return _decode_by_tag(raw, path)
+    return decode_function(shape) if shape.type == "function" else _decode_by_tag(raw, path)
+
+
+def _decode_by_tag(raw: Raw, path: str) -> Tool:
     match tag_of(raw):
         case "function":
-            return _decode_function(_read_function(raw, path))
+            return decode_function(_read_function(raw, path))
         case "custom":
             return _decode_custom(_read_custom(raw, path))
         case "namespace":
@@ -74,8 +84,8 @@ def decode_tool(raw: Raw, path: str = "") -> Tool:
             return _decode_native(raw, kind or "", _read_object(raw, path))
 
 
-def _decode_function(shape: FunctionShape) -> FunctionTool:
-    null = shape.parameters is not UNSET and bytes(shape.parameters) == b"null"
+def decode_function(shape: FunctionShape) -> FunctionTool:
+    null = shape.parameters == _NULL
     callers = shape.allowed_callers
     return FunctionTool(
         name=shape.name,
