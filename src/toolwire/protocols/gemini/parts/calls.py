@@ -87,9 +87,8 @@ def ordinary_call(part: PartShape) -> ToolCall | None:
         return None
     if call.name is UNSET or call.args is UNSET or call != CallShape(name=call.name, args=call.args, id=call.id):
         return None
-    if signature in DUMMIES:
-        return None
-    return ToolCall(id=known(call.id), name=call.name, arguments=str(call.args, "utf-8"), seal=decode_seal(part))
+    made = ToolCall(id=known(call.id), name=call.name, arguments=str(call.args, "utf-8"), seal=decode_seal(part))
+    return replace(made, **joined(extra("thoughtSignature", signature))) if signature in DUMMIES else made
 
 
 def ordinary_result(part: PartShape) -> ToolResult | None:
@@ -305,17 +304,22 @@ def _report_result(part: ToolResult, placed: Placed, plan: Plan) -> None:
 
 
 def _encode_own(part: ToolResult, placed: Placed, plan: Plan, encode_parts: Any) -> list[Any]:
+    said = part.content
+    if part.form == _OUTPUT and not part.extras and said is not None and len(said) == 1 and type(said[0]) is Text:
+        response: Any = {"output": said[0].text}
+        own = ResultShape(id=given(part.call_id), name=given(part.name), response=response)
+        return [PartShape(function_response=own)]
     kind = next((token.removeprefix(_RESPONSE) for token in part.form if token.startswith(_RESPONSE)), "output")
-    content = part.content or ()
-    said = 0 if kind in ("absent", "empty") or not content else 1
-    response: Any = UNSET if kind == "absent" else {}
-    if said:
+    content = said or ()
+    first = 0 if kind in ("absent", "empty") or not content else 1
+    response = UNSET if kind == "absent" else {}
+    if first:
         only = content[0]
         value = only.text if isinstance(only, Text) else only.json if isinstance(only, Data) else None
         response = value if kind == "whole" else {kind: value}
     media: list[Any] = []
     siblings: list[Any] = []
-    for index, inner in enumerate(content[said:], said):
+    for index, inner in enumerate(content[first:], first):
         found = encode_parts([Placed(inner, (*placed.trail, "content", index))], plan)
         (siblings if SIBLING in inner.form else media).extend(found)
     shape = ResultShape(id=given(part.call_id), name=given(part.name), response=response)

@@ -103,7 +103,9 @@ def decode_part(part: PartShape, path: str) -> Part:
 
 def _with_siblings(parts: list[Part]) -> tuple[Part, ...]:
     """Media right after a result belong to it. Since they stand beside it, so do the names that losses use."""
-    if not any(isinstance(one, ToolResult) and isinstance(after, Media) for one, after in pairwise(parts)):
+    if len(parts) == 1 or not any(
+        isinstance(one, ToolResult) and isinstance(after, Media) for one, after in pairwise(parts)
+    ):
         return tuple(parts)
     out: list[Part] = []
     for index, part in enumerate(parts):

@@ -221,8 +221,12 @@ def write(shape: Wire, node: Node | None) -> Any:
     """The object as its source spelled it, with what its canonical value kept."""
     if node is None or (not node.extras and not node.form):
         return shape
-    if not (node.extras and FAMILY in node.extras) and not any(token.startswith(_OWN) for token in node.form):
-        return shape
+    if not (node.extras and FAMILY in node.extras):
+        for token in node.form:
+            if token.startswith(_OWN):
+                break
+        else:
+            return shape
     return restore(spell(as_object(shape), node), node, FAMILY)
 
 
