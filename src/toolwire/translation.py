@@ -11,10 +11,13 @@ from toolwire.canonical.events import Event, Notice, PartDelta, PartEnd, PartSta
 from toolwire.canonical.fold import Folder
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Usage
+from toolwire.codec.carries import Carrier
+from toolwire.codec.carrying import StreamCarrying, carry_response
 from toolwire.codec.fields import escape
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.losses import UNPLACED, Trail, foreign_extras
 from toolwire.codec.raising import StreamRaiser, raise_response
+from toolwire.codec.restoring import may_hold_carries, restore_carries
 from toolwire.protocols import PROTOCOLS
 
 Body = bytes | bytearray | str | dict[str, Any] | list[Any]
@@ -55,38 +58,51 @@ def translate(
     version: str | None = None,
     binary_results: Literal["native", "summary"] = "native",
     hosted_tools: Literal["drop", "function", "refuse"] = "drop",
+    site: str | None = None,
+    title: str | None = None,
+    carrier: Carrier | None = None,
     strict: bool = False,
 ) -> Encoded:
     """Translate one body.
 
     `request`, for a response: the request that it answers, as the client wrote it, in the target's protocol. It lets
     renamed, flattened and lowered tools be raised again. `model` and `stream` are for protocols that keep them in the
-    address, and override what the body says. `strict` refuses any loss.
+    address, and override what the body says. `site` and `title` tell a provider that asks for them who is asking; they
+    are headers of the route. `carrier` seals into an answer what its target has no place for, and opens it again in the
+    next request. `strict` refuses any loss.
     """
     reader, writer = codec(source), codec(target)
     data = to_bytes(body, source)
     root: Any
+    lost: list[Loss] = []
     match kind:
         case "request":
             root = reader.decode_request(data, Route(model=model, stream=stream))
+            if may_hold_carries(data):
+                asked = root
+                root, missing = restore_carries(asked, reader, carrier, home=asked.origin in writer.families)
+                lost = missing.resolve(asked, reader.names)
             options = Target(
                 model=model,
                 version=version,
                 stream=stream,
+                site=site,
+                title=title,
                 binary_results=binary_results,
                 hosted_tools=hosted_tools,
             )
             encoding = writer.encode_request(root, options)
         case "response":
-            context = answering(request, reader, writer)
+            context = replace(answering(request, reader, writer), carrier=carrier)
             root = raise_response(reader.decode_response(data, context), context.undo)
+            root = carry_response(root, writer, reader.names, context)
             encoding = writer.encode_response(root, context)
         case "error":
             root = reader.decode_error(data, None)
             encoding = writer.encode_error(root)
         case _:
             raise ValueError(f"kind is request, response or error, not {kind!r}")
-    encoded = Encoded(encoding, encoding.report.resolve(root, reader.names))
+    encoded = Encoded(encoding, lost + encoding.report.resolve(root, reader.names))
     refuse(encoded.losses, target, strict=strict)
     if any(loss.target is not None and loss.target.startswith(UNPLACED) for loss in encoded.losses):
         encoded.losses = _placed(encoded)
@@ -173,6 +189,7 @@ class Translation:
         self._encoder = writer.stream_encoder(context)
         self._raiser = StreamRaiser(context.undo)
         self._change = change
+        self._carrying = StreamCarrying(writer, reader.names, context)
         self._told: list[Event] = []
 
     def feed(self, data: bytes) -> bytes:
@@ -204,6 +221,8 @@ class Translation:
     def end(self) -> bytes:
         last = self._encoder.close()
         report = self._encoder.report
+        for trail in self._carrying.unnamed:
+            report.dropped(trail, "id")
         families = self._writer.families
         if report or any(extras for event in self._told for extras in foreign_extras(event, families)):
             folder = Folder()
@@ -232,9 +251,10 @@ class Translation:
                             trail = trails.get((event.candidate, event.index), ())
                             self._encoder.report.dropped(trail, "//" + key, "a field that only its own protocol has")
 
-    def _pass(self, events: list[Event]) -> bytes:
+    def _pass(self, decoded: list[Event]) -> bytes:
         if self._change is not None:
-            events = self._change(events)
+            decoded = self._change(decoded)
+        events = list(self._carrying.carry_events(self._raiser.raise_events(decoded)))
         told = [event for event in events if type(event) is not PartDelta or not event.plain]
         self._told += told
         for event in told:
@@ -244,7 +264,7 @@ class Translation:
                 self.usage = event.usage
             elif type(event) is not Notice:
                 self.begun = True
-        return self._encoder.encode(self._raiser.raise_events(events))
+        return self._encoder.encode(events)
 
 
 class TranslatedStream:
@@ -294,8 +314,10 @@ def translate_stream(
     source: str,
     target: str,
     request: Body | None = None,
+    *,
+    carrier: Carrier | None = None,
 ) -> TranslatedStream:
-    """Translate a stream as it arrives, at any split. `request` as in `translate`."""
+    """Translate a stream as it arrives, at any split. `request` and `carrier` as in `translate`."""
     reader, writer = codec(source), codec(target)
-    translation = Translation(reader, writer, answering(request, reader, writer))
+    translation = Translation(reader, writer, replace(answering(request, reader, writer), carrier=carrier))
     return TranslatedStream(translation, [chunks] if isinstance(chunks, bytes) else chunks)

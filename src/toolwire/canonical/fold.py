@@ -38,13 +38,14 @@ class _OpenPart:
             return self.end.final
         part = self.start.part
         if self.deltas:
-            part = _grown(part, self.deltas)
+            part = grown(part, self.deltas)
         if self.end is None and isinstance(part, ToolCall):
             part = replace(part, complete=False)
         return part
 
 
-def _grown(part: Part, deltas: list[PartDelta]) -> Part:
+def grown(part: Part, deltas: list[PartDelta]) -> Part:
+    """The part with what the deltas brought."""
     text = "".join([delta.text for delta in deltas])
     seal = next((delta.seal for delta in reversed(deltas) if delta.seal is not None), None)
     if isinstance(part, ToolCall):

@@ -1,73 +1,110 @@
 """Carries: what a client's protocol has no place for, sealed into the field that its clients echo.
 
-Text form `tw1.<key id>.<mac>.<payload>`, the last two in base64url. The MAC binds the payload to the tenant, the realm
-and model that issued what is carried, and a digest of the conversation before it, so that a carry of another tenant, a
-forged, moved or edited one is simply not a carry: it opens to None, and the caller reports a missing seal. The first
-key signs, all keys verify, so that keys can be rotated.
+Text form `tw1.<key id>.<mac>.<payload>`, the last two in base64url; where only base64 is legal, all of it once more in
+base64. The MAC binds the payload to the tenant, the realm and model that issued what is carried, and a digest of the
+conversation before it, so that a carry of another tenant or upstream, a forged, moved or edited one is simply not a
+carry: it opens to None, and the caller reports a missing seal. The first key signs, all keys verify, so that keys can
+be rotated.
 """
 
 import hashlib
 import hmac
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
-from msgspec.structs import replace
 
-from toolwire.canonical.content import Part, Reasoning
-from toolwire.canonical.node import Extras
-from toolwire.canonical.request import Request
-
-from .losses import Trail
+from toolwire.canonical.content import Part, Seal
 
 _PREFIX = "tw1."
+_PREFIX_BASE64 = "dHcxL"
 _MAC_BYTES = 16
 
 
 class Carried(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one carry holds: a part of another issuer, whole, and the call id that it stands before."""
+    """What one carry holds: parts of another issuer, whole, that stood in its place; and the proof of a part that has
+    no place for one. That part is the one that the carry stands on; for a carry that stands alone the next text, or the
+    next call of that name. `after` tells where each part stood, if not there: after so many calls of the answer, and so
+    many characters since."""
 
-    reasoning: Reasoning | None = None
-    call_id: str | None = None
+    parts: tuple[Part, ...] = ()
+    after: tuple[tuple[int, int], ...] = ()
+    proof: Seal | None = None
+    call: str | None = None
+
+
+class Carriage(msgspec.Struct, frozen=True, kw_only=True):
+    """The field of a protocol that its clients echo: a proof of reasoning, or one of calls where they drop reasoning.
+
+    `first`: reasoning stands before all that is said, wherever it stood. `blank` is what its provider takes for a proof
+    that a call never had.
+    """
+
+    issuer: str
+    kind: Literal["signature", "encrypted"]
+    on_calls: bool = False
+    first: bool = False
+    base64: bool = False
+    blank: str | None = None
+
+    def spell(self, carry: str) -> Seal:
+        data = b64encode(carry.encode()).decode() if self.base64 else carry
+        return Seal(issuer=self.issuer, data=data, kind=self.kind)
 
 
 class Carrier:
-    def __init__(self, keys: Sequence[bytes], tenant: str = "") -> None:
+    """Seals and opens carries of one tenant for one upstream."""
+
+    def __init__(self, keys: Sequence[bytes], tenant: str = "", *, realm: str = "", model: str = "") -> None:
         if not keys:
             raise ValueError("a carrier needs at least one key")
         self._keys = {key_id(key): key for key in keys}
         self._first = key_id(keys[0])
-        self._tenant = tenant
+        self._bound = (tenant, realm, model)
 
-    def seal(self, carried: Carried, *, realm: str = "", model: str = "", prefix: str = "") -> str:
+    def seal(self, carried: Carried, prefix: str = "") -> str:
         payload = msgspec.json.encode(carried)
-        mac = self._mac(self._first, payload, realm, model, prefix)
+        mac = self._mac(self._first, payload, prefix)
         return f"{_PREFIX}{self._first}.{_text(mac)}.{_text(payload)}"
 
-    def open(self, text: str, *, realm: str = "", model: str = "", prefix: str = "") -> Carried | None:
+    def open(self, text: str, prefix: str = "") -> Carried | None:
         """What was sealed; None if this is no carry of ours, or one of another tenant, realm, model or prefix."""
         if not is_carry(text):
             return None
         try:
-            _, name, mac, payload_text = text.split(".")
+            _, name, mac, payload_text = _plain(text).split(".")
             payload = _bytes(payload_text)
             if name not in self._keys:
                 return None
-            if not hmac.compare_digest(self._mac(name, payload, realm, model, prefix), _bytes(mac)):
+            if not hmac.compare_digest(self._mac(name, payload, prefix), _bytes(mac)):
                 return None
             return msgspec.json.decode(payload, type=Carried)
         except (ValueError, msgspec.MsgspecError):
             return None
 
-    def _mac(self, name: str, payload: bytes, *bound: str) -> bytes:
+    def _mac(self, name: str, payload: bytes, prefix: str) -> bytes:
         # Each length stands before its text, so that no two bindings make the same message.
-        texts = [text.encode(errors="surrogatepass") for text in (self._tenant, *bound)]
+        texts = [text.encode(errors="surrogatepass") for text in (*self._bound, prefix)]
         message = b"".join(len(text).to_bytes(8, "big") + text for text in texts) + payload
         return hmac.digest(self._keys[name], message, "sha256")[:_MAC_BYTES]
 
 
 def is_carry(text: str) -> bool:
-    return text.startswith(_PREFIX)
+    """Whether it has the form of one, also in base64 of either alphabet."""
+    return text.startswith(_PREFIX) or (text.startswith(_PREFIX_BASE64) and _plain(text).startswith(_PREFIX))
+
+
+def _plain(text: str) -> str:
+    if text.startswith(_PREFIX):
+        return text
+    try:
+        return _bytes(text.rstrip("=").translate(_ALPHABET)).decode()
+    except ValueError:
+        return ""
+
+
+_ALPHABET = str.maketrans("+/", "-_")
 
 
 def key_id(key: bytes) -> str:
@@ -83,57 +120,3 @@ def _bytes(text: str) -> bytes:
     if _text(data) != text:
         raise ValueError("not the one spelling of these bytes")  # base64 readers skip what they don't know
     return data
-
-
-# ---- restoring them in a request
-
-
-def restore_carries(request: Request, carrier: Carrier | None) -> tuple[Request, list[Trail]]:
-    """The request with the reasoning that its carries hold, and the trails of the parts that lost their seal.
-
-    A carry that can't be opened is never sent on. It takes all earlier seals with it: an issuer proves its reasoning as
-    one chain, and refuses one with a gap.
-    """
-    sealed = [
-        (number, position, part, part.seal.data)
-        for number, message in enumerate(request.messages)
-        for position, part in enumerate(message.parts)
-        if isinstance(part, Reasoning) and part.seal is not None
-    ]
-    if not any(is_carry(data) for *_, data in sealed):
-        return request, []
-    restored = [_restored(part, data, carrier) for *_, part, data in sealed]
-    gap = max((index for index, part in enumerate(restored) if part is None), default=-1)
-    lost: list[Trail] = []
-    changed: dict[tuple[int, int], Part] = {}
-    for index, (number, position, part, _) in enumerate(sealed):
-        found = restored[index] or part
-        if index <= gap:
-            lost.append(("messages", number, "parts", position))
-            found = replace(found, seal=None)
-        changed[number, position] = found
-    return _with_parts(request, changed), lost
-
-
-def _restored(part: Reasoning, data: str, carrier: Carrier | None) -> Reasoning | None:
-    """What was carried, in the place of what carried it; None if it can't be opened."""
-    if not is_carry(data):
-        return part
-    carried = None if carrier is None else carrier.open(data)
-    if carried is None or carried.reasoning is None:
-        return None
-    # What a client added to the carrying block is still to be reported.
-    extras: Extras = {family: dict(kept) for family, kept in (carried.reasoning.extras or {}).items()}
-    for family, kept in (part.extras or {}).items():
-        extras.setdefault(family, {}).update(kept)
-    return replace(carried.reasoning, at=part.at, extras=extras or None)
-
-
-def _with_parts(request: Request, changed: dict[tuple[int, int], Part]) -> Request:
-    messages = list(request.messages)
-    for number in {number for number, _ in changed}:
-        parts = enumerate(messages[number].parts)
-        there = tuple(changed.get((number, position), part) for position, part in parts)
-        messages[number] = replace(messages[number], parts=there)
-    plain = request.plain and not any(part.extras for part in changed.values())
-    return replace(request, messages=tuple(messages), plain=plain)

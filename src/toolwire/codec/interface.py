@@ -11,7 +11,7 @@ from toolwire.canonical.events import Event
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 
-from .carries import Carrier
+from .carries import Carriage, Carrier
 from .check import Finding
 from .losses import Names, Report
 from .surface import ModelCard, Surface
@@ -24,15 +24,19 @@ class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str | None = None
     stream: bool | None = None
     version: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """What is known of the one who will read a request. `issued_ids`: it issued all the call ids itself."""
+    """What is known of the one who will read a request. `issued_ids`: it issued all the call ids itself. `site` and
+    `title` are the application's, for a provider that wants to know who asks."""
 
     model: str | None = None
     version: str | None = None
     stream: bool | None = None
     realm: str | None = None
+    site: str | None = None
+    title: str | None = None
     issued_ids: bool = False
     binary_results: Literal["native", "summary"] = "native"
     hosted_tools: Literal["drop", "function", "refuse"] = "drop"
@@ -53,7 +57,7 @@ class Undo(Struct):
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """What an answer needs besides itself. `request` is the client's."""
+    """What an answer needs besides itself. `request` is the client's; `carrier` keeps what its protocol can't."""
 
     request: Request | None = None
     undo: Undo = field(default_factory=Undo)
@@ -91,7 +95,8 @@ class StreamEncoder(Protocol):
 
 class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `families` key the extras that it writes back, its own first; `names` gives wire names to canonical
-    fields, for losses; `surface` says where it is spoken."""
+    fields, for losses; `surface` says where it is spoken, `carriage` is the field that its clients echo, if there is
+    one."""
 
     name: str
     families: tuple[str, ...]
@@ -108,3 +113,4 @@ class Codec(Struct, frozen=True, kw_only=True):
     stream_decoder: Callable[[Context], StreamDecoder]
     stream_encoder: Callable[[Context], StreamEncoder]
     check_request: Callable[..., list[Finding]]
+    carriage: Carriage | None = None

@@ -9,16 +9,18 @@ object of its own; `"//parallel_tool_calls"` for a field that stands at the root
 from collections.abc import Container, Iterator, Mapping
 from functools import cache
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from toolwire.canonical.loss import Loss, LossKind
 from toolwire.canonical.node import Node
 
 Trail = tuple[str | int, ...]
 Names = Mapping[str, str]
+N = TypeVar("N", bound=Node)
 
 UNPLACED = "?"
 """Before a text that was invented, in place of where: that is known when the whole is written."""
@@ -121,6 +123,14 @@ def _place(node: Node, field: str, names: Names) -> str:
             if mark in token:
                 return "/" + token.split(mark, 1)[1]
     return names.get(f"{type(node).__name__}.{field}", "/" + field)
+
+
+def pinned(owner: N, names: Names, field: str = "parts") -> N:
+    """The same with each element of a list told where it stands, so that others may be put between them."""
+    place = _place(owner, field, names)
+    elements = enumerate(getattr(owner, field))
+    fixed = [one if one.at is not None else replace(one, at=f"{place}/{index}") for index, one in elements]
+    return replace(owner, **{field: tuple(fixed)})
 
 
 def has_extras(value: Any) -> bool:

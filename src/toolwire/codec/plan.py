@@ -6,7 +6,6 @@ from msgspec import Struct
 
 from toolwire.canonical.content import Reasoning, ToolCall
 
-from .carries import Carried, Carrier
 from .ids import legal_id, made_id
 from .interface import Target
 from .losses import Report, Trail
@@ -38,11 +37,9 @@ class Plan:
         *,
         home: bool,
         answering: bool = False,
-        carrier: Carrier | None = None,
     ) -> None:
         self.home = home
         self.answering = answering
-        self.carrier = carrier
         self.marks = 0
         self.place = ""
         self.report = report
@@ -68,15 +65,10 @@ class Plan:
             return self.call_id(call.id)
         return made_id(call.name, call.arguments, *(step for step in placed.trail if isinstance(step, int)))
 
-    def carried(self, part: Reasoning, trail: Trail) -> str:
-        """Another issuer's reasoning with its proof, for the field that clients echo; "" where there is no key to seal
-        it with, or no proof."""
-        if part.seal is None:
-            return ""
-        if self.carrier is None:
+    def unproved(self, part: Reasoning, trail: Trail) -> None:
+        """Another issuer's proof that was not carried: there was no key for it."""
+        if part.seal is not None:
             self.report.dropped((*trail, "seal"), "", "there is no key to seal another issuer's proof with")
-            return ""
-        return self.carrier.seal(Carried(reasoning=part))
 
     def name(self, name: str, namespace: str | None = None) -> str:
         if namespace is not None:

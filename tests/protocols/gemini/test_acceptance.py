@@ -20,7 +20,7 @@ from tests.bodies import (
     responses_turn,
     turn,
 )
-from toolwire.protocols.gemini.parts.calls import DUMMIES
+from toolwire.protocols.gemini.parts.signatures import DUMMY
 
 OTHERS = ("anthropic", "openai-chat", "openai-responses")
 SIGNATURE = "EpwICpkIAXLI2nxlU6gsWZaZHRYkX1orzuM8vSUFwaAt1JRxEC2hJzPAcAu3PWaKz7X="
@@ -165,7 +165,7 @@ def test_er_3_what_went_wrong_is_under_error() -> None:
 def test_th_1_only_a_call_that_was_never_signed_skips_the_check_and_that_is_reported(source: str) -> None:
     made = tw.translate(turn(source, "c1", "c2"), source, "gemini", model="gemini-3-pro")
     calls = [part for content in made.value["contents"] for part in content["parts"] if "functionCall" in part]
-    assert [part.get("thoughtSignature") for part in calls] == [DUMMIES[0], None]
+    assert [part.get("thoughtSignature") for part in calls] == [DUMMY, None]
     (invented,) = [loss for loss in made.losses if loss.kind == "invented"]
     assert invented.target == "/contents/1/parts/0/thoughtSignature"
     older = tw.translate(turn(source, "c1"), source, "gemini", model="gemini-2.5-pro").value

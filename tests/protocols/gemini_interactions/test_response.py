@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from toolwire.canonical.content import Foreign, Message, Reasoning, ReasoningText, Seal, Text, ToolCall
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.carries import Carrier, restore_carries
-from toolwire.codec.interface import Context, Route, Target
+from toolwire.codec.interface import Context
 from toolwire.codec.moments import decode_moment, encode_moment
 from toolwire.protocols.gemini_interactions import CODEC
 
@@ -100,22 +99,6 @@ def test_an_answer_of_another_protocol() -> None:
         "status": "requires_action",
         "steps": [SAID, {"type": "function_call", "id": "toolu_1", "name": "f", "arguments": {"a": 1}}],
     }
-
-
-def test_another_vendors_proof_is_carried_in_the_signature() -> None:
-    carrier = Carrier([b"k" * 32])
-    seal = Seal(issuer="anthropic", data="sig", kind="signature")
-    thought = Reasoning(content=(ReasoningText(kind="full", text="hm"),), seal=seal)
-    (step,) = encode(answer(thought), carrier=carrier)["steps"]
-    assert step["summary"] == [{"type": "text", "text": "hm"}]
-    body = {"model": "m", "input": [step]}
-    request = CODEC.decode_request(json.dumps(body).encode(), Route())
-    assert json.loads(CODEC.encode_request(request, Target()).to_bytes()) == body
-    restored, lost = restore_carries(request, carrier)
-    (part,) = restored.messages[0].parts
-    assert isinstance(part, Reasoning)
-    assert part.seal == seal
-    assert lost == []
 
 
 def test_without_a_key_the_proof_is_a_loss() -> None:

@@ -6,11 +6,7 @@ import pytest
 
 from tests import sdk_openrouter
 from tests.protocols.openrouter.through import ROUTER, answered, codec, error, response
-from toolwire.canonical.content import Message, Reasoning, Seal, Text, ToolCall
-from toolwire.canonical.request import Request
-from toolwire.canonical.response import Candidate, Response
-from toolwire.codec.carries import Carrier, restore_carries
-from toolwire.codec.interface import Context
+from toolwire.canonical.content import ToolCall
 
 SIGNED = {
     "type": "reasoning.text",
@@ -77,22 +73,6 @@ def test_an_encrypted_item_reaches_an_openrouter_client_with_its_name() -> None:
     made, losses = response(body, "openai-responses", ROUTER)
     assert made["choices"][0]["message"]["reasoning_details"] == [SUMMARY, SEALED]
     assert "/output/0/id" not in losses
-
-
-def test_a_proof_that_no_format_names_rides_in_an_entry_and_opens_again() -> None:
-    carrier = Carrier([b"a key"])
-    foreign = Reasoning(seal=Seal(issuer="of tomorrow", data="cHJvb2Y=", kind="signature"))
-    said = Message(role="assistant", parts=(foreign, Text(text="18C")))
-    whole = Response(origin="tomorrow", candidates=(Candidate(messages=(said,)),))
-    made = codec(ROUTER).encode_response(whole, Context(carrier=carrier)).body["choices"][0]["message"]
-    (entry,) = made["reasoning_details"]
-    assert (entry["type"], entry["format"]) == ("reasoning.encrypted", "unknown")
-    echoed = answered(answer(made)).candidates[0].messages[0]
-    restored, lost = restore_carries(Request(origin="openai-chat", messages=(echoed,)), carrier)
-    assert lost == []
-    opened = restored.messages[0].parts[0]
-    assert isinstance(opened, Reasoning)
-    assert opened.seal == foreign.seal
 
 
 def test_ar_10_null_arguments_are_no_arguments() -> None:

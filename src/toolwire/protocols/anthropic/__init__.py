@@ -1,5 +1,6 @@
 """Anthropic Messages."""
 
+from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 
@@ -35,4 +36,5 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    carriage=Carriage(issuer=FAMILY, kind="signature"),
 )

@@ -1,8 +1,10 @@
 """Gemini generateContent."""
 
+from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 
+from .parts.signatures import DUMMY
 from .request.body import NAMES, decode_request, encode_request
 from .response.body import decode_response, encode_response
 from .response.errors import decode_error, encode_error
@@ -10,7 +12,7 @@ from .response.models import encode_model, encode_models
 from .rules.checks import check_request
 from .stream.decoder import stream_decoder
 from .stream.encoder import stream_encoder
-from .wire import FAMILY
+from .wire import FAMILY, ISSUER
 
 CODEC = Codec(
     name="gemini",
@@ -36,4 +38,5 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    carriage=Carriage(issuer=ISSUER, kind="signature", on_calls=True, base64=True, blank=DUMMY),
 )

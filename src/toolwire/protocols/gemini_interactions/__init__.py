@@ -1,5 +1,6 @@
 """Gemini Interactions."""
 
+from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 
@@ -10,7 +11,7 @@ from .response.models import encode_model, encode_models
 from .rules.checks import check_request
 from .stream.decoder import stream_decoder
 from .stream.encoder import stream_encoder
-from .wire import FAMILY
+from .wire import FAMILY, ISSUER
 
 CODEC = Codec(
     name="gemini-interactions",
@@ -31,4 +32,5 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    carriage=Carriage(issuer=ISSUER, kind="signature", base64=True),
 )

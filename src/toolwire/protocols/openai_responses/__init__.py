@@ -1,5 +1,6 @@
 """OpenAI Responses."""
 
+from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 
@@ -10,6 +11,7 @@ from .response.models import encode_model, encode_models
 from .rules.checks import check_request
 from .stream.decoder import stream_decoder
 from .stream.encoder import stream_encoder
+from .wire import ISSUER
 
 CODEC = Codec(
     name="openai-responses",
@@ -27,4 +29,5 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    carriage=Carriage(issuer=ISSUER, kind="encrypted"),
 )

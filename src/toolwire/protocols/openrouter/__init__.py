@@ -1,9 +1,11 @@
 """OpenRouter's dialect of Chat Completions: only what it adds. The rest is `openai_chat`, whose family it is of."""
 
+from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED
 
+from .parts.details import UNNAMED
 from .request.body import NAMES, decode_request, encode_request
 from .response.body import decode_response, encode_response
 from .response.errors import decode_error, encode_error
@@ -28,4 +30,5 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    carriage=Carriage(issuer=UNNAMED, kind="encrypted", first=True),
 )

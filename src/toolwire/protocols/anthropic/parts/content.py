@@ -71,6 +71,7 @@ from .calls import (
 FAILED = "The tool failed and said nothing."
 """The provider refuses a failed result without words."""
 STRING = "anthropic:string"
+_NO_SIGNATURE = "anthropic:empty:signature"
 _STRING = (STRING,)
 
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -143,10 +144,11 @@ def _decode_source(shape: SourceShape) -> tuple[Source, str | None]:
 
 def _decode_thinking(block: ThinkingBlock) -> Reasoning:
     seal = None
-    if block.signature is not UNSET:
+    if block.signature:
         seal = Seal(issuer=FAMILY, data=block.signature, kind="signature")
     content = (ReasoningText(kind="full", text=block.thinking, at=""),) if block.thinking else ()
-    return Reasoning(content=content, hidden=None if content else "omitted", seal=seal, **rest(block, FAMILY))
+    form = () if seal is not None or block.signature is UNSET else (_NO_SIGNATURE,)
+    return Reasoning(content=content, hidden=None if content else "omitted", seal=seal, **rest(block, FAMILY, *form))
 
 
 def _decode_redacted(block: RedactedBlock) -> Reasoning:
@@ -219,11 +221,11 @@ def encode_parts(places: list[Placed], plan: Plan) -> list[Any]:
 def _encode_text(part: Text, placed: Placed, plan: Plan) -> Any:
     if part.cache is None and part.annotations is None and part.seal is None and (plan.home or part.text):
         return emit(TextBlock(text=part.text), part, FAMILY)
+    if part.seal is not None:
+        plan.report.dropped((*placed.trail, "seal"), "", "a seal goes only to its issuer")
     if not part.text and not plan.home:
         plan.report.dropped(placed.trail, "", "the target refuses empty text")
         return None
-    if part.seal is not None:
-        plan.report.dropped(placed.trail, "seal", "a seal goes only to its issuer")
     notes: list[Any] | UnsetType = UNSET
     if part.annotations is not None and plan.home:
         notes = [encode_citation(note) for note in part.annotations]
@@ -306,16 +308,17 @@ def _encode_reasoning(part: Reasoning, placed: Placed, plan: Plan) -> Any:
             plan.report.dropped(placed.trail, "", "reasoning that this provider did not seal can't be sent to it")
             return None
         text = "\n\n".join(block.text for block in part.content if isinstance(block, ReasoningText))
-        signature = plan.carried(part, placed.trail)
-        if part.id is not None and not signature:
+        plan.unproved(part, placed.trail)
+        if part.id is not None:
             plan.report.dropped(placed.trail, "id")
-        return ThinkingBlock(thinking=text, signature=signature) if text or signature else None
+        return ThinkingBlock(thinking=text, signature="") if text else None
     if part.id is not None and not plan.home:
         plan.report.dropped(placed.trail, "id")
     if part.hidden == "redacted" and seal is not None:
         return emit(RedactedBlock(data=seal.data), part, FAMILY)
-    text = "".join(block.text for block in part.content if isinstance(block, ReasoningText))
-    return emit(ThinkingBlock(thinking=text, signature=UNSET if seal is None else seal.data), part, FAMILY)
+    text = ("" if plan.home else "\n\n").join(one.text for one in part.content if isinstance(one, ReasoningText))
+    unsigned: Any = "" if _NO_SIGNATURE in part.form else UNSET
+    return emit(ThinkingBlock(thinking=text, signature=unsigned if seal is None else seal.data), part, FAMILY)
 
 
 def _encode_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:

@@ -115,7 +115,7 @@ def _count(value: int | UnsetType | None) -> int | None:
 
 def encode_response(response: Response, context: Context) -> Encoding:
     home = response.origin == FAMILY
-    plan = Plan(RULES, Report(), Target(), home=home, answering=True, carrier=context.carrier)
+    plan = Plan(RULES, Report(), Target(), home=home, answering=True)
     candidate = response.candidates[0] if response.candidates else Candidate()
     for index in range(1, len(response.candidates)):
         plan.report.dropped(("candidates", index), "", "the target has one answer only")

@@ -57,7 +57,7 @@ _IN_DELTA = ("stop_details", "container")
 class Encoder:
     def __init__(self, context: Context) -> None:
         self.report = Report()
-        self._plan = Plan(RULES, self.report, Target(), home=True, answering=True, carrier=context.carrier)
+        self._plan = Plan(RULES, self.report, Target(), home=True, answering=True)
         self._sequence = Sequence()
         self._index = -1
         self._parts: dict[tuple[int, int], int] = {}
@@ -174,6 +174,8 @@ class Encoder:
         part, plan = event.part, self._plan
         if not plan.home:
             if isinstance(part, Text):
+                if part.seal is not None:
+                    self.report.dropped((*trail, "seal"), "", "a seal goes only to its issuer")
                 return {"type": "text", "text": part.text}
             if isinstance(part, Refusal):
                 self.report.approximated(trail, "", "a refusal is told as text")
@@ -243,16 +245,12 @@ class Encoder:
         if key in self._thoughts:
             self._thoughts[key] = replace(self._thoughts[key], seal=event.seal)
 
-    def _signature(self, event: PartEnd, index: int) -> bytes:
-        """The proof of another issuer's reasoning, as the signature of the block that shows it."""
+    def _report_thought(self, event: PartEnd) -> None:
         part = self._thoughts.pop((event.candidate, event.index), None)
-        if isinstance(event.final, Reasoning):
+        if part is not None and isinstance(event.final, Reasoning):
             part = event.final
-        if part is None or self._plan.home or part.seal is None or part.seal.issuer == FAMILY:
-            return b""
-        signature = self._plan.carried(part, self._trails[event.candidate, event.index])
-        body = {"index": index, "delta": {"type": "signature_delta", "signature": signature}}
-        return _frame(b"content_block_delta", body) if signature else b""
+        if part is not None and part.seal is not None and part.seal.issuer != FAMILY:
+            self._plan.unproved(part, self._trails[event.candidate, event.index])
 
     def _part_end(self, event: PartEnd) -> bytes:
         index = self._parts.pop((event.candidate, event.index), None)
@@ -262,11 +260,8 @@ class Encoder:
         ending = b""
         if index in self._lowered:
             ending = b"%b%b}}\n\n" % (self._heads[index], _text(LOWERED_END))
-        return (
-            ending
-            + self._signature(event, index)
-            + _frame(b"content_block_stop", restore({"index": index}, event, FAMILY))
-        )
+        self._report_thought(event)
+        return ending + _frame(b"content_block_stop", restore({"index": index}, event, FAMILY))
 
     def _stop(self, event: Stopped) -> bytes:
         if event.candidate == 0:

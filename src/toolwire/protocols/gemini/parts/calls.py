@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Data, Part, Seal, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Data, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.ids import is_made
 from toolwire.codec.kept import given, joined, known
@@ -23,6 +23,7 @@ from toolwire.protocols.gemini.wire import (
     ResultShape,
 )
 
+from .signatures import decode_seal, is_dummy
 from .spelling import Spelling, extra, write
 
 NO_ARGS = "gemini:absent:args"
@@ -33,13 +34,6 @@ _OUTPUT = (_RESPONSE + "output",)
 _NO_PARTS = "gemini:parts:empty"
 _CONVENTIONS = ("output", "result")
 FAILED = "The tool failed and said nothing."
-DUMMIES = (
-    "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=",
-    "skip_thought_signature_validator",
-    "context_engineering_is_the_way_to_go",
-)
-"""In place of a signature, where there is none: documented for histories of other models. They prove nothing."""
-
 _EARLY = re.compile(r"gemini-[12](?:\D|$)")
 
 # In an object the server takes these for references to media of the result, and refuses others.
@@ -64,16 +58,10 @@ def is_early(plan: Plan) -> bool:
 # ---- decode
 
 
-def decode_seal(part: PartShape) -> Seal | None:
-    if part.thought_signature is UNSET or part.thought_signature in DUMMIES:
-        return None
-    return Seal(issuer=ISSUER, data=part.thought_signature, kind="signature")
-
-
 def beside(part: PartShape, spelling: Spelling, *, sealed: bool = True) -> dict[str, Any]:
     """What stands beside the data of a part and has no canonical home there."""
     found: list[dict[str, Any]] = []
-    if part.thought_signature is not UNSET and (not sealed or part.thought_signature in DUMMIES):
+    if part.thought_signature is not UNSET and (not sealed or is_dummy(part.thought_signature)):
         found.append(extra(spelling.source("thoughtSignature"), part.thought_signature))
     if part.thought is not UNSET:
         found.append(extra("thought", part.thought) if part.thought else {"form": ("gemini:thought:false",)})
@@ -88,7 +76,7 @@ def ordinary_call(part: PartShape) -> ToolCall | None:
     if call.name is UNSET or call.args is UNSET or call != CallShape(name=call.name, args=call.args, id=call.id):
         return None
     made = ToolCall(id=known(call.id), name=call.name, arguments=str(call.args, "utf-8"), seal=decode_seal(part))
-    return replace(made, **joined(extra("thoughtSignature", signature))) if signature in DUMMIES else made
+    return replace(made, **joined(extra("thoughtSignature", signature))) if is_dummy(signature) else made
 
 
 def ordinary_result(part: PartShape) -> ToolResult | None:

@@ -39,7 +39,6 @@ from .calls import (
     beside,
     decode_call,
     decode_result,
-    decode_seal,
     encode_call,
     encode_result,
     ordinary_call,
@@ -53,6 +52,7 @@ from .hosted import (
     encode_server_call,
     encode_server_result,
 )
+from .signatures import HANDED_ON, decode_seal
 from .spelling import Spelling, whole, write
 
 THOUGHT_FALSE = "gemini:thought:false"
@@ -303,7 +303,7 @@ def _encode_data(part: Data, placed: Placed, plan: Plan) -> list[Any]:
 def _encode_reasoning(part: Reasoning, placed: Placed, plan: Plan) -> list[Any]:
     """Thoughts go back only as Google signed them. A client may read them all."""
     seal = part.seal
-    own = seal is not None and seal.issuer == ISSUER
+    own = HANDED_ON in part.form or (seal is not None and seal.issuer == ISSUER)
     for index, one in enumerate(part.content):
         if isinstance(one, Media) and index > 0:
             plan.report.dropped((*placed.trail, "content", index), "", "a thought is a text or a picture, not both")
@@ -319,7 +319,7 @@ def _encode_reasoning(part: Reasoning, placed: Placed, plan: Plan) -> list[Any]:
     shape = _thought(part)
     if not own:
         shape.thought_signature = UNSET
-    return [shape] if own or part.content else []
+    return [shape] if part.content or shape.thought_signature is not UNSET else []
 
 
 def _thought(part: Reasoning) -> PartShape:

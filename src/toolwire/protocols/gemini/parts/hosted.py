@@ -18,7 +18,8 @@ from toolwire.protocols.gemini.wire import (
     PartShape,
 )
 
-from .calls import NO_ARGS, decode_seal, kept, sealed
+from .calls import NO_ARGS, kept, sealed
+from .signatures import decode_seal
 from .spelling import Spelling, extra, write
 
 _NO_TYPE = "gemini:absent:toolType"

@@ -15,8 +15,9 @@ from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed, Turn, as_written, assemble
 from toolwire.protocols.gemini.wire import FAMILY, ContentShape, PartShape
 
-from .calls import DUMMIES, encode_answer, is_early
+from .calls import encode_answer, is_early
 from .content import decode_part, decode_parts, encode_parts
+from .signatures import DUMMY, signed
 from .spelling import Spelling, extra, whole, write
 
 STRING = "gemini:string"
@@ -196,7 +197,7 @@ class Contents:
         plan = self._plan
         said: list[Placed] = []
         calls: list[Placed] = []
-        for placed in turn.parts:
+        for placed in signed(turn.parts):
             part = placed.part
             if isinstance(part, ToolCall) and part.executor == "client":
                 calls.append(placed)
@@ -209,7 +210,7 @@ class Contents:
         first = len(parts)
         parts += encode_parts(calls, plan)
         if calls and not is_early(plan) and (shape := parts[first]).thought_signature is UNSET:
-            shape.thought_signature = DUMMIES[0]
+            shape.thought_signature = DUMMY
             target = f"/contents/{len(self.contents)}/parts/{first}/thoughtSignature"
             plan.report.invented(calls[0].trail, "", target, "the model wants its calls signed: the check is skipped")
         if parts:

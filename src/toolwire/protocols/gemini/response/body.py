@@ -16,6 +16,7 @@ from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
 from toolwire.protocols.gemini.parts.content import encode_parts
 from toolwire.protocols.gemini.parts.messages import decode_content, encode_content
+from toolwire.protocols.gemini.parts.signatures import signed
 from toolwire.protocols.gemini.parts.spelling import Spelling, extra, spell
 from toolwire.protocols.gemini.request.body import RULES, is_call_id
 from toolwire.protocols.gemini.wire import (
@@ -213,7 +214,7 @@ def decode_usage(shape: UsageShape) -> Usage:
 
 def encode_response(response: Response, context: Context) -> Encoding:
     home = response.origin == FAMILY
-    plan = Plan(RULES, Report(), Target(), home=home, answering=True, carrier=context.carrier)
+    plan = Plan(RULES, Report(), Target(), home=home, answering=True)
     body: dict[str, Any] = {}
     candidates = [
         _encode_candidate(candidate, number, plan)
@@ -262,11 +263,11 @@ def _encode_candidate(candidate: Candidate, number: int, plan: Plan) -> Any:
             places = _places(message, (*trail, "messages", index))
             shape["content"] = encode_content(message, encode_parts(places, plan))
     else:
-        parts: list[Any] = []
+        said: list[Placed] = []
         for index, message in enumerate(candidate.messages):
-            parts += encode_parts(_places(message, (*trail, "messages", index)), plan)
+            said += _places(message, (*trail, "messages", index))
             report_message(message, (*trail, "messages", index), plan)
-        shape["content"] = ContentShape(parts=parts, role="model")
+        shape["content"] = ContentShape(parts=encode_parts(signed(said), plan), role="model")
     if (word := encode_stop(candidate.stop, number, plan)) is not None:
         shape["finishReason"] = word
     if not (plan.home and _NO_INDEX in candidate.form):

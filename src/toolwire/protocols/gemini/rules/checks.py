@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from toolwire.codec.check import Finding, Findings, Level, Object, Path, list_of, members, object_of, text_of
-from toolwire.protocols.gemini.parts.calls import DUMMIES
+from toolwire.protocols.gemini.parts.signatures import is_dummy
 
 from .vocabulary import (
     REQUEST,
@@ -131,7 +131,7 @@ def _signatures(request: _Request) -> Findings:
 
 
 def _level(call: Object) -> Level:
-    return "warning" if call.get("thoughtSignature") in DUMMIES else "error"
+    return "warning" if is_dummy(call.get("thoughtSignature")) else "error"
 
 
 def _is_said(content: Object) -> bool:

@@ -33,9 +33,9 @@ from toolwire.canonical.events import (
 from toolwire.codec.fields import BAD_JSON, Reader
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.kept import joined, known, rest
-from toolwire.protocols.gemini.parts.calls import decode_seal
 from toolwire.protocols.gemini.parts.content import decode_part
 from toolwire.protocols.gemini.parts.messages import NO_PARTS, decode_content
+from toolwire.protocols.gemini.parts.signatures import decode_seal
 from toolwire.protocols.gemini.parts.spelling import Spelling
 from toolwire.protocols.gemini.response.body import (
     NO_CANDIDATES,

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Part, Reasoning, ReasoningText, Refusal, Text, ToolCall
+from toolwire.canonical.content import Part, Reasoning, ReasoningText, Refusal, Seal, Text, ToolCall
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
     Event,
@@ -31,6 +32,7 @@ from toolwire.codec.sse import frame
 from toolwire.codec.turns import Placed
 from toolwire.protocols.gemini.parts.content import encode_parts, report_text
 from toolwire.protocols.gemini.parts.messages import encode_content
+from toolwire.protocols.gemini.parts.signatures import HANDED_ON
 from toolwire.protocols.gemini.parts.spelling import spell
 from toolwire.protocols.gemini.request.body import RULES
 from toolwire.protocols.gemini.response.body import BLOCKED, encode_created, encode_stop, encode_usage, report_message
@@ -63,7 +65,7 @@ class Growing:
 class Encoder:
     def __init__(self, context: Context) -> None:
         self.report = Report()
-        self._plan = Plan(RULES, self.report, Target(), home=True, answering=True, carrier=context.carrier)
+        self._plan = Plan(RULES, self.report, Target(), home=True, answering=True)
         self._sequence = Sequence()
         self._ended = False
         self._first: dict[str, Any] = {}
@@ -76,6 +78,7 @@ class Encoder:
         self._notes: dict[tuple[int, int], int] = {}
         self._messages: dict[int, MessageStart] = {}
         self._stops: dict[int, Stopped] = {}
+        self._proofs: dict[int, Seal] = {}
         self._usage: Usage | None = None
         self._methods: dict[type, Callable[[Any], bytes]] = {
             ResponseStart: self._start,
@@ -220,13 +223,21 @@ class Encoder:
         return said
 
     def _sealed(self, event: PartDelta, key: tuple[int, int]) -> bytes:
-        """A proof that comes after the words stands on a part of its own, as Google's own do."""
         if event.seal is None:
             return b""
         if event.seal.issuer != ISSUER:
             self.report.dropped((*self._trails[key], "seal"), "", "the target has no place for another issuer's proof")
             return b""
-        return self._parts(event.candidate, [PartShape(text="", thought_signature=event.seal.data)])
+        return self._hand_on(event.candidate, event.seal)
+
+    def _hand_on(self, candidate: int, seal: Seal) -> bytes:
+        """A proof that comes after the words stands on the call that comes next, or on a part of its own, as Google's
+        own do. Before another one, it stands there at once."""
+        before = self._proofs.get(candidate)
+        self._proofs[candidate] = seal
+        if before is None:
+            return b""
+        return self._parts(candidate, [PartShape(text="", thought=True, thought_signature=before.data)])
 
     def _part_end(self, event: PartEnd) -> bytes:
         key = (event.candidate, event.index)
@@ -234,7 +245,13 @@ class Encoder:
         if (growing := self._growing.pop(key, None)) is None:
             return b""
         part = growing.complete() if event.final is None else event.final
-        return self._parts(event.candidate, encode_parts([Placed(part, self._trails[key])], self._plan))
+        handed = b""
+        if not self._plan.home and isinstance(part, Reasoning) and part.seal is not None and part.seal.issuer == ISSUER:
+            handed = self._hand_on(event.candidate, part.seal)
+            part = replace(part, seal=None, form=(*part.form, HANDED_ON))
+        elif isinstance(part, ToolCall) and part.executor == "client" and part.seal is None:
+            part = replace(part, seal=self._proofs.pop(event.candidate, None))
+        return handed + self._parts(event.candidate, encode_parts([Placed(part, self._trails[key])], self._plan))
 
     def _parts(self, candidate: int, parts: list[Any]) -> bytes:
         if not parts:
@@ -275,7 +292,7 @@ class Encoder:
         shape: dict[str, Any] = {}
         started = self._messages.get(number)
         if started is not None or not plan.home:
-            shape["content"] = self._closing_content(started)
+            shape["content"] = self._closing_content(started, number)
         stop = None if stopped is None else stopped.stop
         if stop is None and not plan.home:
             stop = Stop(reason="end_turn")
@@ -284,8 +301,9 @@ class Encoder:
         shape["index"] = number
         return shape if stopped is None or not plan.home else restore(spell(shape, stopped), stopped, FAMILY)
 
-    def _closing_content(self, started: MessageStart | None) -> Any:
-        parts = [PartShape(text="")]
+    def _closing_content(self, started: MessageStart | None, number: int) -> Any:
+        proof = self._proofs.pop(number, None)
+        parts = [PartShape(text="", thought_signature=UNSET if proof is None else proof.data)]
         if started is None or not self._plan.home or not (started.extras or started.form):
             return {"parts": parts, "role": "model"}
         return encode_content(started, parts)

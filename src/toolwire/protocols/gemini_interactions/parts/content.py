@@ -220,15 +220,17 @@ def encode_text(part: Text, trail: Trail, plan: Plan, *, spoken: bool) -> Any:
         if part.annotations is not None:
             notes = [encode_annotation(note) for note in part.annotations]
         return emit(TextContent(text=part.text, annotations=notes), part, FAMILY)
+    own = part.seal is not None and part.seal.issuer == ISSUER
+    if part.seal is not None and not own:
+        plan.report.dropped((*trail, "seal"), "", "a seal goes only to its issuer")
     if not part.text:
-        plan.report.dropped(trail, "", "there is nothing to say in an empty text")
+        if not own:
+            plan.report.dropped(trail, "", "there is nothing to say in an empty text")
         return None
     if part.cache is not None:
         plan.report.dropped((*trail, "cache"), "", "the target keeps prefixes by itself")
     if part.id is not None:
         plan.report.dropped(trail, "id")
-    if part.seal is not None and part.seal.issuer != ISSUER:
-        plan.report.dropped((*trail, "seal"), "", "a seal goes only to its issuer")
     found = []
     for index, note in enumerate(part.annotations or ()):
         if note.url is None or not spoken:

@@ -50,7 +50,7 @@ from .calls import (
 )
 from .content import STRING, decode_block, encode_content, gist
 from .plan import StepPlan
-from .reasoning import decode_thought, encode_signature, encode_thought
+from .reasoning import decode_thought, encode_thought
 
 CONTENT = ("text", "image", "audio", "document", "video")
 _INPUT_STRING = "gemini-interactions:input:string"
@@ -303,7 +303,7 @@ def encode_parts(places: list[Placed], plan: StepPlan, *, spoken: bool) -> list[
                 plan.report.dropped(placed.trail, "id", "what another provider stored can't be named to this one")
             case _:
                 blocks = encode_content([placed], plan, spoken=spoken)
-                if blocks and _is_sealed(part):
+                if _is_sealed(part):
                     flush()
                     _prove(part, steps)
                 content += blocks
@@ -326,7 +326,7 @@ def _prove(part: Part, steps: list[Any]) -> None:
     """Google's other protocol has its proof on the part itself; here it is a thought before it."""
     if not isinstance(part, ToolCall | Text | Media) or part.seal is None:
         return
-    signature = encode_signature(part.seal)
+    signature = part.seal.data
     last = steps[-1] if steps else None
     if isinstance(last, Thought) and last.signature is UNSET:
         last.signature = signature

@@ -1,6 +1,5 @@
 """What the encoders of the Interactions API decide and remember for a whole request or answer."""
 
-from toolwire.codec.carries import Carrier
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
@@ -18,9 +17,8 @@ class StepPlan(Plan):
         *,
         home: bool,
         answering: bool = False,
-        carrier: Carrier | None = None,
         google: bool = False,
     ) -> None:
-        super().__init__(rules, report, target, home=home, answering=answering, carrier=carrier)
+        super().__init__(rules, report, target, home=home, answering=answering)
         self.calls: dict[str, str] = {}
         self.google = google

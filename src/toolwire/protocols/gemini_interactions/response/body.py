@@ -190,15 +190,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
 
 
 def answer_plan(origin: str, report: Report, context: Context) -> StepPlan:
-    return StepPlan(
-        RULES,
-        report,
-        Target(),
-        home=origin == FAMILY,
-        answering=True,
-        carrier=context.carrier,
-        google=origin in GOOGLE,
-    )
+    return StepPlan(RULES, report, Target(), home=origin == FAMILY, answering=True, google=origin in GOOGLE)
 
 
 def _encode_message(message: Message, number: int, plan: StepPlan) -> list[Any]:

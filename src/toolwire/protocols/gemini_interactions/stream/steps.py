@@ -20,7 +20,6 @@ from toolwire.codec.turns import Placed
 from toolwire.protocols.gemini_interactions.parts.content import encode_annotation, encode_content
 from toolwire.protocols.gemini_interactions.parts.messages import encode_parts, encode_step
 from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
-from toolwire.protocols.gemini_interactions.parts.reasoning import encode_signature, sealed_carry
 from toolwire.protocols.gemini_interactions.wire import FAMILY, ISSUER, Thought
 
 from .frames import INDEX, event_id
@@ -236,7 +235,7 @@ class StepWriter:
             return b""
         if event.seal is None:
             return b""
-        delta = {"type": "thought_signature", "signature": encode_signature(event.seal)}
+        delta = {"type": "thought_signature", "signature": event.seal.data}
         return write("step.delta", restore({"index": held.step, "delta": delta}, event, FAMILY))
 
     def _cited(self, event: PartDelta, held: OpenPart) -> bytes:
@@ -284,17 +283,16 @@ class StepWriter:
         if seal.issuer != ISSUER:
             self.plan.report.dropped((*held.trail, "seal"), "", "a seal goes only to its issuer")
             return b""
-        return self._proof(encode_signature(seal), int(held.trail[3]))
+        return self._proof(seal.data, int(held.trail[3]))
 
     def _proven(self, part: Reasoning, held: OpenPart) -> bytes:
-        """The proof of a thought: Google's own, or another's as a carry."""
+        """The proof of a thought, if it is Google's own."""
         if part.seal is None:
             return b""
-        own = part.seal.issuer == ISSUER
-        signature = encode_signature(part.seal) if own else sealed_carry(part, held.trail, self.plan)
-        if not signature:
+        if part.seal.issuer != ISSUER:
+            self.plan.unproved(part, held.trail)
             return b""
-        delta = {"type": "thought_signature", "signature": signature}
+        delta = {"type": "thought_signature", "signature": part.seal.data}
         return self._open_thought(held) + write("step.delta", {"index": held.step, "delta": delta})
 
     def _notes(self, part: Text, held: OpenPart) -> bytes:

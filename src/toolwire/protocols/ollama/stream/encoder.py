@@ -66,7 +66,7 @@ class _Part(Struct):
 class Encoder:
     def __init__(self, context: Context) -> None:
         self.report = Report()
-        self._plan = Plan(RULES, self.report, Target(), home=True, answering=True, carrier=context.carrier)
+        self._plan = Plan(RULES, self.report, Target(), home=True, answering=True)
         self._created = context.created
         self._sequence = Sequence()
         self._envelope: dict[str, Any] = {}

@@ -165,7 +165,7 @@ def decode_usage(shape: UsageShape) -> Usage:
 
 def encode_response(response: Response, context: Context) -> Encoding:
     home = response.origin == FAMILY
-    plan = Plan(RULES, Report(), Target(), home=home, answering=True, carrier=context.carrier)
+    plan = Plan(RULES, Report(), Target(), home=home, answering=True)
     if MESSAGE in response.form and len(response.candidates) == 1:
         return Encoding(_encode_message(response.candidates[0], 0, plan), plan.report)
     body: dict[str, Any] = {}

@@ -73,7 +73,7 @@ _NO_PART = _Part((), type(None))
 class Encoder:
     def __init__(self, context: Context) -> None:
         self.report = Report()
-        self._plan = Plan(RULES, self.report, Target(), home=True, answering=True, carrier=context.carrier)
+        self._plan = Plan(RULES, self.report, Target(), home=True, answering=True)
         self._context = context
         self._counts = context.request is None or context.request.include_usage is True
         self._sequence = Sequence()
@@ -203,6 +203,8 @@ class Encoder:
                 state.before, state.after = before + b'{"content":', b"}" + after
                 state.start = self._lengths.get(candidate, 0)
                 said = part.text
+                if part.seal is not None and not self._plan.home:
+                    self.report.dropped((*trail, "seal"), "", "the target has no place for another issuer's proof")
             case Refusal():
                 self._refused.add(candidate)
                 state.before, state.after = before + b'{"refusal":', b"}" + after

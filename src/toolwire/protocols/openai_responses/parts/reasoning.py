@@ -56,16 +56,16 @@ def _decode_thought(shape: ThoughtShape, field: str, index: int) -> ReasoningTex
 def encode_reasoning(part: Reasoning, placed: Placed, plan: ItemPlan, message: Message) -> Any:
     ours = part.seal is not None and part.seal.issuer == ISSUER
     texts = [block for block in part.content if isinstance(block, ReasoningText)]
-    carry = ""
     if not plan.home:
         if not plan.answering and not ours:
             plan.report.dropped(placed.trail, "", "reasoning that this provider did not seal can't be sent to it")
             return None
-        carry = "" if ours else plan.carried(part, placed.trail)
-        if part.id is not None and not ours and not carry:
-            plan.report.dropped(placed.trail, "id", "what another provider calls it has no place")
-        if not texts and not ours and not carry:
-            return None
+        if not ours:
+            plan.unproved(part, placed.trail)
+            if part.id is not None:
+                plan.report.dropped(placed.trail, "id", "what another provider calls it has no place")
+            if not texts:
+                return None
         message = plan.envelope("rs")
         if part.id is not None and ours and plan.answering and plan.held is None:
             message = replace(message, id=part.id)  # what is encrypted is only good under its own name
@@ -78,7 +78,7 @@ def encode_reasoning(part: Reasoning, placed: Placed, plan: ItemPlan, message: M
     summary = [_encode_thought(block) for block in texts if block.kind == "summary"]
     shape.summary = UNSET if _NO_SUMMARY in part.form and not summary else summary
     shape.content = full if full or _EMPTY_CONTENT in part.form else UNSET
-    shape.encrypted_content = part.seal.data if ours and part.seal is not None else carry or UNSET
+    shape.encrypted_content = part.seal.data if ours and part.seal is not None else UNSET
     return emit(shape, part, FAMILY)
 
 

@@ -218,9 +218,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
 
 def answer_plan(origin: str, id: str | None, context: Context) -> ItemPlan:
     home = origin == FAMILY
-    plan = ItemPlan(RULES, Report(), Target(), home=home, seed=_seed(id, context))
-    plan.carrier = context.carrier
-    return plan
+    return ItemPlan(RULES, Report(), Target(), home=home, seed=_seed(id, context))
 
 
 def _seed(id: str | None, context: Context) -> str:

@@ -14,7 +14,6 @@ from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import Message, Part, Reasoning, ReasoningText, Seal
 from toolwire.canonical.errors import DecodeError
-from toolwire.codec.carries import Carried, Carrier
 from toolwire.codec.fields import Reader, Wire
 from toolwire.codec.kept import known, note_extras
 from toolwire.protocols.openai_chat.parts.content import kept
@@ -192,17 +191,13 @@ def repeats(text: str | None, parts: Iterable[Part]) -> bool:
 # ---- encode
 
 
-def encode_entries(part: Reasoning, id: str | None, index: int, carrier: Carrier | None = None) -> list[dict[str, Any]]:
+def encode_entries(part: Reasoning, id: str | None, index: int) -> list[dict[str, Any]]:
     """The entries that say and prove a reasoning; `id` is what its vendor calls it."""
     texts = [block for block in part.content if isinstance(block, ReasoningText)]
     seal = part.seal
-    if seal is None:
+    if seal is None or not can_prove(seal):
         return _numbered([_said(block.kind, block.text) for block in texts], index)
-    if (word := FORMATS.get(seal.issuer, _UNKNOWN if seal.issuer == UNNAMED else None)) is None:
-        if carrier is None:
-            return _numbered([_said(block.kind, block.text) for block in texts], index)
-        seal = Seal(issuer=UNNAMED, data=carrier.seal(Carried(reasoning=part)), kind="encrypted")
-        word = _UNKNOWN
+    word = FORMATS.get(seal.issuer, _UNKNOWN)
     proof: dict[str, Any]
     if seal.kind == "signature":
         joined = "".join(block.text for block in texts)
@@ -232,10 +227,9 @@ def _numbered(entries: list[dict[str, Any]], index: int) -> list[dict[str, Any]]
 
 def as_it_came(message: Message) -> Message:
     """A message as it goes home: with the list as it came, unless what it proved has been changed since."""
-    entries = [part for part in message.parts if isinstance(part, Reasoning) and ENTRY in part.form]
-    if not entries or message.extras is None:
+    if message.extras is None or (raw := message.extras.get(FAMILY, {}).get(FIELD)) is None:
         return message
-    raw = message.extras[FAMILY][FIELD]
+    entries = [part for part in message.parts if isinstance(part, Reasoning) and ENTRY in part.form]
     before = [decode_entry(shape, position) for position, shape in enumerate(read_entries(raw))]
     if entries == before:
         return message
@@ -247,4 +241,6 @@ def as_it_came(message: Message) -> Message:
         else:
             made += encode_entries(part, part.id, len(made))
     extras = {**message.extras[FAMILY], FIELD: Raw(msgspec.json.encode(made))}
+    if not made:
+        del extras[FIELD]
     return msgspec.structs.replace(message, extras={**message.extras, FAMILY: extras})

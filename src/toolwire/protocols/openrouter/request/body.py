@@ -93,8 +93,16 @@ def _names_of(raw: Raw | None) -> list[str]:
 
 def encode_request(request: Request, target: Target) -> Encoding:
     encoding = _encode_own(request, target) if request.origin == FAMILY else _encode_other(request, target)
-    encoding.route = Route(path=PATH)
+    encoding.route = Route(path=PATH, headers=_headers(target))
     return encoding
+
+
+def _headers(target: Target) -> tuple[tuple[str, str], ...]:
+    """Who asks, for the rankings of applications; the title also under its old name, which older hosts look for."""
+    headers = () if target.site is None else (("HTTP-Referer", target.site),)
+    if target.title is None:
+        return headers
+    return (*headers, ("X-Title", target.title), ("X-OpenRouter-Title", target.title))
 
 
 def _encode_own(request: Request, target: Target) -> Encoding:

@@ -8,7 +8,6 @@ from toolwire.canonical.content import Part, Reasoning, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response
 from toolwire.canonical.tools import FreeformTool
-from toolwire.codec.carries import Carrier
 from toolwire.codec.interface import Context, Encoding
 from toolwire.codec.tools import lower_input
 from toolwire.protocols.openai_chat.response import body as chat
@@ -50,7 +49,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
         report_error(response.error, ("error",), encoding.report)
     encoding.body.setdefault("system_fingerprint", None)
     for place, (candidate, choice) in enumerate(zip(response.candidates, encoding.body["choices"], strict=False)):
-        _complete(choice, candidate, context.carrier)
+        _complete(choice, candidate)
         for number, message in enumerate(candidate.messages):
             trail = ("candidates", place, "messages", number)
             for position, part in enumerate(message.parts):
@@ -64,7 +63,7 @@ def _bare(candidate: Candidate, context: Context) -> Candidate:
     messages = []
     free = free_text_tools(context)
     for message in candidate.messages:
-        parts = tuple([_lowered(_unproved(part, context.carrier), free) for part in message.parts])
+        parts = tuple([_lowered(_unproved(part), free) for part in message.parts])
         carried = is_item(message) and parts[0] is not message.parts[0]
         messages.append(replace(message, parts=parts, id=None if carried else message.id))
     stop = candidate.stop
@@ -73,8 +72,8 @@ def _bare(candidate: Candidate, context: Context) -> Candidate:
     return replace(candidate, messages=tuple(messages), stop=stop)
 
 
-def _unproved(part: Part, carrier: Carrier | None) -> Part:
-    if isinstance(part, Reasoning) and part.seal is not None and (can_prove(part.seal) or carrier is not None):
+def _unproved(part: Part) -> Part:
+    if isinstance(part, Reasoning) and part.seal is not None and can_prove(part.seal):
         return replace(part, seal=None, id=None)
     if isinstance(part, Text | ToolCall) and _proves(part):
         return replace(part, seal=None)
@@ -100,7 +99,7 @@ def _lowered(part: Part, free: frozenset[str]) -> Part:
     return part
 
 
-def _complete(choice: dict[str, Any], candidate: Candidate, carrier: Carrier | None) -> None:
+def _complete(choice: dict[str, Any], candidate: Candidate) -> None:
     """A choice as Chat's encoder wrote it, with what only this dialect has."""
     message = choice["message"]
     if "reasoning_content" in message:
@@ -109,7 +108,7 @@ def _complete(choice: dict[str, Any], candidate: Candidate, carrier: Carrier | N
     for number, said in enumerate(candidate.messages):
         for part in said.parts:
             if isinstance(part, Reasoning):
-                entries += encode_entries(part, item_id(part, number, candidate.messages), len(entries), carrier)
+                entries += encode_entries(part, item_id(part, number, candidate.messages), len(entries))
             elif isinstance(part, Text | ToolCall) and part.seal is not None and _proves(part):
                 call_id = part.id if isinstance(part, ToolCall) else None
                 entries += encode_proof(part.seal, call_id, len(entries))

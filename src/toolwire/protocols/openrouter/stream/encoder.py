@@ -56,7 +56,6 @@ class Encoder:
         always = None if asked is None else replace(asked, include_usage=True)
         self._chat = chat_encoder(replace(context, request=always))
         self.report = self._chat.report
-        self._carrier = context.carrier
         self._created = context.created
         self._home = False
         self._ended = False
@@ -202,7 +201,7 @@ class Encoder:
     def _proof(self, thought: _Thought, candidate: int) -> Iterator[Event]:
         if thought.seal is None:
             return
-        if not can_prove(thought.seal) and self._carrier is None:
+        if not can_prove(thought.seal):
             self.report.dropped((*thought.trail, "seal"), "", "there is no key to seal another issuer's proof with")
             return
         texts = tuple(
@@ -210,7 +209,7 @@ class Encoder:
             for kind, _, pieces in thought.texts
         )
         whole = Reasoning(content=texts, seal=thought.seal, id=thought.id)
-        proof = encode_entries(whole, thought.id, thought.first, self._carrier)[-1]
+        proof = encode_entries(whole, thought.id, thought.first)[-1]
         # Its text was told already. A signature goes to the entry of the text that it signs.
         if proof.pop("text", None) is not None:
             proof["index"] = thought.first + len(texts) - 1

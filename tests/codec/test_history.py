@@ -1,0 +1,78 @@
+"""The digest of a conversation: the same however its clients repeat it, another for whoever changes it."""
+
+import pytest
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Inline, Media, Message, Part, Reasoning, Seal, Text, ToolCall, ToolResult, Url
+from toolwire.canonical.tools import CacheMark
+from toolwire.codec.history import prefix, prefixes
+
+
+def user(*parts: Part) -> Message:
+    return Message(role="user", parts=parts)
+
+
+def model(*parts: Part) -> Message:
+    return Message(role="assistant", parts=parts)
+
+
+CALL = ToolCall(id="a", name="look", arguments='{"x": 1, "y": "é"}')
+RESULT = ToolResult(call_id="a", content=(Text(text="dry"),))
+PICTURE = Media(kind="image", source=Inline(data="AAAA"), media_type="image/png")
+WHOLE = (user(Text(text="Hello. Rain?")), model(Text(text="I look."), CALL), user(RESULT, PICTURE))
+
+SAME = {
+    "texts are split": (user(Text(text="Hello. "), Text(text="Rain?")), *WHOLE[1:]),
+    "ids are others": (
+        WHOLE[0],
+        model(Text(text="I look.", id="x"), replace(CALL, id="b")),
+        user(replace(RESULT, call_id="b", name="look"), PICTURE),
+    ),
+    "arguments are spelt otherwise": (
+        WHOLE[0],
+        model(Text(text="I look."), replace(CALL, arguments='{"y":"\\u00e9","x":1.0}')),
+        WHOLE[2],
+    ),
+    "a mark is put": (user(Text(text="Hello. Rain?", cache=CacheMark())), *WHOLE[1:]),
+    "reasoning is there": (
+        WHOLE[0],
+        model(
+            Reasoning(seal=Seal(issuer="x", data="y", kind="signature")),
+            Text(text="I look.", seal=Seal(issuer="x", data="y", kind="signature")),
+            CALL,
+        ),
+        WHOLE[2],
+    ),
+    "system text is there": (Message(role="system", parts=(Text(text="Be kind."),)), *WHOLE),
+    "messages are split": (WHOLE[0], model(Text(text="I look.")), model(CALL), *WHOLE[2:]),
+}
+OTHER = {
+    "a text is changed": (user(Text(text="Hello. Snow?")), *WHOLE[1:]),
+    "a text is gone": (WHOLE[0], model(CALL), WHOLE[2]),
+    "another tool": (WHOLE[0], model(Text(text="I look."), replace(CALL, name="see")), WHOLE[2]),
+    "other arguments": (WHOLE[0], model(Text(text="I look."), replace(CALL, arguments='{"x": 2}')), WHOLE[2]),
+    "broken arguments": (WHOLE[0], model(Text(text="I look."), replace(CALL, arguments="{")), WHOLE[2]),
+    "another result": (*WHOLE[:2], user(replace(RESULT, content=(Text(text="wet"),)), PICTURE)),
+    "another picture": (*WHOLE[:2], user(RESULT, replace(PICTURE, source=Url(url="https://a.b/c.png")))),
+    "text in place of a result": (*WHOLE[:2], user(Text(text="dry"), PICTURE)),
+    "one turn less": WHOLE[:2],
+    "none": (),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_it_is_the_same_conversation(case: str) -> None:
+    assert prefix(SAME[case]) == prefix(WHOLE)
+
+
+@pytest.mark.parametrize("case", OTHER)
+def test_it_is_another_one(case: str) -> None:
+    assert prefix(OTHER[case]) != prefix(WHOLE)
+
+
+def test_an_answer_comes_after_all_that_was_said_before_its_turn() -> None:
+    answer = (model(Text(text="b")), model(Text(text="c")), user(Text(text="d")), model(Text(text="e")))
+    found = prefixes((*WHOLE, *answer))
+    assert found[3] == found[4] == prefix(WHOLE)
+    assert found[6] == prefix((*WHOLE, *answer[:3]))
+    assert prefix((*WHOLE, answer[0])) == prefix(WHOLE)  # a turn that the client began
