@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import toolwire as tw
 from tests.bodies import chat_stream
@@ -15,6 +17,8 @@ from toolwire.codec.interface import Context
 from toolwire.protocols.gemini import CODEC
 from toolwire.protocols.gemini.stream.framing import Arguments, ObjectSplitter
 from toolwire.protocols.gemini.wire import PartialShape
+
+DEEP = "$" + ".a" * 201
 
 
 def chunk(*parts: Any, reason: str | None = None, **fields: Any) -> Any:
@@ -119,18 +123,83 @@ def test_arguments_by_their_paths() -> None:
         call_piece(name="plan", id="c1"),
         call_piece({"jsonPath": "$.to", "stringValue": "Ro", "willContinue": True}),
         call_piece(),
-        call_piece({"jsonPath": "$.to", "stringValue": 'me "'}, {"jsonPath": "$.stops[1].n", "numberValue": 2.5}),
+        call_piece({"jsonPath": "$.to", "stringValue": 'me "'}, {"jsonPath": "$.stops[0].n", "numberValue": 2.5}),
         call_piece(
-            {"jsonPath": "$.stops[0].ok", "boolValue": True}, {"jsonPath": "$['a.b']", "nullValue": "NULL_VALUE"}
+            {"jsonPath": "$.to", "stringValue": ""},
+            {"jsonPath": "$.stops[0].ok", "boolValue": True},
+            {"jsonPath": "$.stops[2][0]", "boolValue": False},
+            {"jsonPath": "$['a.b'][\"it's\"]", "nullValue": "NULL_VALUE"},
+            {"jsonPath": r"$['a.b']['it\'s \\']", "stringValue": ""},
         ),
         call_piece(more=False),
         chunk({"functionCall": {"name": "now"}}, reason="STOP"),
     )
     assert isinstance(one, ToolCall)
     assert (one.id, one.name) == ("c1", "plan")
-    assert json.loads(one.arguments) == {"to": 'Rome "', "stops": [{"ok": True}, {"n": 2.5}], "a.b": None}
+    assert one.arguments == (
+        '{"to":"Rome \\"","stops":[{"n":2.5,"ok":true},null,[false]],"a.b":{"it\'s":null,"it\'s \\\\":""}}'
+    )
     assert isinstance(two, ToolCall)
     assert (two.name, two.arguments) == ("now", "{}")
+
+
+def quoted(key: str) -> str:
+    return key.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def paths(value: Any, path: str = "$") -> list[dict[str, Any]]:
+    """A value as its pieces; what is empty has none."""
+    if isinstance(value, dict):
+        return [one for key, inner in value.items() for one in paths(inner, f"{path}['{quoted(key)}']")]
+    if isinstance(value, list):
+        return [one for index, inner in enumerate(value) for one in paths(inner, f"{path}[{index}]")]
+    if isinstance(value, str):
+        cut = len(value) // 2
+        pieces = [{"stringValue": value[:cut], "willContinue": True}, {"stringValue": value[cut:]}]
+        return [{"jsonPath": path, **piece} for piece in pieces]
+    kinds = {bool: "boolValue", int: "numberValue", type(None): "nullValue"}
+    return [{"jsonPath": path, kinds[type(value)]: "NULL_VALUE" if value is None else value}]
+
+
+@given(
+    st.dictionaries(
+        st.text(min_size=1, max_size=4),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+            lambda inner: (
+                st.lists(inner, min_size=1, max_size=3) | st.dictionaries(st.text(min_size=1), inner, min_size=1)
+            ),
+        ),
+        min_size=1,
+    )
+)
+def test_the_deltas_make_the_arguments(value: dict[str, Any]) -> None:
+    found = events(
+        sse(
+            call_piece(name="plan"),
+            *(call_piece(piece) for piece in paths(value)),
+            call_piece(more=False),
+            chunk(reason="STOP"),
+        )
+    )
+    deltas = [event.text for event in found if isinstance(event, PartDelta)]
+    assert json.loads("".join(deltas)) == value
+    (call,) = fold(found).candidates[0].messages[0].parts
+    assert isinstance(call, ToolCall)
+    assert call.arguments == "".join(deltas)
+    assert len(deltas) > 1
+
+
+def test_what_goes_back_ends_the_stream() -> None:
+    found = events(
+        sse(
+            call_piece(name="plan"),
+            call_piece({"jsonPath": "$.a.b", "numberValue": 1}, {"jsonPath": "$.c", "numberValue": 2}),
+            call_piece({"jsonPath": "$.a.d", "numberValue": 3}),
+        )
+    )
+    assert isinstance(found[-1], ResponseFailed)
+    assert "'a'" in found[-1].error.message
 
 
 def test_a_call_that_was_cut_is_not_complete() -> None:
@@ -140,15 +209,16 @@ def test_a_call_that_was_cut_is_not_complete() -> None:
     assert not call.complete
 
 
-@pytest.mark.parametrize("path", ["$.__proto__.a", "$.a.b", "$[0]", "", "$.x[99999999]", "$.a[0][0]"])
+@pytest.mark.parametrize("path", ["$.__proto__.a", "$.a.b", "$[0]", "", "$.x[99999999]", "$.a[0][0]", DEEP])
 def test_any_path_is_bounded(path: str) -> None:
     arguments = Arguments()
-    arguments.add(PartialShape(json_path="$.a", string_value="text"))
+    text = arguments.add(PartialShape(json_path="$.a", string_value="text"))
     try:
-        arguments.add(PartialShape(json_path=path, string_value="x"))
+        text += arguments.add(PartialShape(json_path=path, string_value="x"))
     except ValueError:
-        assert "99999999" in path
-    assert isinstance(json.loads(arguments.text()), dict)
+        assert path in ("$.a.b", "$.a[0][0]", "$.x[99999999]", DEEP)
+        return
+    assert isinstance(json.loads(text + arguments.close()), dict)
 
 
 def test_objects_are_found_whatever_is_between_them() -> None:

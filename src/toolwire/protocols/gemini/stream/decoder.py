@@ -4,7 +4,7 @@
 
 1. Texts of one kind (said, or thought) in a row are one part, while nothing else is said of them. A part with a
    signature is always one of its own: signatures prove the part that they stand on.
-2. Calls arrive whole, or by their paths (`framing.Arguments`), one after the other.
+2. Calls arrive whole, or by their paths (`framing.Arguments`), one after the other; what is new is told at once.
 3. Counts are cumulative; the last ones hold, and whatever a candidate says of itself likewise.
 4. A stream is complete when each of its candidates said why it ended. Only then is that told.
 """
@@ -159,9 +159,11 @@ class Speaker:
         if self._call is None:
             return
         if call.partial_args is not UNSET:
+            index, arguments = self._call
             for piece in _read_pieces(call.partial_args):
                 Spelling().read(piece)
-                self._call[1].add(piece)
+                if text := arguments.add(piece):
+                    events.append(PartDelta(index=index, text=text, candidate=self.number, plain=True))
         if call.will_continue is UNSET or bytes(call.will_continue) != _TRUE:
             self._close(events)
 
@@ -169,7 +171,7 @@ class Speaker:
         """End the part that grows."""
         if self._call is not None:
             index, arguments = self._call
-            events.append(PartDelta(index=index, text=arguments.text(), candidate=self.number))
+            events.append(PartDelta(index=index, text=arguments.close(), candidate=self.number, plain=True))
             events.append(PartEnd(index=index, candidate=self.number))
             self._call = None
             self._next += 1

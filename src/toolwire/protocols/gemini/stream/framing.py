@@ -10,8 +10,10 @@ from toolwire.codec.sse import LIMIT_FRAME, SseSplitter, only_text
 from toolwire.protocols.gemini.wire import PartialShape
 
 _MARKS = re.compile(rb'["\\{}]')
-_STEPS = re.compile(r"""\.?([^.\[\]'"]+)|\[(\d+)\]|\[['"]((?:[^'"\\]|\\.)*)['"]\]""")
+_STEPS = re.compile(r"""\.?([^.\[\]'"]+)|\[(\d+)\]|\[(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\]""", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _LIMIT_ELEMENTS = 100_000
+_LIMIT_DEPTH = 200
 
 
 class Splitter:
@@ -87,68 +89,103 @@ class ObjectSplitter:
 
 
 class Arguments:
-    """Arguments that arrive value by value, each with its path, and texts in pieces.
+    """Arguments that arrive value by value, each with its path, and texts in pieces; written as they arrive.
 
-    They are told when they are complete: a later path may belong anywhere before.
+    Paths come in the order of the text that the model writes, so that what one of them left is closed. One that goes
+    back there could only be told by taking back what was told: that is an error of the stream.
     """
 
     def __init__(self) -> None:
-        self._root: dict[str, Any] = {}
-        self._texts: dict[str, list[str]] = {}
+        self._open: list[_Container] = []
+        self._path: list[str | int] = []
+        self._told: set[str] = set()
+        self._quoting = False
 
-    def add(self, piece: PartialShape) -> None:
-        path = "$" if piece.json_path is UNSET else piece.json_path
+    def add(self, piece: PartialShape) -> str:
+        """What is new in the text."""
+        path = "" if piece.json_path is UNSET else piece.json_path
+        steps = _steps(path)
+        if not steps:
+            return ""
         if piece.string_value is not UNSET:
-            self._texts.setdefault(path, []).append(piece.string_value)
-            if len(self._texts[path]) > 1:
-                return
-            self._put(path, self._texts[path])
+            text = _json(piece.string_value)[1:-1]
+            if self._quoting and steps == self._path:
+                return text
+            if not text and path in self._told:
+                return ""  # it only says that the text there is complete
+            opened = self._go(steps) + '"' + text
+            self._quoting = True
         elif piece.number_value is not UNSET:
-            self._put(path, piece.number_value)
+            opened = self._go(steps) + str(piece.number_value, "utf-8")
         elif piece.bool_value is not UNSET:
-            self._put(path, piece.bool_value)
+            opened = self._go(steps) + _json(piece.bool_value)
         elif piece.null_value is not UNSET:
-            self._put(path, None)
+            opened = self._go(steps) + "null"
+        else:
+            return ""
+        self._told.add(path)
+        return opened
 
-    def _put(self, path: str, value: Any) -> None:
-        steps = [
-            int(index) if index else quoted or name for name, index, quoted in _STEPS.findall(path.removeprefix("$"))
-        ]
-        node: Any = self._root
-        for place, step in enumerate(steps):
-            last = place == len(steps) - 1
-            following: Any = value if last else [] if isinstance(steps[place + 1], int) else {}
-            if isinstance(node, dict):
-                key = str(step)
-                node = node.setdefault(key, _Leaf(value) if last else following)
-            elif isinstance(node, list) and isinstance(step, int):
-                if step > _LIMIT_ELEMENTS:
-                    raise ValueError(f"an array of more than {_LIMIT_ELEMENTS} elements")
-                node.extend([None] * (step + 1 - len(node)))
-                if node[step] is None:
-                    node[step] = _Leaf(value) if last else following
-                node = node[step]
-            else:
-                return
+    def close(self) -> str:
+        """The end of the text."""
+        return self._leave(0) if self._open else "{}"
 
-    def text(self) -> str:
-        return msgspec.json.encode(_plain(self._root)).decode()
+    def _go(self, steps: list[str | int]) -> str:
+        """Leave what the path is not in, and open what it leads through."""
+        shared = 0
+        while shared < min(len(steps), len(self._path)) - 1 and steps[shared] == self._path[shared]:
+            shared += 1
+        out = [self._leave(shared + 1)]
+        for place in range(max(len(self._open) - 1, 0), len(steps)):
+            if place == len(self._open):
+                self._open.append(_Container(array=isinstance(steps[place], int) and place > 0))
+                out.append("[" if self._open[-1].array else "{")
+            out.append(self._open[place].step(steps[place]))
+        self._path = steps
+        return "".join(out)
 
-
-class _Leaf:
-    """A value, or the pieces of a text; never to be looked into for further steps."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    def _leave(self, depth: int) -> str:
+        closing = '"' if self._quoting else ""
+        self._quoting = False
+        while len(self._open) > depth:
+            closing += "]" if self._open.pop().array else "}"
+        return closing
 
 
-def _plain(tree: Any) -> Any:
-    if isinstance(tree, _Leaf):
-        return "".join(tree.value) if isinstance(tree.value, list) else tree.value
-    if isinstance(tree, dict):
-        return {key: _plain(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_plain(value) for value in tree]
-    return tree
+class _Container:
+    """An object or array that is being written, and what it has so far."""
+
+    def __init__(self, *, array: bool) -> None:
+        self.array = array
+        self._keys: set[str] = set()
+        self._count = 0
+
+    def step(self, step: str | int) -> str:
+        comma = "," if self._count else ""
+        if not self.array:
+            key = str(step)
+            if key in self._keys:
+                raise ValueError(f"arguments that go back to {key!r}, which was complete")
+            self._keys.add(key)
+            self._count += 1
+            return f"{comma}{_json(key)}:"
+        if not isinstance(step, int) or step < self._count:
+            raise ValueError(f"arguments that go back to {step!r} in an array of {self._count}")
+        skipped, self._count = step - self._count, step + 1
+        if skipped > _LIMIT_ELEMENTS:
+            raise ValueError(f"an array of more than {_LIMIT_ELEMENTS} elements")
+        return comma + "null," * skipped
+
+
+def _steps(path: str) -> list[str | int]:
+    steps: list[str | int] = [
+        int(index) if index else _ESCAPED.sub(r"\1", one or two) or name
+        for name, index, one, two in _STEPS.findall(path.removeprefix("$"))
+    ]
+    if len(steps) > _LIMIT_DEPTH:
+        raise ValueError(f"arguments of more than {_LIMIT_DEPTH} levels")
+    return steps
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

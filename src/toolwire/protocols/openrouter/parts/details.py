@@ -227,8 +227,9 @@ def _numbered(entries: list[dict[str, Any]], index: int) -> list[dict[str, Any]]
 
 def as_it_came(message: Message) -> Message:
     """A message as it goes home: with the list as it came, unless what it proved has been changed since."""
-    if message.extras is None or (raw := message.extras.get(FAMILY, {}).get(FIELD)) is None:
+    if message.extras is None or told(FIELD)[0] not in message.form:
         return message
+    raw = message.extras[FAMILY][FIELD]
     entries = [part for part in message.parts if isinstance(part, Reasoning) and ENTRY in part.form]
     before = [decode_entry(shape, position) for position, shape in enumerate(read_entries(raw))]
     if entries == before:
