@@ -2,7 +2,9 @@
 
 import base64
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -243,3 +245,12 @@ def test_where_there_is_no_field_each_proof_is_a_reported_loss(case: str, client
         text, losses = encoded.to_bytes().decode(), encoded.losses
     assert not [data for _, data in proofs(answer) if data in text]
     assert {path for path, _ in proofs(answer)} <= {loss.path for loss in losses}
+
+
+def test_the_documentation_says_where_each_client_has_its_carries() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "concepts" / "continuity.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"^\| `([a-z-]+)` \| `?([a-z_A-Z-]+)`? \|", page, re.MULTILINE))
+    found = dict.fromkeys(PROTOCOLS, "-")
+    for case, client in CYCLES:
+        (found[client],) = {path.rpartition("/")[2] for path, _ in proofs(told(case, client))}
+    assert said == found

@@ -108,24 +108,6 @@ def test_th_8_thinking_is_not_demanded_of_a_history_that_lacks_it() -> None:
     assert any(finding.path.startswith("/messages/1/content/0") for finding in toolwire.check(refused, ANTHROPIC))
 
 
-def test_th_9_reasoning_items_are_thinking_and_their_seal_is_not_lost_silently() -> None:
-    body = responses_response(REASONED, CALL_ITEM)
-    made = translated(body, RESPONSES, ANTHROPIC, "response")
-    assert summary(ANTHROPIC, made)["reasoning"] == "Hm, Paris."
-    echoed = anthropic_request(GO, {"role": "assistant", "content": made["content"]}, GO)
-    carried = "gAAAAABencrypted" in json.dumps(translated(echoed, ANTHROPIC, RESPONSES))
-    assert carried or named(lost(body, RESPONSES, ANTHROPIC, "response"), "/output/0/encrypted_content")
-
-
-@pytest.mark.parametrize("target", [CHAT, RESPONSES])
-def test_th_10_redacted_thinking_comes_home_or_is_reported(target: str) -> None:
-    body = anthropic_response(REDACTED, anthropic_call("toolu_1"))
-    assert translated(body, ANTHROPIC, ANTHROPIC, "response") == body
-    made = translated(body, ANTHROPIC, target, "response")
-    back = translated(made, target, ANTHROPIC, "response")
-    assert REDACTED in back["content"] or named(lost(body, ANTHROPIC, target, "response"), "/content/0")
-
-
 @pytest.mark.parametrize("thought", [THOUGHT, OMITTED])
 def test_th_11_no_reasoning_item_is_named_that_the_provider_does_not_hold(thought: dict[str, Any]) -> None:
     body = anthropic_turn([thought, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])

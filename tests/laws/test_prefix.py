@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 import toolwire as tw
+from tests.conversations import ASKED, following
 from tests.laws import material
+from tests.test_continuity import ANSWERS, CARRIER
 
 HISTORY = {
     "anthropic": "messages",
@@ -40,6 +42,22 @@ def test_what_was_sent_stays_a_prefix(source: str, target: str) -> None:
             tried += 1
             assert whole[: len(part)] == part, f"{name} at {cut}"
     assert tried
+
+
+@pytest.mark.parametrize("client", material.NAMES)
+@pytest.mark.parametrize("case", ANSWERS)
+def test_what_was_sent_stays_a_prefix_also_with_carries(case: str, client: str) -> None:
+    """The same answer three times, so that what proves the first ones is sent again and again."""
+    issuer, answer = ANSWERS[case]
+    body = ASKED[client]
+    before: list[Any] = []
+    for _ in range(4):
+        sent = tw.translate(body, client, issuer, carrier=CARRIER).value[HISTORY[issuer]]
+        assert sent[: len(before)] == before
+        assert len(sent) > len(before)
+        before = sent
+        told = tw.translate(answer, issuer, client, "response", request=body, carrier=CARRIER).value
+        body = following(body, told, client)
 
 
 def _sent(body: dict[str, Any], history: list[Any], source: str, target: str) -> list[Any] | None:

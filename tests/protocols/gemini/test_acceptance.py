@@ -20,7 +20,6 @@ from tests.bodies import (
     responses_turn,
     turn,
 )
-from toolwire.protocols.gemini.parts.signatures import DUMMY
 
 OTHERS = ("anthropic", "openai-chat", "openai-responses")
 SIGNATURE = "EpwICpkIAXLI2nxlU6gsWZaZHRYkX1orzuM8vSUFwaAt1JRxEC2hJzPAcAu3PWaKz7X="
@@ -159,43 +158,6 @@ def test_er_3_what_went_wrong_is_under_error() -> None:
     assert inner(to_gemini(body, "anthropic"), "functionResponse")[0]["response"] == {"error": "no such city"}
     again = tw.translate(to_gemini(body, "anthropic"), "gemini", "anthropic", model="m").value
     assert again["messages"][2]["content"][0]["is_error"] is True
-
-
-@pytest.mark.parametrize("source", OTHERS)
-def test_th_1_only_a_call_that_was_never_signed_skips_the_check_and_that_is_reported(source: str) -> None:
-    made = tw.translate(turn(source, "c1", "c2"), source, "gemini", model="gemini-3-pro")
-    calls = [part for content in made.value["contents"] for part in content["parts"] if "functionCall" in part]
-    assert [part.get("thoughtSignature") for part in calls] == [DUMMY, None]
-    (invented,) = [loss for loss in made.losses if loss.kind == "invented"]
-    assert invented.target == "/contents/1/parts/0/thoughtSignature"
-    older = tw.translate(turn(source, "c1"), source, "gemini", model="gemini-2.5-pro").value
-    assert "thoughtSignature" not in json.dumps(older)
-
-
-def test_th_3_each_signature_stands_once_on_its_own_part() -> None:
-    answer = gemini_answer({"text": "Well."}, {**gemini_call("Rome", id="f1"), "thoughtSignature": SIGNATURE})
-    question = {"contents": [{"role": "user", "parts": [{"text": "Go."}]}]}
-    following = tw.continue_request(question, answer, [{"id": "f1", "output": "18C"}], "gemini")
-    assert json.dumps(following).count(SIGNATURE) == 1
-    assert following["contents"][1]["parts"][1]["thoughtSignature"] == SIGNATURE
-
-
-def test_th_4_signatures_of_a_stream_are_kept_part_by_part() -> None:
-    wire = events(
-        chunk({"text": "One "}),
-        chunk({"text": "more.", "thoughtSignature": "c2lnMQ=="}),
-        chunk({**gemini_call("Rome"), "thoughtSignature": "c2lnMg=="}),
-        chunk({"text": "", "thoughtSignature": "c2lnMw=="}, reason="STOP"),
-    )
-    again = b"".join(tw.translate_stream([wire], "gemini", "gemini"))
-    frames = [json.loads(line[6:]) for line in again.decode().splitlines() if line.startswith("data: ")]
-    parts = [part for frame in frames for part in frame["candidates"][0]["content"]["parts"]]
-    assert [part["thoughtSignature"] for part in parts if "thoughtSignature" in part] == [
-        "c2lnMQ==",
-        "c2lnMg==",
-        "c2lnMw==",
-    ]
-    assert [part["text"] for part in parts if part.get("thoughtSignature") == "c2lnMQ=="] == ["more."]
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,10 @@ def paths(value: Any, path: str = "$") -> list[dict[str, Any]]:
         return [one for index, inner in enumerate(value) for one in paths(inner, f"{path}[{index}]")]
     if isinstance(value, str):
         cut = len(value) // 2
-        pieces = [{"stringValue": value[:cut], "willContinue": True}, {"stringValue": value[cut:]}]
+        pieces: list[dict[str, Any]] = [
+            {"stringValue": value[:cut], "willContinue": True},
+            {"stringValue": value[cut:]},
+        ]
         return [{"jsonPath": path, **piece} for piece in pieces]
     kinds = {bool: "boolValue", int: "numberValue", type(None): "nullValue"}
     return [{"jsonPath": path, kinds[type(value)]: "NULL_VALUE" if value is None else value}]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+import toolwire as tw
 from tests.protocols.openrouter.through import ROUTER, codec, decoded, request
 from toolwire.canonical.content import Message, Reasoning, ReasoningText, Seal, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
@@ -320,3 +321,23 @@ def test_where_it_goes_and_whose_fault_a_body_is() -> None:
     assert codec(ROUTER).encode_request(decoded({"messages": []}), Target()).route.path == "/api/v1/chat/completions"
     with pytest.raises(DecodeError, match=r"^openrouter: /messages: "):
         codec(ROUTER).decode_request(b'{"messages":1}', Route())
+
+
+@pytest.mark.parametrize("source", ["anthropic", "openai-chat", ROUTER])
+@pytest.mark.parametrize(
+    ("options", "headers"),
+    [
+        ({}, ()),
+        ({"site": "https://a.example"}, (("HTTP-Referer", "https://a.example"),)),
+        (
+            {"site": "https://a.example", "title": "An agent"},
+            (("HTTP-Referer", "https://a.example"), ("X-Title", "An agent"), ("X-OpenRouter-Title", "An agent")),
+        ),
+    ],
+)
+def test_the_application_is_named_in_headers_only(source: str, options: Any, headers: Any) -> None:
+    body = {"model": "m", "max_tokens": 9, "messages": [ASKED]}
+    made = tw.translate(body, source, ROUTER, **options)
+    assert made.route.headers == headers
+    assert made.value == tw.translate(body, source, ROUTER).value
+    assert tw.translate(body, source, "openai-chat", **options).route.headers == ()
