@@ -19,9 +19,11 @@ from toolwire.canonical.fold import unfold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
-from toolwire.codec.carries import Carrier, restore_carries
+from toolwire.codec.carries import Carrier
+from toolwire.codec.carrying import carry_response
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.raising import raise_response
+from toolwire.codec.restoring import may_hold_carries, restore_carries
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation import Translation, refuse, to_bytes
 from toolwire.upstream.provider import Origin, Provider
@@ -163,23 +165,27 @@ class Exchanger:
         return request, self._router.route(request.model)
 
     def _encode(self, asked: Asked, request: Request, routed: Routed, way: Way) -> tuple[Sent, Encoding]:
-        upstream = PROTOCOLS[way.provider.protocol]
-        carrier = Carrier(self._seal_keys, asked.tenant) if self._seal_keys else None
-        restored, lost = restore_carries(request, carrier)
+        client, upstream, provider = asked.client, PROTOCOLS[way.provider.protocol], way.provider
+        carrier = None
+        if self._seal_keys:
+            carrier = Carrier(self._seal_keys, asked.tenant, realm=provider.name, model=way.model or "")
+        restored, losses = request, list[Loss]()
+        if may_hold_carries(asked.body):
+            home = request.origin in upstream.families
+            restored, missing = restore_carries(request, client, carrier, home=home)
+            losses = missing.resolve(request, client.names)
         target = Target(
             model=way.model,
             stream=request.stream,
-            realm=way.provider.name,
+            realm=provider.name,
             hosted_tools=routed.options.hosted_tools,
             binary_results=routed.options.binary_results,
         )
         encoding = upstream.encode_request(restored, target)
-        for trail in lost:
-            encoding.report.dropped((*trail, "seal"), "", "this proof can't be opened")
-        losses = encoding.report.resolve(restored, asked.client.names) if encoding.report else []
+        losses += encoding.report.resolve(restored, client.names) if encoding.report else ()
         refuse(losses, upstream.name, strict=asked.strict or routed.options.strict)
         context = Context(request=request, undo=encoding.undo, created=asked.created, carrier=carrier)
-        legs = Legs() if upstream.surface.pauses and asked.client is not upstream else None
+        legs = Legs() if upstream.surface.pauses and client is not upstream else None
         return Sent(way, upstream, context, losses, encoding.route, encoding.to_bytes(), legs), encoding
 
     async def _persist(self, asked: Asked, request: Request, sent: Sent) -> Whole | Streaming:
@@ -249,7 +255,8 @@ class Exchanger:
             decoded = joined(decoded, await self._read(sent, await self._send(sent, body)))
         if decoded.error is not None and not decoded.candidates:
             raise Refused(_cleaned(decoded.error, sent.way.provider))
-        response = raise_response(decoded, sent.context.undo)
+        raised = raise_response(decoded, sent.context.undo)
+        response = carry_response(raised, asked.client, sent.upstream.names, sent.context)
         encoding = asked.client.encode_response(response, sent.context)
         losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
         return Whole(encoding.to_bytes(), sent.losses + losses, decoded.usage)
