@@ -1,8 +1,35 @@
-"""The smallest legal bodies and streams of the three protocols, for tests to put one thing into."""
+"""The smallest legal bodies and streams of Anthropic and OpenAI, for tests to put one thing into; and of any protocol."""
 
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from tests.bodies_google import (
+    gemini_call,
+    gemini_request,
+    gemini_response,
+    gemini_result,
+    gemini_stream,
+    gemini_tool,
+    gemini_turn,
+    interactions_call,
+    interactions_request,
+    interactions_response,
+    interactions_result,
+    interactions_stream,
+    interactions_text,
+    interactions_tool,
+    interactions_turn,
+)
+from tests.bodies_ollama import (
+    ollama_assistant,
+    ollama_call,
+    ollama_request,
+    ollama_response,
+    ollama_result,
+    ollama_stream,
+    ollama_turn,
+)
 
 Body = dict[str, Any]
 
@@ -274,25 +301,128 @@ def item_events(index: int, item: Body) -> Iterator[Body]:
 
 def turn(protocol: str, *ids: str, **fields: Any) -> Body:
     """A request whose history holds one call for each id, with `result N` for each, in order."""
-    answers = [f"result {position}" for position in range(len(ids))]
+    answers = [(call_id, f"result {position}") for position, call_id in enumerate(ids)]
     match protocol:
         case "anthropic":
-            results = [anthropic_result(call_id, text) for call_id, text in zip(ids, answers, strict=True)]
+            results = [anthropic_result(*answer) for answer in answers]
             return anthropic_turn([anthropic_call(call_id) for call_id in ids], results, **fields)
-        case "openai-chat":
-            messages = [chat_result(call_id, text) for call_id, text in zip(ids, answers, strict=True)]
-            return chat_turn([chat_call(call_id) for call_id in ids], messages, **fields)
+        case "openai-chat" | "openrouter":
+            results = [chat_result(*answer) for answer in answers]
+            return chat_turn([chat_call(call_id) for call_id in ids], results, **fields)
+        case "openai-responses":
+            results = [responses_output(*answer) for answer in answers]
+            return responses_turn([responses_call(call_id) for call_id in ids], results, **fields)
+        case "gemini":
+            results = [gemini_result(*answer) for answer in answers]
+            return gemini_turn([gemini_call(call_id) for call_id in ids], results, **fields)
+        case "gemini-interactions":
+            results = [interactions_result(*answer) for answer in answers]
+            return interactions_turn([interactions_call(call_id) for call_id in ids], results, **fields)
         case _:
-            outputs = [responses_output(call_id, text) for call_id, text in zip(ids, answers, strict=True)]
-            return responses_turn([responses_call(call_id) for call_id in ids], outputs, **fields)
+            results = [ollama_result(*answer) for answer in answers]
+            return ollama_turn([ollama_call(call_id) for call_id in ids], results, **fields)
+
+
+def with_arguments(protocol: str, text: str) -> Body:
+    """A request that holds one answered call with these arguments, as JSON text."""
+    match protocol:
+        case "anthropic":
+            asked = anthropic_call("call_1", arguments=json.loads(text))
+            return anthropic_turn([asked], [anthropic_result("call_1")])
+        case "openai-chat" | "openrouter":
+            return chat_turn([chat_call("call_1", arguments=text)], [chat_result("call_1")])
+        case "openai-responses":
+            return responses_turn([responses_call("call_1", arguments=text)], [responses_output("call_1")])
+        case "gemini":
+            asked = gemini_call("call_1", arguments=json.loads(text))
+            return gemini_turn([asked], [gemini_result("call_1")])
+        case "gemini-interactions":
+            asked = interactions_call("call_1", arguments=json.loads(text))
+            return interactions_turn([asked], [interactions_result("call_1")])
+        case _:
+            asked = ollama_call("call_1", arguments=json.loads(text))
+            return ollama_turn([asked], [ollama_result("call_1")])
 
 
 def declaring(protocol: str, *schemas: Body) -> Body:
     """A request that declares `tool_0`, `tool_1` and so on with these schemas."""
+    return offering(protocol, {f"tool_{n}": schema for n, schema in enumerate(schemas)})
+
+
+def offering(protocol: str, tools: dict[str, Any], **fields: Any) -> Body:
+    """A request that declares tools by name; a schema of None is the usual one."""
     match protocol:
         case "anthropic":
-            return anthropic_request(tools=[anthropic_tool(f"tool_{n}", schema) for n, schema in enumerate(schemas)])
-        case "openai-chat":
-            return chat_request(tools=[chat_tool(f"tool_{n}", schema) for n, schema in enumerate(schemas)])
+            return anthropic_request(tools=[anthropic_tool(*tool) for tool in tools.items()], **fields)
+        case "openai-chat" | "openrouter":
+            return chat_request(tools=[chat_tool(*tool) for tool in tools.items()], **fields)
+        case "openai-responses":
+            return responses_request(tools=[responses_tool(*tool) for tool in tools.items()], **fields)
+        case "gemini":
+            declared = [gemini_tool(*tool) for tool in tools.items()]
+            return gemini_request(tools=[{"functionDeclarations": declared}], **fields)
+        case "gemini-interactions":
+            return interactions_request(tools=[interactions_tool(*tool) for tool in tools.items()], **fields)
         case _:
-            return responses_request(tools=[responses_tool(f"tool_{n}", schema) for n, schema in enumerate(schemas)])
+            return ollama_request(tools=[chat_tool(*tool) for tool in tools.items()], **fields)
+
+
+def answer(protocol: str, text: str, *calls: tuple[str, str]) -> Body:
+    """An answer with a text and then calls of get_weather, each by its id and city; with no text if that is empty."""
+    asked = [(call_id, "get_weather", {"city": city}) for call_id, city in calls]
+    written = [(call_id, name, json.dumps(arguments)) for call_id, name, arguments in asked]
+    match protocol:
+        case "anthropic":
+            said = [{"type": "text", "text": text}] if text else []
+            stop = "tool_use" if calls else "end_turn"
+            return anthropic_response(*said, *(anthropic_call(*call) for call in asked), stop_reason=stop)
+        case "openai-chat" | "openrouter":
+            message: Body = {"role": "assistant", "content": text or None}
+            if calls:
+                message["tool_calls"] = [chat_call(*call) for call in written]
+            return chat_response(message, "tool_calls" if calls else "stop")
+        case "openai-responses":
+            output = [responses_message(text)] if text else []
+            calling = [responses_call(*call, id=f"fc_{n}", status="completed") for n, call in enumerate(written)]
+            return responses_response(*output, *calling, usage=RESPONSES_USAGE)
+        case "gemini":
+            return gemini_response(*([{"text": text}] if text else []), *(gemini_call(*call) for call in asked))
+        case "gemini-interactions":
+            steps = [interactions_text(text)] if text else []
+            return interactions_response(*steps, *(interactions_call(*call) for call in asked))
+        case _:
+            return ollama_response(
+                ollama_assistant(*(ollama_call(*call) for call in asked), content=text)
+                if calls
+                else {"role": "assistant", "content": text}
+            )
+
+
+def stream(protocol: str, text: str, *calls: tuple[str, str]) -> bytes:
+    """The same answer as a stream: each call whole, as far as the protocol can say it at once."""
+    asked = [(call_id, "get_weather", {"city": city}) for call_id, city in calls]
+    written = [(call_id, json.dumps(arguments)) for call_id, _, arguments in asked]
+    match protocol:
+        case "anthropic":
+            blocks = anthropic_text_block(0, text) if text else []
+            for at, (call_id, arguments) in enumerate(written, 1 if text else 0):
+                blocks += anthropic_call_block(at, call_id, arguments)
+            return anthropic_stream(*blocks, stop_reason="tool_use" if calls else "end_turn")
+        case "openai-chat" | "openrouter":
+            fragments = [
+                chat_fragment(at, arguments, id=call_id, name="get_weather")
+                for at, (call_id, arguments) in enumerate(written)
+            ]
+            said = [{"content": text}] if text else []
+            return chat_stream(*said, *fragments, finish_reason="tool_calls" if calls else "stop")
+        case "openai-responses":
+            output = answer(protocol, text, *calls)["output"]
+            events = [event for at, item in enumerate(output) for event in item_events(at, item)]
+            return responses_stream(*events, output=output)
+        case "gemini":
+            return gemini_stream(*([{"text": text}] if text else []), *(gemini_call(*call) for call in asked))
+        case "gemini-interactions":
+            return interactions_stream(*answer(protocol, text, *calls)["steps"])
+        case _:
+            lines = [{"role": "assistant", "content": text}] if text else []
+            return ollama_stream(*lines, *(ollama_assistant(ollama_call(*call)) for call in asked))

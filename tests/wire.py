@@ -8,20 +8,34 @@ import toolwire
 from tests.sdk import Call
 
 ANTHROPIC, CHAT, RESPONSES = "anthropic", "openai-chat", "openai-responses"
+GEMINI, INTERACTIONS, OLLAMA, OPENROUTER = "gemini", "gemini-interactions", "ollama", "openrouter"
 PROTOCOLS = (ANTHROPIC, CHAT, RESPONSES)
 PAIRS = [(source, target) for source in PROTOCOLS for target in PROTOCOLS if source != target]
+SEVEN = (*PROTOCOLS, GEMINI, INTERACTIONS, OLLAMA, OPENROUTER)
+ALL_PAIRS = [(source, target) for source in SEVEN for target in SEVEN if source != target]
+MODELS = {GEMINI: "gemini-2.5-flash"}
+"""What a protocol has in its address instead of the body."""
 
 Kind = Literal["request", "response", "error"]
 
 
+def translation(body: Any, source: str, target: str, kind: Kind = "request", **options: Any) -> toolwire.Encoded:
+    addressed = {"model": MODELS[source]} if source in MODELS and kind == "request" else {}
+    return toolwire.translate(body, source=source, target=target, kind=kind, **addressed | options)
+
+
 def translated(body: Any, source: str, target: str, kind: Kind = "request", **options: Any) -> Any:
-    return toolwire.translate(body, source=source, target=target, kind=kind, **options).value
+    return translation(body, source, target, kind, **options).value
 
 
 def lost(body: Any, source: str, target: str, kind: Kind = "request", **options: Any) -> set[str]:
     """The source paths that the loss report names."""
-    made = toolwire.translate(body, source=source, target=target, kind=kind, **options)
-    return {loss.path for loss in made.losses}
+    return {loss.path for loss in translation(body, source, target, kind, **options).losses}
+
+
+def kinds(body: Any, source: str, target: str, kind: Kind = "request", **options: Any) -> dict[str, str]:
+    """What became of each path that the loss report names."""
+    return {loss.path: loss.kind for loss in translation(body, source, target, kind, **options).losses}
 
 
 def named(paths: set[str], path: str) -> bool:
@@ -36,6 +50,8 @@ def streamed(wire: bytes | Iterable[bytes], source: str, target: str, request: A
 
 def frames(wire: bytes) -> list[Any]:
     """The JSON payloads of an event stream, in order; `[DONE]` and comments are not payloads."""
+    if wire.startswith(b"{"):
+        return [json.loads(line) for line in wire.splitlines() if line]
     payloads = [line[len("data:") :].strip() for line in wire.decode().split("\n") if line.startswith("data:")]
     return [json.loads(payload) for payload in payloads if payload != "[DONE]"]
 
@@ -53,28 +69,46 @@ def calls(protocol: str, body: Any) -> list[Call]:
                 for block in _blocks(body)
                 if block["type"] == "tool_use"
             ]
-        case "openai-chat":
+        case "openai-chat" | "openrouter":
             return [_chat_call(call) for message in _messages(body) for call in message.get("tool_calls") or ()]
-        case _:
+        case "openai-responses":
             return [
                 {"id": item["call_id"], "name": item["name"], "arguments": _responses_arguments(item)}
                 for item in items(body)
                 if item.get("type") in ("function_call", "custom_tool_call")
             ]
+        case "gemini":
+            asked = [part["functionCall"] for part in parts(body) if "functionCall" in part]
+            return [{"id": call.get("id"), "name": call["name"], "arguments": call.get("args")} for call in asked]
+        case "gemini-interactions":
+            return [
+                {"id": step["id"], "name": step["name"], "arguments": step["arguments"]}
+                for step in steps(body)
+                if step["type"] == "function_call"
+            ]
+        case _:
+            asked = [call for message in _messages(body) for call in message.get("tool_calls") or ()]
+            return [{"id": call.get("id"), **_function(call["function"])} for call in asked]
 
 
-def results(protocol: str, body: Any) -> list[tuple[str, str]]:
+def results(protocol: str, body: Any) -> list[tuple[Any, str]]:
     """The id and the text of every tool result of a request, in order."""
     match protocol:
         case "anthropic":
             blocks = [block for block in _blocks(body) if block["type"] == "tool_result"]
             return [(block["tool_use_id"], text_of(block.get("content"))) for block in blocks]
-        case "openai-chat":
+        case "openai-chat" | "openrouter" | "ollama":
             answers = [message for message in body["messages"] if message["role"] == "tool"]
-            return [(message["tool_call_id"], text_of(message["content"])) for message in answers]
-        case _:
+            return [(message.get("tool_call_id"), text_of(message["content"])) for message in answers]
+        case "openai-responses":
             outputs = [item for item in items(body) if str(item.get("type")).endswith("_call_output")]
             return [(item["call_id"], text_of(item["output"])) for item in outputs]
+        case "gemini":
+            told = [part["functionResponse"] for part in parts(body) if "functionResponse" in part]
+            return [(result.get("id"), _gemini_text(result["response"])) for result in told]
+        case _:
+            told = [step for step in steps(body) if step["type"] == "function_result"]
+            return [(step["call_id"], _object_text(step["result"])) for step in told]
 
 
 def tools(protocol: str, body: Any) -> dict[str, Any]:
@@ -82,12 +116,40 @@ def tools(protocol: str, body: Any) -> dict[str, Any]:
     match protocol:
         case "anthropic":
             return {tool["name"]: tool.get("input_schema") for tool in body.get("tools") or ()}
-        case "openai-chat":
+        case "openai-chat" | "openrouter" | "ollama":
             declared = [tool[tool["type"]] for tool in body.get("tools") or ()]
             return {tool["name"]: tool.get("parameters") for tool in declared}
+        case "gemini":
+            bags = [bag.get("functionDeclarations", ()) for bag in body.get("tools") or ()]
+            return {tool["name"]: tool.get("parametersJsonSchema") for bag in bags for tool in bag}
         case _:
             declared = [tool for tool in body.get("tools") or () if "name" in tool]
             return {tool["name"]: tool.get("parameters") for tool in declared}
+
+
+def names(protocol: str, body: Any) -> list[Any]:
+    """The tool that each result of a request says it is from; None where the protocol has no such word."""
+    match protocol:
+        case "gemini":
+            return [part["functionResponse"]["name"] for part in parts(body) if "functionResponse" in part]
+        case "gemini-interactions":
+            return [step["name"] for step in steps(body) if step["type"] == "function_result"]
+        case "ollama":
+            return [message["tool_name"] for message in body["messages"] if message["role"] == "tool"]
+        case _:
+            return [None for _ in results(protocol, body)]
+
+
+def parts(body: Any) -> list[Any]:
+    """The parts of Gemini's contents or candidates."""
+    holders = [candidate["content"] for candidate in body["candidates"]] if "candidates" in body else body["contents"]
+    return [part for content in holders for part in content.get("parts", ())]
+
+
+def steps(body: Any) -> list[Any]:
+    """The steps of an interaction, asked or answered."""
+    found = body.get("steps", body.get("input"))
+    return found if isinstance(found, list) else []
 
 
 def items(body: Any) -> list[Any]:
@@ -129,6 +191,20 @@ def _responses_arguments(item: Any) -> Any:
     return item["input"] if item["type"] == "custom_tool_call" else parsed(item["arguments"])
 
 
+def _function(function: Any) -> Any:
+    return {"name": function["name"], "arguments": function["arguments"]}
+
+
+def _gemini_text(response: Any) -> str:
+    """By Gemini's convention `output` or `error` holds what the function gave; other objects are the whole of it."""
+    (held,) = response.values() if response.keys() in ({"output"}, {"error"}) else (response,)
+    return _object_text(held)
+
+
+def _object_text(value: Any) -> str:
+    return text_of(value) if isinstance(value, str | list) else json.dumps(value)
+
+
 def parsed(text: str) -> Any:
     """The value of a JSON text; the text itself where it is not JSON."""
     try:
@@ -142,6 +218,8 @@ def streamed_calls(protocol: str, wire: bytes) -> list[Call]:
     if protocol == RESPONSES:
         done = [frame["item"] for frame in frames(wire) if frame["type"] == "response.output_item.done"]
         return calls(RESPONSES, done)
+    if protocol in (GEMINI, OLLAMA):
+        return [call for frame in frames(wire) if "error" not in frame for call in calls(protocol, _whole(frame))]
     opened: dict[int, dict[str, str]] = {}
     for index, call_id, name, arguments in _fragments(protocol, wire):
         call = opened.setdefault(index, {"id": "", "name": "", "arguments": ""})
@@ -153,17 +231,30 @@ def streamed_calls(protocol: str, wire: bytes) -> list[Call]:
     ]
 
 
+def _whole(frame: Any) -> Any:
+    """A frame as a body: Ollama's holds one message."""
+    return {"messages": [frame["message"]]} if "message" in frame else frame
+
+
 def _fragments(protocol: str, wire: bytes) -> Iterator[tuple[int, str, str, str]]:
     for frame in frames(wire):
-        if protocol == ANTHROPIC and frame["type"] == "content_block_start":
-            block = frame["content_block"]
-            if block["type"] == "tool_use":
-                yield frame["index"], block["id"], block["name"], ""
-        elif protocol == ANTHROPIC and frame["type"] == "content_block_delta":
-            if "partial_json" in frame["delta"]:
-                yield frame["index"], "", "", frame["delta"]["partial_json"]
-        elif protocol == CHAT:
-            for choice in frame.get("choices", ()):
-                for part in choice["delta"].get("tool_calls") or ():
-                    said = part.get("function", {})
-                    yield part["index"], part.get("id", ""), said.get("name", ""), said.get("arguments", "")
+        match protocol:
+            case "anthropic" if frame["type"] == "content_block_start":
+                block = frame["content_block"]
+                if block["type"] == "tool_use":
+                    yield frame["index"], block["id"], block["name"], ""
+            case "anthropic" if frame["type"] == "content_block_delta":
+                if "partial_json" in frame["delta"]:
+                    yield frame["index"], "", "", frame["delta"]["partial_json"]
+            case "openai-chat" | "openrouter":
+                for choice in frame.get("choices", ()):
+                    for part in choice["delta"].get("tool_calls") or ():
+                        said = part.get("function", {})
+                        yield part["index"], part.get("id", ""), said.get("name", ""), said.get("arguments", "")
+            case "gemini-interactions" if frame["event_type"] == "step.start":
+                if frame["step"]["type"] == "function_call":
+                    yield frame["index"], frame["step"]["id"], frame["step"]["name"], ""
+            case "gemini-interactions" if frame["event_type"] == "step.delta":
+                yield frame["index"], "", "", frame["delta"].get("arguments", "")
+            case _:
+                pass
