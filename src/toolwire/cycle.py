@@ -11,6 +11,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, ToolGroup
+from toolwire.codec.answers import identified
 from toolwire.codec.check import Finding
 from toolwire.codec.fields import well_formed
 from toolwire.codec.interface import Context, Route, Target
@@ -19,6 +20,9 @@ from .translation import Body, codec, to_bytes
 
 _HISTORY = {"openai-responses": "input", "gemini-interactions": "input", "gemini": "contents"}
 """Where a request holds its conversation, if not in `messages`."""
+
+_WITHOUT_IDS = ("gemini", "ollama")
+"""Where a call that came without an id goes back without one, and its result finds it by name and order."""
 
 _CANONICAL = (FunctionTool, FreeformTool, ToolGroup, NativeTool)
 
@@ -51,7 +55,7 @@ def parse_tool_calls(response: Body, protocol: str) -> list[dict[str, Any]]:
             "complete": call.complete,
         }
         | ({"namespace": call.namespace} if call.namespace is not None else {})
-        for call in _open_calls(_decode_response(response, protocol))
+        for call in _open_calls(identified(_decode_response(response, protocol), Context()))
     ]
 
 
@@ -143,8 +147,10 @@ def continue_request(
     writer = codec(protocol)
     asked = writer.decode_request(to_bytes(request, protocol), Route())
     answer = _decode_response(response, protocol)
-    said = answer.candidates[0].messages if answer.candidates else ()
-    pairs = _paired(_open_calls(answer), outputs)
+    named = identified(answer, Context())
+    pairs = _paired(_open_calls(named), outputs)
+    candidates = (answer if protocol in _WITHOUT_IDS else named).candidates
+    said = candidates[0].messages if candidates else ()
     messages = (*asked.messages, *(replace(message, at=None) for message in said), *_answers(pairs, protocol))
     value = json.loads(writer.encode_request(replace(asked, messages=messages), Target()).to_bytes())
     return dict(value)

@@ -10,7 +10,8 @@ from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
 from toolwire.canonical.events import Event, Notice, PartDelta, PartEnd, PartStart, ResponseFailed, UsageReport
 from toolwire.canonical.fold import Folder
 from toolwire.canonical.loss import Loss
-from toolwire.canonical.response import Usage
+from toolwire.canonical.response import Response, Usage
+from toolwire.codec.answers import CallNames, identified
 from toolwire.codec.carries import Carrier
 from toolwire.codec.carrying import StreamCarrying, carry_response
 from toolwire.codec.fields import escape
@@ -94,8 +95,7 @@ def translate(
             encoding = writer.encode_request(root, options)
         case "response":
             context = replace(answering(request, reader, writer), carrier=carrier)
-            root = raise_response(reader.decode_response(data, context), context.undo)
-            root = carry_response(root, writer, reader.names, context)
+            root = answer_for(reader.decode_response(data, context), reader, writer, context)
             encoding = writer.encode_response(root, context)
         case "error":
             root = reader.decode_error(data, None)
@@ -166,6 +166,13 @@ def answering(request: Body | None, reader: Codec, writer: Codec) -> Context:
     return Context(request=asked, undo=reader.encode_request(asked, Target()).undo)
 
 
+def answer_for(response: Response, reader: Codec, writer: Codec, context: Context) -> Response:
+    """An answer as `reader` read it, made ready for `writer`'s client: its calls have ids, its tools the client's
+    names, and what its protocol has no place for is carried."""
+    named = response if reader is writer else identified(response, context)
+    return carry_response(raise_response(named, context.undo), writer, reader.names, context)
+
+
 class Translation:
     """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed; `begun`: it has
     said something that is no error. `change` sees all events first, and says what becomes of them."""
@@ -187,6 +194,7 @@ class Translation:
         self._writer = writer
         self._decoder = reader.stream_decoder(context)
         self._encoder = writer.stream_encoder(context)
+        self._names = None if reader is writer else CallNames(context)
         self._raiser = StreamRaiser(context.undo)
         self._change = change
         self._carrying = StreamCarrying(writer, reader.names, context)
@@ -254,6 +262,8 @@ class Translation:
     def _pass(self, decoded: list[Event]) -> bytes:
         if self._change is not None:
             decoded = self._change(decoded)
+        if self._names is not None:
+            decoded = self._names.name(decoded)
         events = list(self._carrying.carry_events(self._raiser.raise_events(decoded)))
         told = [event for event in events if type(event) is not PartDelta or not event.plain]
         self._told += told

@@ -12,6 +12,9 @@ _DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*?);base64,(.*)", re.DOTALL | 
 ERROR_MARK = "[tool error] "
 """Stands before the text of a failed result where a protocol has no flag for it, and is read back as the flag."""
 
+MARKED = "marked:error"
+"""The form of a result that was read so: to say it the same way again loses nothing."""
+
 
 def source_of(url: str) -> tuple[Source, str | None]:
     """The source that a URL stands for, and its media type if the URL says it. Only plain base64 data URLs are inline,

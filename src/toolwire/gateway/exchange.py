@@ -20,12 +20,10 @@ from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
 from toolwire.codec.carries import Carrier
-from toolwire.codec.carrying import carry_response
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
-from toolwire.codec.raising import raise_response
 from toolwire.codec.restoring import may_hold_carries, restore_carries
 from toolwire.protocols import PROTOCOLS
-from toolwire.translation import Translation, refuse, to_bytes
+from toolwire.translation import Translation, answer_for, refuse, to_bytes
 from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Answer, Transport, TransportError, head_of
 
@@ -255,8 +253,7 @@ class Exchanger:
             decoded = joined(decoded, await self._read(sent, await self._send(sent, body)))
         if decoded.error is not None and not decoded.candidates:
             raise Refused(_cleaned(decoded.error, sent.way.provider))
-        raised = raise_response(decoded, sent.context.undo)
-        response = carry_response(raised, asked.client, sent.upstream.names, sent.context)
+        response = answer_for(decoded, sent.upstream, asked.client, sent.context)
         encoding = asked.client.encode_response(response, sent.context)
         losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
         return Whole(encoding.to_bytes(), sent.losses + losses, decoded.usage)

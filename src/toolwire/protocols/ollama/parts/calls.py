@@ -14,7 +14,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.codec.fields import told
 from toolwire.codec.ids import is_made
 from toolwire.codec.kept import joined, known, rest, restore
-from toolwire.codec.media import ERROR_MARK, summary
+from toolwire.codec.media import ERROR_MARK, MARKED, summary
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import lower_input
 from toolwire.codec.turns import UNANSWERED, Placed
@@ -22,8 +22,6 @@ from toolwire.protocols.ollama.wire import FAMILY, CallShape, MessageShape
 
 from .content import Picture, decode_images, encode_parts, spelled
 
-NO_ID = "ollama:made:id"
-EMPTY_ID = "ollama:made:empty"
 INDEX = "ollama:index:"
 NO_ARGUMENTS = "ollama:absent:arguments"
 _NULL_ARGUMENTS = "ollama:null:function/arguments"
@@ -79,6 +77,7 @@ def decode_result(shape: MessageShape) -> ToolResult:
         content=tuple(parts) if parts else None,
         name=known(shape.tool_name),
         status="error" if failed else "ok",
+        form=(MARKED,) if failed else (),
         at="",
     )
 
@@ -103,8 +102,8 @@ def encode_call(part: ToolCall, placed: Placed, plan: Plan, number: int) -> dict
 
 def _encode_own(part: ToolCall) -> dict[str, Any]:
     body: dict[str, Any] = {}
-    if part.id is not None and not (NO_ID in part.form and is_made(part.id)):
-        body["id"] = "" if EMPTY_ID in part.form and is_made(part.id) else part.id
+    if part.id is not None:
+        body["id"] = part.id
     if _SAID_TYPE in part.form:
         body["type"] = "function"
     function: dict[str, Any] = {}
@@ -233,7 +232,7 @@ def _encode_own_result(part: ToolResult, placed: Placed, plan: Plan, body: dict[
 
 
 def _report_result(part: ToolResult, placed: Placed, plan: Plan) -> None:
-    if part.status != "ok":
+    if part.status != "ok" and MARKED not in part.form:
         plan.report.approximated(placed.trail, "status", "the target has no flag for it: told by a mark in the text")
     if part.native is not None and part.native != "custom":
         plan.report.approximated(placed.trail, "", f"{part.native} as the result of a function")

@@ -7,17 +7,15 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, Part, ToolCall
+from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.fields import Reader
-from toolwire.codec.ids import made_id
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
-from toolwire.protocols.ollama.parts.calls import EMPTY_ID, NO_ID
 from toolwire.protocols.ollama.parts.messages import (
     NO_ROLE,
     ROLE,
@@ -52,11 +50,11 @@ _read = Reader[AnswerShape](AnswerShape, FAMILY).read
 
 def decode_response(body: bytes, context: Context) -> Response:
     with watching_extras() as extras:
-        response = _decode_response(_read(body), context)
+        response = _decode_response(_read(body))
     return response if extras else replace(response, plain=True)
 
 
-def _decode_response(shape: AnswerShape, context: Context) -> Response:
+def _decode_response(shape: AnswerShape) -> Response:
     form: tuple[str, ...] = ()
     if shape.done is not True and shape.done is not None:
         form = (NO_DONE,) if shape.done is UNSET else (NOT_DONE,)
@@ -67,8 +65,6 @@ def _decode_response(shape: AnswerShape, context: Context) -> Response:
     message = None
     if isinstance(shape.message, MessageShape):
         message = _decode_message(shape.message)
-        names = CallNames(shape, context)
-        message = replace(message, parts=tuple([names.named(part) for part in message.parts]))
     return Response(
         origin=FAMILY,
         model=known(shape.model),
@@ -100,27 +96,6 @@ def _decode_message(shape: MessageShape) -> Message:
     parts, empty = decode_said(shape, "/message", speaks=True)
     found = joined(rest(shape, FAMILY, *form, *empty), unplaced(shape, ("tool_name", "tool_call_id")))
     return Message(role="assistant", parts=parts, at="/message", **found)
-
-
-class CallNames:
-    """Ids for the calls of an answer that have none. Other protocols' clients echo them, so that the same call in a
-    later answer must get another: when the answer was made, and how many calls were there before, tell them apart."""
-
-    def __init__(self, shape: AnswerShape, context: Context) -> None:
-        self._created = known(shape.created_at) or ""
-        said = () if context.request is None else context.request.messages
-        self._before = sum(isinstance(part, ToolCall) for message in said for part in message.parts)
-        self._count = 0
-
-    def named(self, part: Part) -> Part:
-        if not isinstance(part, ToolCall):
-            return part
-        number = self._count
-        self._count += 1
-        if part.id:
-            return part
-        id = made_id(part.name, f"{part.arguments}\0{self._created}", self._before, number)
-        return replace(part, id=id, form=(*part.form, NO_ID if part.id is None else EMPTY_ID))
 
 
 def decode_stop(shape: AnswerShape, *, calls: bool) -> Stop | None:

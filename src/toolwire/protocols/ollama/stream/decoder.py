@@ -37,7 +37,7 @@ from toolwire.codec.ndjson import LineSplitter
 from toolwire.protocols.ollama.parts.calls import decode_call
 from toolwire.protocols.ollama.parts.content import decode_image
 from toolwire.protocols.ollama.parts.messages import EMPTY, check_content
-from toolwire.protocols.ollama.response.body import CallNames, decode_created, decode_stop, decode_usage
+from toolwire.protocols.ollama.response.body import decode_created, decode_stop, decode_usage
 from toolwire.protocols.ollama.response.errors import decode_error
 from toolwire.protocols.ollama.wire import FAMILY, AnswerShape, MessageShape
 
@@ -54,13 +54,11 @@ _OPENED: dict[str, Part] = {
 
 
 class Decoder:
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self) -> None:
         self._splitter = LineSplitter()
         self._started = False
         self._ended = False
         self._created: Any = UNSET
-        self._names = CallNames(AnswerShape(), context)
         self._kind: str | None = None
         self._index = -1
         self._spoke = False
@@ -122,7 +120,6 @@ class Decoder:
     def _start(self, shape: AnswerShape, events: list[Event]) -> None:
         self._started = True
         self._created = shape.created_at
-        self._names = CallNames(shape, self._context)
         seconds, spelled = decode_created(shape)
         extras = {} if shape.done is True else dict(_extras(shape))
         extras.pop("logprobs", None)
@@ -147,7 +144,7 @@ class Decoder:
                 self._images += 1
         if message.tool_calls:
             for shape in message.tool_calls:
-                call = self._names.named(decode_call(shape, self._calls, f"/message/tool_calls/{self._calls}"))
+                call = decode_call(shape, self._calls, f"/message/tool_calls/{self._calls}")
                 self._calls += 1
                 if isinstance(call, ToolCall):
                     self._whole(msgspec.structs.replace(call, arguments=""), call.arguments, events)
@@ -241,4 +238,4 @@ def _extras(wire: AnswerShape | MessageShape) -> dict[str, Raw]:
 
 
 def stream_decoder(context: Context) -> StreamDecoder:
-    return Decoder(context)
+    return Decoder()

@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import Foreign, Media, Part, Text, ToolCall, ToolResult
 from toolwire.codec.kept import as_object, joined, known, restore
-from toolwire.codec.media import ERROR_MARK, summary
+from toolwire.codec.media import ERROR_MARK, MARKED, summary
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_chat.wire import (
@@ -120,7 +120,7 @@ def decode_result(shape: MessageShape) -> ToolResult:
         content=content,
         name=known(shape.name),
         status="error" if failed else "ok",
-        form=form,
+        form=(*form, MARKED) if failed else form,
         at="",
     )
 
@@ -281,7 +281,7 @@ def encode_result(part: ToolResult, placed: Placed, plan: Plan, hoisted: list[An
 
 
 def report_result(part: ToolResult, placed: Placed, plan: Plan) -> None:
-    if part.status != "ok":
+    if part.status != "ok" and MARKED not in part.form:
         plan.report.approximated(placed.trail, "status", "the target has no flag for it: told by a mark in the text")
     if part.native is not None and part.native != "custom":
         plan.report.approximated(placed.trail, "", f"{part.native} as the result of a function")

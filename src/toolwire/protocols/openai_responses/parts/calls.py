@@ -10,7 +10,7 @@ from toolwire.canonical.content import Caller, Message, Part, Text, ToolCall, To
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.fields import Reader
 from toolwire.codec.kept import emit, given, known, rest
-from toolwire.codec.media import ERROR_MARK, summed_up
+from toolwire.codec.media import ERROR_MARK, MARKED, summed_up
 from toolwire.codec.turns import UNANSWERED, Placed
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
@@ -26,7 +26,8 @@ from .content import STRING, decode_content, encode_content
 from .plan import ItemPlan
 
 OBJECT = "openai-responses:object"
-MARKED = "openai-responses:marked"
+_FAILED = "openai-responses:marked:incomplete"
+"""Besides the mark the status says it, with the nearest word that it has to a failure."""
 _NO_ARGUMENTS = "openai-responses:absent:arguments"
 _NO_OUTPUT = "openai-responses:absent:output"
 _INPUT_NAME = "openai-responses:name:arguments=input"
@@ -103,19 +104,22 @@ def read_caller(raw: Raw) -> Caller | None:
 
 
 def decode_result(shape: FunctionOutput | CustomOutput, path: str) -> Message:
-    content, status, form = _decode_content(shape.output, f"{path}/output")
+    content, failed, form = _decode_content(shape.output, f"{path}/output")
+    status = known(shape.status)
+    if failed and status == "incomplete":
+        status, form = None, (*form, _FAILED)
     result = ToolResult(
         call_id=known(shape.call_id),
         content=content,
         name=known(shape.name),
         namespace=known(shape.namespace),
-        status="error" if status else "ok",
+        status="error" if failed else "ok",
         native="custom" if isinstance(shape, CustomOutput) else None,
         caller=decode_caller(shape.caller),
         at="",
         **rest(shape, FAMILY, *form),
     )
-    return Message(role="user", parts=(result,), id=known(shape.id), status=known(shape.status))
+    return Message(role="user", parts=(result,), id=known(shape.id), status=status)
 
 
 def _decode_content(
@@ -250,6 +254,8 @@ def encode_result(part: ToolResult, placed: Placed, plan: ItemPlan, message: Mes
                 plan.report.dropped(placed.trail, field)
     shape = kind(call_id=call_id, output=output, caller=encode_caller(part, placed, plan))
     shape.id, shape.status = given(message.id), given(message.status)
+    if part.status != "ok" and (not plan.home or _FAILED in part.form):
+        shape.status = "incomplete"
     if plan.home or part.name != called:
         shape.name, shape.namespace = given(part.name), given(part.namespace)
     return emit(shape, part, FAMILY)
@@ -283,7 +289,7 @@ def _encode_foreign_output(part: ToolResult, placed: Placed, plan: ItemPlan) -> 
         # A placeholder for a missing result has no place of its own in the source.
         invented = part.content == (Text(text=UNANSWERED),)
         why = f"{part.status} is told in the text: the target has no flag for it"
-        if not invented:
+        if not invented and MARKED not in part.form:
             plan.report.approximated(placed.trail, "status", why)
         if len(texts) == len(content):
             return ERROR_MARK + "\n".join(texts)

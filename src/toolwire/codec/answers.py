@@ -1,0 +1,78 @@
+"""Ids for the calls of an answer that came without.
+
+Clients echo them, so that the same call in a later answer must get another: which answer it is, and how many calls
+there were before it, tell them apart. A stream and the whole answer give the same.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Part, ToolCall
+from toolwire.canonical.events import Event, PartEnd, PartStart, ResponseStart
+from toolwire.canonical.response import Candidate, Response
+
+from .ids import made_id
+from .interface import Context
+
+
+class CallNames:
+    """Takes the events of a stream in order; for a whole answer see `identified`."""
+
+    def __init__(self, context: Context) -> None:
+        said = () if context.request is None else context.request.messages
+        self._before = sum(isinstance(part, ToolCall) for message in said for part in message.parts)
+        self._answer = ""
+        self._counts: dict[int, int] = {}
+        self._parts: dict[tuple[int, int], str] = {}
+
+    def answer(self, id: str | None, created: float | None) -> None:
+        self._answer = f"{id or ''}\0{created or ''}"
+
+    def named(self, part: Part, candidate: int) -> Part:
+        if not isinstance(part, ToolCall) or part.executor != "client":
+            return part
+        number = self._counts.get(candidate, 0)
+        self._counts[candidate] = number + 1
+        if part.id:
+            return part
+        return replace(part, id=made_id(part.name, self._answer, self._before, candidate, number))
+
+    def name(self, events: Iterable[Event]) -> list[Event]:
+        return [self._name(event) if type(event) in _TELLING else event for event in events]
+
+    def _name(self, event: Any) -> Any:
+        if isinstance(event, ResponseStart):
+            self.answer(event.id, event.created)
+        elif isinstance(event, PartStart):
+            named = self.named(event.part, event.candidate)
+            if named is not event.part and isinstance(named, ToolCall):
+                self._parts[event.candidate, event.index] = named.id or ""
+                return replace(event, part=named)
+        elif (id := self._parts.get((event.candidate, event.index))) and isinstance(event.final, ToolCall):
+            return replace(event, final=replace(event.final, id=id))
+        return event
+
+
+_TELLING = (ResponseStart, PartStart, PartEnd)
+
+
+def identified(response: Response, context: Context) -> Response:
+    """The answer with an id for each call that the client is to run."""
+    if not any(_is_nameless(part) for one in response.candidates for said in one.messages for part in said.parts):
+        return response
+    names = CallNames(context)
+    names.answer(response.id, response.created)
+    return replace(response, candidates=tuple([_identified(one, names) for one in response.candidates]))
+
+
+def _is_nameless(part: Part) -> bool:
+    return isinstance(part, ToolCall) and not part.id and part.executor == "client"
+
+
+def _identified(candidate: Candidate, names: CallNames) -> Candidate:
+    def message(said: Message) -> Message:
+        return replace(said, parts=tuple([names.named(part, candidate.index) for part in said.parts]))
+
+    return replace(candidate, messages=tuple([message(said) for said in candidate.messages]))
