@@ -171,6 +171,8 @@ def roles(body: Any) -> list[str]:
 def _messages(body: Any) -> list[Any]:
     if "choices" in body:
         return [choice["message"] for choice in body["choices"]]
+    if "message" in body:
+        return [body["message"]]
     return list(body["messages"]) if "messages" in body else [body]
 
 
@@ -219,7 +221,7 @@ def streamed_calls(protocol: str, wire: bytes) -> list[Call]:
         done = [frame["item"] for frame in frames(wire) if frame["type"] == "response.output_item.done"]
         return calls(RESPONSES, done)
     if protocol in (GEMINI, OLLAMA):
-        return [call for frame in frames(wire) if "error" not in frame for call in calls(protocol, _whole(frame))]
+        return [call for frame in frames(wire) if "error" not in frame for call in calls(protocol, frame)]
     opened: dict[int, dict[str, str]] = {}
     for index, call_id, name, arguments in _fragments(protocol, wire):
         call = opened.setdefault(index, {"id": "", "name": "", "arguments": ""})
@@ -229,11 +231,6 @@ def streamed_calls(protocol: str, wire: bytes) -> list[Call]:
     return [
         {"id": call["id"], "name": call["name"], "arguments": parsed(call["arguments"])} for call in opened.values()
     ]
-
-
-def _whole(frame: Any) -> Any:
-    """A frame as a body: Ollama's holds one message."""
-    return {"messages": [frame["message"]]} if "message" in frame else frame
 
 
 def _fragments(protocol: str, wire: bytes) -> Iterator[tuple[int, str, str, str]]:

@@ -6,10 +6,9 @@ import pytest
 
 from tests.bodies import (
     CITY,
+    answer,
     anthropic_block,
-    anthropic_call,
     anthropic_call_block,
-    anthropic_response,
     anthropic_stream,
     anthropic_text_block,
     chat_fragment,
@@ -18,8 +17,32 @@ from tests.bodies import (
     responses_call,
     responses_stream,
 )
+from tests.bodies_google import (
+    gemini_call,
+    gemini_events,
+    gemini_response,
+    gemini_stream,
+    interactions_call,
+    interactions_stream,
+    interactions_text,
+)
+from tests.bodies_ollama import ollama_assistant, ollama_call, ollama_stream
 from tests.sdk import fold_body, fold_stream
-from tests.wire import ANTHROPIC, CHAT, RESPONSES, calls, frames, streamed, translated, types
+from tests.wire import (
+    ALL_PAIRS,
+    ANTHROPIC,
+    CHAT,
+    GEMINI,
+    INTERACTIONS,
+    OLLAMA,
+    RESPONSES,
+    SEVEN,
+    calls,
+    frames,
+    streamed,
+    translated,
+    types,
+)
 
 ROME = '{"city":"Rome"}'
 BOTH: list[Any] = [
@@ -30,6 +53,7 @@ CHAT_BOTH = chat_stream(
     chat_fragment(0, CITY, id="call_1", name="get_weather"),
     chat_fragment(1, ROME, id="call_2", name="get_weather"),
 )
+GEMINI_BOTH = [gemini_call("call_1"), gemini_call("call_2", arguments={"city": "Rome"})]
 ITEMS = [
     responses_call("call_1", id="fc_1", status="completed"),
     responses_call("call_2", arguments=ROME, id="fc_2", status="completed"),
@@ -54,25 +78,43 @@ def test_pa_2_one_choice_and_no_empty_call_objects() -> None:
     assert {choice["index"] for chunk in chunks for choice in chunk["choices"]} == {0}
     deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
     fragments = [fragment for delta in deltas for fragment in delta.get("tool_calls") or ()]
+    assert [fragment["index"] for fragment in fragments if "id" in fragment] == [0, 1]
     assert {fragment["index"] for fragment in fragments} == {0, 1}
     assert all(fragment.get("id") != "" and fragment.get("type") != "" for fragment in fragments)
 
 
-def test_pa_3_the_call_index_counts_calls_only() -> None:
+@pytest.mark.parametrize("source", [ANTHROPIC, GEMINI, INTERACTIONS, OLLAMA])
+def test_pa_3_the_call_index_counts_calls_only(source: str) -> None:
     thought = anthropic_block(
         0,
         {"type": "thinking", "thinking": "", "signature": ""},
         {"type": "thinking_delta", "thinking": "Hm."},
     )
     later = [*anthropic_call_block(2, "call_1"), *anthropic_call_block(3, "call_2", ROME)]
-    wire = streamed(anthropic_stream(*thought, *anthropic_text_block(1, "Well."), *later), ANTHROPIC, CHAT)
+    thinking = {
+        ANTHROPIC: anthropic_stream(*thought, *anthropic_text_block(1, "Well."), *later),
+        GEMINI: gemini_stream({"text": "Hm.", "thought": True}, {"text": "Well."}, *GEMINI_BOTH),
+        INTERACTIONS: interactions_stream(
+            {"type": "thought", "summary": [{"type": "text", "text": "Hm."}]},
+            interactions_text("Well."),
+            interactions_call("call_1"),
+            interactions_call("call_2", arguments={"city": "Rome"}),
+        ),
+        OLLAMA: ollama_stream(
+            {"role": "assistant", "content": "", "thinking": "Hm."},
+            {"role": "assistant", "content": "Well."},
+            ollama_assistant(ollama_call("call_1")),
+            ollama_assistant(ollama_call("call_2", arguments={"city": "Rome"})),
+        ),
+    }
+    wire = streamed(thinking[source], source, CHAT)
     deltas = [choice["delta"] for chunk in frames(wire) for choice in chunk["choices"]]
     opened = [part["index"] for delta in deltas for part in delta.get("tool_calls") or () if part.get("id")]
     assert opened == [0, 1]
     assert fold_stream(CHAT, wire)["calls"] == BOTH
 
 
-@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
+@pytest.mark.parametrize("target", [target for target in SEVEN if target != CHAT])
 def test_pa_4_a_new_id_at_the_same_index_is_a_new_call(target: str) -> None:
     wire = chat_stream(
         chat_fragment(0, CITY, id="call_1", name="get_weather"),
@@ -81,7 +123,7 @@ def test_pa_4_a_new_id_at_the_same_index_is_a_new_call(target: str) -> None:
     assert fold_stream(target, streamed(wire, CHAT, target))["calls"] == BOTH
 
 
-@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
+@pytest.mark.parametrize("target", [target for target in SEVEN if target != CHAT])
 def test_pa_5_interleaved_fragments_follow_their_index(target: str) -> None:
     wire = chat_stream(
         chat_fragment(0, '{"city":', id="call_1", name="get_weather"),
@@ -117,9 +159,19 @@ def test_pa_6_deltas_are_routed_by_item_even_before_their_item_is_added(target: 
     assert fold_stream(target, streamed(wire, RESPONSES, target))["calls"] == BOTH
 
 
-def test_pa_8_every_call_of_a_whole_response_is_kept() -> None:
-    body = anthropic_response(anthropic_call("call_1"), anthropic_call("call_2", arguments={"city": "Rome"}))
-    assert calls(CHAT, translated(body, ANTHROPIC, CHAT, "response")) == BOTH
+@pytest.mark.parametrize("target", [target for target in SEVEN if target != GEMINI])
+def test_pa_7_parallel_calls_of_one_chunk_are_calls_of_their_own(target: str) -> None:
+    asked = GEMINI_BOTH
+    assert calls(target, translated(gemini_response(*asked), GEMINI, target, "response")) == BOTH
+    at_once = gemini_events(gemini_response(*asked))
+    for wire in (at_once, gemini_stream(*asked)):
+        assert fold_stream(target, streamed(wire, GEMINI, target))["calls"] == BOTH
+
+
+@pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
+def test_pa_8_every_call_of_a_whole_response_is_kept(source: str, target: str) -> None:
+    body = answer(source, "", ("call_1", "Paris"), ("call_2", "Rome"))
+    assert calls(target, translated(body, source, target, "response")) == BOTH
 
 
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])

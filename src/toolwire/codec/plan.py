@@ -4,7 +4,7 @@ import re
 
 from msgspec import Struct
 
-from toolwire.canonical.content import Reasoning, ToolCall
+from toolwire.canonical.content import Reasoning, ToolCall, ToolResult
 
 from .ids import legal_id, made_id
 from .interface import Target
@@ -78,3 +78,10 @@ class Plan:
             known = name if self.home or self.answering else self.tools.alias(name)
             self._names[name] = known
         return known
+
+    def report_name(self, part: ToolResult, trail: Trail) -> None:
+        """For targets whose results have no names: nothing is lost where the call that it answers says the name."""
+        if part.name is not None and part.name not in self._names:
+            self.report.dropped(trail, "name", "results have no names here")
+        if part.namespace is not None:
+            self.report.dropped(trail, "namespace", "results have no names here")

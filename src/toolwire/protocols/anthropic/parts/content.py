@@ -338,9 +338,7 @@ def _encode_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
         content = FAILED if part.status != "ok" else UNSET
     shape = ToolResultBlock(tool_use_id=plan.call_id(part.call_id or ""), content=content)
     if not plan.home:
-        for field in ("name", "namespace"):
-            if getattr(part, field) is not None:
-                plan.report.dropped(placed.trail, field, "results have no names here")
+        plan.report_name(part, placed.trail)
     if part.status == "denied":
         plan.report.approximated(placed.trail, "status", "denied is told as an error")
     if part.status != "ok":

@@ -291,9 +291,7 @@ def report_result(part: ToolResult, placed: Placed, plan: Plan) -> None:
         plan.report.dropped((*placed.trail, "cache"), "", "the target has no cache marks on results")
     if part.toolset is not None:
         plan.report.dropped(placed.trail, "toolset")
-    for field in ("name", "namespace"):
-        if getattr(part, field) is not None:
-            plan.report.dropped(placed.trail, field, "results have no names here")
+    plan.report_name(part, placed.trail)
 
 
 def _encode_own_content(part: ToolResult, placed: Placed, plan: Plan, body: dict[str, Any]) -> None:
