@@ -1,4 +1,4 @@
-"""The smallest legal bodies and streams of Anthropic and OpenAI, for tests to put one thing into; and of any protocol."""
+"""The smallest legal bodies and streams for tests to put one thing into: of Anthropic and OpenAI, and of any one."""
 
 import json
 from collections.abc import Iterator, Sequence

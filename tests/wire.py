@@ -88,7 +88,7 @@ def calls(protocol: str, body: Any) -> list[Call]:
             ]
         case _:
             asked = [call for message in _messages(body) for call in message.get("tool_calls") or ()]
-            return [{"id": call.get("id"), **_function(call["function"])} for call in asked]
+            return [_ollama_call(call) for call in asked]
 
 
 def results(protocol: str, body: Any) -> list[tuple[Any, str]]:
@@ -193,8 +193,9 @@ def _responses_arguments(item: Any) -> Any:
     return item["input"] if item["type"] == "custom_tool_call" else parsed(item["arguments"])
 
 
-def _function(function: Any) -> Any:
-    return {"name": function["name"], "arguments": function["arguments"]}
+def _ollama_call(call: Any) -> Call:
+    function = call["function"]
+    return {"id": call.get("id"), "name": function["name"], "arguments": function["arguments"]}
 
 
 def _gemini_text(response: Any) -> str:

@@ -15,6 +15,7 @@ from toolwire.codec.answers import CallNames, identified
 from toolwire.codec.carries import Carrier
 from toolwire.codec.carrying import StreamCarrying, carry_response
 from toolwire.codec.fields import escape
+from toolwire.codec.integers import integer_schemas
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.losses import UNPLACED, Trail, foreign_extras
 from toolwire.codec.raising import StreamRaiser, raise_response
@@ -163,7 +164,10 @@ def answering(request: Body | None, reader: Codec, writer: Codec) -> Context:
     if request is None:
         return Context()
     asked = writer.decode_request(to_bytes(request, writer.name), Route())
-    return Context(request=asked, undo=reader.encode_request(asked, Target()).undo)
+    undo = reader.encode_request(asked, Target()).undo
+    if reader is not writer:
+        undo.integers = integer_schemas(asked)
+    return Context(request=asked, undo=undo)
 
 
 def answer_for(response: Response, reader: Codec, writer: Codec, context: Context) -> Response:

@@ -7,68 +7,148 @@ import pytest
 
 import toolwire
 from tests.bodies import (
-    anthropic_call,
     anthropic_request,
-    anthropic_response,
-    anthropic_result,
     anthropic_tool,
-    anthropic_turn,
     chat_assistant,
     chat_call,
+    chat_fragment,
     chat_response,
     chat_result,
+    chat_stream,
     chat_turn,
-    responses_call,
-    responses_output,
-    responses_turn,
+    offering,
+    turn,
+    with_arguments,
 )
-from tests.wire import ANTHROPIC, CHAT, PAIRS, RESPONSES, calls, lost, results, translated
+from tests.bodies_google import gemini_response
+from tests.wire import (
+    ALL_PAIRS,
+    ANTHROPIC,
+    CHAT,
+    GEMINI,
+    INTERACTIONS,
+    OLLAMA,
+    OPENROUTER,
+    RESPONSES,
+    SEVEN,
+    calls,
+    frames,
+    kinds,
+    parts,
+    results,
+    translated,
+    translation,
+)
+
+OBJECTS = (ANTHROPIC, GEMINI, INTERACTIONS, OLLAMA)
+"""Where arguments are an object, not its text."""
 
 BIG = 10_000_000_000_000_001  # above 2**53: a float would make it even
 HUGE = 123_456_789_012_345_678_901_234_567_890
 
 
-def with_arguments(protocol: str, text: str) -> dict[str, Any]:
-    """A request that holds one answered call with these arguments."""
-    match protocol:
-        case "anthropic":
-            asked = anthropic_call("call_1", arguments=json.loads(text))
-            return anthropic_turn([asked], [anthropic_result("call_1")])
-        case "openai-chat":
-            return chat_turn([chat_call("call_1", arguments=text)], [chat_result("call_1")])
-        case _:
-            return responses_turn([responses_call("call_1", arguments=text)], [responses_output("call_1")])
-
-
-@pytest.mark.parametrize("empty", ["", " \n", None])
-def test_ar_1_no_arguments_are_an_empty_object(empty: str | None) -> None:
+@pytest.mark.parametrize("empty", ["", " \n", None, "null"])
+@pytest.mark.parametrize("target", OBJECTS)
+def test_ar_1_no_arguments_are_an_empty_object(empty: str | None, target: str) -> None:
     body = chat_turn([chat_call("call_1", arguments=empty)], [chat_result("call_1")])
-    assert calls(ANTHROPIC, translated(body, CHAT, ANTHROPIC))[0]["arguments"] == {}
-    made = translated(anthropic_response(anthropic_call("call_1", arguments={})), ANTHROPIC, CHAT, "response")
-    assert made["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == "{}"
+    assert calls(target, translated(body, CHAT, target))[0]["arguments"] == {}
+    source = with_arguments(target, "{}")
+    assert translated(source, target, CHAT)["messages"][1]["tool_calls"][0]["function"]["arguments"] == "{}"
+    assert translated(source, target, RESPONSES)["input"][1]["arguments"] == "{}"
 
 
 @pytest.mark.parametrize("number", [BIG, HUGE, -BIG])
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_ar_3_integers_of_any_size_are_exact(source: str, target: str, number: int) -> None:
     wire = json.dumps(with_arguments(source, f'{{"n":{number}}}')).encode()
-    made = toolwire.translate(wire, source=source, target=target, kind="request")
-    assert calls(target, json.loads(made.to_bytes()))[0]["arguments"] == {"n": number}
+    made = translation(wire, source, target)
     assert str(number).encode() in made.to_bytes()
     assert calls(target, made.value)[0]["arguments"] == {"n": number}
 
 
+COUNTING: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "timeout": {"type": "integer"},
+        "ratio": {"type": "number"},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "number"}]},
+        "text": {"type": "string"},
+        "maybe": {"type": ["integer", "null"]},
+        "lines": {"type": "array", "items": {"$ref": "#/$defs/line"}},
+        "by_name": {"type": "object", "additionalProperties": {"type": "integer"}},
+    },
+    "$defs": {"line": {"type": "object", "properties": {"at": {"type": "integer"}, "score": {"type": "number"}}}},
+}
+FLOATS = (
+    '{"timeout":120000.0,"ratio":10.0,"either":3.0,"text":"say 7.0, \\"8.0\\"","maybe":-1.00,'
+    '"lines":[{"at":1.0,"score":2.0},{"at":2.5}],"by_name":{"a":4.0},"unknown":5.0}'
+)
+INTEGERS = (
+    '{"timeout":120000,"ratio":10.0,"either":3.0,"text":"say 7.0, \\"8.0\\"","maybe":-1,'
+    '"lines":[{"at":1,"score":2.0},{"at":2.5}],"by_name":{"a":4},"unknown":5.0}'
+)
+
+
+def written(protocol: str, made: bytes) -> str:
+    """The arguments of the one call of an answer, as their text."""
+    (call,) = toolwire.parse_tool_calls(made, protocol)
+    return str(call["arguments"])
+
+
+@pytest.mark.parametrize("client", [client for client in SEVEN if client != GEMINI])
+def test_ar_4_a_whole_number_is_an_integer_where_the_schema_says_so(client: str) -> None:
+    asked = offering(client, {"run": COUNTING})
+    parts = f'{{"functionCall":{{"id":"call_1","name":"run","args":{FLOATS}}}}}'
+    answer = json.dumps(gemini_response({"text": "?"})).replace('{"text": "?"}', parts).encode()
+    made = toolwire.translate(answer, GEMINI, client, "response", request=asked)
+    assert written(client, made.to_bytes()) == INTEGERS
+    unasked = toolwire.translate(answer, GEMINI, client, "response")
+    assert written(client, unasked.to_bytes()) == FLOATS
+    own = offering(GEMINI, {"run": COUNTING})
+    assert toolwire.translate(answer, GEMINI, GEMINI, "response", request=own).value == json.loads(answer)
+    for size in (1, 7, 1000):
+        pieces = [FLOATS[at : at + size] for at in range(0, len(FLOATS), size)]
+        opened = chat_fragment(0, pieces[0], id="call_1", name="run")
+        wire = chat_stream(opened, *(chat_fragment(0, piece) for piece in pieces[1:]))
+        if client != CHAT:
+            told = b"".join(toolwire.translate_stream([wire], CHAT, client, asked))
+            assert "".join(argument_pieces(client, told)) == INTEGERS
+
+
+def argument_pieces(protocol: str, wire: bytes) -> list[str]:
+    """The text of the arguments of a stream with one call, in order."""
+    match protocol:
+        case "anthropic":
+            deltas = [frame.get("delta", {}) for frame in frames(wire)]
+            return [delta["partial_json"] for delta in deltas if "partial_json" in delta]
+        case "openai-responses":
+            kind = "response.function_call_arguments.delta"
+            return [frame["delta"] for frame in frames(wire) if frame["type"] == kind]
+        case "gemini-interactions":
+            return [frame["delta"]["arguments"] for frame in frames(wire) if frame["event_type"] == "step.delta"]
+        case "ollama":
+            (line,) = [line for line in wire.split(b"\n") if b"tool_calls" in line]
+            return [line.decode().partition('"arguments":')[2].partition("}}]}")[0]]
+        case _:
+            deltas = [choice["delta"] for frame in frames(wire) for choice in frame["choices"]]
+            parts = [part["function"] for delta in deltas for part in delta.get("tool_calls") or ()]
+            return [part.get("arguments", "") for part in parts]
+
+
 @pytest.mark.parametrize("broken", ['{"city":', "[1,2]", "5", "not json"])
-@pytest.mark.parametrize("source", [CHAT, RESPONSES])
-def test_ar_6_arguments_that_are_no_object_are_wrapped_reported_and_come_back(source: str, broken: str) -> None:
+@pytest.mark.parametrize("source", [CHAT, RESPONSES, OPENROUTER])
+@pytest.mark.parametrize("target", OBJECTS)
+def test_ar_6_arguments_that_are_no_object_are_wrapped_reported_and_come_back(
+    source: str, target: str, broken: str
+) -> None:
     body = with_arguments(source, broken)
-    made = translated(body, source, ANTHROPIC)
-    wrapped = calls(ANTHROPIC, made)[0]["arguments"]
-    assert isinstance(wrapped, dict)
-    assert broken in wrapped.values() or json.dumps(wrapped).count(json.dumps(broken))
-    assert any("arguments" in path for path in lost(body, source, ANTHROPIC))
-    back = translated(made, ANTHROPIC, source)
-    assert json.dumps(broken) in json.dumps(back)
+    made = translated(body, source, target)
+    assert calls(target, made)[0]["arguments"] == {"_raw": broken}
+    path = "/input/1/arguments" if source == RESPONSES else "/messages/1/tool_calls/0/function/arguments"
+    assert kinds(body, source, target)[path] == "approximated"
+    back = translated(made, target, source)
+    held = back["input"][1] if source == RESPONSES else back["messages"][1]["tool_calls"][0]["function"]
+    assert held["arguments"] == broken
 
 
 @pytest.mark.parametrize("finish_reason", ["length", "tool_calls"])
@@ -82,34 +162,62 @@ def test_ar_7_truncated_arguments_are_marked_and_not_mended(finish_reason: str) 
 def test_ar_10_null_arguments_are_an_empty_object() -> None:
     answer = chat_response(chat_assistant(chat_call("call_1", arguments=None)))
     assert calls(ANTHROPIC, translated(answer, CHAT, ANTHROPIC, "response"))[0]["arguments"] == {}
-    assert toolwire.parse_tool_calls(answer, CHAT)[0]["arguments"] in ("", "{}")
+    for protocol in (CHAT, OPENROUTER):
+        assert toolwire.parse_tool_calls(answer, protocol)[0]["arguments"] == ""
+    for target in OBJECTS:
+        assert calls(target, translated(answer, OPENROUTER, target, "response"))[0]["arguments"] == {}
 
 
 FALSY: dict[str, Any] = {"zero": 0, "no": False, "nothing": None, "text": "", "list": [], "object": {}}
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_ar_11_falsy_values_are_values(source: str, target: str) -> None:
     made = translated(with_arguments(source, json.dumps(FALSY)), source, target)
     assert calls(target, made)[0]["arguments"] == FALSY
-    zero = {
-        ANTHROPIC: anthropic_turn([anthropic_call("call_1")], [anthropic_result("call_1", "0")]),
-        CHAT: chat_turn([chat_call("call_1")], [chat_result("call_1", "0")]),
-        RESPONSES: responses_turn([responses_call("call_1")], [responses_output("call_1", "0")]),
-    }[source]
+    zero = json.loads(json.dumps(turn(source, "call_1")).replace("result 0", "0"))
     assert results(target, translated(zero, source, target)) == [("call_1", "0")]
 
 
-def test_ar_12_odd_keys_are_data_and_doubled_keys_are_kept_or_reported() -> None:
-    odd = '{"__proto__":{"polluted":true},"__class__":"x"}'
-    made = translated(with_arguments(CHAT, odd), CHAT, ANTHROPIC)
-    assert calls(ANTHROPIC, made)[0]["arguments"] == json.loads(odd)
-    doubled = '{"a":1,"a":2}'
-    body = with_arguments(CHAT, doubled)
-    assert translated(body, CHAT, RESPONSES)["input"][1]["arguments"] == doubled
-    made = toolwire.translate(body, source=CHAT, target=ANTHROPIC, kind="request")
-    carried = doubled.encode() in made.to_bytes()
-    assert carried or any("arguments" in loss.path for loss in made.losses)
+ODD = '{"__proto__":{"polluted":true},"__class__":"x"}'
+DOUBLED = '{"a":1,"a":2}'
+
+
+@pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
+def test_ar_12_odd_keys_are_data_and_doubled_keys_are_kept(source: str, target: str) -> None:
+    made = translated(with_arguments(source, ODD), source, target)
+    assert calls(target, made)[0]["arguments"] == json.loads(ODD)
+    written = DOUBLED if source in (CHAT, RESPONSES, OPENROUTER) else '{"a":1}'
+    wire = json.dumps(with_arguments(source, written), separators=(",", ":"))
+    sent = translation(wire.replace('{"a":1}', DOUBLED).encode(), source, target).to_bytes().decode()
+    assert (DOUBLED if target in OBJECTS else json.dumps(DOUBLED)) in sent
+
+
+NOT_JSON = ['{"cut": [1, 2', "{plist = 1;}", "[not json", '{"a": 1}', "[1]"]
+
+
+@pytest.mark.parametrize("output", NOT_JSON)
+@pytest.mark.parametrize("source", [source for source in SEVEN if source != GEMINI])
+def test_ar_8_output_that_looks_like_json_is_sent_as_the_text_that_it_is(source: str, output: str) -> None:
+    body = json.loads(json.dumps(turn(source, "call_1")).replace('"result 0"', json.dumps(output)))
+    made = translated(body, source, GEMINI)
+    assert parts(made)[2]["functionResponse"]["response"] == {"output": output}
+    assert results(INTERACTIONS, translated(made, GEMINI, INTERACTIONS)) == [("call_1", output)]
+
+
+REFERRING = {"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}
+
+
+@pytest.mark.parametrize("source", [source for source in SEVEN if source != GEMINI])
+def test_ar_9_references_in_an_output_are_text(source: str) -> None:
+    text = json.dumps(REFERRING, separators=(",", ":"))
+    whole: Any = REFERRING if source == INTERACTIONS else text
+    body = json.loads(json.dumps(turn(source, "call_1")).replace('"result 0"', json.dumps(whole)))
+    made = translated(body, source, GEMINI)
+    assert parts(made)[2]["functionResponse"]["response"] == {"output": text}
+    plain = json.loads(json.dumps(turn(INTERACTIONS, "call_1")).replace('"result 0"', '{"temp": 18}'))
+    held = parts(translated(plain, INTERACTIONS, GEMINI))[2]["functionResponse"]["response"]
+    assert held == {"output": {"temp": 18}}
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
@@ -118,5 +226,5 @@ def test_ar_13_a_tool_with_an_open_map_is_not_marked_strict(target: str) -> None
     schema = {"type": "object", "properties": {"labels": labels}, "required": ["labels"]}
     made = translated(anthropic_request(tools=[anthropic_tool(schema=schema)]), ANTHROPIC, target)["tools"][0]
     declared = made["function"] if target == CHAT else made
-    assert not declared.get("strict")
+    assert declared.get("strict") is (None if target == CHAT else False)
     assert declared["parameters"] == schema

@@ -51,9 +51,11 @@ class ToolName(Struct, frozen=True):
 
 
 class Undo(Struct):
-    """How to raise an answer again to what the client asked: aliases and what was lowered."""
+    """How to raise an answer again to what the client asked: aliases and what was lowered; and the schemas that want
+    integers, by the client's own namespace and name."""
 
     names: dict[str, ToolName] = field(default_factory=dict)
+    integers: dict[tuple[str | None, str], Any] = field(default_factory=dict)
 
 
 class Context(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Raising an answer to what the client asked: aliases to its own tool names, lowered calls to free text again."""
+"""Raising an answer to what the client asked: its own tool names, free text, whole numbers."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -9,12 +9,13 @@ from toolwire.canonical.content import Message, Part, ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
 from toolwire.canonical.response import Candidate, Response
 
+from .integers import IntegerText, with_integers
 from .interface import Undo
 from .tools import INPUT, raise_input
 
 
 def raise_response(response: Response, undo: Undo) -> Response:
-    if not undo.names:
+    if not undo.names and not undo.integers:
         return response
     return replace(response, candidates=tuple(_raise_candidate(one, undo) for one in response.candidates))
 
@@ -28,15 +29,26 @@ def _raise_message(message: Message, undo: Undo) -> Message:
 
 
 def raise_part(part: Part, undo: Undo) -> Part:
+    return _raise_call(part, undo) if isinstance(part, ToolCall) else part
+
+
+def _raise_call(part: ToolCall, undo: Undo) -> ToolCall:
     """A call under its own name; a lowered one with its text, or as it came if the model did not keep to the shape."""
-    if not isinstance(part, ToolCall) or (known := undo.names.get(part.name)) is None:
-        return part
+    if (known := undo.names.get(part.name)) is None:
+        return _with_integers(part, undo)
     if not known.freeform:
-        return replace(part, name=known.name, namespace=known.namespace)
+        return _with_integers(replace(part, name=known.name, namespace=known.namespace), undo)
     text = raise_input(part.arguments)
     if text is None:
         text = part.arguments
     return replace(part, name=known.name, namespace=known.namespace, shape="freeform", arguments=text)
+
+
+def _with_integers(call: ToolCall, undo: Undo) -> ToolCall:
+    schema = undo.integers.get((call.namespace, call.name))
+    if schema is None or (arguments := with_integers(call.arguments, schema)) == call.arguments:
+        return call
+    return replace(call, arguments=arguments)
 
 
 class StreamRaiser:
@@ -44,10 +56,10 @@ class StreamRaiser:
 
     def __init__(self, undo: Undo) -> None:
         self._undo = undo
-        self._texts: dict[tuple[int, int], InputText] = {}
+        self._texts: dict[tuple[int, int], InputText | IntegerText] = {}
 
     def raise_events(self, events: Iterable[Event]) -> Iterable[Event]:
-        return self._raise_all(events) if self._undo.names else events
+        return self._raise_all(events) if self._undo.names or self._undo.integers else events
 
     def _raise_all(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
@@ -62,15 +74,22 @@ class StreamRaiser:
             text = self._texts.get((event.candidate, event.index))
             return event if text is None else replace(event, text=text.feed(event.text))
         if isinstance(event, PartStart) and isinstance(event.part, ToolCall):
-            raised = raise_part(event.part, self._undo)
-            known = self._undo.names.get(event.part.name)
-            if known is not None and known.freeform:
-                text = self._texts[event.candidate, event.index] = InputText()
-                raised = replace(raised, arguments=text.feed(event.part.arguments))
+            raised = _raise_call(event.part, self._undo)
+            if (reader := self._reader(event.part.name, raised)) is not None:
+                self._texts[event.candidate, event.index] = reader
+                raised = replace(raised, arguments=reader.feed(event.part.arguments))
             return replace(event, part=raised)
         if isinstance(event, PartEnd) and event.final is not None:
             return replace(event, final=raise_part(event.final, self._undo))
         return event
+
+    def _reader(self, alias: str, raised: ToolCall) -> "InputText | IntegerText | None":
+        """What reads the arguments of a call as they arrive, if they are not passed on as they are."""
+        known = self._undo.names.get(alias)
+        if known is not None and known.freeform:
+            return InputText()
+        schema = self._undo.integers.get((raised.namespace, raised.name))
+        return None if schema is None else IntegerText(schema)
 
 
 _HEAD = re.compile(rf'\s*\{{\s*"{INPUT}"\s*:\s*"')
