@@ -200,6 +200,8 @@ def _ollama_call(call: Any) -> Call:
 
 def _gemini_text(response: Any) -> str:
     """By Gemini's convention `output` or `error` holds what the function gave; other objects are the whole of it."""
+    if not response:
+        return ""
     (held,) = response.values() if response.keys() in ({"output"}, {"error"}) else (response,)
     return _object_text(held)
 
@@ -214,6 +216,28 @@ def parsed(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def failure(protocol: str, wire: bytes) -> str:
+    """The message of the in-band error that a stream ends with, as that protocol says it."""
+    last = frames(wire)[-1]
+    match protocol:
+        case "anthropic":
+            assert last["type"] == "error"
+        case "openai-chat":
+            assert b"[DONE]" not in wire
+        case "openai-responses":
+            assert last["type"] == "response.failed"
+            return str(last["response"]["error"]["message"])
+        case "gemini-interactions":
+            assert last["event_type"] == "error"
+        case "openrouter":
+            assert last["choices"][0]["finish_reason"] == "error"
+        case "ollama":
+            return str(last["error"])
+        case _:
+            assert last.keys() == {"error"}
+    return str(last["error"]["message"])
 
 
 def streamed_calls(protocol: str, wire: bytes) -> list[Call]:

@@ -1,50 +1,60 @@
 """Empty and null content: EM-1 to EM-9."""
 
+import json
 from typing import Any
 
 import pytest
 
 from tests.bodies import (
     GO,
+    RESPONSES_USAGE,
     anthropic_call,
     anthropic_request,
     anthropic_response,
     anthropic_result,
-    anthropic_tool,
     anthropic_turn,
-    chat_call,
     chat_request,
     chat_response,
-    chat_result,
-    chat_turn,
+    chat_stream,
+    offering,
     responses_call,
     responses_output,
     responses_request,
     responses_response,
     turn,
 )
+from tests.bodies_google import interactions_response
+from tests.bodies_ollama import ollama_response
+from tests.sdk import fold_stream, summary
 from tests.wire import (
+    ALL_PAIRS,
     ANTHROPIC,
     CHAT,
-    PAIRS,
+    GEMINI,
+    INTERACTIONS,
+    OLLAMA,
+    OPENROUTER,
     RESPONSES,
+    SEVEN,
     calls,
     lost,
     named,
     results,
     roles,
+    streamed,
     text_of,
     translated,
 )
 
 
-@pytest.mark.parametrize("source", [ANTHROPIC, RESPONSES])
-def test_em_1_an_assistant_that_only_calls_has_null_content(source: str) -> None:
-    made = translated(turn(source, "call_1"), source, CHAT)
+@pytest.mark.parametrize("target", [CHAT, OPENROUTER])
+@pytest.mark.parametrize("source", [source for source in SEVEN if source not in (CHAT, OPENROUTER)])
+def test_em_1_an_assistant_that_only_calls_has_null_content(source: str, target: str) -> None:
+    made = translated(turn(source, "call_1"), source, target)
     assert made["messages"][1]["content"] is None
 
 
-@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
+@pytest.mark.parametrize("target", [target for target in SEVEN if target != CHAT])
 def test_em_2_null_content_beside_calls_keeps_the_message(target: str) -> None:
     made = translated(turn(CHAT, "call_1"), CHAT, target)
     assert [call["id"] for call in calls(target, made)] == ["call_1"]
@@ -61,19 +71,51 @@ def test_em_3_no_empty_block_is_sent_and_the_change_is_reported(empty: Any) -> N
     assert named(lost(body, CHAT, ANTHROPIC), "/messages/1")
 
 
-@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+EMPTY: dict[str, Any] = {
+    CHAT: {"role": "tool", "tool_call_id": "toolu_1", "content": ""},
+    RESPONSES: {"type": "function_call_output", "call_id": "toolu_1", "output": ""},
+    GEMINI: {
+        "role": "user",
+        "parts": [{"functionResponse": {"id": "toolu_1", "name": "get_weather", "response": {}}}],
+    },
+    INTERACTIONS: {"type": "function_result", "call_id": "toolu_1", "name": "get_weather", "result": ""},
+    OLLAMA: {"role": "tool", "tool_call_id": "toolu_1", "tool_name": "get_weather", "content": ""},
+    OPENROUTER: {"role": "tool", "tool_call_id": "toolu_1", "content": ""},
+}
+
+
+@pytest.mark.parametrize("target", list(EMPTY))
 def test_em_4_a_result_without_content_is_an_empty_one(target: str) -> None:
     answer = {"type": "tool_result", "tool_use_id": "toolu_1"}
     made = translated(anthropic_turn([anthropic_call("toolu_1")], [answer]), ANTHROPIC, target)
-    assert results(target, made) == [("toolu_1", "")]
-    held = made["messages"][-1]["content"] if target == CHAT else made["input"][-1]["output"]
-    assert held == ""
+    held = made.get("messages") or made.get("input") or made["contents"]
+    assert held[-1] == EMPTY[target]
 
 
-def test_em_5_an_answer_with_nothing_in_it_is_still_one_choice() -> None:
-    made = translated(anthropic_response(stop_reason="max_tokens"), ANTHROPIC, CHAT, "response")
-    (choice,) = made["choices"]
-    assert (choice["message"]["content"] or "", choice["finish_reason"]) == ("", "length")
+# All that the model was allowed to say went into its thoughts.
+CUT: dict[str, Any] = {
+    ANTHROPIC: anthropic_response(stop_reason="max_tokens"),
+    CHAT: chat_response({"role": "assistant", "content": None}, "length"),
+    RESPONSES: responses_response(
+        status="incomplete", incomplete_details={"reason": "max_output_tokens"}, usage=RESPONSES_USAGE
+    ),
+    GEMINI: {"candidates": [{"content": {"role": "model"}, "finishReason": "MAX_TOKENS", "index": 0}]},
+    INTERACTIONS: interactions_response(status="incomplete"),
+    OLLAMA: ollama_response({"role": "assistant", "content": ""}, "length"),
+    OPENROUTER: chat_response({"role": "assistant", "content": ""}, "length"),
+}
+
+
+@pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
+def test_em_5_an_answer_with_nothing_in_it_is_still_one_answer_that_was_cut(source: str, target: str) -> None:
+    made = translated(CUT[source], source, target, "response")
+    said = summary(target, made)
+    assert (said["text"], said["calls"], said["stop"]) == ("", [], "max_tokens")
+    if target in (CHAT, OPENROUTER):
+        (choice,) = made["choices"]
+        assert (choice["message"].get("content") or "", choice["finish_reason"]) == ("", "length")
+    if target == GEMINI:
+        assert [one["finishReason"] for one in made["candidates"]] == ["MAX_TOKENS"]
 
 
 def test_em_6_an_empty_answer_that_was_cut_says_so() -> None:
@@ -81,6 +123,10 @@ def test_em_6_an_empty_answer_that_was_cut_says_so() -> None:
     assert translated(body, CHAT, ANTHROPIC, "response")["stop_reason"] == "max_tokens"
     made = translated(body, CHAT, RESPONSES, "response")
     assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    wire = chat_stream({"content": ""}, finish_reason="length")
+    for target in SEVEN:
+        said = fold_stream(target, streamed(wire, CHAT, target))
+        assert (said["text"], said["stop"]) == ("", "max_tokens")
 
 
 def test_em_7_empty_text_beside_calls_makes_no_message() -> None:
@@ -96,13 +142,14 @@ def test_em_7_empty_text_beside_calls_makes_no_message() -> None:
     assert roles(translated(body, RESPONSES, CHAT)) == ["user", "assistant", "tool"]
 
 
-@pytest.mark.parametrize("target", [CHAT, RESPONSES])
-def test_em_8_an_empty_description_arrives_or_is_reported(target: str) -> None:
+@pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
+def test_em_8_an_empty_description_arrives_as_it_is(source: str, target: str) -> None:
     """Only Bedrock refuses it; nothing is made up for the others."""
-    body = anthropic_request(tools=[{**anthropic_tool(), "description": ""}])
-    tool = translated(body, ANTHROPIC, target)["tools"][0]
-    described = tool["function"] if target == CHAT else tool
-    assert described.get("description") == "" or named(lost(body, ANTHROPIC, target), "/tools/0/description")
+    body = json.loads(json.dumps(offering(source, {"get_weather": None})).replace('"Weather."', '""'))
+    made = translated(body, source, target)["tools"][0]
+    declared = made["functionDeclarations"][0] if target == GEMINI else made.get("function", made)
+    assert declared["description"] == ""
+    assert not any("description" in path for path in lost(body, source, target))
 
 
 def test_em_9_only_the_end_of_a_final_assistant_text_is_trimmed() -> None:
@@ -119,14 +166,10 @@ def test_em_9_only_the_end_of_a_final_assistant_text_is_trimmed() -> None:
     assert translated(anthropic_request(GO, earlier), ANTHROPIC, ANTHROPIC)["messages"][1] == earlier
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_an_empty_result_is_a_result(source: str, target: str) -> None:
-    bodies = {
-        ANTHROPIC: anthropic_turn([anthropic_call("call_1")], [anthropic_result("call_1", "")]),
-        CHAT: chat_turn([chat_call("call_1")], [chat_result("call_1", "")]),
-        RESPONSES: responses_request(GO, responses_call("call_1"), responses_output("call_1", "")),
-    }
-    assert results(target, translated(bodies[source], source, target)) == [("call_1", "")]
+    body = json.loads(json.dumps(turn(source, "call_1")).replace("result 0", ""))
+    assert results(target, translated(body, source, target)) == [("call_1", "")]
 
 
 def test_a_response_without_output_is_an_answer() -> None:

@@ -88,6 +88,7 @@ class Encoder:
             PartEnd: self._part_end,
             Stopped: self._stop,
             UsageReport: self._report_usage,
+            Notice: self._notice,
             ResponseEnd: self._end,
             ResponseFailed: self._fail,
             Notice: self._notice,
@@ -150,6 +151,10 @@ class Encoder:
         """The first one has all that is known of the response."""
         head, self._first = self._first or self._head, {}
         return frame(_text({**body, **head}))
+
+    def _notice(self, event: Notice) -> bytes:
+        # Not a comment: some clients read a stream as frames of data and nothing else.
+        return self._parts(0, [PartShape(text="")]) if event.kind == "ping" else b""
 
     def _message_start(self, event: MessageStart) -> bytes:
         self._messages.setdefault(event.candidate, event)
