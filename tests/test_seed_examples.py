@@ -2,26 +2,33 @@
 
 A fixture holds the example as the seed has it (`text`, at `line`), and the smallest legal body that holds it
 (`body`, to be read as `wire`). `bare` is there where the example must also be read as it stands, without the
-envelope: true if that is `text` itself, else the corrected text. `part` names a protocol that a later part of
-the project brings.
+envelope: true if that is `text` itself, else the corrected text.
 """
 
 import json
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
 import toolwire
+from tests import sdk_gemini
+from tests.bodies import PNG
 from tests.manifest import ROOT
 from tests.sdk import Call, fold_body, fold_stream, summary
 from tests.wire import (
     CHAT,
-    PROTOCOLS,
+    GEMINI,
+    INTERACTIONS,
+    OLLAMA,
+    OPENROUTER,
     RESPONSES,
+    SEVEN,
     calls,
     items,
+    parsed,
     results,
     streamed,
     streamed_calls,
@@ -40,8 +47,7 @@ BY_PROTOCOL = {
     "ollama": 3,
     "none": 1,
 }
-LATER = {"gemini", "ollama"}
-FRAGMENTS = {"message": 22, "items": 6, "tools": 3, "request": 4, "stream": 3, "event": 4}
+FRAGMENTS = {"message": 28, "items": 6, "tools": 4, "request": 8, "response": 5, "stream": 4, "event": 4}
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,6 @@ class Example:
     body: Any
     note: str
     bare: bool | str = False
-    part: str | None = None
 
     @property
     def fragment(self) -> Any:
@@ -70,7 +75,7 @@ def load(seed: str) -> list[Example]:
 
 
 EXAMPLES = [example for seed in TOTALS for example in load(seed)]
-OURS = [example for example in EXAMPLES if example.protocol in PROTOCOLS]
+OURS = [example for example in EXAMPLES if example.protocol in SEVEN]
 
 
 def where(value: Any) -> str | None:
@@ -107,12 +112,10 @@ def test_no_example_is_skipped() -> None:
         assert len(list(SEEDS.glob("*.txt"))) == len(TOTALS)
 
 
-def test_every_example_is_translated_or_waits_for_its_protocol() -> None:
-    assert {example.part for example in EXAMPLES} == {None, *LATER}
-    others = [example for example in EXAMPLES if example.protocol not in PROTOCOLS]
-    assert all(example.part == example.protocol for example in others if example.kind != "types")
-    assert [where(example) for example in others if example.kind == "types"] == ["003:17"]
-    assert len(OURS) == 77
+def test_every_example_is_translated() -> None:
+    """All but one: the types of seed 003, whose contract is tested as such."""
+    assert [where(example) for example in EXAMPLES if example not in OURS] == ["003:17"]
+    assert len(OURS) == 105
     assert all(example.wire in ("request", "response", "stream") for example in OURS)
 
 
@@ -128,7 +131,7 @@ def said(protocol: str, wire: str, body: Any) -> dict[str, Any]:
         case _:
             return {
                 "calls": calls(protocol, body),
-                "results": results(protocol, body),
+                "results": [(answered, parsed(text)) for answered, text in results(protocol, body)],
                 "tools": tools(protocol, body),
             }
 
@@ -137,6 +140,18 @@ def crossed(example: Example, body: Any, source: str, target: str) -> Any:
     if example.wire == "stream":
         return streamed(body, source, target)
     return translated(body, source, target, example.wire)
+
+
+def unnamed(said: dict[str, Any]) -> dict[str, Any]:
+    """The same without ids, after a look that each result is paired with its call, in order."""
+    asked = [call["id"] for call in said["calls"]]
+    told = said.get("results", [])
+    assert [answered for answered, _ in told] == asked[: len(told)]
+    return {
+        **said,
+        "calls": [{**call, "id": None} for call in said["calls"]],
+        "results": [text for _, text in told],
+    }
 
 
 def given(example: Example) -> Any:
@@ -148,7 +163,8 @@ def test_at_home_an_example_is_unchanged(example: Example) -> None:
     if example.wire == "stream":
         stream = toolwire.translate_stream([given(example)], source=example.protocol, target=example.protocol)
         made = b"".join(stream)
-        assert fold_body(example.protocol, made) == fold_body(example.protocol, given(example))
+        fold = sdk_gemini.fold_body if example.protocol == GEMINI else partial(fold_body, example.protocol)
+        assert fold(made) == fold(given(example))
         assert list(stream.losses) == []
     else:
         same = toolwire.translate(example.body, source=example.protocol, target=example.protocol, kind=example.wire)
@@ -156,17 +172,33 @@ def test_at_home_an_example_is_unchanged(example: Example) -> None:
         assert list(same.losses) == []
 
 
-@pytest.mark.parametrize("target", PROTOCOLS)
+WITH_FREE_TEXT = (CHAT, RESPONSES)
+NOTE = "[image of the result of read_file, call rf_img_1: see the next user message]"
+
+
+@pytest.mark.parametrize("target", SEVEN)
 @pytest.mark.parametrize("example", OURS, ids=where)
 def test_abroad_an_example_arrives_and_comes_back(example: Example, target: str) -> None:
     expected = said(example.protocol, example.wire, given(example))
     made = crossed(example, given(example), example.protocol, target)
     arrived = said(target, example.wire, made)
-    if example.kind == "tool" and target == "anthropic" and example.body["tools"][0].get("type") == "custom":
+    if example.protocol == OLLAMA and example.wire != "stream":
+        expected, arrived = unnamed(expected), unnamed(arrived)
+        assert arrived == expected
+        assert unnamed(said(OLLAMA, example.wire, crossed(example, made, target, OLLAMA))) == expected
+        return
+    custom = example.kind == "tool" and example.body["tools"][0].get("type") == "custom"
+    if custom and target not in WITH_FREE_TEXT:
         # A tool that takes raw text is lowered to one that takes a single string.
         (schema,) = arrived["tools"].values()
         assert schema["required"] == ["input"]
         assert list(arrived["tools"]) == list(expected["tools"])
+        return
+    if where(example) == "000:233" and target == CHAT:
+        # Its tool messages hold no media: a note says where the image is.
+        ((_, text),) = expected["results"]
+        assert arrived["results"] == [("rf_img_1", text + NOTE)]
+        assert made["messages"][-1]["content"][-1]["image_url"]["url"].endswith(PNG)
         return
     assert arrived == expected
     back = crossed(example, made, target, example.protocol)
@@ -182,7 +214,11 @@ def test_the_calls_of_an_answer_are_parsed(example: Example) -> None:
         {"id": call["id"], "name": call["name"], "arguments": json.loads(call["arguments"])}
         for call in toolwire.parse_tool_calls(example.body, example.protocol)
     ]
-    assert found == calls(example.protocol, example.body)
+    assert all(call["id"] for call in found)
+    named = calls(example.protocol, example.body)
+    if example.protocol == OLLAMA:  # it issues no ids: some are made
+        found = [{**call, "id": None} for call in found]
+    assert found == named
 
 
 def test_parsed_calls_have_the_form_of_the_seed() -> None:
@@ -209,16 +245,29 @@ def test_a_fragment_is_read_without_its_envelope(example: Example) -> None:
 CROSSING = [example for example in BARE_BODIES if example.kind != "tools"]
 
 
-@pytest.mark.parametrize("target", PROTOCOLS)
+@pytest.mark.parametrize("target", SEVEN)
 @pytest.mark.parametrize("example", CROSSING, ids=where)
 def test_a_fragment_without_its_envelope_arrives(example: Example, target: str) -> None:
     made = translated(example.fragment, example.protocol, target, example.wire)
-    assert calls(target, made) == calls(example.protocol, example.body)
+    asked, expected = calls(target, made), calls(example.protocol, example.body)
+    if example.protocol == OLLAMA:
+        asked = [{**call, "id": None} for call in asked]
+    assert asked == expected
     if example.wire == "request":
         assert results(target, made) == results(example.protocol, example.body)
 
 
-@pytest.mark.parametrize("target", PROTOCOLS)
+def test_tools_in_the_form_of_the_sdk_are_those_of_the_wire() -> None:
+    """Gemini's SDKs have them under `config`: read as they stand, and written as the wire wants them for others."""
+    (example,) = [one for one in BARE_BODIES if one.kind == "tools" and one.protocol == GEMINI]
+    assert "config" in example.fragment
+    for target in SEVEN:
+        if target != GEMINI:
+            made = translated(example.fragment, GEMINI, target)
+            assert tools(target, made) == tools(GEMINI, example.body)
+
+
+@pytest.mark.parametrize("target", SEVEN)
 @pytest.mark.parametrize("example", BARE_STREAMS, ids=where)
 def test_a_snippet_of_a_stream_is_read_as_it_stands(example: Example, target: str) -> None:
     expected = fold_stream(example.protocol, given(example))
@@ -229,11 +278,11 @@ def test_a_snippet_of_a_stream_is_read_as_it_stands(example: Example, target: st
     ]
     if example.protocol != CHAT:  # its snippet has no id: one is made
         assert [call["id"] for call in arrived] == [call["id"] for call in expected["calls"]]
-    assert all(call["id"] for call in arrived)
+    assert all(call["id"] for call in arrived) or target in (GEMINI, OLLAMA)
     assert expected["text"] in made.decode()
 
 
 def test_the_fragments_are_counted() -> None:
     assert Counter(example.kind for example in BARE) == FRAGMENTS
-    assert {example.protocol for example in BARE} == set(PROTOCOLS)
+    assert {example.protocol for example in BARE} == set(SEVEN) - {INTERACTIONS, OPENROUTER}
     assert [example for example in BARE if example.kind == "items" and example.protocol != RESPONSES] == []

@@ -141,8 +141,11 @@ def names(protocol: str, body: Any) -> list[Any]:
 
 
 def parts(body: Any) -> list[Any]:
-    """The parts of Gemini's contents or candidates."""
-    holders = [candidate["content"] for candidate in body["candidates"]] if "candidates" in body else body["contents"]
+    """The parts of Gemini's contents or candidates, or of a content alone."""
+    if "candidates" in body:
+        holders = [candidate["content"] for candidate in body["candidates"]]
+    else:
+        holders = body.get("contents", [body])
     return [part for content in holders for part in content.get("parts", ())]
 
 
@@ -277,6 +280,7 @@ def _fragments(protocol: str, wire: bytes) -> Iterator[tuple[int, str, str, str]
                 if frame["step"]["type"] == "function_call":
                     yield frame["index"], frame["step"]["id"], frame["step"]["name"], ""
             case "gemini-interactions" if frame["event_type"] == "step.delta":
-                yield frame["index"], "", "", frame["delta"].get("arguments", "")
+                if "arguments" in frame["delta"]:
+                    yield frame["index"], "", "", frame["delta"]["arguments"]
             case _:
                 pass

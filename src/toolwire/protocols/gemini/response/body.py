@@ -83,7 +83,10 @@ _NO_INDEX = "gemini:absent:index"
 _CREATED = "gemini:created:"
 _NO_COUNT = "gemini:absent:candidatesTokenCount"
 
+_CONTENT = "gemini:content"
+
 read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
+_read_content = Reader[ContentShape](ContentShape, FAMILY).read
 
 
 # ---- decode
@@ -91,7 +94,11 @@ read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 def decode_response(body: bytes, context: Context) -> Response:
     with watching_extras() as extras:
-        response = _decode_response(read_response(body))
+        shape = read_response(body)
+        if shape.candidates is UNSET and shape.unknown is not UNSET and shape.unknown.keys() >= {"role", "parts"}:
+            response = _decode_bare(_read_content(body))
+        else:
+            response = _decode_response(shape)
     return response if extras else replace(response, plain=True)
 
 
@@ -116,6 +123,12 @@ def _decode_response(shape: ResponseShape) -> Response:
         usage=None if shape.usage_metadata is UNSET else decode_usage(shape.usage_metadata),
         **joined(spelling.kept("Response", (shape, ""), form=form), when, more),
     )
+
+
+def _decode_bare(shape: ContentShape) -> Response:
+    """A content without the answer around it, as people keep and quote them."""
+    message = replace(decode_content(shape, "", "assistant"), at="")
+    return Response(origin=FAMILY, candidates=(Candidate(messages=(message,), at=""),), form=(_CONTENT,))
 
 
 def _decode_candidates(shapes: list[CandidateShape]) -> tuple[Candidate, ...]:
@@ -215,7 +228,11 @@ def decode_usage(shape: UsageShape) -> Usage:
 def encode_response(response: Response, context: Context) -> Encoding:
     home = response.origin == FAMILY
     plan = Plan(RULES, Report(), Target(), home=home, answering=True)
-    body: dict[str, Any] = {}
+    body: Any = {}
+    if home and _CONTENT in response.form and len(response.candidates) == 1:
+        (message,) = response.candidates[0].messages
+        places = _places(message, ("candidates", 0, "messages", 0))
+        return Encoding(encode_content(message, encode_parts(places, plan)), plan.report)
     candidates = [
         _encode_candidate(candidate, number, plan)
         for number, candidate in enumerate(response.candidates)

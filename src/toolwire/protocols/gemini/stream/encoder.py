@@ -152,10 +152,6 @@ class Encoder:
         head, self._first = self._first or self._head, {}
         return frame(_text({**body, **head}))
 
-    def _notice(self, event: Notice) -> bytes:
-        # Not a comment: some clients read a stream as frames of data and nothing else.
-        return self._parts(0, [PartShape(text="")]) if event.kind == "ping" else b""
-
     def _message_start(self, event: MessageStart) -> bytes:
         self._messages.setdefault(event.candidate, event)
         if not self._plan.home:
