@@ -11,13 +11,7 @@ from tests.bodies import (
     anthropic_request,
     anthropic_result,
     anthropic_turn,
-    chat_call,
     chat_request,
-    chat_result,
-    chat_turn,
-    responses_call,
-    responses_output,
-    responses_turn,
     turn,
 )
 
@@ -57,70 +51,6 @@ def chunk(*parts: Any, reason: str | None = None) -> Any:
     if reason is None:
         del body["candidates"][0]["finishReason"]
     return body
-
-
-@pytest.mark.parametrize("source", OTHERS)
-def test_id_7_a_result_is_never_nameless(source: str) -> None:
-    responses = inner(to_gemini(turn(source, "c1"), source), "functionResponse")
-    assert [response["name"] for response in responses] == ["get_weather"]
-
-
-def test_id_7_a_result_without_its_call_is_told_as_text() -> None:
-    body = anthropic_request()
-    body["messages"] = [{"role": "user", "content": [anthropic_result("c9", "18C")]}]
-    made = to_gemini(body, "anthropic")
-    assert inner(made, "functionResponse") == []
-    assert "18C" in json.dumps(made)
-
-
-def test_id_8_results_are_named_after_the_calls_that_they_answer() -> None:
-    calls = [chat_call("c1", "first"), chat_call("c2", "second")]
-    made = to_gemini(chat_turn(calls, [chat_result("c2", "two"), chat_result("c1", "one")]), "openai-chat")
-    told = [(one["name"], one["response"]["output"]) for one in inner(made, "functionResponse")]
-    assert told == [("first", "one"), ("second", "two")]
-
-
-def test_id_9_an_issued_id_is_on_call_and_result() -> None:
-    made = to_gemini(chat_turn([chat_call("call_7")], [chat_result("call_7")]), "openai-chat")
-    assert inner(made, "functionCall")[0]["id"] == "call_7"
-    assert inner(made, "functionResponse")[0]["id"] == "call_7"
-
-
-@pytest.mark.parametrize("target", OTHERS)
-def test_id_10_calls_without_ids_get_the_same_ones_each_time_and_none_goes_back(target: str) -> None:
-    history = [
-        {"role": "user", "parts": [{"text": "Go."}]},
-        {"role": "model", "parts": [gemini_call("Paris"), gemini_call("Paris")]},
-        {"role": "user", "parts": [{"functionResponse": {"name": "get_weather", "response": {"output": "18C"}}}] * 2},
-    ]
-    once = tw.translate({"contents": history}, "gemini", target, model="m").to_bytes()
-    assert tw.translate({"contents": history}, "gemini", target, model="m").to_bytes() == once
-    ids = {found for found in once.decode().split('"') if found.startswith("call_tw")}
-    assert len(ids) == 2
-    back = to_gemini(json.loads(once), target)
-    assert all("id" not in call for call in inner(back, "functionCall"))
-    assert all("id" not in result for result in inner(back, "functionResponse"))
-
-
-@pytest.mark.parametrize("source", OTHERS)
-def test_or_7_all_results_of_a_turn_are_in_one_content(source: str) -> None:
-    made = to_gemini(turn(source, "c1", "c2", "c3"), source)
-    with_results = [one for one in contents(made) if "functionResponse" in one["parts"][0]]
-    assert [len(one["parts"]) for one in with_results] == [3]
-    assert with_results[0]["role"] == "user"
-
-
-def test_or_8_nothing_stands_beside_the_results() -> None:
-    body = anthropic_turn([anthropic_call("c1")], [anthropic_result("c1"), {"type": "text", "text": "And now?"}])
-    after = contents(to_gemini(body, "anthropic"))[2:]
-    assert [list(part) for part in after[0]["parts"]] == [["functionResponse"]]
-    assert after[1] == {"role": "user", "parts": [{"text": "And now?"}]}
-
-
-def test_or_9_calls_come_last_in_the_turn_of_the_model() -> None:
-    body = anthropic_turn([anthropic_call("c1"), {"type": "text", "text": "I called."}], [anthropic_result("c1")])
-    parts = contents(to_gemini(body, "anthropic"))[1]["parts"]
-    assert [next(iter(part)) for part in parts] == ["text", "functionCall"]
 
 
 def picture(data: str = PICTURE) -> Any:
@@ -170,32 +100,6 @@ def test_sr_1_a_stop_in_a_later_chunk_still_ends_at_the_call(target: str, word: 
     assert word in told
     assert '"stop"' not in told
     assert '"end_turn"' not in told
-
-
-def test_em_5_an_answer_that_was_all_thought_is_one_empty_choice() -> None:
-    body = {"candidates": [{"content": {"role": "model"}, "finishReason": "MAX_TOKENS", "index": 0}]}
-    told = tw.translate(body, "gemini", "openai-chat", "response").value
-    assert len(told["choices"]) == 1
-    assert told["choices"][0]["finish_reason"] == "length"
-    assert not told["choices"][0]["message"]["content"]
-
-
-@pytest.mark.parametrize("output", ['{"cut": [1, 2', "{plist}", "[not json", '{"a": 1}'])
-def test_ar_8_output_that_looks_like_json_is_sent_as_the_text_that_it_is(output: str) -> None:
-    made = to_gemini(responses_turn([responses_call("c1")], [responses_output("c1", output)]), "openai-responses")
-    assert inner(made, "functionResponse")[0]["response"] == {"output": output}
-
-
-def test_ar_9_references_in_an_output_are_text() -> None:
-    output = json.dumps({"$ref": "#/$defs/a", "$defs": {"a": {}}})
-    made = to_gemini(chat_turn([chat_call("c1")], [chat_result("c1", output)]), "openai-chat")
-    assert inner(made, "functionResponse")[0]["response"] == {"output": output}
-
-
-def test_pa_7_parallel_calls_are_items_of_their_own() -> None:
-    answer = gemini_answer(gemini_call("Paris"), gemini_call("Rome"))
-    items = tw.translate(answer, "gemini", "openai-responses", "response").value["output"]
-    assert [json.loads(item["arguments"]) for item in items] == [{"city": "Paris"}, {"city": "Rome"}]
 
 
 def test_na_3_names_that_gemini_refuses_are_changed_and_restored() -> None:

@@ -9,23 +9,18 @@ import toolwire
 from tests.bodies import (
     CITY,
     GO,
-    anthropic_call,
     anthropic_call_block,
-    anthropic_result,
     anthropic_stream,
-    anthropic_turn,
     chat_call,
     chat_result,
     chat_turn,
-    turn,
 )
-from tests.wire import ANTHROPIC, CHAT, calls, frames, lost, results, streamed, translated
+from tests.wire import ANTHROPIC, CHAT, calls, frames, lost, streamed, translated
 from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
-from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.ids import is_made
-from toolwire.codec.interface import Context, Route, Target
+from toolwire.codec.interface import Route, Target
 from toolwire.protocols import PROTOCOLS
 
 OLLAMA = "ollama"
@@ -84,38 +79,6 @@ def _parts(protocol: str, body: Any) -> list[Any]:
     return [part for message in request.messages for part in message.parts]
 
 
-@pytest.mark.parametrize("as_stream", [False, True])
-@pytest.mark.parametrize("client", CLIENTS)
-def test_the_same_call_in_turns_1_and_3_has_unique_and_stable_ids(client: str, as_stream: bool) -> None:
-    """The server answers twice with the same call, at the same time, without an id; the client echoes what it got."""
-    body = asked_by(client)
-    sent = []
-    for text in ("22C", "23C"):
-        if as_stream:
-            wire = streamed(stream(asks(call())), OLLAMA, client, body)
-            whole = _folded(client, wire)
-        else:
-            whole = translated(response(call()), OLLAMA, client, "response", request=body)
-        (asked,) = toolwire.parse_tool_calls(whole, client)
-        body = toolwire.continue_request(body, whole, [{"id": asked["id"], "output": text}], client)
-        sent.append(translated(body, client, OLLAMA))
-    ids = call_ids(client, body)
-    assert len(ids) == 2
-    assert result_ids(client, body) == ids
-    assert len(set(ids)) == 2 or ids == [None, None]
-    first, second = (one["messages"] for one in sent)
-    assert second[: len(first)] == first
-    assert [message for message in second if message["role"] == "tool"] == [answers("22C"), answers("23C")]
-    assert not any("id" in asked for message in second for asked in message.get("tool_calls", ()))
-
-
-def _folded(client: str, wire: bytes) -> Any:
-    """The whole answer that a stream tells."""
-    decoder = PROTOCOLS[client].stream_decoder(Context())
-    told = fold(decoder.feed(wire) + decoder.close())
-    return json.loads(PROTOCOLS[client].encode_response(told, Context()).to_bytes())
-
-
 @pytest.mark.parametrize("target", CLIENTS)
 def test_the_same_call_of_a_client_without_ids_has_unique_and_stable_ids(target: str) -> None:
     first = history(asks(call()), answers("22C"))
@@ -127,35 +90,6 @@ def test_the_same_call_of_a_client_without_ids_has_unique_and_stable_ids(target:
     assert result_ids(target, after) == ids
     assert call_ids(target, before) == ids[:1]
     assert call_ids(target, translated(whole, OLLAMA, target)) == ids
-
-
-@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
-def test_id_17_parallel_calls_of_one_tool_get_ids_of_their_own_and_go_back_by_name(target: str) -> None:
-    body = history(asks(call(), call()), answers("one"), answers("two"))
-    made = translated(body, OLLAMA, target)
-    ids = [asked["id"] for asked in calls(target, made)]
-    assert len(set(ids)) == 2
-    assert results(target, made) == [(ids[0], "one"), (ids[1], "two")]
-    back = translated(made, target, OLLAMA)["messages"]
-    assert [message for message in back if message["role"] == "tool"] == [answers("one"), answers("two")]
-    asked = translated(response(call(), call()), OLLAMA, target, "response")
-    assert len({one["id"] for one in calls(target, asked)}) == 2
-
-
-@pytest.mark.parametrize("source", [ANTHROPIC, CHAT])
-def test_id_18_results_of_one_tool_stand_in_call_order_and_the_ambiguity_is_reported(source: str) -> None:
-    if source == ANTHROPIC:
-        answered = [anthropic_result("b", "two"), anthropic_result("a", "one")]
-        body = anthropic_turn([anthropic_call("a"), anthropic_call("b")], answered)
-        paths = {"/messages/2/content/0/tool_use_id", "/messages/2/content/1/tool_use_id"}
-    else:
-        body = chat_turn([chat_call("a"), chat_call("b")], [chat_result("b", "two"), chat_result("a", "one")])
-        paths = {"/messages/2/tool_call_id", "/messages/3/tool_call_id"}
-    sent = translated(body, source, OLLAMA)["messages"]
-    told = [(message["tool_name"], message["tool_call_id"], message["content"]) for message in sent[-2:]]
-    assert told == [("get_weather", "a", "one"), ("get_weather", "b", "two")]
-    assert paths <= lost(body, source, OLLAMA)
-    assert not lost(turn(source, "a"), source, OLLAMA)
 
 
 def test_pa_3_the_call_index_counts_calls_only() -> None:
