@@ -1,4 +1,4 @@
-"""Tool choice, parallel flags and system messages: TC-1 to TC-10, SY-1 to SY-6."""
+"""Tool choice, parallel flags and system messages: TC-1 to TC-10, SY-1 to SY-7."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from tests.bodies import (
     anthropic_tool,
     chat_request,
     chat_tool,
+    offering,
     responses_request,
     responses_tool,
     turn,
@@ -17,9 +18,14 @@ from tests.bodies import (
 from tests.wire import (
     ANTHROPIC,
     CHAT,
-    PAIRS,
+    GEMINI,
+    INTERACTIONS,
+    OLLAMA,
+    OPENROUTER,
     RESPONSES,
+    SEVEN,
     items,
+    kinds,
     lost,
     named,
     roles,
@@ -37,8 +43,12 @@ def choosing(protocol: str, choice: Any, **fields: Any) -> dict[str, Any]:
     match protocol:
         case "anthropic":
             return anthropic_request(tools=[anthropic_tool("a"), anthropic_tool("b")], tool_choice=choice, **fields)
-        case "openai-chat":
+        case "openai-chat" | "openrouter":
             return chat_request(tools=[chat_tool("a"), chat_tool("b")], tool_choice=choice, **fields)
+        case "gemini":
+            return offering(GEMINI, {"a": None, "b": None}, toolConfig={"functionCallingConfig": choice}, **fields)
+        case "gemini-interactions":
+            return offering(protocol, {"a": None, "b": None}, generation_config={"tool_choice": choice}, **fields)
         case _:
             return responses_request(tools=[responses_tool("a"), responses_tool("b")], tool_choice=choice, **fields)
 
@@ -46,13 +56,18 @@ def choosing(protocol: str, choice: Any, **fields: Any) -> dict[str, Any]:
 def test_tc_1_any_is_read_as_required() -> None:
     assert translated(choosing(CHAT, "any"), CHAT, ANTHROPIC)["tool_choice"] == {"type": "any"}
     assert translated(choosing(CHAT, "any"), CHAT, RESPONSES)["tool_choice"] == "required"
+    made = translated(choosing(OPENROUTER, "any"), OPENROUTER, GEMINI)
+    assert made["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
 
 
 @pytest.mark.parametrize("declared", [[], [SEARCH]])
 @pytest.mark.parametrize("choice", [{"type": "auto", "disable_parallel_tool_use": True}, {"type": "any"}])
 def test_tc_2_choice_and_parallel_flag_are_left_out_when_no_tool_is_left(declared: list[Any], choice: Any) -> None:
-    made = translated(anthropic_request(tools=declared, tool_choice=choice), ANTHROPIC, CHAT)
-    assert not {"tools", "tool_choice", "parallel_tool_calls"} & made.keys()
+    body = anthropic_request(tools=declared, tool_choice=choice)
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & translated(body, ANTHROPIC, CHAT).keys()
+    assert not {"tools", "tool_choice"} & translated(body, ANTHROPIC, OLLAMA).keys()
+    if not declared:  # Google has a search of its own
+        assert not {"tools", "toolConfig"} & translated(body, ANTHROPIC, GEMINI).keys()
 
 
 @pytest.mark.parametrize("source", [CHAT, RESPONSES])
@@ -100,24 +115,46 @@ def test_tc_7_a_choice_among_some_tools_offers_only_these(source: str) -> None:
     made = translated(body, source, other)
     assert made["tool_choice"] == forms[other]
     assert list(tools(other, made)) == ["a", "b"]
+    google = translated(body, source, GEMINI)
+    assert google["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"] == ["b"]
+    assert list(tools(OLLAMA, translated(body, source, OLLAMA))) == ["b"]
 
 
 CHOICES = [
-    {ANTHROPIC: {"type": "auto"}, CHAT: "auto", RESPONSES: "auto"},
-    {ANTHROPIC: {"type": "none"}, CHAT: "none", RESPONSES: "none"},
-    {ANTHROPIC: {"type": "any"}, CHAT: "required", RESPONSES: "required"},
+    {ANTHROPIC: {"type": "auto"}, CHAT: "auto", RESPONSES: "auto", GEMINI: {"mode": "AUTO"}, INTERACTIONS: "auto"},
+    {ANTHROPIC: {"type": "none"}, CHAT: "none", RESPONSES: "none", GEMINI: {"mode": "NONE"}, INTERACTIONS: "none"},
+    {ANTHROPIC: {"type": "any"}, CHAT: "required", RESPONSES: "required", GEMINI: {"mode": "ANY"}, INTERACTIONS: "any"},
     {
         ANTHROPIC: {"type": "tool", "name": "b"},
         CHAT: {"type": "function", "function": {"name": "b"}},
         RESPONSES: {"type": "function", "name": "b"},
+        GEMINI: {"mode": "ANY", "allowedFunctionNames": ["b"]},
+        INTERACTIONS: {"allowed_tools": {"mode": "any", "tools": ["b"]}},
     },
 ]
+CHOOSING = [protocol for protocol in SEVEN if protocol != OLLAMA]
+
+
+def chosen(protocol: str, body: Any) -> Any:
+    """What a request says of the choice."""
+    match protocol:
+        case "gemini":
+            return body["toolConfig"]["functionCallingConfig"]
+        case "gemini-interactions":
+            return body["generation_config"]["tool_choice"]
+        case _:
+            return body["tool_choice"]
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize(("source", "target"), [(a, b) for a in CHOOSING for b in CHOOSING if a != b])
 def test_tc_9_every_choice_is_mapped_exactly(source: str, target: str, choice: dict[str, Any]) -> None:
-    assert translated(choosing(source, choice[source]), source, target)["tool_choice"] == choice[target]
+    spoken = {**choice, OPENROUTER: choice[CHAT]}
+    body = choosing(source, spoken[source])
+    assert chosen(target, translated(body, source, target)) == spoken[target]
+    offered = {"none": [], "any": ["a", "b"], "auto": ["a", "b"], "tool": ["b"]}[choice[ANTHROPIC]["type"]]
+    made = translated(body, source, OLLAMA)  # without words for it, a choice is kept by what is offered
+    assert list(tools(OLLAMA, made)) == offered
 
 
 AUDIO = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
@@ -146,13 +183,13 @@ MID_CONVERSATION = anthropic_request(
 
 
 def test_sy_1_system_text_in_the_middle_keeps_its_place_in_chat() -> None:
-    made = translated(MID_CONVERSATION, ANTHROPIC, CHAT)
-    at = next(n for n, message in enumerate(made["messages"]) if "Answer in French." in str(message["content"]))
-    assert made["messages"][at]["role"] in ("developer", "system", "user")
-    assert roles(made)[:at] == ["user", "assistant", "tool"]
+    for target in (CHAT, OLLAMA, OPENROUTER):
+        made = translated(MID_CONVERSATION, ANTHROPIC, target)
+        assert roles(made) == ["user", "assistant", "tool", "system", "assistant"]
+        assert made["messages"][3]["content"] == "Answer in French."
 
 
-@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+@pytest.mark.parametrize("target", [target for target in SEVEN if target != ANTHROPIC])
 def test_sy_2_system_text_is_never_dropped(target: str) -> None:
     assert str(translated(MID_CONVERSATION, ANTHROPIC, target)).count("Answer in French.") == 1
 
@@ -160,7 +197,7 @@ def test_sy_2_system_text_is_never_dropped(target: str) -> None:
 def test_sy_3_system_text_in_the_middle_is_a_developer_item_of_responses() -> None:
     made = items(translated(MID_CONVERSATION, ANTHROPIC, RESPONSES))
     (said,) = [item for item in made if "Answer in French." in str(item.get("content"))]
-    assert said["role"] in ("developer", "system")
+    assert (said["role"], made.index(said)) == ("developer", 3)
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
@@ -170,9 +207,9 @@ def test_sy_4_leading_system_text_is_lifted_and_later_text_is_placed_legally(sou
     body = chat_request(*messages) if source == CHAT else responses_request(*messages)
     made = translated(body, source, ANTHROPIC)
     assert text_of(made["system"]) == "Be brief."
-    assert "Answer in French." in str(made["messages"])
-    assert roles(made)[0] == "user"
-    assert "developer" not in roles(made)
+    reminder = "<system-reminder>\nAnswer in French.\n</system-reminder>"
+    assert [text_of(message["content"]) for message in made["messages"]] == ["Go on.", reminder]
+    assert roles(made) == ["user", "user"]
 
 
 def test_sy_5_null_instructions_are_no_instructions() -> None:
@@ -190,8 +227,43 @@ def test_sy_6_system_blocks_with_cache_marks_lose_only_the_marks() -> None:
     body = anthropic_request(system=blocks)
     made = translated(body, ANTHROPIC, CHAT)
     assert "cache_control" not in str(made)
-    said = "".join(text_of(message["content"]) for message in made["messages"] if message["role"] != "user")
-    assert "Be brief." in said
-    assert "Be kind." in said
-    marks = lost(body, ANTHROPIC, CHAT)
-    assert "prompt_cache_breakpoint" in str(made) or named(marks, "/system/1/cache_control")
+    assert made["messages"][0]["content"] == [
+        {"type": "text", "text": "Be brief."},
+        {"type": "text", "text": "Be kind.", "prompt_cache_breakpoint": {"mode": "explicit"}},
+    ]
+    for target in (RESPONSES, GEMINI, INTERACTIONS, OLLAMA):
+        flat = translated(body, ANTHROPIC, target)
+        assert "cache_control" not in str(flat)
+        assert "Be brief." in str(flat)
+        assert "Be kind." in str(flat)
+        assert kinds(body, ANTHROPIC, target)["/system/1/cache_control"] == "dropped"
+
+
+IN_THE_MIDDLE = {
+    protocol: chat_request(
+        {"role": "system", "content": "Be brief."}, GO, REMINDER, {"role": "user", "content": "And?"}
+    )
+    for protocol in (CHAT, OLLAMA, OPENROUTER)
+}
+IN_THE_MIDDLE[RESPONSES] = responses_request(
+    GO, {**REMINDER, "role": "developer"}, {"role": "user", "content": "And?"}, instructions="Be brief."
+)
+IN_THE_MIDDLE[ANTHROPIC] = anthropic_request(GO, REMINDER, {"role": "user", "content": "And?"}, system="Be brief.")
+
+
+@pytest.mark.parametrize("source", list(IN_THE_MIDDLE))
+def test_sy_7_system_text_is_an_instruction_or_a_reminder(source: str) -> None:
+    body = IN_THE_MIDDLE[source]
+    reminder = "<system-reminder>\nAnswer in French.\n</system-reminder>"
+    made = translated(body, source, GEMINI)
+    assert made["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
+    assert [(one["role"], one["parts"]) for one in made["contents"]] == [
+        ("user", [{"text": "Go on."}]),
+        ("user", [{"text": reminder}]),
+        ("user", [{"text": "And?"}]),
+    ]
+    interaction = translated(body, source, INTERACTIONS)
+    assert interaction["system_instruction"] == "Be brief."
+    assert [text_of(step["content"]) for step in interaction["input"]] == ["Go on.", reminder, "And?"]
+    path = "/input/1/role" if source == RESPONSES else "/messages/1/role" if source == ANTHROPIC else "/messages/2/role"
+    assert kinds(body, source, GEMINI)[path] == "approximated"

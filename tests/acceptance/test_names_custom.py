@@ -8,6 +8,7 @@ import pytest
 
 from tests.bodies import (
     GO,
+    answer,
     anthropic_call,
     anthropic_call_block,
     anthropic_request,
@@ -24,12 +25,31 @@ from tests.bodies import (
     chat_tool,
     chat_turn,
     item_events,
+    offering,
     responses_request,
     responses_stream,
     responses_tool,
 )
 from tests.sdk import fold_body, fold_stream
-from tests.wire import ANTHROPIC, CHAT, RESPONSES, calls, frames, items, results, streamed, tools, translated
+from tests.wire import (
+    ALL_PAIRS,
+    ANTHROPIC,
+    CHAT,
+    GEMINI,
+    INTERACTIONS,
+    OLLAMA,
+    OPENROUTER,
+    RESPONSES,
+    SEVEN,
+    calls,
+    frames,
+    items,
+    results,
+    streamed,
+    tools,
+    translated,
+)
+from tests.wire import names as results_names
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 LONG = "mcp__a_server_with_a_long_name__" + "read_the_whole_repository_" * 3
@@ -89,20 +109,34 @@ def test_na_2_a_reference_to_a_tool_uses_its_short_name() -> None:
     assert LONG not in json.dumps(made["messages"])
 
 
-def test_na_3_names_with_other_signs_do_not_collide() -> None:
-    names = ["fs.read", "fs/read", "fs_read", "fs read"]
-    made = translated(chat_request(tools=[chat_tool(name) for name in names]), CHAT, ANTHROPIC)
-    sent = list(tools(ANTHROPIC, made))
-    assert len(set(sent)) == 4
-    assert all(LEGAL.fullmatch(name) for name in sent)
+GEMINI_LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
+ODD = ["fs.read", "fs/read", "fs_read", "fs read", "1st/tool", "1st tool", "café"]
+
+
+@pytest.mark.parametrize(("source", "target"), [pair for pair in ALL_PAIRS if set(pair) != {CHAT, OPENROUTER}])
+def test_na_3_names_with_other_signs_do_not_collide(source: str, target: str) -> None:
+    asked = offering(source, dict.fromkeys(ODD))
+    made = translated(asked, source, target)
+    sent = list(tools(target, made))
+    assert len(set(sent)) == len(ODD)
     assert sent[2] == "fs_read"
+    legal = {GEMINI: GEMINI_LEGAL, INTERACTIONS: GEMINI_LEGAL, OLLAMA: re.compile(".+")}.get(target, LEGAL)
+    assert [name for name in sent if not legal.fullmatch(name)] == []
+    for name, alias in zip(ODD, sent, strict=True):
+        body = json.loads(json.dumps(answer(target, "", ("call_1", "Paris"))).replace("get_weather", alias))
+        back = translated(body, target, source, "response", request=asked)
+        assert [call["name"] for call in calls(source, back)] == [name]
 
 
-@pytest.mark.parametrize("name", ["no such tool!", "a.b", "x" * 100])
-def test_na_4_names_in_the_history_are_made_legal_too(name: str) -> None:
+@pytest.mark.parametrize("name", ["no such tool!", "a/b", "x" * 200])
+@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES, GEMINI, INTERACTIONS])
+def test_na_4_names_in_the_history_are_made_legal_too(name: str, target: str) -> None:
     body = chat_turn([chat_call("call_1", name)], [chat_result("call_1")], tools=[chat_tool()])
-    (call,) = calls(ANTHROPIC, translated(body, CHAT, ANTHROPIC))
-    assert LEGAL.fullmatch(call["name"])
+    made = translated(body, CHAT, target)
+    (call,) = calls(target, made)
+    assert (GEMINI_LEGAL if target in (GEMINI, INTERACTIONS) else LEGAL).fullmatch(call["name"])
+    if target in (GEMINI, INTERACTIONS):
+        assert results_names(target, made) == [call["name"]]
 
 
 def test_cu_1_the_flat_and_the_nested_form_are_one_tool() -> None:
@@ -148,20 +182,21 @@ def test_cu_2_a_custom_tool_is_lowered_and_its_call_raised_again() -> None:
     ],
 )
 def test_cu_3_custom_tools_are_lowered_on_every_path(source: str, body: dict[str, Any]) -> None:
-    made = translated(body, source, ANTHROPIC)
-    assert tools(ANTHROPIC, made)["apply_patch"]["required"] == ["input"]
-    assert calls(ANTHROPIC, made) == [{"id": "call_1", "name": "apply_patch", "arguments": {"input": RAW}}]
-    assert results(ANTHROPIC, made) == [("call_1", "Done.")]
+    for target in (ANTHROPIC, GEMINI, INTERACTIONS, OLLAMA):
+        made = translated(body, source, target)
+        assert tools(target, made)["apply_patch"]["required"] == ["input"]
+        assert calls(target, made) == [{"id": "call_1", "name": "apply_patch", "arguments": {"input": RAW}}]
+        assert results(target, made) == [("call_1", "Done.")]
 
 
-@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+@pytest.mark.parametrize("target", [target for target in SEVEN if target != RESPONSES])
 def test_cu_4_a_custom_call_in_a_stream_does_not_vanish(target: str) -> None:
     item = {**CUSTOM_ITEM, "id": "ctc_1", "status": "completed"}
     wire = responses_stream(*item_events(0, item), output=[item])
     client = chat_request(tools=[NESTED]) if target == CHAT else None
     (call,) = fold_stream(target, streamed(wire, RESPONSES, target, client), tolerant=target == CHAT)["calls"]
     assert (call["id"], call["name"]) == ("call_1", "apply_patch")
-    assert call["arguments"] == ({"input": RAW} if target == ANTHROPIC else RAW)
+    assert call["arguments"] == (RAW if target == CHAT else {"input": RAW})
 
 
 def test_cu_5_custom_outputs_keep_their_form() -> None:
@@ -170,5 +205,5 @@ def test_cu_5_custom_outputs_keep_their_form() -> None:
     assert translated(listed, RESPONSES, RESPONSES) == listed
     plain = responses_request(GO, CUSTOM_ITEM, CUSTOM_OUTPUT, tools=[PATCH])
     assert translated(plain, RESPONSES, RESPONSES) == plain
-    for target in (ANTHROPIC, CHAT):
+    for target in (ANTHROPIC, CHAT, OPENROUTER):
         assert results(target, translated(listed, RESPONSES, target)) == [("call_1", "Done. Twice.")]

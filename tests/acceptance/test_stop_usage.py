@@ -9,6 +9,7 @@ import pytest
 import toolwire
 from tests.bodies import (
     CITY,
+    answer,
     anthropic_call,
     anthropic_call_block,
     anthropic_request,
@@ -24,13 +25,30 @@ from tests.bodies import (
     chat_response,
     chat_stream,
     item_events,
-    responses_call,
     responses_message,
     responses_response,
     responses_stream,
+    stream,
 )
+from tests.bodies_google import gemini_response
 from tests.sdk import fold_stream, summary
-from tests.wire import ANTHROPIC, CHAT, RESPONSES, frames, lost, named, streamed, translated, types
+from tests.wire import (
+    ALL_PAIRS,
+    ANTHROPIC,
+    CHAT,
+    GEMINI,
+    INTERACTIONS,
+    OLLAMA,
+    OPENROUTER,
+    RESPONSES,
+    SEVEN,
+    frames,
+    lost,
+    named,
+    streamed,
+    translated,
+    types,
+)
 
 TEXT: dict[str, Any] = {"role": "assistant", "content": "Sunny."}
 CALL = chat_assistant(chat_call("call_1"))
@@ -45,14 +63,41 @@ CACHED = {
 }
 
 
-@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
-def test_sr_1_a_stop_that_comes_after_a_call_is_a_tool_stop(target: str) -> None:
-    wire = chat_stream(CALL_DELTA, {"content": ""}, finish_reason="stop")
-    assert fold_stream(target, streamed(wire, CHAT, target))["stop"] == "tool_use"
+# Servers whose last word is an ordinary stop, in a chunk of its own after the call.
+STOPPING = {
+    CHAT: chat_stream(CALL_DELTA, {"content": ""}, finish_reason="stop"),
+    OPENROUTER: chat_stream(CALL_DELTA, {"content": ""}, finish_reason="stop"),
+    GEMINI: stream(GEMINI, "", ("call_1", "Paris")),
+    OLLAMA: stream(OLLAMA, "", ("call_1", "Paris")),
+}
+# How a client of each protocol is told that it is its turn.
+TOOL_STOPS = {
+    ANTHROPIC: b'"stop_reason":"tool_use"',
+    CHAT: b'"finish_reason":"tool_calls"',
+    RESPONSES: b'"status":"completed"',
+    GEMINI: b'"finishReason":"STOP"',
+    INTERACTIONS: b'"status":"requires_action"',
+    OLLAMA: b'"done_reason":"stop"',
+    OPENROUTER: b'"finish_reason":"tool_calls"',
+}
+FROM_STOPPING = [
+    (source, target) for source, target in ALL_PAIRS if source in STOPPING and {source, target} != {CHAT, OPENROUTER}
+]
 
 
-def test_sr_2_a_response_with_calls_finishes_with_tool_calls() -> None:
-    made = translated(responses_response(responses_call("call_1")), RESPONSES, CHAT, "response")
+@pytest.mark.parametrize(("source", "target"), FROM_STOPPING)
+def test_sr_1_a_stop_that_comes_after_a_call_is_a_tool_stop(source: str, target: str) -> None:
+    made = streamed(STOPPING[source], source, target)
+    assert fold_stream(target, made)["stop"] == "tool_use"
+    assert made.count(TOOL_STOPS[target]) >= 1
+    whole = translated(answer(source, "", ("call_1", "Paris")), source, target, "response")
+    assert summary(target, whole)["stop"] == "tool_use"
+
+
+@pytest.mark.parametrize("source", [source for source in SEVEN if source not in (CHAT, OPENROUTER)])
+@pytest.mark.parametrize("target", [CHAT, OPENROUTER])
+def test_sr_2_a_response_with_calls_finishes_with_tool_calls(source: str, target: str) -> None:
+    made = translated(answer(source, "", ("call_1", "Paris")), source, target, "response")
     assert made["choices"][0]["finish_reason"] == "tool_calls"
 
 
@@ -70,11 +115,14 @@ def test_sr_3_a_cut_answer_is_incomplete_and_so_are_its_calls(source: str, body:
 
 
 @pytest.mark.parametrize(
-    ("source", "body"),
-    [(CHAT, chat_response(CALL)), (RESPONSES, responses_response(responses_call("call_1")))],
+    "source",
+    [source for source in SEVEN if source != ANTHROPIC],
 )
-def test_sr_4_an_answer_with_calls_stops_for_tool_use(source: str, body: dict[str, Any]) -> None:
+def test_sr_4_an_answer_with_calls_stops_for_tool_use(source: str) -> None:
+    body = answer(source, "Well.", ("call_1", "Paris"))
     assert translated(body, source, ANTHROPIC, "response")["stop_reason"] == "tool_use"
+    without = translated(answer(source, "Well."), source, ANTHROPIC, "response")
+    assert without["stop_reason"] == "end_turn"
 
 
 @pytest.mark.parametrize(
@@ -92,8 +140,9 @@ def test_sr_5_the_whole_table_is_mapped(anthropic: str, chat: str) -> None:
     blocks = [anthropic_call("call_1")] if anthropic == "tool_use" else [{"type": "text", "text": "Sunny."}]
     body = anthropic_response(*blocks, stop_reason=anthropic)
     finish = translated(body, ANTHROPIC, CHAT, "response")["choices"][0]["finish_reason"]
-    # A refusal is either a filter's, or an ordinary end whose message is the refusal.
-    assert finish in ({"content_filter", "stop"} if anthropic == "refusal" else {chat})
+    assert finish == chat
+    reported = lost(body, ANTHROPIC, CHAT, "response")
+    assert ("/stop_reason" in reported) is (anthropic == "refusal")  # the model's own is told as a filter's
 
 
 @pytest.mark.parametrize(
@@ -147,18 +196,21 @@ def test_sr_9_structured_output_is_not_made_of_a_tool() -> None:
     body = chat_request(response_format={"type": "json_schema", "json_schema": described})
     made = translated(body, CHAT, ANTHROPIC)
     assert made["output_config"]["format"] == {"type": "json_schema", "schema": schema}
-    assert not made.get("tools")
-    assert "tool_choice" not in made
+    assert not {"tools", "tool_choice"} & made.keys()
+    assert translated(body, CHAT, GEMINI)["generationConfig"]["responseJsonSchema"] == schema
+    assert translated(body, CHAT, OLLAMA)["format"] == schema
 
 
-@pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
+@pytest.mark.parametrize("target", [target for target in SEVEN if target != RESPONSES])
 def test_sr_10_an_incomplete_response_is_an_answer_not_a_failure(target: str) -> None:
     cut = {"incomplete_details": {"reason": "max_output_tokens"}}
     wire = responses_stream(*item_events(0, MESSAGE), output=[MESSAGE], status="incomplete", **cut)
     made = streamed(wire, RESPONSES, target)
     said = fold_stream(target, made)
     assert (said["text"], said["stop"]) == ("Sunny.", "max_tokens")
-    assert (b"[DONE]" in made) if target == CHAT else types(made)[-1] == "message_stop"
+    assert b'"error"' not in made
+    if target == ANTHROPIC:
+        assert types(made)[-1] == "message_stop"
 
 
 def test_us_1_the_last_usage_of_a_stream_is_right() -> None:
@@ -200,10 +252,9 @@ def test_us_3_repeated_usage_is_not_summed() -> None:
     assert (said["input"], said["output"], said["cache_read"]) == (13, 7, 4)
 
 
-@pytest.mark.parametrize("source", [ANTHROPIC, CHAT])
+@pytest.mark.parametrize("source", [source for source in SEVEN if source != RESPONSES])
 def test_us_4_reasoning_tokens_are_always_said(source: str) -> None:
-    body = chat_response(CALL) if source == CHAT else anthropic_response(anthropic_call("toolu_1"))
-    made = translated(body, source, RESPONSES, "response")
+    made = translated(answer(source, "", ("call_1", "Paris")), source, RESPONSES, "response")
     assert made["usage"]["output_tokens_details"]["reasoning_tokens"] == 0
 
 
@@ -224,6 +275,13 @@ def test_us_6_thinking_tokens_are_counted() -> None:
     assert (made["completion_tokens"], made["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
     back = translated(chat_response(CALL, usage=CACHED), CHAT, ANTHROPIC, "response")["usage"]
     assert back["output_tokens_details"]["thinking_tokens"] == 3
+    thought = {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 5, "totalTokenCount": 16}
+    body = gemini_response({"text": "Sunny."}, usageMetadata=thought)
+    made = translated(body, GEMINI, CHAT, "response")["usage"]
+    assert (made["completion_tokens"], made["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
+    assert made["total_tokens"] == 16
+    home = translated(chat_response(CALL, usage=CACHED), CHAT, GEMINI, "response")["usageMetadata"]
+    assert (home["candidatesTokenCount"], home["thoughtsTokenCount"]) == (2, 3)
 
 
 def test_us_7_the_usage_of_an_incomplete_response_is_captured() -> None:
@@ -239,12 +297,16 @@ def test_us_9_at_most_four_cache_marks_are_sent() -> None:
     body = chat_request({"role": "user", "content": parts})
     assert str(translated(body, CHAT, ANTHROPIC)).count("cache_control") == 4
     reported = {path for path in lost(body, CHAT, ANTHROPIC) if "prompt_cache_breakpoint" in path}
-    assert len({path.split("/prompt_cache_breakpoint")[0] for path in reported}) >= 2
+    assert {path.split("/prompt_cache_breakpoint")[0] for path in reported} == {
+        "/messages/0/content/4",
+        "/messages/0/content/5",
+    }
     marked = [{"type": "text", "text": f"Part {n}.", "cache_control": {"type": "ephemeral"}} for n in range(5)]
-    assert toolwire.check(anthropic_request({"role": "user", "content": marked}), ANTHROPIC)
+    findings = toolwire.check(anthropic_request({"role": "user", "content": marked}), ANTHROPIC)
+    assert [finding.level for finding in findings] == ["error"]
 
 
-@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+@pytest.mark.parametrize("target", [CHAT, RESPONSES, GEMINI, INTERACTIONS, OLLAMA])
 def test_us_10_a_cache_mark_without_a_place_is_reported_where_it_stood(target: str) -> None:
     mark: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
     answer = anthropic_result("toolu_1", **mark)

@@ -66,7 +66,9 @@ class ToolPlan:
         flat = name if namespace is None else f"{namespace}__{name}"
         alias = flat
         if len(flat) > self._rules.limit or not self._rules.pattern.fullmatch(flat):
-            alias = self._suffixed(_ILLEGAL.sub("_", flat) or "tool", key)
+            readable = _ILLEGAL.sub("_", flat) or "tool"
+            first = "" if self._rules.pattern.match(readable) else "_"  # some take no digit there
+            alias = self._suffixed(first + readable, key)
         tries = 0
         while alias in self._taken:
             alias = self._suffixed(alias, key, tries)

@@ -12,7 +12,6 @@ from tests.bodies import (
     anthropic_result,
     anthropic_turn,
     chat_request,
-    turn,
 )
 
 OTHERS = ("anthropic", "openai-chat", "openai-responses")

@@ -88,7 +88,6 @@ class Encoder:
             PartEnd: self._part_end,
             Stopped: self._stop,
             UsageReport: self._report_usage,
-            Notice: self._notice,
             ResponseEnd: self._end,
             ResponseFailed: self._fail,
             Notice: self._notice,

@@ -1,0 +1,159 @@
+"""Errors in tool results, and errors of providers: ER-1 to ER-3, EX-2 to EX-12."""
+
+from typing import Any
+
+import pytest
+
+import toolwire
+from tests.bodies import (
+    anthropic_call,
+    anthropic_result,
+    anthropic_turn,
+    chat_chunk,
+    chat_events,
+    chat_result,
+    responses_call,
+    responses_events,
+    responses_output,
+    responses_response,
+    stream,
+    turn,
+)
+from tests.bodies_google import gemini_result, interactions_result
+from tests.bodies_ollama import ollama_result
+from tests.wire import (
+    ALL_PAIRS,
+    ANTHROPIC,
+    CHAT,
+    GEMINI,
+    INTERACTIONS,
+    OLLAMA,
+    OPENROUTER,
+    RESPONSES,
+    SEVEN,
+    failure,
+    kinds,
+    streamed,
+    translated,
+)
+
+FAILED = anthropic_turn([anthropic_call("toolu_1")], [anthropic_result("toolu_1", "No such city.", is_error=True)])
+
+
+MARKED = "[tool error] No such city."
+# The result as each protocol says that it failed: with a flag, or in words that are read back as one.
+TOLD: dict[str, Any] = {
+    ANTHROPIC: FAILED["messages"][2],
+    CHAT: chat_result("toolu_1", MARKED),
+    RESPONSES: {**responses_output("toolu_1", MARKED), "status": "incomplete"},
+    GEMINI: {
+        "role": "user",
+        "parts": [
+            {"functionResponse": {"id": "toolu_1", "name": "get_weather", "response": {"error": "No such city."}}}
+        ],
+    },
+    INTERACTIONS: interactions_result("toolu_1", "No such city.", is_error=True),
+    OLLAMA: ollama_result("toolu_1", MARKED),
+    OPENROUTER: chat_result("toolu_1", MARKED),
+}
+IN_WORDS = (CHAT, RESPONSES, OLLAMA, OPENROUTER)
+
+
+def last(body: Any) -> Any:
+    """The last message, content or item of a request."""
+    return (body.get("messages") or body.get("input") or body["contents"])[-1]
+
+
+@pytest.mark.parametrize("target", [target for target in SEVEN if target != ANTHROPIC])
+def test_er_1_an_error_result_is_flagged_or_marked_text_and_is_an_error_again_at_home(target: str) -> None:
+    made = translated(FAILED, ANTHROPIC, target)
+    assert last(made) == TOLD[target]
+    reported = kinds(FAILED, ANTHROPIC, target).get("/messages/2/content/0/is_error")
+    assert reported == ("approximated" if target in IN_WORDS else None)
+    assert translated(made, target, ANTHROPIC)["messages"][2] == FAILED["messages"][2]
+
+
+@pytest.mark.parametrize(("first", "second"), [*ALL_PAIRS, *((one, one) for one in SEVEN)])
+def test_er_2_the_error_flag_survives_every_way_home(first: str, second: str) -> None:
+    body = translated(translated(FAILED, ANTHROPIC, first), first, second)
+    assert last(body) == TOLD[second]
+    assert translated(body, second, ANTHROPIC)["messages"][2] == FAILED["messages"][2]
+    fine = translated(translated(turn(ANTHROPIC, "toolu_1"), ANTHROPIC, first), first, ANTHROPIC)
+    assert "is_error" not in fine["messages"][2]["content"][0]
+
+
+@pytest.mark.parametrize("source", [source for source in SEVEN if source != GEMINI])
+def test_er_3_what_went_wrong_is_under_error(source: str) -> None:
+    body = translated(FAILED, ANTHROPIC, source)
+    (part,) = last(translated(body, source, GEMINI))["parts"]
+    assert part["functionResponse"]["response"] == {"error": "No such city."}
+    (fine,) = last(translated(turn(source, "toolu_1"), source, GEMINI))["parts"]
+    assert fine == gemini_result("toolu_1", "result 0")
+
+
+# Each stream is cut right after its call, before it is said to be complete.
+ENDS = {
+    ANTHROPIC: b"event: content_block_stop",
+    CHAT: b'data: {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-4o", '
+    b'"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"',
+    RESPONSES: b"event: response.output_item.done",
+    GEMINI: b'data: {"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]',
+    INTERACTIONS: b"event: step.stop",
+    OLLAMA: b'{"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", '
+    b'"message": {"role": "assistant", "content": ""}, "done": true',
+}
+ENDS[OPENROUTER] = ENDS[CHAT]
+CUT = {protocol: stream(protocol, "", ("call_1", "Paris")).partition(end) for protocol, end in ENDS.items()}
+
+
+@pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
+def test_ex_2_a_stream_that_is_cut_ends_with_an_error_not_with_success(source: str, target: str) -> None:
+    begun, end, _ = CUT[source]
+    assert end
+    assert failure(target, streamed(begun, source, target)).startswith("the stream ended ")
+
+
+@pytest.mark.parametrize("source", [CHAT, OPENROUTER])
+@pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES, GEMINI, INTERACTIONS, OLLAMA])
+def test_ex_3_an_error_inside_a_chat_stream_is_a_failure(source: str, target: str) -> None:
+    broken = {**chat_chunk({}), "choices": [], "error": {"code": 502, "message": "Upstream is gone"}}
+    wire = chat_events(chat_chunk({"role": "assistant", "content": ""}), broken)
+    assert failure(target, streamed(wire, source, target)) == "Upstream is gone"
+
+
+@pytest.mark.parametrize("target", [target for target in SEVEN if target != RESPONSES])
+def test_ex_4_an_error_event_of_a_responses_stream_is_a_failure(target: str) -> None:
+    created = {"type": "response.created", "response": responses_response(status="in_progress")}
+    flat = {"type": "error", "code": "server_error", "message": "Upstream is gone", "param": None}
+    assert failure(target, streamed(responses_events(created, flat), RESPONSES, target)) == "Upstream is gone"
+    error = {"code": "server_error", "message": "Upstream is gone"}
+    failed = {"type": "response.failed", "response": responses_response(status="failed", error=error)}
+    assert failure(target, streamed(responses_events(created, failed), RESPONSES, target)) == "Upstream is gone"
+
+
+def test_ex_11_an_overflow_of_the_context_is_said_as_clients_know_it() -> None:
+    said = "This model's maximum context length is 128000 tokens. However, you asked for 130000 tokens."
+    error = {
+        "message": said,
+        "type": "invalid_request_error",
+        "param": "messages",
+        "code": "context_length_exceeded",
+    }
+    made = translated({"error": error}, CHAT, ANTHROPIC, "error")
+    assert made["error"]["type"] == "invalid_request_error"
+    assert made["error"]["message"] == f"prompt is too long: {said}"
+    message = "prompt is too long: 210000 tokens > 200000 maximum"
+    body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+    for target in (CHAT, RESPONSES):
+        assert translated(body, ANTHROPIC, target, "error")["error"]["code"] == "context_length_exceeded"
+    routed = translated(body, ANTHROPIC, OPENROUTER, "error")["error"]
+    assert (routed["code"], routed["metadata"]["error_type"]) == (400, "context_length_exceeded")
+    counted = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
+    full = {"error": {"code": 400, "message": counted, "status": "INVALID_ARGUMENT"}}
+    assert translated(full, GEMINI, ANTHROPIC, "error")["error"]["message"] == f"prompt is too long: {counted}"
+    assert translated(full, GEMINI, CHAT, "error")["error"]["code"] == "context_length_exceeded"
+
+
+def test_ex_12_an_answer_of_the_wrong_protocol_is_refused_with_its_reason() -> None:
+    with pytest.raises(toolwire.DecodeError, match="choices"):
+        translated(responses_response(responses_call("call_1")), CHAT, ANTHROPIC, "response")
