@@ -5,7 +5,7 @@ test, or one of `PARTS`. A line with both is begun here and finished there."""
 
 from typing import NamedTuple
 
-PARTS = ("seven protocols", "gateway", "runtime", "mcp", "computer use")
+PARTS = ("gateway", "runtime", "mcp", "computer use")
 
 # Every failure mode stands on one line of its document.
 FAILURE_MODES = r"""
@@ -20,9 +20,11 @@ FAILURE_MODES = r"""
 9 Anthropic tool_result blocks inserted in the wrong message position
   -> tests/acceptance/test_order.py::test_or_4_results_share_one_turn_and_an_unanswered_call_gets_a_placeholder
 9 Gemini function-call IDs or thought signatures omitted in manual history
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_continue_request_gemini_keeps_ids_and_signatures_of_the_model
+  -> tests/acceptance/test_ids_without.py::test_id_9_an_id_that_was_issued_is_on_call_and_result
 9 Gemini Interactions previous_interaction_id treated as permanent hidden memory instead of provider-supported continuation with beta and retention limits
-  -> seven protocols
+  -> tests/test_cycle.py::test_a_previous_interaction_is_the_providers_to_continue_and_reported_elsewhere
+  -> tests/test_seed_contracts.py::test_continue_request_interactions_keeps_the_steps_and_repeats_tools_and_settings
 9 computer-use actions executed without screenshot/result feedback, coordinate mapping, isolation, approval, or page-content prompt-injection handling
   -> computer use
 9 programmatic tool calling treated as unsandboxed model code execution or as a universal syntax rule
@@ -54,12 +56,14 @@ INVARIANTS = r"""
   -> runtime
 47 Result is paired by ID Every result carries the request ID: tool_use_id, tool_call_id, call_id, Gemini function-call id, or framework equivalent. The continuation turn cannot prove which result belongs to which request.
   -> tests/test_seed_contracts.py::test_the_models_own_id_is_attached_back_exactly
-  -> seven protocols
+  -> tests/test_cycle.py::test_the_same_call_in_turns_1_and_3_has_unique_and_stable_ids
 48 Continuation preserves required output The next request includes prior assistant tool-call output and provider-required reasoning, thinking, response, or interaction artifacts. The provider rejects the request or the model loses the context needed to continue.
   -> tests/test_seed_contracts.py::test_continue_request_responses_keeps_the_whole_output_with_its_reasoning
   -> tests/test_seed_contracts.py::test_continue_request_anthropic_keeps_the_blocks_and_answers_in_call_order
   -> tests/test_seed_contracts.py::test_continue_request_chat_appends_the_message_and_tool_messages
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_continue_request_gemini_keeps_ids_and_signatures_of_the_model
+  -> tests/test_seed_contracts.py::test_continue_request_interactions_keeps_the_steps_and_repeats_tools_and_settings
+  -> tests/test_seed_contracts.py::test_continue_request_ollama_answers_calls_without_ids_by_name_and_order
 49 Tool output stays in a data channel Results remain in tool-result/function-output/screenshot/result blocks and are treated as untrusted data. Prompt injection inside retrieved content can be promoted into instructions.
   -> tests/acceptance/test_order.py::test_or_2_results_around_a_text_stay_together
   -> runtime
@@ -75,7 +79,8 @@ RESPONSIBILITIES = r"""
 305 Provider-continuity preservation - preserve response output items, reasoning items, thinking blocks, function-call IDs, Gemini function-call IDs, interaction IDs, or SDK runner state required by the next turn.
   -> tests/test_seed_contracts.py::test_continue_request_responses_keeps_the_whole_output_with_its_reasoning
   -> tests/test_seed_contracts.py::test_continue_request_anthropic_keeps_the_blocks_and_answers_in_call_order
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_continue_request_gemini_keeps_ids_and_signatures_of_the_model
+  -> tests/test_seed_contracts.py::test_continue_request_interactions_keeps_the_steps_and_repeats_tools_and_settings
 306 Dispatch - route validated calls to local code, network APIs, MCP servers, provider-hosted tools, subagents, humans, sandboxes, or UI harnesses.
   -> runtime
 307 Authorization and approval - pause or deny destructive, costly, privileged, high-impact, externally visible, or suspicious actions.
@@ -128,9 +133,10 @@ VERIFICATION = r"""
   -> tests/acceptance/test_order.py::test_or_3_nothing_is_put_before_the_results
   -> tests/test_seed_contracts.py::test_continue_request_anthropic_keeps_the_blocks_and_answers_in_call_order
 356 Gemini integrations pass back function-call IDs and required thought signatures when manually constructing history or using REST.
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_continue_request_gemini_keeps_ids_and_signatures_of_the_model
 357 Gemini Interactions integrations treat previous_interaction_id as beta provider-managed continuation, re-specify current-turn tools/system/config as needed, and account for storage/retention limits.
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_continue_request_interactions_keeps_the_steps_and_repeats_tools_and_settings
+  -> tests/test_cycle.py::test_a_previous_interaction_is_the_providers_to_continue_and_reported_elsewhere
 358 Strict/provider schema mode is enabled deliberately where supported, but runtime validation, authorization, and side-effect policy still happen before execution.
   -> tests/acceptance/test_schema.py::test_sc_13_a_tool_that_is_not_strict_says_so_to_responses
   -> runtime
@@ -207,21 +213,23 @@ RULES = r"""
 77 Don't: Return binary payloads in the tool role message; summarize or use a dedicated mechanism/tool.
   -> tests/test_seed_contracts.py::test_binary_results_can_be_summed_up_in_text
 81 Do: Expose tools via `config.tools: [{ functionDeclarations: [...] }]` with `parametersJsonSchema`.
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_the_config_of_geminis_sdks_is_read_and_only_contents_are_written
+  -> tests/test_seed_contracts.py::test_format_tools_gemini_declares_functions_with_their_json_schema
 82 Do: Handle model tool calls from `parts[]` where a part contains `functionCall`.
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_parse_tool_calls_gemini_reads_function_call_parts
 83 Do: Inject tool results as a new user message with a `functionResponse` part (ID must match the `functionCall.id`).
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_format_tool_result_gemini_comes_from_the_user_with_the_id_of_the_call
 84 Do: Include `inlineData` (base64) next to the `functionResponse` for binary outputs.
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_binary_results_stand_beside_the_result_for_older_models_of_gemini
 85 Do: Put system instructions in `config.systemInstruction`.
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_the_config_of_geminis_sdks_is_read_and_only_contents_are_written
 86 Don't: Send `functionResponse` in model parts; results always come from the user side.
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_format_tool_result_gemini_comes_from_the_user_with_the_id_of_the_call
+  -> tests/acceptance/test_order.py::test_or_8_nothing_stands_beside_the_results
 87 Don't: Use Chat/Responses containers (`messages[]`/`input[]`); Gemini uses `contents[]` with parts.
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_the_config_of_geminis_sdks_is_read_and_only_contents_are_written
 88 Don't: Rename parameters incorrectly (e.g., `read_file` expects `absolute_path`; `write_file` expects `file_path`).
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_parameters_keep_their_names
 """  # noqa: E501, RUF001
 
 CONTRACT = r"""
@@ -237,25 +245,25 @@ TABLES = r"""
 257 | Anthropic | Standard | Convert `parameters` → `input_schema` | Remove `type: "function"` wrapper |
   -> tests/test_seed_contracts.py::test_format_tools_anthropic_renames_parameters_and_removes_the_wrapper
 258 | Ollama | Standard | Pass-through | Similar to OpenAI |
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_format_tools_ollama_and_openrouter_is_a_pass_through
 259 | OpenRouter | Standard | Pass-through | OpenAI format |
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_format_tools_ollama_and_openrouter_is_a_pass_through
 265 | OpenAI | `.choices[0].message.tool_calls[]` | `[{id, name, arguments}]` | arguments is JSON string |
   -> tests/test_seed_contracts.py::test_parse_tool_calls_openai_reads_the_first_choice
 266 | Anthropic | `.content[]` select `type: "tool_use"` | `[{id, name, arguments}]` | Convert `input` to JSON string for `arguments` |
   -> tests/test_seed_contracts.py::test_parse_tool_calls_anthropic_reads_tool_use_blocks_and_gives_arguments_as_text
 267 | Ollama | `.message.tool_calls[]` | `[{id, name, arguments}]` | Generate fake ID (no ID in response), arguments is JSON string |
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_parse_tool_calls_ollama_makes_ids_and_gives_arguments_as_text
 268 | OpenRouter | `.choices[0].message.tool_calls[]` | `[{id, name, arguments}]` | Same as OpenAI |
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_parse_tool_calls_openrouter_is_as_openai
 274 | OpenAI | `{"role": "tool", "tool_call_id": id, "content": result}` | Standard |
   -> tests/test_seed_contracts.py::test_format_tool_result_openai
 275 | Anthropic | `{"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": result}]}` | Content blocks array |
   -> tests/test_seed_contracts.py::test_format_tool_result_anthropic
 276 | Ollama | `{"role": "tool", "tool_name": name, "content": result}` | Uses name, not ID |
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_format_tool_result_ollama_goes_by_name
 277 | OpenRouter | `{"role": "tool", "tool_call_id": id, "content": result}` | Same as OpenAI |
-  -> seven protocols
+  -> tests/test_seed_contracts.py::test_format_tool_result_openrouter_is_as_openai
 """  # noqa: E501
 
 

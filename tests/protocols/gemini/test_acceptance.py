@@ -11,7 +11,6 @@ from tests.bodies import (
     anthropic_request,
     anthropic_result,
     anthropic_turn,
-    chat_request,
 )
 
 OTHERS = ("anthropic", "openai-chat", "openai-responses")
@@ -80,52 +79,6 @@ def test_im_3_each_image_stays_with_its_own_result(model: str) -> None:
     blocks = [block for message in again["messages"] for block in message["content"] if isinstance(block, dict)]
     seen = [block["content"][-1]["source"]["data"] for block in blocks if block["type"] == "tool_result"]
     assert seen == ["aaaa", "bbbb"]
-
-
-def test_er_3_what_went_wrong_is_under_error() -> None:
-    body = anthropic_turn([anthropic_call("c1")], [{**anthropic_result("c1", "no such city"), "is_error": True}])
-    assert inner(to_gemini(body, "anthropic"), "functionResponse")[0]["response"] == {"error": "no such city"}
-    again = tw.translate(to_gemini(body, "anthropic"), "gemini", "anthropic", model="m").value
-    assert again["messages"][2]["content"][0]["is_error"] is True
-
-
-@pytest.mark.parametrize(
-    ("target", "word"),
-    [("anthropic", '"tool_use"'), ("openai-chat", '"tool_calls"'), ("openai-responses", "completed")],
-)
-def test_sr_1_a_stop_in_a_later_chunk_still_ends_at_the_call(target: str, word: str) -> None:
-    wire = events(chunk(gemini_call("Rome")), chunk({"text": ""}, reason="STOP"))
-    told = b"".join(tw.translate_stream([wire], "gemini", target)).decode()
-    assert word in told
-    assert '"stop"' not in told
-    assert '"end_turn"' not in told
-
-
-def test_na_3_names_that_gemini_refuses_are_changed_and_restored() -> None:
-    names = ["1st tool", "1st/tool", "a.b:c-d", "x" * 90]
-    tools = [{"type": "function", "function": {"name": name}} for name in names]
-    made = to_gemini(chat_request(tools=tools), "openai-chat")
-    declared = [one["name"] for one in made["tools"][0]["functionDeclarations"]]
-    assert len(set(declared)) == len(names)
-    assert declared[2] == names[2]
-    assert tw.check(made, "gemini") == []
-    answer = gemini_answer({"functionCall": {"name": declared[0], "args": {}}})
-    told = tw.translate(answer, "gemini", "openai-chat", "response", request=chat_request(tools=tools)).value
-    assert told["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == names[0]
-
-
-def test_sy_7_system_text_is_an_instruction_or_a_reminder() -> None:
-    messages = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Hello"},
-        {"role": "system", "content": "It is late."},
-        {"role": "user", "content": "Go on."},
-    ]
-    made = to_gemini({"model": "m", "messages": messages}, "openai-chat")
-    assert made["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
-    reminder = contents(made)[1]
-    assert reminder["role"] == "user"
-    assert reminder["parts"][0]["text"] == "<system-reminder>\nIt is late.\n</system-reminder>"
 
 
 def test_sv_13_search_beside_functions_asks_for_the_calls_to_be_shown() -> None:

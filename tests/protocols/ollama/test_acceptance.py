@@ -16,11 +16,9 @@ from tests.bodies import (
     chat_turn,
 )
 from tests.wire import ANTHROPIC, CHAT, calls, frames, lost, streamed, translated
-from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
-from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FunctionTool
+from toolwire.canonical.content import ToolCall, ToolResult
 from toolwire.codec.ids import is_made
-from toolwire.codec.interface import Route, Target
+from toolwire.codec.interface import Route
 from toolwire.protocols import PROTOCOLS
 
 OLLAMA = "ollama"
@@ -53,17 +51,6 @@ def stream(*lines: Any, **fields: Any) -> bytes:
     last = {**response(**fields), "message": {"role": "assistant", "content": ""}}
     said = [{**response(), "message": message, "done": False} for message in lines]
     return b"".join(json.dumps(line).encode() + b"\n" for line in [*said, last])
-
-
-def asked_by(client: str) -> Any:
-    """A first request of a client of this protocol."""
-    request = Request(
-        origin="",
-        model="a-model",
-        messages=(Message(role="user", parts=(Text(text="Weather in Rome?"),)),),
-        tools=(FunctionTool(name="get_weather"),),
-    )
-    return json.loads(PROTOCOLS[client].encode_request(request, Target(model="a-model")).to_bytes())
 
 
 def call_ids(protocol: str, body: Any) -> list[str | None]:
