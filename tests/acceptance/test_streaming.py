@@ -36,7 +36,6 @@ from tests.wire import (
     SEVEN,
     failure,
     frames,
-    parts,
     streamed,
     types,
 )
@@ -236,10 +235,11 @@ def test_st_18_a_ping_keeps_the_other_side_alive(target: str) -> None:
     started, *rest = anthropic_stream({"type": "ping"}, *anthropic_call_block(0, "call_1")).split(b"\n\n")
     chunks = [piece + b"\n\n" for piece in (started, *rest)]
     pieces = list(toolwire.translate_stream(chunks, ANTHROPIC, target))
-    if target in (GEMINI, OLLAMA):  # without comments: something that says nothing
+    if target == OLLAMA:  # no comments in this framing: a line that says nothing
         (frame,) = frames(pieces[0])
-        said = frame["message"]["content"] if target == OLLAMA else parts(frame)[0]["text"]
-        assert said == ""
+        assert frame["message"]["content"] == ""
+    elif target == GEMINI:  # its SDK takes a comment for an answer, and passes over an empty line
+        assert pieces[0] == b"\n\n"
     else:
         assert pieces[1] == b": ping\n\n"
     assert fold_stream(target, b"".join(pieces))["calls"] == [PARIS]
