@@ -6,10 +6,10 @@ source codec's `names` gives for the field (`"Message.parts": "/content"`; `""` 
 object of its own; `"//parallel_tool_calls"` for a field that stands at the root instead) and the index.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cache
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Raw
@@ -21,6 +21,7 @@ from toolwire.canonical.node import Node
 Trail = tuple[str | int, ...]
 Names = Mapping[str, str]
 N = TypeVar("N", bound=Node)
+Changes = Sequence[tuple[Literal["approximated", "dropped"], str, str]]
 
 UNPLACED = "?"
 """Before a text that was invented, in place of where: that is known when the whole is written."""
@@ -35,9 +36,10 @@ class Report:
 
     def __init__(self) -> None:
         self._entries: list[tuple[LossKind, Trail, str, str, str | None, bool]] = []
+        self._rewritten: list[tuple[Trail, str, Changes]] = []
 
     def __bool__(self) -> bool:
-        return bool(self._entries)
+        return bool(self._entries or self._rewritten)
 
     def dropped(self, trail: Trail, field: str = "", why: str = NO_COUNTERPART, *, guarded: bool = False) -> None:
         self._entries.append(("dropped", trail, field, why, None, guarded))
@@ -47,6 +49,11 @@ class Report:
 
     def invented(self, trail: Trail, field: str, target: str, why: str) -> None:
         self._entries.append(("invented", trail, field, why, target, False))
+
+    def rewritten(self, trail: Trail, field: str, changes: Changes) -> None:
+        """Changes inside a value that is one field, each as kind, pointer below the field, and why."""
+        if changes:
+            self._rewritten.append((trail, field, changes))
 
     def unclaimed(self, root: Node, families: Container[str]) -> None:
         """Report all extras below `root` that belong to none of these families."""
@@ -63,6 +70,11 @@ class Report:
                 loss = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)
                 if found.setdefault((kind, path, target), loss) is not loss and guarded:
                     found[kind, path, target] = loss
+        for trail, field, changes in self._rewritten:
+            (base,) = pointers(root, trail, field, names)
+            for change, below, why in changes:
+                path = base + below
+                found.setdefault((change, path, None), Loss(kind=change, path=path, why=why))
         return list(found.values())
 
 

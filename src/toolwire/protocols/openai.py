@@ -1,7 +1,20 @@
-"""How OpenAI's servers put what they refuse, in both of their protocols."""
+"""What is the same in both of OpenAI's protocols: how its servers put what they refuse, and their strict schemas."""
 
 from toolwire.codec.check import Findings, Path, Voice, subschemas, text_of, unstrict, words
+from toolwire.codec.schema.dialect import Dialect
 
+# https://platform.openai.com/docs/guides/structured-outputs#supported-schemas; a default, a length or another format is
+# refused by name.
+STRICT = Dialect(
+    name="openai-strict",
+    keeps=words("type enum const anyOf $ref $defs properties required additionalProperties items title description")
+    | words("pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minItems maxItems"),
+    references="definitions",
+    formats=words("date-time time date duration email hostname ipv4 ipv6 uuid"),
+    typed=True,
+    closed="unfit",
+    complete=True,
+)
 NOT_STRICT = words("oneOf allOf not dependentRequired dependentSchemas if then else")
 
 

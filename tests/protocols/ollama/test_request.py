@@ -243,10 +243,13 @@ def test_a_schema_is_a_format() -> None:
     assert sent(chat_request(response_format={"type": "json_object"}))["format"] == "json"
 
 
-def test_tools_are_declared_under_any_name_with_their_schema_as_it_is() -> None:
+def test_tools_are_declared_under_any_name_with_what_the_server_reads_of_their_schema() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^x"}}, "additionalProperties": False}
-    made = sent(anthropic_request(tools=[anthropic_tool("f", schema, strict=True)]), ANTHROPIC)
-    declared = {"name": "f", "description": "Weather.", "parameters": schema}
-    assert made["tools"] == [{"type": "function", "function": declared}]
+    request = anthropic_request(tools=[anthropic_tool("f", schema)])
+    read = {"type": "object", "properties": {"a": {"type": "string", "description": 'pattern: "^x"'}}}
+    declared = {"name": "f", "description": "Weather.", "parameters": read}
+    assert sent(request, ANTHROPIC)["tools"] == [{"type": "function", "function": declared}]
+    below = "/tools/0/input_schema"
+    assert lost(request, ANTHROPIC, OLLAMA) == {f"{below}/properties/a/pattern", f"{below}/additionalProperties"}
     long = body(tools=[chat_tool("files.read " + "a" * 80)])
     assert translated(long, OLLAMA, OLLAMA) == long

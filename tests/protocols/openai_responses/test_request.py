@@ -330,7 +330,8 @@ def test_strict_and_parameters_are_always_said() -> None:
 
 def test_strict_is_kept_where_the_schema_can_bear_it() -> None:
     closed = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
-    for schema, kept in (({**closed, "required": ["a"]}, True), (closed, False)):
+    opened = {**closed, "properties": {"a": {"type": "object", "additionalProperties": {"type": "string"}}}}
+    for schema, kept in (({**closed, "required": ["a"]}, True), (closed, True), (opened, False)):
         body = anthropic_request(GO, tools=[anthropic_tool(schema=schema, strict=True)])
         (tool,) = translated(body, ANTHROPIC, RESPONSES)["tools"]
         assert tool["strict"] is kept

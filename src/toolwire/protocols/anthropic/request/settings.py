@@ -10,24 +10,12 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import given, joined, known, rest
 from toolwire.codec.plan import Plan
-from toolwire.codec.schema import compilable
+from toolwire.codec.schema.fit import fitted
+from toolwire.protocols.anthropic.rules.vocabulary import COMPILED
 from toolwire.protocols.anthropic.wire import FAMILY, FormatShape, RequestShape, SettingsShape, ThinkingShape
 
 DEFAULT_MAX_TOKENS = 8192
 SAMPLING_VERSION = "2023-06-01"
-NOT_COMPILED = frozenset(
-    [
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "minLength",
-        "maxLength",
-        "maxItems",
-        "uniqueItems",
-    ]
-)
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 _VISIBILITY: dict[str, Literal["omitted", "summary"]] = {"omitted": "omitted", "summarized": "summary"}
@@ -131,14 +119,7 @@ def encode_settings(request: Request, shape: dict[str, Any], plan: Plan) -> None
 
 
 def _encode_schema(schema: Raw, plan: Plan) -> Raw:
-    """The provider compiles closed objects only, and few bounds."""
-    if plan.home:
-        return schema
-    compiled = compilable(schema, NOT_COMPILED)
-    if compiled is not schema:
-        why = "the target wants every object closed, and bounds told in words"
-        plan.report.approximated(("output",), "schema", why)
-    return compiled
+    return schema if plan.home else fitted(schema, COMPILED, plan.report, ("output",), "schema")
 
 
 def _encode_thinking(thinking: Thinking, plan: Plan) -> tuple[Any, Any]:

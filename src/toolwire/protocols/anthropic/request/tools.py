@@ -22,6 +22,7 @@ from toolwire.codec.fields import Reader, tag_of, told
 from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
+from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import (
     PlacedTool,
     flattened,
@@ -31,7 +32,7 @@ from toolwire.codec.tools import (
     usable_callers,
     without_native,
 )
-from toolwire.protocols.anthropic.rules.vocabulary import refuses_forcing
+from toolwire.protocols.anthropic.rules.vocabulary import STRICT, refuses_forcing
 from toolwire.protocols.anthropic.wire import FAMILY, CacheShape, ChoiceShape, ToolShape
 
 MAX_MARKS = 4
@@ -183,6 +184,8 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
         description: str | None = lowered_description(tool)
     else:
         schema, strict, description = _schema(tool, trail, plan), tool.strict, tool.description
+        if strict and not plan.home:
+            schema, strict = fitted_strictly(schema, STRICT, plan.report, trail, "parameters")
         if tool.output_schema is not None:
             plan.report.dropped(trail, "output_schema")
     shape = ToolShape(

@@ -2,6 +2,8 @@
 
 import re
 
+from msgspec.structs import replace
+
 from toolwire.codec.check import (
     Finding,
     Findings,
@@ -22,6 +24,7 @@ from toolwire.codec.check import (
     unstrict,
     words,
 )
+from toolwire.codec.schema.dialect import BOUNDS, Dialect
 
 VOICE = Voice(
     "anthropic",
@@ -71,6 +74,18 @@ _TOOL = fields(
 )
 # Keywords whose wrong type makes a JSON Schema invalid.
 _SCHEMA = fields("type:string|array properties:object required:array items:object|boolean|array enum:array anyOf:array")
+# What schemas that it holds the model to may say. An open map it would have to close.
+STRICT = Dialect(
+    name="anthropic-strict",
+    lacks=BOUNDS
+    | words("minLength maxLength maxItems uniqueItems minProperties maxProperties contains minContains maxContains")
+    | words("oneOf not if then else dependentRequired dependentSchemas patternProperties propertyNames prefixItems")
+    | words("nullable"),
+    formats=words("date-time time date duration email hostname uri ipv4 ipv6 uuid"),
+    closed="unfit",
+    recursive=False,
+)
+COMPILED = replace(STRICT, name="anthropic-format", closed="closed")
 _NOT_STRICT = words("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems")
 _NATIVE_TOOL = fields("max_uses:integer allowed_domains:array blocked_domains:array cache_control:object")
 # The fixed name of each native tool, by the beginning of its type; a toolset has none.

@@ -1,58 +1,30 @@
-"""The words for types in Google's older schemas, which JSON Schema writes in lower case."""
+"""Which schemas a model takes, and the older ones as JSON Schema: their types are in capitals, null is a keyword."""
 
+import re
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
-_WORDS = ("string", "number", "integer", "boolean", "array", "object", "null")
-# Capitals in the documents, the numbers of its enumeration from clients that write those.
-_SPELLINGS: dict[str, dict[Any, str]] = {
-    "upper": {word.upper(): word for word in _WORDS},
-    "number": dict(enumerate(_WORDS, 1)),
-}
-_MAPS = ("properties", "defs")
-_ONES = ("items", "additionalProperties")
-_LIMIT = 20_000
+from toolwire.codec.check import words
+from toolwire.codec.plan import Plan
+from toolwire.codec.schema.dialect import Dialect
+from toolwire.codec.schema.fit import fit
+from toolwire.protocols.gemini.parts.spelling import extra
+from toolwire.protocols.gemini.wire import FAMILY
+from toolwire.protocols.google import JSON_SCHEMA, OPENAPI
+
+# Before 2.5 a model knows the older schemas only: https://github.com/envoyproxy/ai-gateway/pull/1512.
+_OLD = re.compile(r"gemini-(?:1\.|2\.0)")
+_PLAIN = Dialect(name="json-schema", lacks=words("nullable"))
 
 
-def json_types(schema: Raw) -> tuple[Raw, str | None]:
-    """The schema with types in JSON Schema's words, and which others it had; as it is where they are not all alike."""
-    if b'"type"' not in bytes(schema):
-        return schema, None
-    tree = msgspec.json.decode(schema)
-    nodes = [node for node in _walk(tree) if "type" in node]
-    for name, words in _SPELLINGS.items():
-        if nodes and all(_is_word(node["type"], words) for node in nodes):
-            for node in nodes:
-                node["type"] = words[node["type"]]
-            return Raw(msgspec.json.encode(tree)), name
-    return schema, None
+def decode_schema(schema: Raw, name: str) -> tuple[Raw, dict[str, Any]]:
+    """The schema, and what it was where that was something else; as it is if something in it can't be read."""
+    found = fit(schema, _PLAIN)
+    if not found.changes or any(change.kind == "dropped" for change in found.changes):
+        return schema, {}
+    return found.schema, {**extra(name, schema), "form": (f"{FAMILY}:told:{name}",)}
 
 
-def _is_word(value: Any, words: dict[Any, str]) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool) and value in words
-
-
-def own_types(schema: Raw, name: str) -> Raw:
-    """The same schema in Google's words again."""
-    words = {word: own for own, word in _SPELLINGS[name].items()}
-    tree = msgspec.json.decode(schema)
-    for node in _walk(tree):
-        if isinstance(kind := node.get("type"), str):
-            node["type"] = words.get(kind, kind)
-    return Raw(msgspec.json.encode(tree))
-
-
-def _walk(tree: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    waiting = [tree]
-    while waiting and len(found) < _LIMIT:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            found.append(node)
-            waiting += [node[name] for name in _ONES if name in node]
-            for name in _MAPS:
-                waiting += node[name].values() if isinstance(node.get(name), dict) else ()
-            waiting += node["anyOf"] if isinstance(node.get("anyOf"), list) else ()
-    return found
+def dialect_of(plan: Plan) -> Dialect:
+    return OPENAPI if _OLD.search(plan.target.model or "") else JSON_SCHEMA

@@ -3,16 +3,18 @@
 import re
 from typing import Any
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import given, joined, known
 from toolwire.codec.plan import Plan
+from toolwire.codec.schema.fit import fitted
 from toolwire.protocols.gemini.parts.spelling import Spelling, extra
 from toolwire.protocols.gemini.wire import ThinkingShape
+from toolwire.protocols.google import OPENAPI
 
-from .schema import json_types, own_types
+from .schema import decode_schema, dialect_of
 
 _LEVELS = {"MINIMAL": "minimal", "LOW": "low", "MEDIUM": "medium", "HIGH": "high"}
 _NEAREST = {"xhigh": "high", "max": "high"}
@@ -20,7 +22,7 @@ _NEAREST = {"xhigh": "high", "max": "high"}
 _BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
 _MIMES: dict[str, Any] = {"application/json": "json", "text/plain": "text"}
 _OPENAPI = "gemini:schema:openapi"
-_TYPES = "gemini:schema:types="
+_KEPT = "gemini:schema:kept"
 _NO_MIME = "gemini:absent:mime"
 _MIME = "gemini:mime:"
 _BUDGET = "gemini:budget:"
@@ -102,8 +104,8 @@ def decode_output(shape: Any, spelling: Spelling, place: str) -> tuple[OutputFor
     if shape.response_schema is not UNSET:
         source = spelling.source(place + "responseSchema")
         if schema is None:
-            schema, types = json_types(shape.response_schema)
-            form += [_OPENAPI, *([_TYPES + types] if types else []), f"gemini:name:schema={source}"]
+            schema, more = decode_schema(shape.response_schema, source)
+            form += [_OPENAPI, f"gemini:name:schema={source}", *([_KEPT] if more else [])]
         else:
             more = extra(source, shape.response_schema)
     if schema is not None:
@@ -205,7 +207,9 @@ def encode_output(request: Request, out: dict[str, Any], plan: Plan) -> None:
     if output.kind in ("json", "json_schema"):
         out["response_mime_type"] = "application/json"
     if output.kind == "json_schema" and output.schema is not None:
-        out["response_json_schema"] = output.schema
+        dialect = dialect_of(plan)
+        name = "response_schema" if dialect is OPENAPI else "response_json_schema"
+        out[name] = fitted(output.schema, dialect, plan.report, ("output",), "schema")
     for name in ("name", "description", "verbosity"):
         if getattr(output, name) is not None:
             plan.report.dropped(("output",), name)
@@ -221,8 +225,5 @@ def _encode_own_output(output: OutputFormat, out: dict[str, Any]) -> None:
     if _NO_MIME not in output.form and kind is not None:
         words = {word: mime for mime, word in _MIMES.items()}
         out["response_mime_type"] = words.get(kind, "application/json")
-    if output.schema is None:
-        return
-    types = next((token.removeprefix(_TYPES) for token in output.form if token.startswith(_TYPES)), None)
-    schema: Raw = output.schema if types is None else own_types(output.schema, types)
-    out["response_schema" if _OPENAPI in output.form else "response_json_schema"] = schema
+    if output.schema is not None and _KEPT not in output.form:
+        out["response_schema" if _OPENAPI in output.form else "response_json_schema"] = output.schema

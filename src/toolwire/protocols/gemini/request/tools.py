@@ -25,6 +25,7 @@ from toolwire.codec.fields import Reader, escape, told
 from toolwire.codec.kept import given, joined, known
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
+from toolwire.codec.schema.fit import fitted
 from toolwire.codec.tools import (
     PlacedTool,
     ToolPlan,
@@ -38,15 +39,15 @@ from toolwire.codec.tools import (
 from toolwire.protocols.gemini.parts.calls import is_early
 from toolwire.protocols.gemini.parts.spelling import Spelling, extra, write
 from toolwire.protocols.gemini.wire import FAMILY, CallingShape, DeclarationShape
+from toolwire.protocols.google import OPENAPI
 
-from .schema import json_types, own_types
+from .schema import decode_schema, dialect_of
 
 _BAG = "gemini:bag:"
 _ONE_BAG = "gemini:tools:object"
 _LISTED = "gemini:tool:listed"
 _OPENAPI = "gemini:schema:openapi"
 _OPENAPI_RESPONSE = "gemini:schema:openapi-response"
-_TYPES = "gemini:schema:types="
 _FUNCTIONS = ("functionDeclarations", "function_declarations")
 
 # Google's own tools by the common word, where other vendors have one like it.
@@ -133,14 +134,16 @@ def _decode_function(raw: Raw, path: str, bag: str) -> FunctionTool:
     names: dict[str, str] = {}
     if shape.parameters is not UNSET:
         if parameters is None:
-            parameters, types = json_types(shape.parameters)
-            form += [_OPENAPI, *([_TYPES + types] if types else [])]
+            parameters, kept = decode_schema(shape.parameters, "parameters")
+            form.append(_OPENAPI)
+            more.append(kept)
             names["parameters"] = "parameters"
         else:
             more.append(extra("parameters", shape.parameters))
     if shape.response is not UNSET:
         if output is None:
-            output = shape.response
+            output, kept = decode_schema(shape.response, "response")
+            more.append(kept)
             form.append(_OPENAPI_RESPONSE)
             names["output_schema"] = "response"
         else:
@@ -305,27 +308,37 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
         shape.description = lowered_description(tool)
         shape.parameters_json_schema = lowered_schema()
         return shape
-    if tool.parameters is not None:
-        _encode_parameters(tool, shape)
-    if tool.output_schema is not None:
-        if plan.home and _OPENAPI_RESPONSE in tool.form:
-            shape.response = tool.output_schema
-        else:
-            shape.response_json_schema = tool.output_schema
+    if plan.home:
+        _encode_own_schemas(tool, shape)
+    else:
+        _encode_schemas(tool, trail, shape, plan)
     if tool.asynchronous is not None and plan.home:
         shape.behavior = "NON_BLOCKING" if tool.asynchronous else "BLOCKING"
     return write(shape, tool)
 
 
-def _encode_parameters(tool: FunctionTool, shape: DeclarationShape) -> None:
-    schema = tool.parameters
-    if schema is None:
-        return
-    if _OPENAPI not in tool.form:
-        shape.parameters_json_schema = schema
-        return
-    types = next((token.removeprefix(_TYPES) for token in tool.form if token.startswith(_TYPES)), None)
-    shape.parameters = schema if types is None else own_types(schema, types)
+def _encode_schemas(tool: FunctionTool, trail: Trail, shape: DeclarationShape, plan: Plan) -> None:
+    dialect = dialect_of(plan)
+    for field, json_schema, openapi in (
+        ("parameters", "parameters_json_schema", "parameters"),
+        ("output_schema", "response_json_schema", "response"),
+    ):
+        if (schema := getattr(tool, field)) is not None:
+            name = openapi if dialect is OPENAPI else json_schema
+            setattr(shape, name, fitted(schema, dialect, plan.report, trail, field))
+
+
+def _encode_own_schemas(tool: FunctionTool, shape: DeclarationShape) -> None:
+    if tool.parameters is not None:
+        if _OPENAPI not in tool.form:
+            shape.parameters_json_schema = tool.parameters
+        elif "parameters" not in (tool.extras or {}).get(FAMILY, {}):
+            shape.parameters = tool.parameters
+    if tool.output_schema is not None:
+        if _OPENAPI_RESPONSE not in tool.form:
+            shape.response_json_schema = tool.output_schema
+        elif "response" not in (tool.extras or {}).get(FAMILY, {}):
+            shape.response = tool.output_schema
 
 
 def _report_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan) -> None:

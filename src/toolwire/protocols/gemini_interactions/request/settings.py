@@ -11,7 +11,9 @@ from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.fields import Reader, tag_of
 from toolwire.codec.kept import as_object, given, joined, known, rest, restore
 from toolwire.codec.plan import Plan
+from toolwire.codec.schema.fit import fitted
 from toolwire.protocols.gemini_interactions.wire import FAMILY, GenerationShape, RequestShape, TextFormatShape
+from toolwire.protocols.google import JSON_SCHEMA
 
 LEVELS = ("minimal", "low", "medium", "high")
 TIERS = ("flex", "standard", "priority", "deferred")
@@ -187,8 +189,8 @@ def encode_output(request: Request, plan: Plan) -> Any:
     if output.kind is None:
         return UNSET
     shape = TextFormatShape(type="text", mime_type="text/plain" if output.kind == "text" else JSON)
-    if output.kind == "json_schema":
-        shape.schema = given(output.schema)
+    if output.kind == "json_schema" and output.schema is not None:
+        shape.schema = fitted(output.schema, JSON_SCHEMA, plan.report, ("output",), "schema")
     return shape
 
 

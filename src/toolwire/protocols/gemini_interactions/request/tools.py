@@ -11,6 +11,7 @@ from toolwire.codec.fields import Reader, tag_of
 from toolwire.codec.kept import as_object, emit, given, joined, known, rest, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
+from toolwire.codec.schema.fit import fitted
 from toolwire.codec.tools import (
     PlacedTool,
     flattened,
@@ -21,6 +22,7 @@ from toolwire.codec.tools import (
     without_native,
 )
 from toolwire.protocols.gemini_interactions.wire import FAMILY, AllowedShape, ChoiceShape, FunctionShape
+from toolwire.protocols.google import JSON_SCHEMA
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _WORDS = {"auto": "auto", "required": "any", "none": "none"}
@@ -196,7 +198,9 @@ def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
     if tool.parameters is not None and bytes(tool.parameters)[:1] != b"{":
         plan.report.dropped(trail, "parameters", "not an object schema")
         return UNSET
-    return given(tool.parameters)
+    if tool.parameters is None:
+        return UNSET
+    return fitted(tool.parameters, JSON_SCHEMA, plan.report, trail, "parameters")
 
 
 def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:

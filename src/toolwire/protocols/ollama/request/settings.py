@@ -8,6 +8,8 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import joined, known, note_extras, rest
 from toolwire.codec.plan import Plan
+from toolwire.codec.schema.fit import fitted
+from toolwire.protocols.ollama.rules.vocabulary import FORMAT
 from toolwire.protocols.ollama.wire import FAMILY, OptionsShape, RequestShape
 
 EMPTY_OPTIONS = "ollama:empty:options"
@@ -140,9 +142,13 @@ def encode_output(request: Request, body: dict[str, Any], plan: Plan) -> None:
     if output.kind == "json":
         body["format"] = "json"
     elif output.kind == "json_schema":
-        body["format"] = "json" if output.schema is None else output.schema
+        body["format"] = "json" if output.schema is None else _schema(output.schema, plan)
     for field in ("name", "description", "verbosity"):
         if getattr(output, field) is not None:
             plan.report.dropped(("output",), field)
     if output.strict is False:
         plan.report.approximated(("output",), "strict", "the target always keeps to the schema")
+
+
+def _schema(schema: Raw, plan: Plan) -> Raw:
+    return schema if plan.home else fitted(schema, FORMAT, plan.report, ("output",), "schema")

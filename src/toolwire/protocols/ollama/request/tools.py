@@ -12,6 +12,7 @@ from toolwire.codec.fields import Reader, told
 from toolwire.codec.kept import given, joined, known, rest, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
+from toolwire.codec.schema.fit import fitted
 from toolwire.codec.tools import (
     PlacedTool,
     lowered_description,
@@ -20,6 +21,7 @@ from toolwire.codec.tools import (
     usable_callers,
     without_native,
 )
+from toolwire.protocols.ollama.rules.vocabulary import PARAMETERS
 from toolwire.protocols.ollama.wire import FAMILY, FunctionShape, RequestShape, ToolShape
 
 NO_TYPE = "ollama:absent:type"
@@ -132,8 +134,16 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
     if tool.output_schema is not None:
         plan.report.dropped(trail, "output_schema")
     shape.description = given(tool.description)
-    shape.parameters = given(tool.parameters)
+    if tool.parameters is not None:
+        shape.parameters = _schema(tool.parameters, trail, plan)
     return ToolShape(type="function", function=shape)
+
+
+def _schema(schema: Raw, trail: Trail, plan: Plan) -> Any:
+    if bytes(schema)[:1] != b"{":
+        plan.report.dropped(trail, "parameters", "not an object schema")
+        return UNSET
+    return fitted(schema, PARAMETERS, plan.report, trail, "parameters")
 
 
 def report_choice(request: Request, plan: Plan, *, any_tools: bool) -> None:

@@ -2,14 +2,11 @@
 
 from toolwire.codec.check import Finding, Findings, Object, Path, dig, list_of, members, number_of, object_of, text_of
 
-from .vocabulary import VOICE, check_fields, check_message, check_tool
+from .vocabulary import PARAMETERS, VOICE, check_fields, check_message, check_tool
 
 _found = VOICE.found
 
 _THINK = ("high", "medium", "low", "max")
-# What the server's structs have of a schema; it drops the rest before the model sees it.
-_IN_PARAMETERS = ("type", "$defs", "items", "required", "properties")
-_IN_PROPERTY = ("anyOf", "type", "items", "description", "enum", "properties", "required")
 
 
 def check_request(
@@ -79,23 +76,23 @@ def _pairing(body: Object, model: str) -> Findings:
 
 
 def _lost_keywords(body: Object, model: str) -> Findings:
-    """Keywords of a schema that the model never sees."""
+    """Keywords of a schema that the server drops before the model sees them."""
     for path, tool in members(body.get("tools"), ("tools",)):
         parameters = object_of(dig(tool, "function", "parameters"))
         at = (*path, "function", "parameters")
-        waiting: list[tuple[Path, Object, tuple[str, ...]]] = [(at, parameters, _IN_PARAMETERS)]
+        waiting: list[tuple[Path, Object, bool]] = [(at, parameters, True)]
         seen = 0
         while waiting and seen < 1000:
-            place, schema, kept = waiting.pop()
+            place, schema, root = waiting.pop()
             seen += 1
             for keyword in schema:
-                if keyword not in kept:
+                if not PARAMETERS.takes(keyword, root=root):
                     said = f"the server drops {keyword} before the model sees it"
                     yield _found("schema-keyword", (*place, keyword), said, "warning")
             for name, inner in object_of(schema.get("properties")).items():
-                waiting.append(((*place, "properties", name), object_of(inner), _IN_PROPERTY))
+                waiting.append(((*place, "properties", name), object_of(inner), False))
             for index, inner in enumerate(list_of(schema.get("anyOf"))):
-                waiting.append(((*place, "anyOf", index), object_of(inner), _IN_PROPERTY))
+                waiting.append(((*place, "anyOf", index), object_of(inner), False))
 
 
 _RULES = (_shapes, _model, _think, _counts, _format, _pairing, _lost_keywords)

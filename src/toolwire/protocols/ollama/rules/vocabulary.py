@@ -17,7 +17,21 @@ from toolwire.codec.check import (
     object_of,
     shapes,
     text_of,
+    words,
 )
+from toolwire.codec.schema.dialect import Dialect
+
+# What the server's structs have of a schema: it drops the rest before the model sees it. Items alone stay as they are,
+# but nothing can resolve a reference in them.
+PARAMETERS = Dialect(
+    name="ollama",
+    keeps=words("anyOf type items description enum properties required"),
+    root=words("type $defs items required properties"),
+    references="inlined",
+    items=Dialect(name="ollama-items", lacks=words("nullable"), references="inlined"),
+)
+# A format is compiled to a grammar. The compiler fails on schemas that are `true` or `false`, and on `not`.
+FORMAT = Dialect(name="ollama-format", lacks=words("not nullable"))
 
 
 def _place(path: Path) -> str:

@@ -17,12 +17,13 @@ from toolwire.canonical.tools import (
     ToolGroup,
     ToolRef,
 )
-from toolwire.codec.check import unstrict
 from toolwire.codec.fields import Reader, tag_of, told
 from toolwire.codec.kept import as_object, emit, given, joined, known, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
+from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import PlacedTool, tools_in_force, usable_callers, without_native
+from toolwire.protocols.openai import STRICT
 from toolwire.protocols.openai_chat.parts.calls import LEGACY
 from toolwire.protocols.openai_chat.parts.content import kept, spelled, spelling
 from toolwire.protocols.openai_chat.wire import (
@@ -40,9 +41,6 @@ from toolwire.protocols.openai_chat.wire import (
 
 TEXT_FORMAT = "openai-chat:format:text"
 ANY = "openai-chat:any"
-NOT_STRICT = frozenset(
-    {"allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties"}
-)
 
 _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read_noting
 _read_function_tool = Reader[FunctionToolShape](FunctionToolShape, FAMILY).read_noting
@@ -275,21 +273,14 @@ def _encode_function(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
     function: dict[str, Any] = {"name": plan.tools.declare(tool, trail, plan.report)}
     if tool.description is not None:
         function["description"] = tool.description
-    if tool.parameters is not None:
-        function["parameters"] = tool.parameters
-    if tool.strict is not None:
-        function["strict"] = tool.strict and _is_strict(tool, trail, plan)
+    schema, strict = tool.parameters, tool.strict
+    if strict and schema is not None:
+        schema, strict = fitted_strictly(schema, STRICT, plan.report, trail, "parameters")
+    if schema is not None:
+        function["parameters"] = schema
+    if strict is not None:
+        function["strict"] = strict
     return {"type": "function", "function": function}
-
-
-def _is_strict(tool: FunctionTool, trail: Trail, plan: Plan) -> bool:
-    """Whether the schema is of the subset that the target can be strict about: each has its own."""
-    schema = {} if tool.parameters is None else _decode(tool.parameters)
-    for reason, _, name in unstrict(schema, NOT_STRICT):
-        why = f"the target can't be strict with this schema ({reason}{f' {name}' if name else ''})"
-        plan.report.approximated(trail, "strict", why)
-        return False
-    return True
 
 
 def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> dict[str, Any]:

@@ -23,8 +23,9 @@ from toolwire.codec.fields import BAD_JSON, Reader, Wire, tag_of
 from toolwire.codec.kept import as_object, emit, given, known, rest, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
-from toolwire.codec.schema import is_strict
+from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import PlacedTool, usable_callers, without_native
+from toolwire.protocols.openai import STRICT
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
     ChoiceShape,
@@ -272,8 +273,10 @@ def _encode_function(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
         schema = given(tool.parameters)
         strict: Any = given(tool.strict)
     else:
-        schema = _schema(tool, trail, plan)
-        strict = _strict(tool, schema, trail, plan)
+        # Said always: left out, the server tries strict, and makes optional parameters required.
+        schema, strict = (whole := _schema(tool, trail, plan)), False
+        if tool.strict:
+            schema, strict = fitted_strictly(whole, STRICT, plan.report, trail, "parameters")
     shape = FunctionShape(
         type="function",
         name=_declare(tool, trail, plan),
@@ -329,16 +332,6 @@ def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
 
 def _is_object(raw: Raw | None) -> bool:
     return raw is not None and bytes(raw)[:1] == b"{"
-
-
-def _strict(tool: FunctionTool, schema: Raw, trail: Trail, plan: Plan) -> bool:
-    """Said always: left out, the server tries strict, and makes optional parameters required."""
-    if tool.strict is not True:
-        return False
-    if is_strict(schema):
-        return True
-    plan.report.approximated(trail, "strict", "the target's strict mode wants closed objects without options")
-    return False
 
 
 def _encode_custom(tool: FreeformTool, trail: Trail, plan: Plan) -> Any:

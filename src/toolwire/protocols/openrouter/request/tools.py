@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
-from toolwire.codec.check import unstrict
 from toolwire.codec.fields import escape
 from toolwire.codec.losses import Trail, elements
 from toolwire.codec.plan import Plan
+from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import (
     PlacedTool,
     lowered_description,
@@ -20,7 +20,7 @@ from toolwire.codec.tools import (
     usable_callers,
     without_native,
 )
-from toolwire.protocols.openai_chat.request.tools import NOT_STRICT
+from toolwire.protocols.openai import STRICT
 from toolwire.protocols.openai_chat.request.tools import encode_choice as encode_chat_choice
 from toolwire.protocols.openai_chat.wire import FAMILY
 from toolwire.protocols.openrouter.parts.details import told
@@ -125,20 +125,14 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
         plan.report.dropped(trail, "output_schema")
     if tool.description is not None:
         function["description"] = tool.description
-    if tool.parameters is not None:
-        function["parameters"] = tool.parameters
-    if tool.strict is not None:
-        function["strict"] = tool.strict and _is_strict(tool, trail, plan)
+    schema, strict = tool.parameters, tool.strict
+    if strict and schema is not None:
+        schema, strict = fitted_strictly(schema, STRICT, plan.report, trail, "parameters")
+    if schema is not None:
+        function["parameters"] = schema
+    if strict is not None:
+        function["strict"] = strict
     return function
-
-
-def _is_strict(tool: FunctionTool, trail: Trail, plan: Plan) -> bool:
-    schema = {} if tool.parameters is None else _decode(tool.parameters)
-    for reason, _, name in unstrict(schema, NOT_STRICT):
-        why = f"the target can't be strict with this schema ({reason}{f' {name}' if name else ''})"
-        plan.report.approximated(trail, "strict", why)
-        return False
-    return True
 
 
 def _encode_native(tool: NativeTool, placed: PlacedTool, plan: Plan) -> Any:
