@@ -5,8 +5,19 @@ from typing import Any
 import pytest
 
 import toolwire as tw
-from tests.bodies import anthropic_request, anthropic_tool, declaring
-from tests.wire import ANTHROPIC, CHAT, RESPONSES
+from tests.bodies import (
+    anthropic_request,
+    anthropic_tool,
+    chat_assistant,
+    chat_call,
+    chat_fragment,
+    chat_response,
+    chat_stream,
+    declaring,
+    responses_call,
+    responses_response,
+)
+from tests.wire import ANTHROPIC, CHAT, RESPONSES, streamed, streamed_calls
 
 SOURCES = (ANTHROPIC, CHAT, RESPONSES)
 OLD = "gemini-2.0-flash"
@@ -226,3 +237,25 @@ def test_a_schema_that_the_target_takes_arrives_byte_for_byte(source: str) -> No
     wire = tw.translate(declaring(source, {"x": 1}), source, source).to_bytes().replace(b'{"x":1}', text.encode())
     for target in ("gemini", "gemini-interactions", "ollama"):
         assert text.encode() in tw.translate(wire, source, target).to_bytes()
+
+
+WEATHER = of({"city": {"type": "string"}, "unit": {"type": "string"}, "near": {"type": ["string", "null"]}})
+ASKED = anthropic_request(tools=[anthropic_tool(schema={**WEATHER, "required": ["city"]}, strict=True)])
+ANSWERED = '{"city":"Oslo","unit":null,"near":null}'
+GIVEN = {"city": "Oslo", "near": None}
+
+
+def test_null_for_what_is_absent_does_not_reach_the_client() -> None:
+    chat = chat_response(chat_assistant(chat_call("call_1", arguments=ANSWERED)))
+    made = tw.translate(chat, CHAT, ANTHROPIC, "response", request=ASKED)
+    assert made.value["content"][0]["input"] == GIVEN
+    responses = responses_response(responses_call("call_1", arguments=ANSWERED))
+    made = tw.translate(responses, RESPONSES, ANTHROPIC, "response", request=ASKED)
+    assert made.value["content"][0]["input"] == GIVEN
+
+
+def test_null_for_what_is_absent_does_not_reach_the_client_of_a_stream() -> None:
+    head = chat_fragment(0, ANSWERED[:9], id="call_1", name="get_weather")
+    rest = [chat_fragment(0, piece) for piece in (ANSWERED[9:20], ANSWERED[20:])]
+    (call,) = streamed_calls(ANTHROPIC, streamed(chat_stream(head, *rest), CHAT, ANTHROPIC, ASKED))
+    assert call["arguments"] == GIVEN

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Event
@@ -43,11 +43,12 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 class ToolName(Struct, frozen=True):
-    """A tool as the client knows it."""
+    """A tool as the client knows it. `parameters`: its schema, if the target gives null for what is absent."""
 
     name: str
     namespace: str | None = None
     freeform: bool = False
+    parameters: Raw | None = None
 
 
 class Undo(Struct):

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Part, ToolCall
@@ -11,6 +13,7 @@ from toolwire.canonical.response import Candidate, Response
 
 from .integers import IntegerText, with_integers
 from .interface import Undo
+from .schema.absent import without_nulls
 from .tools import INPUT, raise_input
 
 
@@ -36,6 +39,8 @@ def _raise_call(part: ToolCall, undo: Undo) -> ToolCall:
     """A call under its own name; a lowered one with its text, or as it came if the model did not keep to the shape."""
     if (known := undo.names.get(part.name)) is None:
         return _with_integers(part, undo)
+    if known.parameters is not None:
+        part = replace(part, arguments=without_nulls(part.arguments, known.parameters))
     if not known.freeform:
         return _with_integers(replace(part, name=known.name, namespace=known.namespace), undo)
     text = raise_input(part.arguments)
@@ -56,7 +61,7 @@ class StreamRaiser:
 
     def __init__(self, undo: Undo) -> None:
         self._undo = undo
-        self._texts: dict[tuple[int, int], InputText | IntegerText] = {}
+        self._texts: dict[tuple[int, int], InputText | IntegerText | WholeArguments] = {}
 
     def raise_events(self, events: Iterable[Event]) -> Iterable[Event]:
         return self._raise_all(events) if self._undo.names or self._undo.integers else events
@@ -83,13 +88,32 @@ class StreamRaiser:
             return replace(event, final=raise_part(event.final, self._undo))
         return event
 
-    def _reader(self, alias: str, raised: ToolCall) -> "InputText | IntegerText | None":
+    def _reader(self, alias: str, raised: ToolCall) -> "InputText | IntegerText | WholeArguments | None":
         """What reads the arguments of a call as they arrive, if they are not passed on as they are."""
         known = self._undo.names.get(alias)
         if known is not None and known.freeform:
             return InputText()
         schema = self._undo.integers.get((raised.namespace, raised.name))
+        if known is not None and known.parameters is not None:
+            return WholeArguments(known.parameters, schema)
         return None if schema is None else IntegerText(schema)
+
+
+class WholeArguments:
+    """Arguments that can only be raised when all of them are there."""
+
+    def __init__(self, parameters: Raw, integers: Any) -> None:
+        self._parameters = parameters
+        self._integers = integers
+        self._pieces: list[str] = []
+
+    def feed(self, text: str) -> str:
+        self._pieces.append(text)
+        return ""
+
+    def close(self) -> str:
+        arguments = without_nulls("".join(self._pieces), self._parameters)
+        return arguments if self._integers is None else with_integers(arguments, self._integers)
 
 
 _HEAD = re.compile(rf'\s*\{{\s*"{INPUT}"\s*:\s*"')

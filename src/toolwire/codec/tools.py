@@ -58,6 +58,12 @@ class ToolPlan:
             report.approximated(trail, "", why)
         return alias
 
+    def completed(self, tool: FunctionTool) -> None:
+        """The target was told to give null for what is absent: an answer is raised by leaving that out."""
+        self.undo.names[self.alias(tool.name, tool.namespace)] = ToolName(
+            tool.name, tool.namespace, parameters=tool.parameters
+        )
+
     def alias(self, name: str, namespace: str | None = None) -> str:
         """The name that the target knows this tool by: injective, and unchanged if it is legal."""
         key = (namespace, name)

@@ -10,7 +10,8 @@ from toolwire.codec.losses import Report, Trail
 
 from .changes import Change, Unfit
 from .dialect import Dialect
-from .rewriter import Rewriter
+from .rewriter import LIMIT_DEPTH, Rewriter
+from .values import TYPES
 
 _LIMIT_REMEMBERED = 32_768
 
@@ -51,6 +52,8 @@ def _fit(text: bytes, dialect: Dialect) -> Fitted:
     tree: Any = None
     try:
         tree = msgspec.json.decode(text)
+        if not dialect.closed and not dialect.typed and _is_plain(tree, dialect):
+            return Fitted(Raw(text))
         rewriter = Rewriter(tree, dialect)
         made = rewriter.rewrite()
         changes = tuple(rewriter.changes)
@@ -59,6 +62,32 @@ def _fit(text: bytes, dialect: Dialect) -> Fitted:
         return Fitted(Raw(text), (), str(unfit))
     except RecursionError:
         return Fitted(Raw(b'{"type":"object"}'), (Change("dropped", "", "too deep"),), "too deep")
+
+
+def _is_plain(tree: Any, dialect: Dialect) -> bool:
+    """Whether a schema says only what every dialect takes: most do, and need no rewriter."""
+    level, root = [tree], dialect.root is not None
+    for _ in range(LIMIT_DEPTH):
+        below: list[Any] = []
+        for node in level:
+            if type(node) is not dict:
+                return False
+            for key, value in node.items():
+                if key == "properties" and type(value) is dict:
+                    below += value.values()
+                elif key == "items" and not root:
+                    below.append(value)
+                elif key == "required" and type(value) is list:
+                    if not all(type(name) is str for name in value):
+                        return False
+                elif type(value) is not str or not (
+                    (key == "type" and value in TYPES) or (key == "description" and not root)
+                ):
+                    return False
+        level, root = below, False
+        if not level:
+            return True
+    return False
 
 
 _remembered = lru_cache(maxsize=512)(_fit)

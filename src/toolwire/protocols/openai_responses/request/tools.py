@@ -277,6 +277,8 @@ def _encode_function(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
         schema, strict = (whole := _schema(tool, trail, plan)), False
         if tool.strict:
             schema, strict = fitted_strictly(whole, STRICT, plan.report, trail, "parameters")
+            if schema is not whole and tool.namespace is None:
+                plan.tools.completed(tool)
     shape = FunctionShape(
         type="function",
         name=_declare(tool, trail, plan),

@@ -128,6 +128,8 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
     schema, strict = tool.parameters, tool.strict
     if strict and schema is not None:
         schema, strict = fitted_strictly(schema, STRICT, plan.report, trail, "parameters")
+        if schema is not tool.parameters:
+            plan.tools.completed(tool)
     if schema is not None:
         function["parameters"] = schema
     if strict is not None:
