@@ -23,13 +23,19 @@ class Values:
     """`null`: to be told by the keyword `nullable`; `added_null`: that keyword was met where null is a type."""
 
     def __init__(
-        self, members: dict[str, list[Site]], place: Place, changes: Changes, tell: Callable[[str, Site], None]
+        self,
+        members: dict[str, list[Site]],
+        place: Place,
+        origin: Site,
+        changes: Changes,
+        tell: Callable[[str, Site], None],
     ) -> None:
         self.types: list[str] | None = None
         self.null = False
         self.added_null = False
         self._members = members
         self._place = place
+        self._origin = origin
         self._dialect = place.dialect
         self._changes = changes
         self._tell = tell
@@ -125,7 +131,7 @@ class Values:
             self._changes.changed(site, "the target wants a type")
         self._values = values or None
         if null:
-            self._changes.changed(_null(site), "null is told as a type")
+            self._changes.changed(self._origin, "null is told beside the enum")
             if self._dialect.nullable:
                 self._add_null(null=True)
             elif not values:
@@ -197,7 +203,3 @@ def _is_constant(site: Site) -> bool:
 
 def _told(site: Site) -> Site:
     return Site(site.value[0], site.path) if _is_constant(site) else site
-
-
-def _null(site: Site) -> Site:
-    return site if _is_constant(site) or None not in site.value else site.at(site.value.index(None))

@@ -34,7 +34,7 @@ class Writer:
         self._origin = origin
         self._told: dict[str, Any] = {}
         self._out: dict[str, Any] = {}
-        self._values = Values(members, place, rewriter.changes, self._tell)
+        self._values = Values(members, place, origin, rewriter.changes, self._tell)
 
     def write(self) -> dict[str, Any]:
         members, out = self._members, self._out
