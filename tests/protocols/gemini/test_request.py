@@ -294,3 +294,20 @@ def test_hosted_tools_as_functions() -> None:
     back = tw.translate({"contents": [HELLO], "tools": [{"googleSearch": {}}]}, "gemini", "openai-chat", model="m")
     assert "tools" not in back.value
     assert "/tools/0/googleSearch" in {loss.path for loss in back.losses}
+
+
+@pytest.mark.parametrize(
+    ("model", "field", "told"),
+    [
+        ("gemini-2.0-flash", "responseSchema", {"type": "string", "nullable": True}),
+        ("gemini-2.5-pro", "responseJsonSchema", {"type": ["string", "null"]}),
+    ],
+)
+def test_a_format_is_told_in_the_schemas_of_the_model(model: str, field: str, told: Any) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": ["string", "null"]}}, "required": ["a"]}
+    output = {"format": {"type": "json_schema", "schema": schema}}
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "output_config": output}
+    made = tw.translate(body, "anthropic", "gemini", model=model)
+    assert made.value["generationConfig"][field] == {**schema, "properties": {"a": told}}
+    changed = ["/output_config/format/schema/properties/a/type/0", "/output_config/format/schema/properties/a/type/1"]
+    assert [loss.path for loss in made.losses] == (changed if field == "responseSchema" else [])

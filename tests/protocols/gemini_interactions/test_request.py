@@ -324,3 +324,17 @@ def test_arguments_that_are_no_object_are_told_inside_one() -> None:
     value, _, _ = encode("openai-chat", body)
     assert value["input"][1]["arguments"] == {"_raw": '{"a": '}
     assert ("approximated", "/messages/1/tool_calls/0/function/arguments") in losses("openai-chat", body)
+
+
+def test_schemas_are_told_as_google_takes_them() -> None:
+    schema = {"type": "object", "properties": {"on": {"const": "yes"}}}
+    told = {"type": "object", "properties": {"on": {"enum": ["yes"]}}}
+    output = {"format": {"type": "json_schema", "schema": schema}}
+    body = anthropic({"role": "user", "content": "Hi"}, output_config=output)
+    body["tools"][0]["input_schema"] = schema
+    made, _, _ = encode("anthropic", body)
+    assert made["tools"][0]["parameters"] == made["response_format"]["schema"] == told
+    assert losses("anthropic", body) == [
+        ("approximated", f"/{place}/properties/on/const")
+        for place in ("tools/0/input_schema", "output_config/format/schema")
+    ]

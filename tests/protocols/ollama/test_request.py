@@ -253,3 +253,10 @@ def test_tools_are_declared_under_any_name_with_what_the_server_reads_of_their_s
     assert lost(request, ANTHROPIC, OLLAMA) == {f"{below}/properties/a/pattern", f"{below}/additionalProperties"}
     long = body(tools=[chat_tool("files.read " + "a" * 80)])
     assert translated(long, OLLAMA, OLLAMA) == long
+
+
+def test_a_format_is_changed_only_where_no_grammar_can_be_made_of_it() -> None:
+    schema = {"type": "object", "properties": {"any": True, "text": {"type": "string", "minLength": 1}}}
+    request = anthropic_request(output_config={"format": {"type": "json_schema", "schema": schema}})
+    assert sent(request, ANTHROPIC)["format"]["properties"] == {**schema["properties"], "any": {}}  # type: ignore[dict-item]
+    assert lost(request, ANTHROPIC, OLLAMA) == {"/output_config/format/schema/properties/any"}

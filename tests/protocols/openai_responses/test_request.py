@@ -14,6 +14,7 @@ from tests.bodies import (
     anthropic_result,
     anthropic_tool,
     anthropic_turn,
+    chat_request,
     responses_call,
     responses_output,
     responses_request,
@@ -458,3 +459,16 @@ def test_a_caller_is_copied_onto_the_result() -> None:
     outputs = [{"id": "call_1", "output": "42"}]
     following = toolwire.continue_request(responses_request(GO), responses_response(call), outputs, RESPONSES)
     assert following["input"][-1] == {**responses_output("call_1", "42"), "caller": call["caller"]}
+
+
+def test_a_strict_format_is_completed_or_not_strict() -> None:
+    optional = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
+    opened = {"type": "object", "properties": {"a": {"type": "object"}}, "additionalProperties": False}
+    for schema, strict in ((optional, True), (opened, False)):
+        described = {"name": "answer", "schema": schema, "strict": True}
+        body = chat_request(response_format={"type": "json_schema", "json_schema": described})
+        made = translated(body, CHAT, RESPONSES)["text"]["format"]
+        assert made["strict"] is strict
+        assert made["schema"].get("required") == (["a"] if strict else None)
+        below = "schema/properties/a" if strict else "strict"
+        assert lost(body, CHAT, RESPONSES) == {f"/response_format/json_schema/{below}"}

@@ -48,7 +48,8 @@ class Settling(NamedTuple):
         closed, out = self.place.dialect.closed, self.out
         if not closed or out.get("additionalProperties") is False:
             return
-        if closed == "unfit" and (not out.get("properties") or "patternProperties" in self.members):
+        bare = "properties" not in self.members and not self.place.root
+        if closed == "unfit" and (bare or "patternProperties" in self.members):
             raise Unfit("an open map")
         out["additionalProperties"] = False
         self.changes.changed(self.origin, "closed to further properties")

@@ -262,9 +262,10 @@ class Writer:
         rewriter, out = self._rewriter, self._out
         below = self._place.deeper(self._dialect.items)
         prefix, items = self._members.get("prefixItems", []), self._members.get("items", [])
-        if prefix and (not isinstance(prefix[0].value, list) or not prefix[0].value):
-            self._changes.malformed(prefix[0])
-            prefix = []
+        for site in prefix:
+            if not isinstance(site.value, list) or not site.value:
+                self._changes.malformed(site)
+        prefix = [site for site in prefix if isinstance(site.value, list) and site.value]
         self._first("prefixItems", prefix)
         made = rewriter.schema(items, below) if items else {}
         places = [prefix[0].at(index) for index in range(len(prefix[0].value))] if prefix else []
