@@ -25,7 +25,6 @@ from toolwire.codec.tools import (
     raise_input,
     tools_in_force,
     usable_callers,
-    without_native,
 )
 
 LIMIT = 32
@@ -156,38 +155,7 @@ def test_tools_in_force_are_all_that_ever_were() -> None:
     ]
 
 
-# ---- a vendor's own tools
-
-
-@pytest.mark.parametrize(
-    ("kind", "body", "policy", "made", "loss", "guarded"),
-    [
-        ("web_search", "{}", "drop", None, "dropped", False),
-        ("web_search", "{}", "refuse", None, "dropped", True),
-        ("web_search", "{}", "function", "google_web_search", "approximated", False),
-        ("web_search_preview", "{}", "function", "google_web_search", "approximated", False),
-        ("web_fetch", "{}", "function", "web_fetch", "approximated", False),
-        ("code_execution", "{}", "function", None, "dropped", False),
-        # A filter that would silently be gone is worse than no tool.
-        ("web_search", '{"allowed_domains":["a"]}', "function", None, "dropped", True),
-        ("web_search", '{"filters":{"allowed_domains":["a"]}}', "function", None, "dropped", True),
-        ("web_search", '{"allowed_domains":["a"]}', "drop", None, "dropped", False),
-        # So is an approval that nobody is asked for.
-        ("mcp", '{"require_approval":"always"}', "drop", None, "dropped", True),
-        ("mcp", '{"require_approval":{"always":{"tool_names":["x"]}}}', "drop", None, "dropped", True),
-        ("mcp", '{"require_approval":"never"}', "drop", None, "dropped", False),
-        ("mcp", '{"require_approval":null}', "drop", None, "dropped", False),
-    ],
-)
-def test_without_native(*, kind: str, body: str, policy: str, made: str | None, loss: str, guarded: bool) -> None:
-    tool, report = NativeTool(protocol="acme", kind=kind, body=Raw(body.encode())), Report()
-    function = without_native(PlacedTool(tool, ("tools", 0)), report, policy)
-    assert (None if function is None else function.name) == made
-    (found,) = report.resolve(Request(origin="", tools=(tool,)), {})
-    assert (found.kind, found.path, found.guarded) == (loss, "/tools/0", guarded)
-    if function is not None and function.parameters is not None:
-        schema = json.loads(bytes(function.parameters))
-        assert [*schema["properties"]] == schema["required"]
+# ---- who may call
 
 
 @pytest.mark.parametrize(

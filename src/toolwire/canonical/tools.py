@@ -48,6 +48,24 @@ class ToolGroup(Node, frozen=True, tag=True):
     description: str | None = None
 
 
+HostedKind = Literal["web_search", "web_fetch", "code_execution"]
+"""What several vendors run themselves."""
+
+
+class Hosted(Node, frozen=True, tag=True):
+    """What a vendor's own tool does, in common words, and what bounds it. `others` are the members of its declaration
+    that have no common word."""
+
+    kind: HostedKind
+    max_uses: int | None = None
+    allowed_domains: tuple[str, ...] | None = None
+    blocked_domains: tuple[str, ...] | None = None
+    location: Raw | None = None
+    context_size: str | None = None
+    max_content_tokens: int | None = None
+    others: tuple[str, ...] = ()
+
+
 class NativeTool(Node, frozen=True, tag=True):
     """A vendor's own tool, as it declares it. `kind` is the vendor's word without its date."""
 
@@ -57,6 +75,7 @@ class NativeTool(Node, frozen=True, tag=True):
     name: str | None = None
     executor: Literal["client", "server"] = "server"
     cache: CacheMark | None = None
+    hosted: Hosted | None = None
 
 
 Tool = FunctionTool | FreeformTool | ToolGroup | NativeTool

@@ -5,6 +5,7 @@ import re
 from msgspec import Struct
 
 from toolwire.canonical.content import Reasoning, ToolCall, ToolResult
+from toolwire.canonical.request import Request
 
 from .ids import legal_id, made_id
 from .interface import Target
@@ -26,6 +27,7 @@ class Plan:
     """`home`: what is encoded came from this protocol, so nothing is repaired, renamed or left out.
 
     `place` is where in the output the encoder writes, for what it invents there; `marks` counts cache marks.
+    `request` is the one that is encoded, once its tools are.
     `answering`: it is an answer, for a client to read; else a request, for a provider to take.
     """
 
@@ -41,6 +43,7 @@ class Plan:
         self.home = home
         self.answering = answering
         self.marks = 0
+        self.request: Request | None = None
         self.place = ""
         self.report = report
         self.target = target

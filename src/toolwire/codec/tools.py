@@ -85,6 +85,14 @@ class ToolPlan:
             self.undo.names.setdefault(alias, ToolName(name, namespace))
         return alias
 
+    def stand_in(self, name: str, function: str) -> None:
+        """Let a function stand for a tool of another name: calls in the history, and those in the answer, follow."""
+        key = (None, name)
+        if name != function and key not in self._aliases and function not in self._taken:
+            self._aliases[key] = self._aliases[None, function] = function
+            self._taken.add(function)
+            self.undo.names[function] = ToolName(name)
+
     def _suffixed(self, readable: str, key: tuple[str | None, str], tries: int = 0) -> str:
         text = f"{key[0] or ''}\0{key[1]}" + "\0" * tries
         digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()
@@ -126,44 +134,6 @@ def flattened(tool: Tool, trail: Trail) -> Iterator[PlacedTool]:
             yield PlacedTool(named, (*trail, "tools", index))
     else:
         yield PlacedTool(tool, trail)
-
-
-HOSTED = {
-    "web_search": ("google_web_search", "query", "Search the web."),
-    "web_fetch": ("web_fetch", "prompt", "Fetch URLs named in the prompt and answer from their content."),
-}
-"""Hosted tools that a client may run itself, as functions of one string."""
-
-_GUARDS = (b'"allowed_domains"', b'"blocked_domains"', b'"filters"')
-
-
-def without_native(placed: PlacedTool, report: Report, policy: str) -> FunctionTool | None:
-    """What becomes of a vendor's own tool at a target that lacks it: nothing, or a function the client can run."""
-    tool = placed.tool
-    if not isinstance(tool, NativeTool):
-        raise TypeError(f"{type(tool).__name__} is no vendor's own tool")
-    kind = tool.kind.removesuffix("_preview")
-    if policy == "refuse" or _wants_approval(tool):
-        report.dropped(placed.trail, "", f"the target has no {tool.kind} tool", guarded=True)
-        return None
-    if policy == "function" and kind in HOSTED:
-        if any(guard in bytes(tool.body) for guard in _GUARDS):
-            report.dropped(placed.trail, "", f"its filter can't be kept by a function in place of {kind}", guarded=True)
-            return None
-        name, parameter, about = HOSTED[kind]
-        schema = {"type": "object", "properties": {parameter: {"type": "string"}}, "required": [parameter]}
-        report.approximated(placed.trail, "", f"declared as the function {name}, which the client runs")
-        return FunctionTool(name=name, description=about, parameters=Raw(msgspec.json.encode(schema)))
-    report.dropped(placed.trail, "", f"the target has no {tool.kind} tool")
-    return None
-
-
-def _wants_approval(tool: NativeTool) -> bool:
-    """A person was to be asked before this tool runs: dropping that word is never right."""
-    if b'"require_approval"' not in bytes(tool.body):
-        return False
-    body = msgspec.json.decode(tool.body)
-    return isinstance(body, dict) and body.get("require_approval", "never") not in ("never", None)
 
 
 def usable_callers(tool: FunctionTool | FreeformTool, trail: Trail, report: Report) -> None:

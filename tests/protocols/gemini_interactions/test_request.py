@@ -304,7 +304,6 @@ def test_one_call_at_a_time_can_t_be_said() -> None:
         ({"type": "web_search_20250305", "name": "web_search"}, [{"type": "google_search"}]),
         ({"type": "web_fetch_20250910", "name": "web_fetch"}, [{"type": "url_context"}]),
         ({"type": "code_execution_20250825", "name": "code_execution"}, [{"type": "code_execution"}]),
-        ({"type": "web_search_20250305", "name": "web_search", "allowed_domains": ["a.com"]}, None),
     ],
 )
 def test_hosted_tools_that_both_have(tool: Any, told: Any) -> None:

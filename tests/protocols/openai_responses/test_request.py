@@ -416,8 +416,8 @@ def test_a_web_search_becomes_this_vendor_s_unless_something_bounds_it_that_can_
     assert made["tools"] == [{"type": "web_search", "filters": {"allowed_domains": ["a.test"]}}]
     blocked = {**search, "blocked_domains": ["b.test"]}
     body = anthropic_request(GO, tools=[blocked, anthropic_tool()])
-    assert [tool["type"] for tool in translated(body, ANTHROPIC, RESPONSES)["tools"]] == ["function"]
-    assert named(lost(body, ANTHROPIC, RESPONSES), "/tools/0")
+    with pytest.raises(toolwire.LossRefused, match="/tools/0/blocked_domains/0"):
+        translated(body, ANTHROPIC, RESPONSES)
 
 
 # ---- the cycle

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
 from toolwire.codec.fields import Reader
+from toolwire.codec.hosted import as_functions
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import given, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report
@@ -38,7 +39,7 @@ from .settings import (
     encode_settings,
     encode_tier,
 )
-from .tools import decode_cache, decode_choice, decode_tools, encode_cache, encode_choice, encode_tools
+from .tools import HOSTED, decode_cache, decode_choice, decode_tools, encode_cache, encode_choice, encode_tools
 
 NOTHING_SAID = "(nothing)"
 RULES = Rules(
@@ -153,6 +154,7 @@ def _decode_rest(shape: RequestShape) -> dict[str, Any]:
 
 def encode_request(request: Request, target: Target) -> Encoding:
     plan = Plan(RULES, Report(), target, home=request.origin == FAMILY)
+    request = as_functions(request, plan, HOSTED)
     # One message at least is wanted, so that system text alone is told in a user turn.
     lifted = 0 if plan.home else min(leading_system(request.messages), max(len(request.messages) - 1, 0))
     tools = encode_tools(request, plan)

@@ -19,6 +19,7 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 from toolwire.codec.fields import Reader, tag_of, told
+from toolwire.codec.hosted import Spelling, chosen, decode_hosted, encode_hosted, is_native, without_native
 from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
@@ -30,7 +31,6 @@ from toolwire.codec.tools import (
     lowered_schema,
     tools_in_force,
     usable_callers,
-    without_native,
 )
 from toolwire.protocols.anthropic.rules.vocabulary import STRICT, refuses_forcing
 from toolwire.protocols.anthropic.wire import FAMILY, CacheShape, ChoiceShape, ToolShape
@@ -40,6 +40,16 @@ _NULL = Raw(b"null")
 EMPTY_SCHEMA = Raw(b'{"type":"object","properties":{}}')
 
 _DATED = re.compile(r"_\d{8}$")
+_DATES = {"web_search": "20250305", "web_fetch": "20250910", "code_execution": "20250825"}
+_BOUNDS = {"max_uses": "max_uses", "allowed_domains": "allowed_domains", "blocked_domains": "blocked_domains"}
+HOSTED = Spelling(
+    family=FAMILY,
+    words={"web_search": ("web_search",), "web_fetch": ("web_fetch",), "code_execution": ("code_execution",)},
+    options={
+        "web_search": {**_BOUNDS, "location": "user_location"},
+        "web_fetch": {**_BOUNDS, "max_content_tokens": "max_content_tokens"},
+    },
+)
 _CLIENT_RUN = ("bash", "text_editor", "memory", "computer", "computer_toolset", "browser_toolset")
 
 _decode_tool = msgspec.json.Decoder(ToolShape).decode
@@ -93,6 +103,7 @@ def _decode_native(raw: Raw, kind: str, path: str) -> NativeTool:
         name=None if name is None else str(msgspec.json.decode(name)),
         executor="client" if kind in _CLIENT_RUN else "server",
         body=raw,
+        hosted=decode_hosted(kind, raw, HOSTED),
     )
 
 
@@ -131,6 +142,7 @@ def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
     if plan.home:
         tools = request.tools
         return None if tools is None else [_encode_at_home(tool, ("tools", i), plan) for i, tool in enumerate(tools)]
+    plan.request = request
     for index, group in enumerate(request.tools or ()):
         if isinstance(group, ToolGroup) and group.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
@@ -163,8 +175,11 @@ def encode_tool(placed: PlacedTool, plan: Plan) -> Any:
     if isinstance(tool, NativeTool):
         if tool.protocol == FAMILY:
             return tool.body
-        function = without_native(placed, plan.report, plan.target.hosted_tools)
-        return None if function is None else _encode_function(function, placed.trail, plan)
+        if tool.hosted is not None and is_native(tool, HOSTED):
+            kind = tool.hosted.kind
+            return {"type": f"{kind}_{_DATES[kind]}", "name": kind, **encode_hosted(tool, placed.trail, HOSTED, plan)}
+        without_native(placed, plan)
+        return None
     return _encode_function(tool, placed.trail, plan)
 
 
@@ -259,7 +274,9 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
         case "none":
             shape = ChoiceShape(type="none")
         case "named":
-            shape = _encode_named(choice, plan)
+            shape = _encode_named(request, choice, plan)
+        case "allowed" if (hosted := _forced(request, plan)) is not None:
+            shape = ChoiceShape(type="tool", name=hosted)
         case "allowed":
             why = "the target can't choose among some: only those are offered"
             plan.report.approximated(("tool_choice",), "names", why)
@@ -271,8 +288,16 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
     return emit(shape, choice, FAMILY)
 
 
-def _encode_named(choice: ToolChoice, plan: Plan) -> ChoiceShape:
+def _forced(request: Request, plan: Plan) -> str | None:
+    """The hosted tool that another protocol's choice demands, if it is here."""
+    tool = None if plan.home else chosen(request)
+    return tool.hosted.kind if tool is not None and tool.hosted and is_native(tool, HOSTED) else None
+
+
+def _encode_named(request: Request, choice: ToolChoice, plan: Plan) -> ChoiceShape:
     named = choice.names[0]
+    if (hosted := _forced(request, plan)) is not None:
+        return ChoiceShape(type="tool", name=hosted)
     if named.kind in ("native", "server") and not plan.home:
         plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
         return ChoiceShape(type="auto")

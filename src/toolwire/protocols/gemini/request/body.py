@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.request import Continuation, Request
 from toolwire.codec.fields import Reader
+from toolwire.codec.hosted import as_functions
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import as_object, joined, known, restore, watching_extras
 from toolwire.codec.losses import Report
@@ -33,7 +34,7 @@ from .settings import (
     encode_sampling,
     encode_thinking,
 )
-from .tools import NamePlan, decode_choice, decode_tools, encode_choice, encode_tools, tool_config
+from .tools import HOSTED, NamePlan, decode_choice, decode_tools, encode_choice, encode_tools, tool_config
 
 __all__ = ["NAMES", "RULES", "decode_request", "encode_request"]
 
@@ -149,6 +150,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     model = request.model if target.model is None else target.model
     plan = Plan(RULES, Report(), replace(target, model=model), home=home)
     plan.tools = NamePlan(RULES.names, freeform=False)
+    request = as_functions(request, plan, HOSTED)
     # One content at least is wanted, so that system text alone is told in a user turn.
     lifted = 0 if home else min(leading_system(request.messages), max(len(request.messages) - 1, 0))
     tools, config = encode_tools(request, plan)

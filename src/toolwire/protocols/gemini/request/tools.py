@@ -22,6 +22,8 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 from toolwire.codec.fields import Reader, escape, told
+from toolwire.codec.hosted import Spelling as HostedSpelling
+from toolwire.codec.hosted import chosen, decode_hosted, encode_hosted, is_native, without_native
 from toolwire.codec.kept import given, joined, known
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
@@ -34,7 +36,6 @@ from toolwire.codec.tools import (
     lowered_schema,
     tools_in_force,
     usable_callers,
-    without_native,
 )
 from toolwire.protocols.gemini.parts.calls import is_early
 from toolwire.protocols.gemini.parts.spelling import Spelling, extra, write
@@ -50,16 +51,20 @@ _OPENAPI = "gemini:schema:openapi"
 _OPENAPI_RESPONSE = "gemini:schema:openapi-response"
 _FUNCTIONS = ("functionDeclarations", "function_declarations")
 
-# Google's own tools by the common word, where other vendors have one like it.
-_KINDS = {"googleSearch": "web_search", "urlContext": "web_fetch", "codeExecution": "code_execution"}
-_HOSTED = {
-    "web_search": "googleSearch",
-    "web_search_preview": "googleSearch",
-    "web_fetch": "urlContext",
-    "code_execution": "codeExecution",
-    "code_interpreter": "codeExecution",
-}
-_FILTERS = ("allowed_domains", "blocked_domains", "filters", "require_approval")
+HOSTED = HostedSpelling(
+    family=FAMILY,
+    words={
+        "web_search": ("googleSearch", "googleSearchRetrieval"),
+        "web_fetch": ("urlContext",),
+        "code_execution": ("codeExecution",),
+    },
+    options={},
+)
+# Only Vertex knows them, so that they are read but not written.
+_READ = msgspec.structs.replace(
+    HOSTED,
+    options={"web_search": {"blocked_domains": "excludeDomains"}},
+)
 _UPPER = re.compile(r"[A-Z]")
 
 _read_declaration = Reader[DeclarationShape](DeclarationShape, FAMILY).read
@@ -167,10 +172,19 @@ def _decode_function(raw: Raw, path: str, bag: str) -> FunctionTool:
 
 def _decode_native(name: str, value: Raw, path: str, bag: int, *more: str) -> NativeTool:
     camel = re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
-    kind = _KINDS.get(camel) or _UPPER.sub(lambda match: "_" + match[0].lower(), camel)
+    kind = HOSTED.kind(camel) or _UPPER.sub(lambda match: "_" + match[0].lower(), camel)
     form = (f"{_BAG}{bag}:{name}", *more)
     executor: Any = "client" if camel == "computerUse" else "server"
-    return NativeTool(protocol=FAMILY, kind=kind, name=name, body=value, executor=executor, at=path, form=form)
+    return NativeTool(
+        protocol=FAMILY,
+        kind=kind,
+        name=name,
+        body=value,
+        executor=executor,
+        at=path,
+        form=form,
+        hosted=decode_hosted(camel, value, _READ),
+    )
 
 
 def decode_choice(config: Any, spelling: Spelling, place: str) -> ToolChoice | None:
@@ -220,6 +234,7 @@ def encode_tools(request: Request, plan: Plan) -> tuple[Any, dict[str, Any]]:
     """The tools, and what of `toolConfig` they need."""
     if plan.home:
         return (None if request.tools is None else _encode_own_bags(request, plan)), {}
+    plan.request = request
     functions: list[Any] = []
     hosted: list[Any] = []
     for index, tool in enumerate(request.tools or ()):
@@ -232,10 +247,10 @@ def encode_tools(request: Request, plan: Plan) -> tuple[Any, dict[str, Any]]:
         tool = placed.tool
         if not isinstance(tool, NativeTool):
             functions.append(_encode_function(tool, placed.trail, plan, validated=validated))
-        elif _is_hosted(tool, plan):
+        elif is_native(tool, HOSTED):
             hosted += [one for one in _hosted(tool, placed, plan, beside=any_functions) if one not in hosted]
-        elif (function := without_native(placed, plan.report, plan.target.hosted_tools)) is not None:
-            functions.append(_encode_function(function, placed.trail, plan))
+        else:
+            without_native(placed, plan)
     config: dict[str, Any] = {}
     if functions and hosted:
         config["includeServerSideToolInvocations"] = True
@@ -243,21 +258,14 @@ def encode_tools(request: Request, plan: Plan) -> tuple[Any, dict[str, Any]]:
     return [*tools, *hosted] or None, config
 
 
-def _is_hosted(tool: NativeTool, plan: Plan) -> bool:
-    """Whether Google's own tool of the same kind may take its place: not one that was to keep to some domains."""
-    if plan.target.hosted_tools == "function" or tool.kind not in _HOSTED:
-        return False
-    body = bytes(tool.body)
-    return not any(f'"{name}"'.encode() in body for name in _FILTERS)
-
-
 def _hosted(tool: NativeTool, placed: PlacedTool, plan: Plan, *, beside: bool) -> list[Any]:
     if beside and is_early(plan):
         plan.report.dropped(placed.trail, "", "the model can't have its own tools beside functions")
         return []
-    name = _HOSTED[tool.kind]
-    plan.report.approximated(placed.trail, "", f"declared as {name}, with Google's own settings")
-    return [{name: {}}]
+    if beside:
+        plan.report.approximated(placed.trail, "", "beside functions the model's own calls are shown, too")
+    bounds = encode_hosted(tool, placed.trail, HOSTED, plan)
+    return [{HOSTED.words[tool.hosted.kind][0]: bounds}] if tool.hosted is not None else []
 
 
 def _encode_own_bags(request: Request, plan: Plan) -> Any:
@@ -364,6 +372,9 @@ def encode_choice(request: Request, plan: Plan, *, any_functions: bool) -> Any:
         if choice.mode is not None:
             plan.report.dropped(("tool_choice",), "mode", "there are no functions to choose from")
         return UNSET
+    if chosen(request) is not None:
+        plan.report.approximated(("tool_choice",), "names", "the target can't force its own tools: any may be chosen")
+        return CallingShape(mode="AUTO")
     return _encode_mode(choice, plan, validated=validated)
 
 

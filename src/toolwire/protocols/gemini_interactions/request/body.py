@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Text, ToolCall
 from toolwire.canonical.request import Request
 from toolwire.codec.fields import Reader
+from toolwire.codec.hosted import as_functions
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import given, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report
@@ -33,7 +34,7 @@ from .settings import (
     encode_thinking,
     encode_tier,
 )
-from .tools import CHOICES, decode_choice, decode_tools, encode_choice, encode_tools
+from .tools import CHOICES, HOSTED, decode_choice, decode_tools, encode_choice, encode_tools
 
 GOOGLE = ("gemini",)
 RULES = Rules(
@@ -160,6 +161,7 @@ def _decode_rest(shape: RequestShape, formats: dict[str, Raw], *, mime: bool) ->
 def encode_request(request: Request, target: Target) -> Encoding:
     home = request.origin == FAMILY
     plan = StepPlan(RULES, Report(), target, home=home, google=request.origin in GOOGLE)
+    request = as_functions(request, plan, HOSTED)
     # One step at least is wanted, so that system text alone is told as input.
     lifted = 0 if plan.home else min(leading_system(request.messages), max(len(request.messages) - 1, 0))
     body: dict[str, Any] = {}

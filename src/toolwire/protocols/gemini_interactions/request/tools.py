@@ -8,6 +8,7 @@ from msgspec import UNSET, Raw, UnsetType
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
 from toolwire.codec.fields import Reader, tag_of
+from toolwire.codec.hosted import Spelling, chosen, decode_hosted, encode_hosted, is_native, without_native
 from toolwire.codec.kept import as_object, emit, given, joined, known, rest, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
@@ -19,7 +20,6 @@ from toolwire.codec.tools import (
     lowered_schema,
     tools_in_force,
     usable_callers,
-    without_native,
 )
 from toolwire.protocols.gemini_interactions.wire import FAMILY, AllowedShape, ChoiceShape, FunctionShape
 from toolwire.protocols.google import JSON_SCHEMA
@@ -32,32 +32,11 @@ _NO_MODE = "gemini-interactions:absent:mode"
 _NO_TOOLS = "gemini-interactions:absent:tools"
 _EMPTY = "gemini-interactions:empty"
 
-HOSTED = {
-    "web_search": "google_search",
-    "google_search": "google_search",
-    "googleSearch": "google_search",
-    "web_fetch": "url_context",
-    "url_context": "url_context",
-    "urlContext": "url_context",
-    "code_execution": "code_execution",
-    "codeExecution": "code_execution",
-    "code_interpreter": "code_execution",
-}
-"""Other vendors' tools that Google has, too, by their own words."""
-_UNSAID = {
-    "name",
-    "type",
-    "max_uses",
-    "max_content_tokens",
-    "user_location",
-    "search_context_size",
-    "citations",
-    "container",
-    "googleSearch",
-    "urlContext",
-    "codeExecution",
-}
-"""What may be left out of their declarations: not what bounds them."""
+HOSTED = Spelling(
+    family=FAMILY,
+    words={"web_search": ("google_search",), "web_fetch": ("url_context",), "code_execution": ("code_execution",)},
+    options={},
+)
 
 _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
 _read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
@@ -90,6 +69,7 @@ def _decode_tool(raw: Raw, path: str) -> Tool:
         name=name if isinstance(name, str) else None,
         executor="client" if kind == "computer_use" else "server",
         body=raw,
+        hosted=decode_hosted(kind or "", raw, HOSTED),
     )
 
 
@@ -128,6 +108,7 @@ def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
     if plan.home:
         tools = request.tools
         return None if tools is None else [_encode_at_home(tool, ("tools", i), plan) for i, tool in enumerate(tools)]
+    plan.request = request
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
@@ -146,28 +127,10 @@ def _encode_tool(placed: PlacedTool, plan: Plan) -> Any:
         return _encode_function(tool, placed.trail, plan)
     if tool.protocol == FAMILY:
         return tool.body
-    if (hosted := _encode_hosted(tool, placed.trail, plan)) is not None:
-        return hosted
-    function = without_native(placed, plan.report, plan.target.hosted_tools)
-    return None if function is None else _encode_function(function, placed.trail, plan)
-
-
-def _encode_hosted(tool: NativeTool, trail: Trail, plan: Plan) -> Any:
-    """Another vendor's tool as Google's, where nothing that bounds it would be left behind."""
-    kind = HOSTED.get(tool.kind.removesuffix("_preview"))
-    if kind is None or plan.target.hosted_tools == "refuse" or bytes(tool.body)[:1] != b"{":
-        return None
-    members = _members(tool.body)
-    if not members.keys() <= _UNSAID:
-        return None
-    for name in members:
-        if name not in ("type", "name", *HOSTED):
-            plan.report.dropped(trail, "//" + name)
-    if "name" in members and tool.name != tool.kind:
-        plan.report.dropped(trail, "//name")
-    if tool.cache is not None:
-        plan.report.dropped(trail, "cache")
-    return {"type": kind}
+    if tool.hosted is not None and is_native(tool, HOSTED):
+        return {"type": HOSTED.words[tool.hosted.kind][0], **encode_hosted(tool, placed.trail, HOSTED, plan)}
+    without_native(placed, plan)
+    return None
 
 
 def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan) -> Any:
@@ -219,7 +182,7 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
         return UNSET
     if choice.mode not in ("named", "allowed"):
         return _WORDS[choice.mode]
-    functions = [named for named in choice.names if named.kind in ("function", "freeform")]
+    functions = [named for named in choice.names if named.kind in ("function", "freeform") and not chosen(request)]
     if len(functions) < len(choice.names):
         plan.report.approximated(("tool_choice",), "names", "the target chooses among functions only")
     if not functions:

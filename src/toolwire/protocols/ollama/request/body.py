@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.codec.fields import Reader, told
+from toolwire.codec.hosted import as_functions
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report
@@ -133,6 +134,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     home = request.origin == FAMILY
     model = request.model if target.model is None else target.model
     plan = Plan(RULES, Report(), replace(target, model=model), home=home)
+    request = as_functions(request, plan)
     tools = encode_tools(request, plan)
     turns = as_written(request.messages) if home else [*_system(request), *assemble(request, plan.report)]
     conversation = Conversation(plan)

@@ -9,6 +9,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolGroup
 from toolwire.codec.fields import Reader, told
+from toolwire.codec.hosted import without_native
 from toolwire.codec.kept import given, joined, known, rest, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
@@ -19,7 +20,6 @@ from toolwire.codec.tools import (
     lowered_schema,
     tools_in_force,
     usable_callers,
-    without_native,
 )
 from toolwire.protocols.ollama.rules.vocabulary import PARAMETERS
 from toolwire.protocols.ollama.wire import FAMILY, FunctionShape, RequestShape, ToolShape
@@ -64,6 +64,7 @@ def _decode_tool(raw: Raw, path: str) -> FunctionTool:
 def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
     if plan.home:
         return None if request.tools is None else [_encode_own(tool) for tool in request.tools]
+    plan.request = request
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
@@ -112,8 +113,8 @@ def _is_offered(request: Request) -> bool:
 def _encode_tool(placed: PlacedTool, plan: Plan) -> Any:
     tool = placed.tool
     if isinstance(tool, NativeTool):
-        function = without_native(placed, plan.report, plan.target.hosted_tools)
-        return None if function is None else _encode_function(function, placed.trail, plan)
+        without_native(placed, plan)
+        return None
     usable_callers(tool, placed.trail, plan.report)
     if tool.defer:
         plan.report.approximated(placed.trail, "defer", "the target has no deferred tools: it sees this one at once")

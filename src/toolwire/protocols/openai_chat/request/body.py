@@ -13,6 +13,7 @@ from toolwire.canonical.node import Node
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.tools import Thinking, ToolChoice
 from toolwire.codec.fields import Reader, escape, told
+from toolwire.codec.hosted import as_functions
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import joined, known, restore
 from toolwire.codec.losses import Report
@@ -23,6 +24,7 @@ from toolwire.protocols.openai_chat.parts.content import kept
 from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED, RequestShape
 
+from .search import HOSTED, TOLD, decode_search, encode_search
 from .settings import decode_output, decode_sampling, encode_output, encode_sampling, encode_thinking
 from .tools import decode_choice, decode_tools, encode_choice, encode_tools
 
@@ -123,11 +125,14 @@ def decode_request(body: bytes, route: Route) -> Request:
     if shape.unknown is not UNSET and "messages" in shape.unknown:
         raise DecodeError(FAMILY, "/messages", "an array", told(shape.unknown["messages"]))
     tools, plain_tools = decode_tools(shape)
+    search = None if shape.web_search_options is UNSET else decode_search(shape.web_search_options, tools)
     choice, left = decode_choice(shape)
     output, sampling = decode_output(shape), decode_sampling(shape)
     effort = known(shape.reasoning_effort)
     options = shape.stream_options
     found = _decode_rest(shape, left)
+    if search is not None:
+        tools, found["form"] = (*(tools or ()), search), (*found["form"], TOLD)
     store = known(shape.store)
     messages = tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages or ())])
     return Request(
@@ -197,6 +202,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     home = request.origin == FAMILY
     model = request.model if target.model is None else target.model
     plan = Plan(RULES, Report(), replace(target, model=model), home=home)
+    request = as_functions(request, plan, HOSTED)
     tools, functions = encode_tools(request, plan)
     turns = as_written(request.messages) if home else assemble(request, plan.report)
     messages = _encode_system(request, plan)
@@ -210,6 +216,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
         body["tools"] = tools
     if functions is not None:
         body["functions"] = functions
+    body.update(encode_search(request, plan))
     body.update(encode_choice(request, plan, any_tools=bool(tools)))
     encode_sampling(request, body, plan)
     encode_thinking(request, body, plan)

@@ -18,11 +18,12 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 from toolwire.codec.fields import Reader, tag_of, told
+from toolwire.codec.hosted import without_native
 from toolwire.codec.kept import as_object, emit, given, joined, known, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted_strictly
-from toolwire.codec.tools import PlacedTool, tools_in_force, usable_callers, without_native
+from toolwire.codec.tools import PlacedTool, tools_in_force, usable_callers
 from toolwire.protocols.openai import STRICT
 from toolwire.protocols.openai_chat.parts.calls import LEGACY
 from toolwire.protocols.openai_chat.parts.content import kept, spelled, spelling
@@ -38,6 +39,8 @@ from toolwire.protocols.openai_chat.wire import (
     ReferenceShape,
     RequestShape,
 )
+
+from .search import ELSEWHERE, NO_TOOLS, is_search
 
 TEXT_FORMAT = "openai-chat:format:text"
 ANY = "openai-chat:any"
@@ -202,8 +205,10 @@ def encode_tools(request: Request, plan: Plan) -> tuple[list[Any] | None, list[A
         if request.tools is None:
             return None, None
         functions = [_encode_own(tool) for tool in request.tools if LEGACY in tool.form]
-        tools = [_encode_own(tool) for tool in request.tools if LEGACY not in tool.form]
-        return (tools if tools or not functions else None), (functions or None)
+        tools = [_encode_own(tool) for tool in request.tools if LEGACY not in tool.form and ELSEWHERE not in tool.form]
+        empty = not request.tools or any(NO_TOOLS in tool.form for tool in request.tools)
+        return (tools if tools or empty else None), (functions or None)
+    plan.request = request
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
@@ -240,8 +245,9 @@ def _open(shape: CustomShape) -> dict[str, Any]:
 def _encode_tool(placed: PlacedTool, plan: Plan) -> Any:
     tool = placed.tool
     if isinstance(tool, NativeTool):
-        function = without_native(placed, plan.report, plan.target.hosted_tools)
-        return None if function is None else _encode_function(function, placed.trail, plan)
+        if not is_search(tool, plan):  # which `encode_search` says
+            without_native(placed, plan)
+        return None
     if tool.allowed_callers is not None:
         usable_callers(tool, placed.trail, plan.report)
     if tool.defer:

@@ -11,6 +11,7 @@ from toolwire.canonical.content import Message, Text
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import Tool
 from toolwire.codec.fields import BAD_JSON, Reader, escape
+from toolwire.codec.hosted import as_functions
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import given, known, rest, restore
 from toolwire.codec.losses import Report, has_extras
@@ -40,7 +41,16 @@ from .settings import (
     encode_sampling,
     encode_thinking,
 )
-from .tools import CHOICES, decode_choice, decode_function, decode_tools, encode_choice, encode_parallel, encode_tools
+from .tools import (
+    CHOICES,
+    HOSTED,
+    decode_choice,
+    decode_function,
+    decode_tools,
+    encode_choice,
+    encode_parallel,
+    encode_tools,
+)
 
 FAMILIES = (FAMILY, SHARED, GUARDED, ECHO)
 RULES = Rules(
@@ -235,6 +245,7 @@ def _is_null(raw: Raw | UnsetType) -> bool:
 
 def encode_request(request: Request, target: Target) -> Encoding:
     plan = ItemPlan(RULES, Report(), target, home=request.origin == FAMILY)
+    request = as_functions(request, plan, HOSTED)
     body: dict[str, Any] = {}
     if (model := target.model or request.model) is not None:
         body["model"] = model

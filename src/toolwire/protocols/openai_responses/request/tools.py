@@ -20,11 +20,12 @@ from toolwire.canonical.tools import (
 )
 from toolwire.codec.check import object_of
 from toolwire.codec.fields import BAD_JSON, Reader, Wire, tag_of
+from toolwire.codec.hosted import Spelling, chosen, decode_hosted, encode_hosted, is_native, without_native
 from toolwire.codec.kept import as_object, emit, given, known, rest, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted_strictly
-from toolwire.codec.tools import PlacedTool, usable_callers, without_native
+from toolwire.codec.tools import PlacedTool, usable_callers
 from toolwire.protocols.openai import STRICT
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
@@ -39,7 +40,18 @@ from toolwire.protocols.openai_responses.wire import (
 EMPTY_SCHEMA = Raw(b'{"type":"object","properties":{}}')
 
 _COMPOSED = {"anyOf", "oneOf", "allOf", "$ref", "patternProperties", "not", "if"}
-_SEARCH = {"type", "name", "allowed_domains", "user_location", "max_uses"}
+HOSTED = Spelling(
+    family=FAMILY,
+    words={"web_search": ("web_search", "web_search_preview"), "code_execution": ("code_interpreter",)},
+    options={
+        "web_search": {
+            "allowed_domains": "filters/allowed_domains",
+            "location": "user_location",
+            "context_size": "search_context_size",
+        }
+    },
+    native=("web_search", "code_execution"),
+)
 _DATED = re.compile(r"_\d{4}_\d{2}_\d{2}$")
 _CLIENT_RUN = ("apply_patch", "local_shell", "computer", "computer_use", "computer_use_preview")
 _FORMAT = "openai-responses:format:"
@@ -163,6 +175,7 @@ def _decode_native(raw: Raw, kind: str, members: dict[str, Raw]) -> NativeTool:
         name=name if isinstance(name, str) else None,
         executor="client" if client else "server",
         body=raw,
+        hosted=decode_hosted(kind, raw, HOSTED),
     )
 
 
@@ -207,6 +220,7 @@ def _decode_chosen(shape: ChosenShape) -> ToolRef:
 
 
 def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
+    plan.request = request
     if request.tools is None:
         return None
     encoded: list[Any] = []
@@ -242,30 +256,20 @@ def encode_tool(tool: Tool | ToolRef, trail: Trail, plan: Plan) -> Any:
         case NativeTool():
             if tool.protocol == FAMILY:
                 return tool.body
-            if (search := _encode_search(tool, trail, plan)) is not None:
-                return search
-            function = without_native(PlacedTool(tool, trail), plan.report, plan.target.hosted_tools)
-            return None if function is None else _encode_function(function, trail, plan)
+            if tool.hosted is not None and is_native(tool, HOSTED):
+                return _encode_hosted(tool, trail, plan)
+            without_native(PlacedTool(tool, trail), plan)
+            return None
         case ToolRef():
             plan.report.approximated(trail, "", "a tool that comes later is declared from the start")
             return None
 
 
-def _encode_search(tool: NativeTool, trail: Trail, plan: Plan) -> Any:
-    """Another vendor's web search as this one's, where all that bounds it can be said."""
-    members = _members(tool.body) if tool.kind == "web_search" and bytes(tool.body)[:1] == b"{" else {}
-    if not members or not members.keys() <= _SEARCH:
-        return None
-    if "max_uses" in members:
-        plan.report.dropped(trail, "//max_uses")
-    if tool.name not in (None, "web_search"):
-        plan.report.dropped(trail, "//name")
-    wire: dict[str, Any] = {"type": "web_search"}
-    if "allowed_domains" in members:
-        wire["filters"] = {"allowed_domains": members["allowed_domains"]}
-    if "user_location" in members:
-        wire["user_location"] = members["user_location"]
-    return wire
+def _encode_hosted(tool: NativeTool, trail: Trail, plan: Plan) -> dict[str, Any]:
+    bounds = encode_hosted(tool, trail, HOSTED, plan)
+    if tool.hosted is not None and tool.hosted.kind == "code_execution":
+        return {"type": "code_interpreter", "container": {"type": "auto"}, **bounds}
+    return {"type": "web_search", **bounds}
 
 
 def _encode_function(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
@@ -365,6 +369,8 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
     if not plan.home and not any_tools:
         plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
         return UNSET
+    if not plan.home and (hosted := chosen(request)) is not None and is_native(hosted, HOSTED):
+        return _encode_forced(hosted)
     match choice.mode:
         case "named":
             named = choice.names[0]
@@ -373,9 +379,9 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
                 return "auto"
             return restore(restore(as_object(shape), named, FAMILY), choice, FAMILY)
         case "allowed":
-            chosen = [_encode_chosen(one, plan) for one in choice.names]
+            members = [_encode_chosen(one, plan) for one in choice.names]
             mode = "required" if choice.required else "auto"
-            tools = [emit(one, ref, FAMILY) for one, ref in zip(chosen, choice.names, strict=True) if one is not None]
+            tools = [emit(one, ref, FAMILY) for one, ref in zip(members, choice.names, strict=True) if one is not None]
             allowed = ChoiceShape(type="allowed_tools", mode=mode, tools=tools)
             if _NO_MODE in choice.form:
                 allowed.mode = UNSET
@@ -384,6 +390,14 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
             return emit(allowed, choice, FAMILY)
         case _:
             return choice.mode
+
+
+def _encode_forced(tool: NativeTool) -> dict[str, Any]:
+    """The choice that demands a hosted tool. A search under its newer word can't be named by itself, only be the one
+    that may be chosen."""
+    if tool.hosted is not None and tool.hosted.kind == "code_execution":
+        return {"type": "code_interpreter"}
+    return {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]}
 
 
 def encode_parallel(request: Request, plan: Plan, *, any_tools: bool) -> Any:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.codec.fields import escape
+from toolwire.codec.hosted import as_functions
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
@@ -21,7 +22,7 @@ from toolwire.protocols.openrouter.parts.details import told
 from toolwire.protocols.openrouter.parts.messages import DialectPlan, encode_turn, is_item, lift, lower
 
 from .settings import CACHE, REASONING, TTLS, encode_cache, encode_thinking, lift_cache, lift_thinking
-from .tools import encode_choice, encode_tools, lift_choice, lift_tool
+from .tools import HOSTED, encode_choice, encode_tools, lift_choice, lift_plugins, lift_tool
 
 PROTOCOL = "openrouter"
 PATH = "/api/v1/chat/completions"
@@ -71,6 +72,12 @@ def _lift(request: Request) -> Request:
         form += (FIRST_MODEL, *told("models"))
         # The first is the model; those that stand in for it are still only OpenRouter's.
         own |= {f"models/{index}": Raw(msgspec.json.encode(name)) for index, name in enumerate(models) if index}
+    if "plugins" in own:
+        plugins, others = lift_plugins(own["plugins"])
+        if plugins:
+            changed["tools"] = (*(changed.get("tools") or ()), *plugins)
+            form += told("plugins")
+            own |= {f"plugins/{index}": Raw(b"{}") for index in others}
     choice = request.tool_choice
     if "tool_choice" in own and (choice is None or choice.mode is None):
         lifted = lift_choice(own["tool_choice"], parallel=None if choice is None else choice.parallel)
@@ -125,6 +132,7 @@ def _encode_own(request: Request, target: Target) -> Encoding:
 def _encode_other(request: Request, target: Target) -> Encoding:
     model = request.model if target.model is None else target.model
     plan = DialectPlan(RULES, target, model, request.messages)
+    request = as_functions(request, plan, HOSTED)
     tools = encode_tools(request, plan)
     body: dict[str, Any] = {} if model is None else {"model": model}
     body["messages"] = _encode_messages(request, plan)

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
-from toolwire.codec.fields import escape
-from toolwire.codec.losses import Trail, elements
+from toolwire.codec.hosted import Spelling, chosen, decode_hosted, encode_hosted, is_native, without_native
+from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import (
@@ -18,9 +18,9 @@ from toolwire.codec.tools import (
     lowered_schema,
     tools_in_force,
     usable_callers,
-    without_native,
 )
 from toolwire.protocols.openai import STRICT
+from toolwire.protocols.openai_chat.request.search import ELSEWHERE
 from toolwire.protocols.openai_chat.request.tools import encode_choice as encode_chat_choice
 from toolwire.protocols.openai_chat.wire import FAMILY
 from toolwire.protocols.openrouter.parts.details import told
@@ -30,26 +30,50 @@ from .settings import CACHE, TTLS, encode_cache, lift_cache
 SERVER = "openrouter:"
 
 _decode = msgspec.json.Decoder().decode
+_elements = msgspec.json.Decoder(list[Raw]).decode
 
-# What its server tools take of what other vendors' own say, by kind: where it stands there, and its name here.
-_PARAMETERS: dict[str, dict[str, str]] = {
-    "web_search": {
-        "max_uses": "max_uses",
-        "allowed_domains": "allowed_domains",
-        "blocked_domains": "excluded_domains",
-        "filters/allowed_domains": "allowed_domains",
-        "filters/blocked_domains": "excluded_domains",
-        "search_context_size": "search_context_size",
-        "user_location": "user_location",
-    },
-    "web_fetch": {
-        "max_uses": "max_uses",
-        "allowed_domains": "allowed_domains",
-        "blocked_domains": "blocked_domains",
-        "max_content_tokens": "max_content_tokens",
-    },
+_SEARCH = {
+    "max_uses": "max_uses",
+    "allowed_domains": "allowed_domains",
+    "blocked_domains": "excluded_domains",
+    "context_size": "search_context_size",
+    "location": "user_location",
 }
-_NAMING = frozenset({"type", "filters", CACHE})
+_FETCH = {
+    "max_uses": "max_uses",
+    "allowed_domains": "allowed_domains",
+    "blocked_domains": "blocked_domains",
+    "max_content_tokens": "max_content_tokens",
+}
+
+
+def _below(options: dict[str, str]) -> dict[str, str]:
+    return {field: f"parameters/{name}" for field, name in options.items()}
+
+
+HOSTED = Spelling(
+    family=FAMILY,
+    words={"web_search": (SERVER + "web_search",), "web_fetch": (SERVER + "web_fetch",)},
+    options={"web_search": _below(_SEARCH), "web_fetch": _below(_FETCH)},
+)
+_SHORT = Spelling(
+    family=FAMILY,
+    words={"web_search": ("web_search", "web_search_preview", "web_search_2025_08_26")},
+    options={"web_search": _SEARCH},
+)
+_PLUGINS = Spelling(
+    family=FAMILY,
+    words={"web_search": ("web",), "web_fetch": ("web-fetch",)},
+    options={
+        "web_search": {
+            "max_uses": "max_uses",
+            "allowed_domains": "include_domains",
+            "blocked_domains": "exclude_domains",
+            "location": "user_location",
+        },
+        "web_fetch": _FETCH,
+    },
+)
 
 
 # ---- decode
@@ -58,11 +82,35 @@ _NAMING = frozenset({"type", "filters", CACHE})
 def lift_tool(tool: Tool) -> Tool:
     match tool:
         case NativeTool() if tool.kind.startswith(SERVER):
-            return replace(tool, kind=tool.kind.removeprefix(SERVER))
+            hosted = decode_hosted(tool.kind, tool.body, HOSTED)
+            return replace(tool, kind=tool.kind.removeprefix(SERVER), hosted=hosted)
+        case NativeTool() if tool.hosted is None:
+            return replace(tool, hosted=decode_hosted(tool.kind, tool.body, _SHORT))
         case FunctionTool():
             return lift_cache(tool)
         case _:
             return tool
+
+
+def lift_plugins(raw: Raw) -> tuple[list[NativeTool], list[int]]:
+    """The plugins that are hosted tools, and the places of the others. A plugin that is off is none."""
+    try:
+        plugins = _elements(raw)
+    except msgspec.DecodeError:
+        return [], []
+    tools: list[NativeTool] = []
+    others: list[int] = []
+    for index, plugin in enumerate(plugins):
+        body = _decode(plugin)
+        word = body.get("id") if isinstance(body, dict) and body.get("enabled") is not False else None
+        if not isinstance(word, str) or (hosted := decode_hosted(word, plugin, _PLUGINS)) is None:
+            others.append(index)
+            continue
+        hosted = replace(hosted, others=tuple(name for name in hosted.others if name not in ("id", "enabled")))
+        at = f"/plugins/{index}"
+        tool = NativeTool(protocol=FAMILY, kind=hosted.kind, body=plugin, hosted=hosted, at=at, form=(ELSEWHERE,))
+        tools.append(tool)
+    return tools, others
 
 
 def lift_choice(raw: Raw, *, parallel: bool | None) -> ToolChoice | None:
@@ -80,6 +128,7 @@ def lift_choice(raw: Raw, *, parallel: bool | None) -> ToolChoice | None:
 
 
 def encode_tools(request: Request, plan: Plan) -> list[Any]:
+    plan.request = request
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
@@ -139,55 +188,25 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
 
 def _encode_native(tool: NativeTool, placed: PlacedTool, plan: Plan) -> Any:
     """The server tool that does the same; else what becomes of any vendor's own."""
-    kind = _server_kind(tool)
-    if kind is None or plan.target.hosted_tools != "drop":
-        function = without_native(placed, plan.report, plan.target.hosted_tools)
-        if function is None:
-            return None
-        return {"type": "function", "function": _encode_function(function, placed.trail, plan)}
-    body = _decode(tool.body)
-    parameters: dict[str, Any] = {}
-    flat = {**body, **{f"filters/{name}": value for name, value in (body.get("filters") or {}).items()}}
-    for name, value in flat.items():
-        if value is None or name in _NAMING or (name == "name" and value == kind):
-            continue
-        if (known := _PARAMETERS[kind].get(name)) is not None:
-            parameters[known] = value
-        else:
-            for place in elements(Raw(msgspec.json.encode(value)), escape(name) if name in body else name):
-                plan.report.dropped(placed.trail, f"//{place}", f"the target's {kind} has no such setting")
-    if tool.cache is not None:
-        plan.report.dropped((*placed.trail, "cache"), "", "the target has no cache marks on server tools")
-    made = {"type": SERVER + kind}
-    return {**made, "parameters": parameters} if parameters else made
-
-
-def _server_kind(tool: NativeTool) -> str | None:
-    kind = tool.kind.removesuffix("_preview")
-    return kind if kind in _PARAMETERS and bytes(tool.body)[:1] == b"{" and tool.protocol != FAMILY else None
+    if tool.hosted is not None and is_native(tool, HOSTED):
+        return {"type": HOSTED.words[tool.hosted.kind][0], **encode_hosted(tool, placed.trail, HOSTED, plan)}
+    without_native(placed, plan)
+    return None
 
 
 def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> dict[str, Any]:
     choice = request.tool_choice
     if choice is None or not any_tools:
         return encode_chat_choice(request, plan, any_tools=any_tools)
+    if (tool := chosen(request)) is not None and tool.hosted is not None and is_native(tool, HOSTED):
+        body: dict[str, Any] = {"tool_choice": {"type": HOSTED.words[tool.hosted.kind][0]}}
+        if choice.parallel is not None:
+            body["parallel_tool_calls"] = choice.parallel
+        return body
     if choice.mode == "allowed":
         why = "the target can't choose among some: only those are offered"
         plan.report.approximated(("tool_choice",), "names", why)
         choice = replace(choice, mode="required" if choice.required else "auto", names=())
     elif choice.mode == "named" and choice.names[0].kind == "freeform":
         choice = replace(choice, names=(replace(choice.names[0], kind="function"),))
-    elif choice.mode == "named" and (server := _chosen_server(request, choice)) is not None:
-        body: dict[str, Any] = {"tool_choice": {"type": SERVER + server}}
-        if choice.parallel is not None:
-            body["parallel_tool_calls"] = choice.parallel
-        return body
     return encode_chat_choice(replace(request, tool_choice=choice), plan, any_tools=any_tools)
-
-
-def _chosen_server(request: Request, choice: ToolChoice) -> str | None:
-    """The server tool that a choice forces, if it is one that is offered here."""
-    named = choice.names[0]
-    offered = [placed.tool for placed in tools_in_force(request) if isinstance(placed.tool, NativeTool)]
-    kinds = {name: kind for tool in offered if (kind := _server_kind(tool)) for name in (tool.name, tool.kind)}
-    return kinds.get(named.name) if named.kind in ("native", "server") or named.name in kinds else None
