@@ -3,7 +3,7 @@
 from typing import Literal
 
 from .node import Node, Raw
-from .tools import CacheMark, OutputFormat, Thinking, Tool, ToolRef
+from .tools import CacheMark, HostedKind, OutputFormat, Thinking, Tool, ToolRef
 
 Executor = Literal["client", "server"]
 """Who runs a call: the one who reads the answer, or the provider that gave it."""
@@ -102,6 +102,18 @@ class Caller(Node, frozen=True, tag=True):
     id: str | None = None
 
 
+class HostedUse(Node, frozen=True, tag=True):
+    """What a hosted tool was asked, or what it found, in common words: of a call, a result, or an item that is both."""
+
+    kind: HostedKind
+    id: str | None = None
+    queries: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+    code: str | None = None
+    pages: tuple[Citation, ...] = ()
+    output: str | None = None
+
+
 class ToolCall(Node, frozen=True, tag=True):
     """A model's request to run a tool. `arguments` is the text it wrote, exactly, and may be invalid JSON.
 
@@ -121,6 +133,7 @@ class ToolCall(Node, frozen=True, tag=True):
     asynchronous: bool | None = None
     seal: Seal | None = None
     cache: CacheMark | None = None
+    use: HostedUse | None = None
 
 
 class ToolResult(Node, frozen=True, tag=True):
@@ -136,6 +149,7 @@ class ToolResult(Node, frozen=True, tag=True):
     toolset: str | None = None
     caller: Caller | None = None
     cache: CacheMark | None = None
+    use: HostedUse | None = None
 
 
 class Refusal(Node, frozen=True, tag=True):
@@ -156,6 +170,7 @@ class Foreign(Node, frozen=True, tag=True):
     kind: str = ""
     pair: str | None = None
     gist: str | None = None
+    use: HostedUse | None = None
 
 
 class ToolChange(Node, frozen=True, tag=True):

@@ -10,13 +10,14 @@ Here is what becomes of a declaration elsewhere:
 3. `hosted_tools="function"` makes search and fetch functions that the client runs, `"refuse"` refuses what 2. drops.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from toolwire.canonical.content import Citation, HostedUse
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Hosted, HostedKind, NativeTool, Tool, ToolRef
 
@@ -32,6 +33,7 @@ FUNCTIONS: dict[str, tuple[str, str, str]] = {
 }
 """By kind: the function of one string that a client may run in its place."""
 
+_DEPTH = 4
 _FILTERS = ("allowed_domains", "blocked_domains")
 _FIELDS = ("max_uses", *_FILTERS, "location", "context_size", "max_content_tokens")
 _TYPES: dict[str, Any] = {
@@ -217,3 +219,53 @@ def _wants_approval(tool: NativeTool) -> bool:
         return False
     body = msgspec.json.decode(tool.body)
     return isinstance(body, dict) and body.get("require_approval", "never") not in ("never", None)
+
+
+# ---- what they did
+
+
+def use_of(kind: HostedKind, said: Any, *, id: str | None = None) -> HostedUse:
+    """What a hosted tool was asked or found, from the vendor's own JSON: all of them use the same few words."""
+    members = said if isinstance(said, dict) else {}
+    texts = [members[name] for name in ("stdout", "stderr", "output") if isinstance(members.get(name), str)]
+    if isinstance(said, str):
+        texts = [said]
+    code = members.get("code", members.get("command"))
+    return HostedUse(
+        kind=kind,
+        id=id,
+        queries=_strings(members.get("queries") or members.get("query")),
+        urls=_strings(members.get("urls") or members.get("url")),
+        code=code if isinstance(code, str) else None,
+        pages=tuple(_pages(said, 0)),
+        output="\n".join(text for text in texts if text) if texts else None,
+    )
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+
+
+def _pages(value: Any, depth: int) -> Iterator[Citation]:
+    """The pages in a result, wherever it lists them."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _pages(one, depth)
+    elif isinstance(value, dict) and depth < _DEPTH:
+        url = value.get("url") or value.get("uri")
+        if isinstance(url, str):
+            title = value.get("title")
+            yield Citation(url=url, title=title if isinstance(title, str) else None)
+            return
+        for name in ("results", "sources", "content", "result"):
+            yield from _pages(value.get(name), depth + 1)
+
+
+def json_of(raw: Raw | str) -> Any:
+    """The value, for reading uses; None if it is no JSON."""
+    try:
+        return _decode(raw.encode() if isinstance(raw, str) else raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None

@@ -27,6 +27,7 @@ class Plan:
     """`home`: what is encoded came from this protocol, so nothing is repaired, renamed or left out.
 
     `place` is where in the output the encoder writes, for what it invents there; `marks` counts cache marks.
+    `served` is the id of the last call of a hosted tool, for a result that names none.
     `request` is the one that is encoded, once its tools are.
     `answering`: it is an answer, for a client to read; else a request, for a provider to take.
     """
@@ -43,6 +44,7 @@ class Plan:
         self.home = home
         self.answering = answering
         self.marks = 0
+        self.served = ""
         self.request: Request | None = None
         self.place = ""
         self.report = report

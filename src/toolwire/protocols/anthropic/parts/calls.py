@@ -1,15 +1,17 @@
 """Anthropic's calls, what servers ran, and changes of tools, to canonical parts and back."""
 
+import re
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Caller, Foreign, ToolCall, ToolChange, ToolResult
+from toolwire.canonical.content import Caller, Citation, Foreign, HostedUse, ToolCall, ToolChange, ToolResult
 from toolwire.canonical.errors import DecodeError
-from toolwire.canonical.tools import Tool, ToolRef
+from toolwire.canonical.tools import HostedKind, Tool, ToolRef
 from toolwire.codec.fields import Reader
+from toolwire.codec.hosted import json_of, use_of
 from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import flattened, lower_input
@@ -30,6 +32,12 @@ from toolwire.protocols.anthropic.wire import (
 
 _TYPE = "anthropic:type:"
 _REFERENCES = ("tool_reference", "mcp_tool_reference", "mcp_toolset_reference", "tool_definition")
+_USES: dict[str, HostedKind] = {
+    "web_search": "web_search",
+    "web_fetch": "web_fetch",
+    "code_execution": "code_execution",
+    "bash_code_execution": "code_execution",
+}
 NOT_ERROR = "anthropic:is_error:false"
 
 read_mcp_use = Reader[McpUse](McpUse, FAMILY).read
@@ -37,6 +45,7 @@ read_server_result = Reader[ServerResult](ServerResult, FAMILY).read
 read_change = Reader[ChangeShape](ChangeShape, FAMILY).read
 _read_reference = Reader[ReferenceShape](ReferenceShape, FAMILY).read
 
+_ILLEGAL = re.compile("[^a-zA-Z0-9_]")
 _decode = msgspec.json.Decoder().decode
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _READABLE = frozenset({"text", "title", "url", "stdout", "stderr", "content", "source", "tool_name", "error_code"})
@@ -60,6 +69,7 @@ def decode_tool_use(block: ToolUseBlock) -> ToolCall:
         arguments=arguments,
         executor="server" if server else "client",
         native="server_tool_use" if server else None,
+        use=_decode_use(block.name, json_of(arguments), block.id) if server else None,
         toolset=known(block.toolset_name),
         caller=_decode_caller(block.caller),
         cache=decode_cache(block.cache_control),
@@ -98,10 +108,16 @@ def decode_server_result(shape: ServerResult) -> ToolResult:
         status="error" if shape.is_error is True else "ok",
         executor="server",
         native=shape.type,
+        use=_decode_use(shape.type, None if shape.content is UNSET else json_of(shape.content), shape.tool_use_id),
         caller=_decode_caller(shape.caller),
         cache=decode_cache(shape.cache_control),
         **rest(shape, FAMILY, *(() if shape.is_error is not False else (NOT_ERROR,))),
     )
+
+
+def _decode_use(word: str, said: Any, id: str) -> HostedUse | None:
+    kind = _USES.get(word.removesuffix("_tool_result"))
+    return None if kind is None else use_of(kind, said, id=id)
 
 
 def decode_tool_reference(block: ToolReferenceBlock) -> ToolRef:
@@ -193,8 +209,11 @@ def _encode_arguments(part: ToolCall, placed: Placed, plan: Plan) -> Raw:
 
 def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
     if not plan.home and plan.answering:
-        plan.report.dropped(placed.trail, "", "a call that another provider ran")
-        return None
+        if part.use is None:
+            plan.report.dropped(placed.trail, "", "a call that another provider ran")
+            return None
+        plan.report.approximated(placed.trail, "", "a call that another provider ran, told as one of the target's")
+        return encode_asked(part.use, plan)
     if not plan.home:
         plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
         return TextBlock(text=f"[{part.name} was called with {part.arguments}]")
@@ -215,8 +234,11 @@ def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
 def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
     content = part.content[0] if part.content else None
     if not plan.home and plan.answering:
-        plan.report.dropped(placed.trail, "", "a result that another provider got")
-        return None
+        if part.use is None:
+            plan.report.dropped(placed.trail, "", "a result that another provider got")
+            return None
+        plan.report.approximated(placed.trail, "", "a result that another provider got, told as one of the target's")
+        return encode_found(part.use, plan)
     if not plan.home:
         text = content.gist if isinstance(content, Foreign) else None
         plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
@@ -229,6 +251,46 @@ def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
         shape.caller = emit(CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY)
     shape.cache_control = encode_cache(part.cache, placed.trail, plan)
     return emit(shape, part, FAMILY)
+
+
+def encode_asked(use: HostedUse, plan: Plan) -> Any:
+    """The call of a hosted tool that another provider ran, for a client to read."""
+    asked: dict[str, Any] = {}
+    if use.queries:
+        asked["query"] = "; ".join(use.queries)
+    if use.urls:
+        asked["url"] = use.urls[0]
+    if use.code is not None:
+        asked["code"] = use.code
+    plan.served = _server_id(use.id or f"tw{plan.marks}")
+    plan.marks += 1
+    return {"type": "server_tool_use", "id": plan.served, "name": use.kind, "input": asked}
+
+
+def encode_found(use: HostedUse, plan: Plan) -> Any:
+    """What it found. The proofs that the provider would want back are empty: there are none."""
+    content: Any
+    match use.kind:
+        case "web_search":
+            content = [_encode_page(page) for page in use.pages if page.url is not None]
+        case "web_fetch":
+            url = use.pages[0].url if use.pages else ""
+            source = {"type": "text", "media_type": "text/plain", "data": use.output or ""}
+            content = {"type": "web_fetch_result", "url": url, "content": {"type": "document", "source": source}}
+        case "code_execution":
+            told = {"stdout": use.output or "", "stderr": "", "return_code": 0, "content": []}
+            content = {"type": "code_execution_result", **told}
+    id = plan.served if use.id is None else _server_id(use.id)
+    return {"type": f"{use.kind}_tool_result", "tool_use_id": id, "content": content}
+
+
+def _encode_page(page: Citation) -> dict[str, Any]:
+    told = {"url": page.url, "title": page.title or "", "encrypted_content": "", "page_age": None}
+    return {"type": "web_search_result", **told}
+
+
+def _server_id(id: str) -> str:
+    return id if id.startswith("srvtoolu_") else "srvtoolu_" + _ILLEGAL.sub("", id)
 
 
 def encode_tool_reference(part: ToolRef, placed: Placed, plan: Plan) -> Any:

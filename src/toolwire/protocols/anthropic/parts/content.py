@@ -32,6 +32,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import ToolRef
 from toolwire.codec.fields import Other, Reader
 from toolwire.codec.kept import emit, given, known, rest
+from toolwire.codec.losses import Trail
 from toolwire.codec.media import summed_up
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
@@ -58,8 +59,10 @@ from .calls import (
     decode_server_result,
     decode_tool_reference,
     decode_tool_use,
+    encode_asked,
     encode_call,
     encode_change,
+    encode_found,
     encode_server_result,
     encode_tool_reference,
     gist,
@@ -213,7 +216,9 @@ def encode_parts(places: list[Placed], plan: Plan) -> list[Any]:
     blocks = []
     for placed in places:
         block = _ENCODERS[type(placed.part)](placed.part, placed, plan)
-        if block is not None:
+        if type(block) is list:
+            blocks += block
+        elif block is not None:
             blocks.append(block)
     return blocks
 
@@ -230,13 +235,27 @@ def _encode_text(part: Text, placed: Placed, plan: Plan) -> Any:
     if part.annotations is not None and plan.home:
         notes = [encode_citation(note) for note in part.annotations]
     elif part.annotations:
-        for index in range(len(part.annotations)):
-            plan.report.dropped((*placed.trail, "annotations", index), "", "citations only go back to their issuer")
+        trails = [(*placed.trail, "annotations", index) for index in range(len(part.annotations))]
+        found = [cite(note, trail, plan) for note, trail in zip(part.annotations, trails, strict=True)]
+        notes = [note for note in found if note is not None] or UNSET
     return emit(
         TextBlock(text=part.text, citations=notes, cache_control=encode_cache(part.cache, placed.trail, plan)),
         part,
         FAMILY,
     )
+
+
+def cite(note: Citation, trail: Trail, plan: Plan) -> dict[str, Any] | None:
+    """A citation of another protocol, for a client to read: here it is of a whole text. None, reported, for a provider,
+    who takes only its own."""
+    if note.url is None or not plan.answering:
+        plan.report.dropped(trail, "", "citations only go back to their issuer")
+        return None
+    for field in ("start", "end"):
+        if getattr(note, field) is not None:
+            plan.report.dropped(trail, field, "the target cites for whole texts")
+    told = {"url": note.url, "title": note.title, "cited_text": note.quote or "", "encrypted_index": ""}
+    return {"type": "web_search_result_location", **told}
 
 
 def encode_citation(note: Citation) -> Any:
@@ -387,6 +406,9 @@ def _encode_item_reference(part: ItemRef, placed: Placed, plan: Plan) -> None:
 def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> Any:
     if part.protocol == FAMILY:
         return part.body
+    if part.use is not None and plan.answering:
+        plan.report.approximated(placed.trail, "", "what another provider ran, told as a call and its result")
+        return [encode_asked(part.use, plan), encode_found(part.use, plan)]
     if part.gist and not plan.answering:
         plan.report.approximated(placed.trail, "", f"only {part.protocol} has {part.kind}: its text is told")
         return TextBlock(text=part.gist)

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Reasoning, Refusal, Text, ToolCall
+from toolwire.canonical.content import Part, Reasoning, Refusal, Text, ToolCall
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
     Event,
@@ -24,6 +24,7 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.response import Stop, Usage
 from toolwire.codec.fields import tag_of
+from toolwire.codec.hosted import json_of, use_of
 from toolwire.codec.interface import Context, StreamEncoder, Target
 from toolwire.codec.kept import restore
 from toolwire.codec.losses import Report, Trail
@@ -32,7 +33,7 @@ from toolwire.codec.sequence import Sequence
 from toolwire.codec.sse import frame
 from toolwire.codec.tools import LOWERED_END, lower_input
 from toolwire.codec.turns import Placed
-from toolwire.protocols.anthropic.parts.content import encode_citation, encode_parts
+from toolwire.protocols.anthropic.parts.content import cite, encode_citation, encode_parts
 from toolwire.protocols.anthropic.request.body import RULES
 from toolwire.protocols.anthropic.response.body import (
     encode_stop,
@@ -71,6 +72,7 @@ class Encoder:
         self._counts: dict[int, int] = {}
         self._notes: dict[tuple[int, int], int] = {}
         self._lowered: set[int] = set()
+        self._held: dict[tuple[int, int], tuple[Part, list[str]]] = {}
         # What stands before the text of each delta of a part that is open; there is one candidate only.
         self._speaking: dict[int, bytes] = {}
         self._methods: dict[type, Callable[[Any], bytes]] = {
@@ -153,10 +155,13 @@ class Encoder:
         position = self._counts.get(event.message, 0)
         self._counts[event.message] = position + 1
         self._trails[key] = ("candidates", 0, "messages", event.message, "parts", position)
+        part = event.part
+        if not self._plan.home and getattr(part, "use", None) is not None:
+            self._held[key] = (part, [])
+            return b""
         block = self._block(event, self._trails[key])
         if block is None:
             return b""
-        part = event.part
         self._index += 1
         self._parts[key] = self._index
         self._heads[self._index] = _DELTA % self._index + _DELTAS.get(type(part), _DELTAS[Text])
@@ -168,6 +173,19 @@ class Encoder:
             self._calls = True
             started += self._call_start(part, self._index)
         return started
+
+    def _used(self, event: PartEnd) -> bytes:
+        """What another provider ran, once it is known: blocks that are whole at once."""
+        part, pieces = self._held.pop((event.candidate, event.index))
+        part = part if event.final is None else event.final
+        if isinstance(part, ToolCall) and part.use is not None and not part.arguments:
+            part = replace(part, use=use_of(part.use.kind, json_of("".join(pieces)), id=part.use.id))
+        out = b""
+        for block in encode_parts([Placed(part, self._trails[event.candidate, event.index])], self._plan):
+            self._index += 1
+            out += _frame(b"content_block_start", {"index": self._index, "content_block": block})
+            out += _frame(b"content_block_stop", {"index": self._index})
+        return out
 
     def _block(self, event: PartStart, trail: Trail) -> Any:
         """The block as it starts: empty where deltas will fill it."""
@@ -202,6 +220,8 @@ class Encoder:
     def _delta(self, event: PartDelta) -> bytes:
         index = self._parts.get((event.candidate, event.index))
         if index is None:
+            if (event.candidate, event.index) in self._held:
+                self._held[event.candidate, event.index][1].append(event.text)
             return b""
         if event.extras or event.form or event.seal is not None or event.annotation is not None:
             return self._rare_delta(event, index)
@@ -225,9 +245,8 @@ class Encoder:
             if not self._plan.home:
                 key = (event.candidate, event.index)
                 self._notes[key] = count = self._notes.get(key, -1) + 1
-                trail = (*self._trails[key], "annotations", count)
-                self.report.dropped(trail, "", "citations only go back to their issuer")
-                return b""
+                cited = cite(event.annotation, (*self._trails[key], "annotations", count), self._plan)
+                return b"" if cited is None else b'%b"citations_delta","citation":%b}}\n\n' % (head, _text(cited))
             return b'%b"citations_delta","citation":%b}}\n\n' % (
                 head,
                 _text(encode_citation(event.annotation)),
@@ -255,7 +274,7 @@ class Encoder:
     def _part_end(self, event: PartEnd) -> bytes:
         index = self._parts.pop((event.candidate, event.index), None)
         if index is None:
-            return b""
+            return self._used(event) if (event.candidate, event.index) in self._held else b""
         self._speaking.pop(event.index, None)
         ending = b""
         if index in self._lowered:

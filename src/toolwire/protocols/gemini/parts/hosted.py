@@ -5,7 +5,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from toolwire.canonical.content import Foreign, ToolCall, ToolResult
+from toolwire.canonical.content import Foreign, HostedUse, ToolCall, ToolResult
+from toolwire.canonical.tools import HostedKind
+from toolwire.codec.hosted import json_of, use_of
 from toolwire.codec.kept import given, known
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
@@ -22,6 +24,7 @@ from .calls import NO_ARGS, kept, sealed
 from .signatures import decode_seal
 from .spelling import Spelling, extra, write
 
+_USES: dict[Any, HostedKind] = {"GOOGLE_SEARCH_WEB": "web_search", "URL_CONTEXT": "web_fetch"}
 _NO_TYPE = "gemini:absent:toolType"
 _OUTCOME = "gemini:outcome:"
 _OUTCOMES = ("OUTCOME_OK", "OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED", UNSET)
@@ -46,6 +49,7 @@ def decode_code(part: PartShape, spelling: Spelling) -> ToolCall:
         executor="server",
         native="executableCode",
         seal=decode_seal(part),
+        use=use_of("code_execution", written, id=known(code.id)),
         **kept("ToolCall", part, spelling, (code, "executableCode"), names),
     )
 
@@ -72,6 +76,7 @@ def decode_code_result(part: PartShape, spelling: Spelling) -> ToolResult:
         status="ok" if result.outcome in ("OUTCOME_OK", UNSET) else "error",
         executor="server",
         native="codeExecutionResult",
+        use=use_of("code_execution", known(result.output), id=known(result.id)),
         **kept("ToolResult", part, spelling, (result, "codeExecutionResult"), outcome, *more),
     )
 
@@ -94,6 +99,7 @@ def decode_hosted_call(part: PartShape, spelling: Spelling) -> ToolCall:
         executor="server",
         native="toolCall",
         seal=decode_seal(part),
+        use=_decode_use(call.tool_type, call.args, known(call.id)),
         **kept("ToolCall", part, spelling, (call, "toolCall"), tuple(form)),
     )
 
@@ -114,8 +120,15 @@ def decode_hosted_result(part: PartShape, spelling: Spelling) -> ToolResult:
         content=content,
         executor="server",
         native="toolResponse",
+        use=_decode_use(result.tool_type, result.response, known(result.id)),
         **kept("ToolResult", part, spelling, (result, "toolResponse")),
     )
+
+
+def _decode_use(word: Any, said: Any, id: str | None) -> HostedUse | None:
+    if word not in _USES:
+        return None
+    return use_of(_USES[word], None if said is UNSET else json_of(said), id=id)
 
 
 def gist(raw: Raw, limit: int = 100_000) -> str | None:

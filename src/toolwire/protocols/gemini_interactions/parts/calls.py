@@ -3,14 +3,16 @@
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
-from toolwire.canonical.content import Data, Foreign, Part, Seal, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Data, Foreign, HostedUse, Part, Seal, Text, ToolCall, ToolResult
 from toolwire.codec.fields import Reader, tag_of
+from toolwire.codec.hosted import json_of, use_of
 from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.media import summed_up
 from toolwire.codec.tools import lower_input
 from toolwire.codec.turns import Placed
+from toolwire.protocols.gemini_interactions.request.tools import HOSTED
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
     ISSUER,
@@ -104,6 +106,7 @@ def decode_server_call(raw: Raw, path: str) -> ToolCall:
         executor="server",
         native=shape.type,
         seal=seal,
+        use=_decode_use(shape.type, shape.arguments, known(shape.id)),
         at="",
         **joined(kept, {"form": form}),
     )
@@ -124,9 +127,15 @@ def decode_server_result(raw: Raw, path: str) -> ToolResult:
         status="error" if shape.is_error is True else "ok",
         executor="server",
         native=shape.type,
+        use=_decode_use(shape.type, shape.result, known(shape.call_id)),
         at="",
         **rest(shape, FAMILY, *form),
     )
+
+
+def _decode_use(word: str, said: Raw | UnsetType, id: str | None) -> HostedUse | None:
+    kind = HOSTED.kind(word.removesuffix("_call").removesuffix("_result"))
+    return None if kind is None else use_of(kind, None if said is UNSET else json_of(said), id=id)
 
 
 # ---- encode
