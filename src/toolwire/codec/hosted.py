@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Citation, HostedUse
+from toolwire.canonical.content import Citation, HostedUse, ToolCall
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Hosted, HostedKind, NativeTool, Tool, ToolRef
 
@@ -240,6 +240,13 @@ def use_of(kind: HostedKind, said: Any, *, id: str | None = None) -> HostedUse:
         pages=tuple(_pages(said, 0)),
         output="\n".join(text for text in texts if text) if texts else None,
     )
+
+
+def asked(call: ToolCall) -> HostedUse:
+    """What a call asks, by its arguments, which a stream brings after it."""
+    if call.use is None:
+        raise TypeError(f"{call.name} is no hosted tool")
+    return use_of(call.use.kind, json_of(call.arguments), id=call.use.id) if call.arguments else call.use
 
 
 def _strings(value: Any) -> tuple[str, ...]:

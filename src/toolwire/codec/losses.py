@@ -57,7 +57,8 @@ class Report:
 
     def unclaimed(self, root: Node, families: Container[str]) -> None:
         """Report all extras below `root` that belong to none of these families."""
-        for trail, family, key, value in foreign_extras(root, families):
+        uncited = any(trail[-2:-1] == ("annotations",) and not field for _, trail, field, *_ in self._entries)
+        for trail, family, key, value in foreign_extras(root, families, cited=not uncited):
             guarded = family.endswith(":guarded")
             why = "may not be dropped" if guarded else "a field that only its own protocol has"
             for place in elements(value, key):
@@ -104,7 +105,8 @@ def pointers(root: Node, trail: Trail, field: str, names: Names) -> Iterator[str
             node = node[int(index)]
             place = f"{place}/{index}" if place else ""
         at = getattr(node, "at", None)
-        path += place if at is None else at
+        place = place if at is None else at
+        path = place[1:] if place.startswith("//") else path + place
     if field.startswith("//"):
         yield f"{path}/{field[2:]}"
     elif not field:
@@ -166,15 +168,16 @@ def has_extras(value: Any) -> bool:
 Found = list[tuple[Trail, str, str, Raw]]
 
 
-def foreign_extras(root: Node, families: Container[str]) -> Found:
+def foreign_extras(root: Node, families: Container[str], *, cited: bool = True) -> Found:
     """Trail, family, key and value of each. What a family `...:guarded` holds may not be dropped. Those that
-    `form` calls told are only there to be written back: what they say is canonical, too."""
+    `form` calls told are only there to be written back: what they say is canonical, too. So is what it calls cited,
+    where citations arrived."""
     found: Found = []
-    _collect(root, families, [], found)
+    _collect(root, families, [], found, cited=cited)
     return found
 
 
-def _collect(value: Any, families: Container[str], steps: list[str | int], found: Found) -> None:
+def _collect(value: Any, families: Container[str], steps: list[str | int], found: Found, *, cited: bool) -> None:
     """`steps` lead to the value; most have no extras, so that a trail is only made where it is needed."""
     kind: type = type(value)
     if (fields := _children(kind)) is None:
@@ -183,7 +186,8 @@ def _collect(value: Any, families: Container[str], steps: list[str | int], found
         for family, kept in value.extras.items():
             if family not in families:
                 for key, raw in kept.items():
-                    if f"{family}:told:{key}" not in value.form:
+                    told = f"{family}:told:{key}" in value.form or (cited and f"{family}:cited:{key}" in value.form)
+                    if not told:
                         found.append((tuple(steps), family, key, raw))
     for field in fields:
         child = getattr(value, field)
@@ -191,11 +195,11 @@ def _collect(value: Any, families: Container[str], steps: list[str | int], found
             steps += (field, 0)
             for index, element in enumerate(child):
                 steps[-1] = index
-                _collect(element, families, steps, found)
+                _collect(element, families, steps, found, cited=cited)
             del steps[-2:]
         elif child is not None:
             steps.append(field)
-            _collect(child, families, steps, found)
+            _collect(child, families, steps, found, cited=cited)
             steps.pop()
 
 

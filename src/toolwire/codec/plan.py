@@ -27,7 +27,7 @@ class Plan:
     """`home`: what is encoded came from this protocol, so nothing is repaired, renamed or left out.
 
     `place` is where in the output the encoder writes, for what it invents there; `marks` counts cache marks.
-    `served` is the id of the last call of a hosted tool, for a result that names none.
+    `served` is the id of the last call of a hosted tool, for a result that names none; `uses` counts them by kind.
     `request` is the one that is encoded, once its tools are.
     `answering`: it is an answer, for a client to read; else a request, for a provider to take.
     """
@@ -45,6 +45,7 @@ class Plan:
         self.answering = answering
         self.marks = 0
         self.served = ""
+        self.uses: dict[str, int] = {}
         self.request: Request | None = None
         self.place = ""
         self.report = report

@@ -11,7 +11,7 @@ from toolwire.canonical.content import Caller, Citation, Foreign, HostedUse, Too
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import HostedKind, Tool, ToolRef
 from toolwire.codec.fields import Reader
-from toolwire.codec.hosted import json_of, use_of
+from toolwire.codec.hosted import asked, json_of, use_of
 from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import flattened, lower_input
@@ -213,7 +213,7 @@ def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
             plan.report.dropped(placed.trail, "", "a call that another provider ran")
             return None
         plan.report.approximated(placed.trail, "", "a call that another provider ran, told as one of the target's")
-        return encode_asked(part.use, plan)
+        return encode_asked(asked(part), plan)
     if not plan.home:
         plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
         return TextBlock(text=f"[{part.name} was called with {part.arguments}]")
@@ -238,7 +238,7 @@ def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
             plan.report.dropped(placed.trail, "", "a result that another provider got")
             return None
         plan.report.approximated(placed.trail, "", "a result that another provider got, told as one of the target's")
-        return encode_found(part.use, plan)
+        return encode_found(part.use, plan, failed=part.status != "ok")
     if not plan.home:
         text = content.gist if isinstance(content, Foreign) else None
         plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
@@ -255,19 +255,19 @@ def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
 
 def encode_asked(use: HostedUse, plan: Plan) -> Any:
     """The call of a hosted tool that another provider ran, for a client to read."""
-    asked: dict[str, Any] = {}
+    said: dict[str, Any] = {}
     if use.queries:
-        asked["query"] = "; ".join(use.queries)
+        said["query"] = "; ".join(use.queries)
     if use.urls:
-        asked["url"] = use.urls[0]
+        said["url"] = use.urls[0]
     if use.code is not None:
-        asked["code"] = use.code
-    plan.served = _server_id(use.id or f"tw{plan.marks}")
-    plan.marks += 1
-    return {"type": "server_tool_use", "id": plan.served, "name": use.kind, "input": asked}
+        said["code"] = use.code
+    plan.served = _server_id(use.id or f"tw{sum(plan.uses.values())}")
+    plan.uses[use.kind] = plan.uses.get(use.kind, 0) + 1
+    return {"type": "server_tool_use", "id": plan.served, "name": use.kind, "input": said}
 
 
-def encode_found(use: HostedUse, plan: Plan) -> Any:
+def encode_found(use: HostedUse, plan: Plan, *, failed: bool = False) -> Any:
     """What it found. The proofs that the provider would want back are empty: there are none."""
     content: Any
     match use.kind:
@@ -278,8 +278,8 @@ def encode_found(use: HostedUse, plan: Plan) -> Any:
             source = {"type": "text", "media_type": "text/plain", "data": use.output or ""}
             content = {"type": "web_fetch_result", "url": url, "content": {"type": "document", "source": source}}
         case "code_execution":
-            told = {"stdout": use.output or "", "stderr": "", "return_code": 0, "content": []}
-            content = {"type": "code_execution_result", **told}
+            said = {"stderr" if failed else "stdout": use.output or "", "return_code": int(failed), "content": []}
+            content = {"type": "code_execution_result", "stdout": "", "stderr": "", **said}
     id = plan.served if use.id is None else _server_id(use.id)
     return {"type": f"{use.kind}_tool_result", "tool_use_id": id, "content": content}
 

@@ -187,7 +187,11 @@ def encode_usage(usage: Usage, plan: Plan) -> Any:
         shape.cache_read_input_tokens = usage.cache_read
     if usage.reasoning is not None or NO_DETAILS in usage.form:
         shape.output_tokens_details = UsageDetailsShape(thinking_tokens=given(usage.reasoning))
-    return restore(as_object(shape), usage, FAMILY)
+    body = restore(as_object(shape), usage, FAMILY)
+    if plan.uses and not plan.home:
+        kinds = ("web_search", "web_fetch")
+        body["server_tool_use"] = {f"{kind}_requests": plan.uses.get(kind, 0) for kind in kinds}
+    return body
 
 
 def _written(count: int | None, plan: Plan) -> int | UnsetType:

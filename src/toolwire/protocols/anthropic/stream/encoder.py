@@ -24,7 +24,6 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.response import Stop, Usage
 from toolwire.codec.fields import tag_of
-from toolwire.codec.hosted import json_of, use_of
 from toolwire.codec.interface import Context, StreamEncoder, Target
 from toolwire.codec.kept import restore
 from toolwire.codec.losses import Report, Trail
@@ -178,8 +177,8 @@ class Encoder:
         """What another provider ran, once it is known: blocks that are whole at once."""
         part, pieces = self._held.pop((event.candidate, event.index))
         part = part if event.final is None else event.final
-        if isinstance(part, ToolCall) and part.use is not None and not part.arguments:
-            part = replace(part, use=use_of(part.use.kind, json_of("".join(pieces)), id=part.use.id))
+        if isinstance(part, ToolCall) and not part.arguments:
+            part = replace(part, arguments="".join(pieces))
         out = b""
         for block in encode_parts([Placed(part, self._trails[event.candidate, event.index])], self._plan):
             self._index += 1

@@ -244,8 +244,11 @@ def report_text(part: Text, trail: Trail, plan: Plan) -> None:
         plan.report.dropped(trail, "id")
     if part.cache is not None:
         plan.report.dropped((*trail, "cache"), "", "the target finds out by itself what to keep")
-    for index in range(len(part.annotations or ())):
-        plan.report.dropped((*trail, "annotations", index), "", "citations only go back to their issuer")
+    for index, note in enumerate(part.annotations or ()):
+        if note.url is None or not plan.answering:
+            plan.report.dropped((*trail, "annotations", index), "", "the target cites pages only, in answers")
+        elif note.quote is not None:
+            plan.report.dropped((*trail, "annotations", index), "quote")
 
 
 def _encode_media(part: Media, placed: Placed, plan: Plan) -> list[Any]:

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, ToolCall
+from toolwire.canonical.content import Message, Text, ToolCall
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.fields import Reader
 from toolwire.codec.interface import Context, Encoding, Target
@@ -15,6 +15,7 @@ from toolwire.codec.moments import decode_moment, encode_moment
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
 from toolwire.protocols.gemini.parts.content import encode_parts
+from toolwire.protocols.gemini.parts.grounding import ground, grounding
 from toolwire.protocols.gemini.parts.messages import decode_content, encode_content
 from toolwire.protocols.gemini.parts.signatures import signed
 from toolwire.protocols.gemini.parts.spelling import Spelling, extra, spell
@@ -164,11 +165,12 @@ def _decode_candidate(shape: CandidateShape, place: int) -> Candidate:
     if shape.content is not UNSET:
         message = decode_content(shape.content, f"{spelling.path}/content", "assistant")
         messages = (replace(message, at="/content"),)
+    kept, messages = ground(spelling.kept("Candidate", (shape, ""), form=form), messages, f"/candidates/{place}")
     return Candidate(
         index=place if shape.index is UNSET else shape.index,
         messages=messages,
         stop=decode_stop(shape.finish_reason, calls=_calls(messages), named=spelling.named("Stop")),
-        **spelling.kept("Candidate", (shape, ""), form=form),
+        **kept,
     )
 
 
@@ -284,7 +286,15 @@ def _encode_candidate(candidate: Candidate, number: int, plan: Plan) -> Any:
         for index, message in enumerate(candidate.messages):
             said += _places(message, (*trail, "messages", index))
             report_message(message, (*trail, "messages", index), plan)
-        shape["content"] = ContentShape(parts=encode_parts(signed(said), plan), role="model")
+        parts: list[Any] = []
+        cited: list[tuple[int, Text]] = []
+        for placed in signed(said):
+            if isinstance(placed.part, Text) and placed.part.annotations:
+                cited.append((len(parts), placed.part))
+            parts += encode_parts([placed], plan)
+        shape["content"] = ContentShape(parts=parts, role="model")
+        if (found := grounding(cited)) is not None:
+            shape["groundingMetadata"] = found
     if (word := encode_stop(candidate.stop, number, plan)) is not None:
         shape["finishReason"] = word
     if not (plan.home and _NO_INDEX in candidate.form):

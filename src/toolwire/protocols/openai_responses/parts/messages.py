@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import (
     Foreign,
-    HostedUse,
     ItemRef,
     Message,
     Part,
@@ -21,9 +20,8 @@ from toolwire.canonical.content import (
     ToolResult,
 )
 from toolwire.canonical.errors import DecodeError
-from toolwire.canonical.tools import HostedKind, Tool, ToolGroup
+from toolwire.canonical.tools import Tool, ToolGroup
 from toolwire.codec.fields import BAD_JSON, Other, Reader, tag_of
-from toolwire.codec.hosted import use_of
 from toolwire.codec.kept import as_object, emit, given, known, rest, restore
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_responses.request.settings import (
@@ -70,8 +68,8 @@ from .natives import (
 from .ordinary import EASY, read_ordinary
 from .plan import ItemPlan
 from .reasoning import decode_reasoning, encode_reasoning
+from .uses import USES, decode_use, encode_use, unanswered
 
-_USES: dict[str, HostedKind] = {"web_search_call": "web_search", "code_interpreter_call": "code_execution"}
 _NO_CONTENT = "openai-responses:absent:content"
 _NO_TYPE = "openai-responses:absent:type"
 _ROLE = "openai-responses:role:"
@@ -178,21 +176,9 @@ class ItemReader:
         if kind in ANSWERS.values() and call_id is not None:
             self.answered.add(call_id)
         foreign = Foreign(protocol=FAMILY, kind=kind, body=raw, pair=call_id, gist=_gist(kind, members), at="")
-        if kind in _USES:
-            foreign = replace(foreign, use=_decode_use(kind, members))
+        if kind in USES:
+            foreign = replace(foreign, use=decode_use(kind, members))
         return Message(role="assistant", parts=(foreign,))
-
-
-def _decode_use(kind: str, members: dict[str, Raw]) -> HostedUse:
-    id = _decode(members.get("id", b"null"))
-    said = {name: _decode(raw) for name, raw in members.items() if name in ("code", "results")}
-    if isinstance(action := _decode(members.get("action", b"null")), dict):
-        said |= action
-    outputs = _decode(members.get("outputs", b"null"))
-    logs = [one.get("logs") for one in outputs if isinstance(one, dict)] if isinstance(outputs, list) else []
-    if found := [log for log in logs if isinstance(log, str)]:
-        said["output"] = "\n".join(found)
-    return use_of(_USES[kind], said, id=id if isinstance(id, str) else None)
 
 
 def decode_items(
@@ -286,7 +272,12 @@ def encode_items(places: list[Placed], plan: ItemPlan, message: Message) -> list
     for placed in places:
         part = placed.part
         if isinstance(part, ToolCall | ToolResult) and part.executor == "server":
-            content += _told(part, placed, plan)
+            if not plan.answering or part.use is None:
+                content += _told(part, placed, plan)
+                continue
+            items += _encode_message(content, plan, message) if content else ()
+            content = []
+            items += encode_use(part, placed, plan)
         elif isinstance(part, _ITEM_PARTS) or (isinstance(part, Foreign) and part.at == "" and part.protocol == FAMILY):
             items += _encode_message(content, plan, message) if content else ()
             content = []
@@ -296,7 +287,7 @@ def encode_items(places: list[Placed], plan: ItemPlan, message: Message) -> list
             content.append(placed)
     if content or (plan.home and not places):
         items += _encode_message(content, plan, message)
-    return items
+    return items if plan.waits else items + unanswered(plan)
 
 
 def _told(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -> list[Placed]:

@@ -31,6 +31,7 @@ from toolwire.protocols.openai_responses.parts.content import encode_annotation,
 from toolwire.protocols.openai_responses.parts.messages import encode_items
 from toolwire.protocols.openai_responses.parts.natives import CALLS
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
+from toolwire.protocols.openai_responses.parts.uses import unanswered
 from toolwire.protocols.openai_responses.wire import FAMILY
 
 from .frames import Frames, delta_head, hollow
@@ -189,7 +190,7 @@ class ItemWriter:
         closing = self._close_speaking()
         for item in list(self._items.values()) if self._plan.home else ():
             closing += self._close(item)
-        return closing
+        return closing + self._write(unanswered(self._plan))
 
     # ---- items
 
@@ -256,12 +257,19 @@ class ItemWriter:
             self._items.setdefault(message, OpenItem(message, message, own, "whole")).places.append(placed)
             return b""
         closing = self._close_speaking()
-        for body in encode_items([placed], self._plan, _NOBODY):
+        self._plan.waits = True
+        bodies = encode_items([placed], self._plan, _NOBODY)
+        self._plan.waits = False
+        return closing + self._write(bodies)
+
+    def _write(self, bodies: list[Any]) -> bytes:
+        written = b""
+        for body in bodies:
             index = len(self.output)
             self.output[index] = body
-            closing += self._frames.write("response.output_item.added", output_index=index, item=body)
-            closing += self._frames.write("response.output_item.done", output_index=index, item=body)
-        return closing
+            written += self._frames.write("response.output_item.added", output_index=index, item=body)
+            written += self._frames.write("response.output_item.done", output_index=index, item=body)
+        return written
 
     # ---- texts
 

@@ -1,0 +1,171 @@
+"""What an answer rests on: Gemini says it beside the candidate, in bytes of a part; canonically texts have citations."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Citation, Message, Part, Text
+from toolwire.codec.fields import escape
+from toolwire.codec.kept import note_extras
+from toolwire.protocols.gemini.wire import FAMILY
+
+_FIELD = "groundingMetadata"
+_PLACES = ("segment/startIndex", "segment/endIndex")
+
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode = msgspec.json.Decoder().decode
+
+
+# ---- decode
+
+
+def ground(
+    kept: dict[str, Any], messages: tuple[Message, ...], path: str
+) -> tuple[dict[str, Any], tuple[Message, ...]]:
+    """What a candidate kept, and its messages with citations where they are grounded in pages of the web."""
+    own: dict[str, Raw] = dict((kept.get("extras") or {}).get(FAMILY, {}))
+    raw = own.get(_FIELD)
+    if raw is None or bytes(raw)[:1] != b"{" or len(messages) != 1:
+        return kept, messages
+    whole = _decode(raw)
+    chunks, supports = whole.get("groundingChunks"), whole.get("groundingSupports")
+    if not _is_web(chunks, supports):
+        return kept, messages
+    parts = list(messages[0].parts)
+    unsaid: dict[str, Any] = {}
+    for number, support in enumerate(supports):
+        at = f"{_FIELD}/groundingSupports/{number}"
+        unsaid |= {f"{at}/{escape(name)}": value for name, value in support.items() if name not in _KNOWN}
+        if not _cite(support, chunks, parts, f"{path}/{at}"):
+            return kept, messages
+        unsaid |= _unlike(support, parts, at)
+    used = {index for support in supports for index in support.get("groundingChunkIndices", ())}
+    for index, chunk in enumerate(chunks):
+        at = f"{_FIELD}/groundingChunks/{index}"
+        left = [f"{at}/{escape(name)}" for name in chunk if name != "web"] if index in used else [at]
+        left += (
+            [f"{at}/web/{escape(name)}" for name in chunk["web"] if name not in ("uri", "title")]
+            if index in used
+            else []
+        )
+        unsaid |= dict.fromkeys(left, True)
+    del own[_FIELD]
+    note_extras()
+    own |= {f"{_FIELD}/{escape(name)}": value for name, value in _members(raw).items()}
+    own |= {place: Raw(msgspec.json.encode(value)) for place, value in unsaid.items()}
+    form = (
+        *kept.get("form", ()),
+        *(f"{FAMILY}:cited:{_FIELD}/{name}" for name in ("groundingChunks", "groundingSupports")),
+    )
+    found = {**kept, "extras": {**kept["extras"], FAMILY: own}, "form": form}
+    return found, (replace(messages[0], parts=tuple(parts)),)
+
+
+_KNOWN = ("segment", "groundingChunkIndices")
+
+
+def _is_web(chunks: Any, supports: Any) -> bool:
+    """Whether all of it is in the shape that is known, and about pages."""
+    if not isinstance(chunks, list) or not isinstance(supports, list) or not supports:
+        return False
+    pages = all(isinstance(one, dict) and isinstance(one.get("web"), dict) for one in chunks)
+    if not pages or not all(isinstance(one["web"].get("uri"), str) for one in chunks):
+        return False
+    for one in supports:
+        segment = one.get("segment") if isinstance(one, dict) else None
+        if not isinstance(segment, dict) or not isinstance(segment.get("endIndex"), int):
+            return False
+        indices = one.get("groundingChunkIndices")
+        if not isinstance(indices, list) or not indices:
+            return False
+        if not all(isinstance(index, int) and 0 <= index < len(chunks) for index in indices):
+            return False
+    return True
+
+
+def _owner(segment: dict[str, Any], parts: list[Part]) -> int | None:
+    """The text that a segment is of: of the part that it names, or the one where its words stand."""
+    start, end, said = segment.get("startIndex", 0), segment["endIndex"], segment.get("text")
+    texts = [index for index, part in enumerate(parts) if isinstance(part, Text)]
+    for index in texts:
+        part = parts[index]
+        if (
+            isinstance(part, Text)
+            and said is not None
+            and part.text.encode(errors="surrogatepass")[start:end] == str(said).encode(errors="surrogatepass")
+        ):
+            return index
+    named = segment.get("partIndex", 0)
+    return named if named in texts else texts[0] if texts else None
+
+
+def _cite(support: dict[str, Any], chunks: list[Any], parts: list[Part], at: str) -> bool:
+    segment = support["segment"]
+    place = _owner(segment, parts)
+    text = None if place is None else parts[place]
+    if place is None or not isinstance(text, Text) or not isinstance(segment.get("startIndex", 0), int):
+        return False
+    data = text.text.encode(errors="surrogatepass")
+    start, end = (
+        len(data[:index].decode(errors="ignore")) for index in (segment.get("startIndex", 0), segment["endIndex"])
+    )
+    names = [f"{FAMILY}:name:end={_PLACES[1]}"]
+    names.append(f"{FAMILY}:name:start={_PLACES[0] if 'startIndex' in segment else 'segment'}")
+    notes = [
+        Citation(
+            url=chunks[index]["web"]["uri"],
+            title=title if isinstance(title := chunks[index]["web"].get("title"), str) else None,
+            start=start,
+            end=end,
+            at="/" + at,
+            form=tuple(names),
+        )
+        for index in support["groundingChunkIndices"]
+    ]
+    parts[place] = replace(text, annotations=(*(text.annotations or ()), *notes))
+    return True
+
+
+def _unlike(support: dict[str, Any], parts: list[Part], at: str) -> dict[str, Any]:
+    """What a segment says beyond its place in the text."""
+    segment = support["segment"]
+    place = _owner(segment, parts)
+    text = None if place is None else parts[place]
+    said = (
+        text.text.encode(errors="surrogatepass")[segment.get("startIndex", 0) : segment["endIndex"]]
+        if isinstance(text, Text)
+        else b""
+    )
+    plain = ("startIndex", "endIndex", *(("partIndex",) if segment.get("partIndex", 0) == place else ()))
+    left = {name: value for name, value in segment.items() if name not in plain}
+    if str(left.get("text", "")).encode(errors="surrogatepass") == said:
+        left.pop("text", None)
+    return {f"{at}/segment/{escape(name)}": value for name, value in left.items()}
+
+
+# ---- encode
+
+
+def grounding(texts: list[tuple[int, Text]]) -> dict[str, Any] | None:
+    """The metadata that says what the citations of another protocol's texts say; each comes with its part's number."""
+    chunks: list[dict[str, Any]] = []
+    supports: list[dict[str, Any]] = []
+    for number, text in texts:
+        for note in text.annotations or ():
+            if note.url is None:
+                continue
+            page: dict[str, Any] = {"web": {"uri": note.url, **({} if note.title is None else {"title": note.title})}}
+            if page not in chunks:
+                chunks.append(page)
+            start, end = note.start or 0, len(text.text) if note.end is None else note.end
+            segment: dict[str, Any] = {
+                "startIndex": len(text.text[:start].encode(errors="surrogatepass")),
+                "endIndex": len(text.text[:end].encode(errors="surrogatepass")),
+                "text": text.text[start:end],
+            }
+            if number:
+                segment["partIndex"] = number
+            supports.append({"segment": segment, "groundingChunkIndices": [chunks.index(page)]})
+    return {"groundingChunks": chunks, "groundingSupports": supports} if supports else None

@@ -1,0 +1,72 @@
+"""Items of searches and code that a provider ran, to what they mean in common words and back, for clients to read."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.content import HostedUse, Message, ToolCall, ToolResult
+from toolwire.canonical.tools import HostedKind
+from toolwire.codec.hosted import asked, use_of
+from toolwire.codec.turns import Placed
+
+from .plan import ItemPlan
+
+USES: dict[str, HostedKind] = {"web_search_call": "web_search", "code_interpreter_call": "code_execution"}
+
+_decode = msgspec.json.Decoder().decode
+
+
+# ---- decode
+
+
+def decode_use(kind: str, members: dict[str, Raw]) -> HostedUse:
+    id = _decode(members.get("id", b"null"))
+    said = {name: _decode(raw) for name, raw in members.items() if name in ("code", "results")}
+    meaning = USES[kind]
+    if isinstance(action := _decode(members.get("action", b"null")), dict):
+        said |= action
+        meaning = "web_fetch" if action.get("type") == "open_page" else meaning
+    outputs = _decode(members.get("outputs", b"null"))
+    logs = [one.get("logs") for one in outputs if isinstance(one, dict)] if isinstance(outputs, list) else []
+    if found := [log for log in logs if isinstance(log, str)]:
+        said["output"] = "\n".join(found)
+    return use_of(meaning, said, id=id if isinstance(id, str) else None)
+
+
+# ---- encode
+
+
+def encode_use(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -> list[Any]:
+    """A call waits for its result, since one item tells both."""
+    if part.use is None:
+        raise TypeError("nothing that others ran")
+    plan.report.approximated(placed.trail, "", "what another provider ran, told as an item of the target's")
+    if isinstance(part, ToolCall):
+        earlier = unanswered(plan)
+        plan.asked = asked(part)
+        return earlier
+    use, plan.asked = plan.asked, None
+    found = replace(use or part.use, pages=part.use.pages, output=part.use.output)
+    return [_encode_item(found, plan, failed=part.status != "ok")]
+
+
+def unanswered(plan: ItemPlan) -> list[Any]:
+    """The call whose result did not come."""
+    use, plan.asked = plan.asked, None
+    return [] if use is None else [_encode_item(use, plan, failed=False)]
+
+
+def _encode_item(use: HostedUse, plan: ItemPlan, *, failed: bool) -> dict[str, Any]:
+    own: Message = plan.envelope("ci" if use.kind == "code_execution" else "ws")
+    item: dict[str, Any] = {"id": own.id, "status": "failed" if failed else "completed"}
+    if use.kind == "code_execution":
+        outputs = None if use.output is None else [{"type": "logs", "logs": use.output}]
+        return {"type": "code_interpreter_call", **item, "container_id": "", "code": use.code, "outputs": outputs}
+    if use.kind == "web_fetch":
+        url = use.urls[0] if use.urls else use.pages[0].url if use.pages else None
+        return {"type": "web_search_call", **item, "action": {"type": "open_page", "url": url}}
+    sources = [{"type": "url", "url": page.url} for page in use.pages]
+    action = {"type": "search", "query": "; ".join(use.queries), "queries": list(use.queries), "sources": sources}
+    return {"type": "web_search_call", **item, "action": action}
