@@ -23,7 +23,7 @@ from toolwire.canonical.tools import FunctionTool, Hosted, HostedKind, NativeToo
 
 from .fields import escape
 from .kept import unescape
-from .losses import Trail
+from .losses import Trail, elements
 from .plan import Plan
 from .tools import PlacedTool, tools_in_force
 
@@ -86,7 +86,8 @@ def decode_hosted(word: str, body: Raw, spelling: Spelling) -> Hosted | None:
         found[field] = raw if field == "location" else value
         form.append(f"{spelling.family}:name:{field}={pointer}")
         del left[pointer]
-    others = tuple(pointer for pointer, raw in left.items() if bytes(raw) not in (b"null", b"{}"))
+    said = [(pointer, raw) for pointer, raw in left.items() if bytes(raw) not in (b"null", b"{}")]
+    others = tuple(place for pointer, raw in said for place in elements(raw, pointer))
     return Hosted(kind=kind, **found, others=others, form=tuple(form), at="")
 
 

@@ -1,4 +1,4 @@
-"""What an answer rests on: Gemini says it beside the candidate, in bytes of a part; canonically texts have citations."""
+"""What an answer rests on: Gemini says it beside the candidate, in bytes of a part; canonically texts cite."""
 
 from typing import Any
 

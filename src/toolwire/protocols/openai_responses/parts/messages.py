@@ -68,7 +68,7 @@ from .natives import (
 from .ordinary import EASY, read_ordinary
 from .plan import ItemPlan
 from .reasoning import decode_reasoning, encode_reasoning
-from .uses import USES, decode_use, encode_use, unanswered
+from .uses import USES, decode_use, encode_use
 
 _NO_CONTENT = "openai-responses:absent:content"
 _NO_TYPE = "openai-responses:absent:type"
@@ -287,7 +287,7 @@ def encode_items(places: list[Placed], plan: ItemPlan, message: Message) -> list
             content.append(placed)
     if content or (plan.home and not places):
         items += _encode_message(content, plan, message)
-    return items if plan.waits else items + unanswered(plan)
+    return items
 
 
 def _told(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -> list[Placed]:

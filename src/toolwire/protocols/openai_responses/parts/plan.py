@@ -10,8 +10,8 @@ from toolwire.codec.plan import Plan, Rules
 
 class ItemPlan(Plan):
     """`calls` remembers the shape and name of each call, so that its output is written to match. `seed` is there for
-    answers, whose items must have ids; `asked` is what a hosted tool was asked until its result comes, for which a
-    stream `waits`; `held` is the envelope of an item that a stream has announced already."""
+    answers, whose items must have ids; `asked` is what a hosted tool was asked until its result comes;
+    `held` is the envelope of an item that a stream has announced already."""
 
     def __init__(self, rules: Rules, report: Report, target: Target, *, home: bool, seed: str | None = None) -> None:
         super().__init__(rules, report, target, home=home, answering=seed is not None)
@@ -19,7 +19,6 @@ class ItemPlan(Plan):
         self.calls: dict[str, tuple[str, str]] = {}
         self.held: Message | None = None
         self.asked: HostedUse | None = None
-        self.waits = False
         self._minted = 0
 
     def envelope(self, prefix: str, *, complete: bool = True) -> Message:

@@ -19,6 +19,7 @@ from toolwire.codec.losses import Report, Trail
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_responses.parts.messages import decode_items, encode_items
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
+from toolwire.protocols.openai_responses.parts.uses import unanswered
 from toolwire.protocols.openai_responses.request.body import FAMILIES, RULES, encode_request
 from toolwire.protocols.openai_responses.wire import (
     ECHO,
@@ -197,6 +198,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
     output: list[Any] = []
     for number, message in enumerate(candidate.messages):
         output += encode_answer(message, ("candidates", 0, "messages", number), plan)
+    output += unanswered(plan)
     body = start_body(response, plan, context)
     if not (_NO_OUTPUT in response.form and not output):
         body["output"] = output

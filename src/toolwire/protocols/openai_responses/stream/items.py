@@ -257,10 +257,7 @@ class ItemWriter:
             self._items.setdefault(message, OpenItem(message, message, own, "whole")).places.append(placed)
             return b""
         closing = self._close_speaking()
-        self._plan.waits = True
-        bodies = encode_items([placed], self._plan, _NOBODY)
-        self._plan.waits = False
-        return closing + self._write(bodies)
+        return closing + self._write(encode_items([placed], self._plan, _NOBODY))
 
     def _write(self, bodies: list[Any]) -> bytes:
         written = b""

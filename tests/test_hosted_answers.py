@@ -1,0 +1,355 @@
+"""What providers ran themselves, and what they cite, as clients of other vendors read it: whole and in a stream."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.wire import ANTHROPIC, CHAT, RESPONSES, frames
+
+GEMINI, INTERACTIONS, OLLAMA, ROUTER = "gemini", "gemini-interactions", "ollama", "openrouter"
+
+USED: dict[str, dict[str, list[dict[str, Any]]]] = {
+    ANTHROPIC: {
+        "web_search": [
+            {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "Oslo"}},
+            {
+                "type": "web_search_tool_result",
+                "tool_use_id": "srvtoolu_1",
+                "content": [
+                    {"type": "web_search_result", "url": "https://a.test", "title": "A", "encrypted_content": "E"}
+                ],
+            },
+        ],
+        "web_fetch": [
+            {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_fetch", "input": {"url": "https://a.test"}},
+        ],
+        "code_execution": [
+            {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {"code": "print(1)"}},
+            {
+                "type": "code_execution_tool_result",
+                "tool_use_id": "srvtoolu_1",
+                "content": {"type": "code_execution_result", "stdout": "1\n", "stderr": "", "return_code": 0},
+            },
+        ],
+    },
+    RESPONSES: {
+        "web_search": [
+            {
+                "type": "web_search_call",
+                "id": "ws_1",
+                "status": "completed",
+                "action": {
+                    "type": "search",
+                    "query": "Oslo",
+                    "queries": ["Oslo"],
+                    "sources": [{"type": "url", "url": "https://a.test"}],
+                },
+            }
+        ],
+        "web_fetch": [
+            {
+                "type": "web_search_call",
+                "id": "ws_1",
+                "status": "completed",
+                "action": {"type": "open_page", "url": "https://a.test"},
+            }
+        ],
+        "code_execution": [
+            {
+                "type": "code_interpreter_call",
+                "id": "ci_1",
+                "status": "completed",
+                "container_id": "c",
+                "code": "print(1)",
+                "outputs": [{"type": "logs", "logs": "1\n"}],
+            }
+        ],
+    },
+    GEMINI: {
+        "web_search": [
+            {"toolCall": {"id": "a", "toolType": "GOOGLE_SEARCH_WEB", "args": {"queries": ["Oslo"]}}},
+            {"toolResponse": {"id": "a", "toolType": "GOOGLE_SEARCH_WEB", "response": {"search_suggestions": "<p>"}}},
+        ],
+        "web_fetch": [
+            {"toolCall": {"id": "a", "toolType": "URL_CONTEXT", "args": {"urls": ["https://a.test"]}}},
+            {"toolResponse": {"id": "a", "toolType": "URL_CONTEXT", "response": {}}},
+        ],
+        "code_execution": [
+            {"executableCode": {"language": "PYTHON", "code": "print(1)"}},
+            {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1\n"}},
+        ],
+    },
+    INTERACTIONS: {
+        "web_search": [
+            {"type": "google_search_call", "id": "a", "arguments": {"queries": ["Oslo"]}},
+            {"type": "google_search_result", "call_id": "a", "result": [{"search_suggestions": "<p>"}]},
+        ],
+        "web_fetch": [
+            {"type": "url_context_call", "id": "a", "arguments": {"urls": ["https://a.test"]}},
+            {"type": "url_context_result", "call_id": "a", "result": [{"url": "https://a.test", "status": "success"}]},
+        ],
+        "code_execution": [
+            {"type": "code_execution_call", "id": "a", "arguments": {"language": "python", "code": "print(1)"}},
+            {"type": "code_execution_result", "call_id": "a", "result": "1\n"},
+        ],
+    },
+}
+ASKED = {
+    "web_search": {"query": "Oslo"},
+    "web_fetch": {"url": "https://a.test"},
+    "code_execution": {"code": "print(1)"},
+}
+CASES = [(source, kind) for source, kinds in USED.items() for kind in kinds]
+
+
+def answer(protocol: str, blocks: list[Any]) -> dict[str, Any]:
+    match protocol:
+        case "anthropic":
+            about = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
+            usage = {"input_tokens": 1, "output_tokens": 1}
+            return {**about, "content": blocks, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage}
+        case "openai-responses":
+            return {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "output": blocks}
+        case "gemini":
+            return {"candidates": [{"content": {"role": "model", "parts": blocks}, "finishReason": "STOP", "index": 0}]}
+        case _:
+            return {"id": "i", "status": "completed", "steps": blocks}
+
+
+def streamed(source: str, blocks: list[Any], target: str) -> bytes:
+    """An answer as a stream of its own protocol, translated."""
+    events: list[dict[str, Any]]
+    match source:
+        case "gemini":
+            events = [answer(source, [block]) for block in blocks]
+            for event in events[:-1]:
+                del event["candidates"][0]["finishReason"]
+        case "openai-responses":
+            events = [{"type": "response.created", "response": {**answer(source, []), "status": "in_progress"}}]
+            for index, item in enumerate(blocks):
+                started = {**item, "status": "in_progress"}
+                events.append({"type": "response.output_item.added", "output_index": index, "item": started})
+                events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+            events.append({"type": "response.completed", "response": answer(source, blocks)})
+        case _:
+            events = [{"type": "message_start", "message": {**answer(source, []), "stop_reason": None}}]
+            for index, block in enumerate(blocks):
+                hollow = {**block, "input": {}} if "input" in block else block
+                events.append({"type": "content_block_start", "index": index, "content_block": hollow})
+                if "input" in block:
+                    delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+                    events.append({"type": "content_block_delta", "index": index, "delta": delta})
+                events.append({"type": "content_block_stop", "index": index})
+            ended = {"stop_reason": "end_turn", "stop_sequence": None}
+            events.append({"type": "message_delta", "delta": ended, "usage": {"output_tokens": 1}})
+            events.append({"type": "message_stop"})
+    wire = [f"event: {one.get('type', '')}\ndata: {json.dumps(one)}\n\n".encode() for one in events]
+    if source == GEMINI:
+        wire = [b"data: " + json.dumps(one).encode() + b"\r\n\r\n" for one in events]
+    return b"".join(tw.translate_stream(wire, source, target))
+
+
+def check_anthropic(blocks: list[Any], kind: str, *, pages: bool) -> None:
+    call, result = blocks
+    assert (call["type"], call["name"], call["input"]) == ("server_tool_use", kind, ASKED[kind])
+    assert call["id"].startswith("srvtoolu_")
+    assert (result["type"], result["tool_use_id"]) == (f"{kind}_tool_result", call["id"])
+    if kind == "code_execution":
+        assert (result["content"]["stdout"], result["content"]["return_code"]) == ("1\n", 0)
+    if kind == "web_search":
+        assert [page["url"] for page in result["content"]] == (["https://a.test"] if pages else [])
+
+
+@pytest.mark.parametrize(("source", "kind"), [one for one in CASES if one[0] != ANTHROPIC])
+def test_a_client_of_anthropic_reads_a_call_and_its_result(source: str, kind: str) -> None:
+    made = tw.translate(answer(source, USED[source][kind]), source, ANTHROPIC, "response").value
+    check_anthropic(made["content"], kind, pages=source == RESPONSES)
+    counted = {"web_search_requests": int(kind == "web_search"), "web_fetch_requests": int(kind == "web_fetch")}
+    assert made["usage"]["server_tool_use"] == counted
+    assert made["stop_reason"] == "end_turn"
+
+
+@pytest.mark.parametrize("kind", ASKED)
+@pytest.mark.parametrize("source", [RESPONSES, GEMINI])
+def test_so_it_does_in_a_stream(source: str, kind: str) -> None:
+    wire = streamed(source, USED[source][kind], ANTHROPIC)
+    events = frames(wire)
+    blocks = [event["content_block"] for event in events if event["type"] == "content_block_start"]
+    check_anthropic(blocks, kind, pages=source == RESPONSES)
+    (ended,) = [event for event in events if event["type"] == "message_delta"]
+    assert ended["delta"]["stop_reason"] == "end_turn"
+    assert ended["usage"]["server_tool_use"]["web_search_requests"] == int(kind == "web_search")
+
+
+def check_responses(items: list[Any], kind: str, *, pages: bool) -> None:
+    (item,) = items
+    assert item["status"] == "completed"
+    if kind == "code_execution":
+        assert (item["type"], item["code"]) == ("code_interpreter_call", "print(1)")
+        assert item["outputs"] == [{"type": "logs", "logs": "1\n"}]
+        return
+    assert item["type"] == "web_search_call"
+    assert item["id"].startswith("ws_")
+    if kind == "web_fetch":
+        assert item["action"] == {"type": "open_page", "url": "https://a.test"}
+    else:
+        assert (item["action"]["query"], item["action"]["queries"]) == ("Oslo", ["Oslo"])
+        assert [one["url"] for one in item["action"]["sources"]] == (["https://a.test"] if pages else [])
+
+
+@pytest.mark.parametrize(("source", "kind"), [one for one in CASES if one[0] != RESPONSES])
+def test_a_client_of_responses_reads_an_item(source: str, kind: str) -> None:
+    made = tw.translate(answer(source, USED[source][kind]), source, RESPONSES, "response").value
+    check_responses(made["output"], kind, pages=source == ANTHROPIC)
+
+
+@pytest.mark.parametrize("kind", ASKED)
+@pytest.mark.parametrize("source", [ANTHROPIC, GEMINI])
+def test_so_it_does_in_a_stream_of_items(source: str, kind: str) -> None:
+    events = frames(streamed(source, USED[source][kind], RESPONSES))
+    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    check_responses(done, kind, pages=source == ANTHROPIC)
+    assert events[-1]["response"]["output"] == done
+
+
+def test_code_that_failed_is_told_as_failed() -> None:
+    parts = [
+        USED[GEMINI]["code_execution"][0],
+        {"codeExecutionResult": {"outcome": "OUTCOME_FAILED", "output": "oops"}},
+    ]
+    body = answer(GEMINI, parts)
+    (_, result) = tw.translate(body, GEMINI, ANTHROPIC, "response").value["content"]
+    assert (result["content"]["return_code"], result["content"]["stderr"]) == (1, "oops")
+    (item,) = tw.translate(body, GEMINI, RESPONSES, "response").value["output"]
+    assert item["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "target"),
+    [(*one, target) for one in CASES for target in (*USED, CHAT, OLLAMA, ROUTER) if target != one[0]],
+)
+def test_in_a_history_it_is_told_as_text_since_no_other_provider_takes_it(source: str, kind: str, target: str) -> None:
+    blocks = USED[source][kind]
+    histories: dict[str, dict[str, Any]] = {
+        ANTHROPIC: {
+            "model": "m",
+            "max_tokens": 9,
+            "messages": [
+                {"role": "user", "content": "Go"},
+                {"role": "assistant", "content": blocks},
+                {"role": "user", "content": "And?"},
+            ],
+        },
+        RESPONSES: {"model": "m", "input": [{"role": "user", "content": "Go"}, *blocks]},
+        GEMINI: {"contents": [{"role": "user", "parts": [{"text": "Go"}]}, {"role": "model", "parts": blocks}]},
+        INTERACTIONS: {"model": "m", "input": [{"type": "user_input", "content": "Go"}, *blocks]},
+    }
+    made = tw.translate(histories[source], source, target, model="gemini-3-pro")
+    text = made.to_bytes().decode()
+    assert next(iter(ASKED[kind].values())) in text
+    assert "srvtoolu_" not in text
+    assert '"web_search_call"' not in text
+    assert any(loss.kind == "approximated" for loss in made.losses)
+
+
+# ---- what is cited
+
+SAID = "Å: It rains in Oslo."
+GROUNDED = {
+    "groundingChunks": [{"web": {"uri": "https://a.test/page", "title": "A"}}],
+    "groundingSupports": [
+        {"segment": {"startIndex": 4, "endIndex": 12, "text": "It rains"}, "groundingChunkIndices": [0]}
+    ],
+}
+PAGE = {"url": "https://a.test/page", "title": "A"}
+
+
+def said(protocol: str) -> dict[str, Any]:
+    """An answer that cites a page for some of its words, in each vendor's way: characters here, bytes there."""
+    characters = {"start_index": 3, "end_index": 11}
+    match protocol:
+        case "gemini":
+            body = answer(protocol, [{"text": SAID}])
+            body["candidates"][0]["groundingMetadata"] = GROUNDED
+            return body
+        case "openai-responses":
+            text = {
+                "type": "output_text",
+                "text": SAID,
+                "annotations": [{"type": "url_citation", **PAGE, **characters}],
+            }
+            item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [text]}
+            return answer(protocol, [item])
+        case "gemini-interactions":
+            note = {"type": "url_citation", **PAGE, "start_index": 4, "end_index": 12}
+            text = {"type": "text", "text": SAID, "annotations": [note]}
+            return answer(protocol, [{"type": "model_output", "content": [text]}])
+        case _:
+            note = {"type": "url_citation", "url_citation": {**PAGE, **characters}}
+            message = {"role": "assistant", "content": SAID, "annotations": [note]}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            return {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+
+
+CITING = (RESPONSES, CHAT, GEMINI, INTERACTIONS, ROUTER)
+
+
+def cited(protocol: str, body: Any) -> Any:
+    match protocol:
+        case "gemini":
+            return body["candidates"][0]["groundingMetadata"]
+        case "openai-responses":
+            return body["output"][0]["content"][0]["annotations"]
+        case "gemini-interactions":
+            return body["steps"][0]["content"][0]["annotations"]
+        case _:
+            return body["choices"][0]["message"]["annotations"]
+
+
+@pytest.mark.parametrize("target", CITING)
+@pytest.mark.parametrize("source", CITING)
+def test_citations_keep_their_pages_and_places(source: str, target: str) -> None:
+    made = tw.translate(said(source), source, target, "response")
+    assert cited(target, made.value) == cited(target, said(target))
+    assert not [loss for loss in made.losses if "itation" in loss.path or "rounding" in loss.path]
+
+
+@pytest.mark.parametrize("source", CITING)
+def test_a_client_of_anthropic_reads_them_on_the_text(source: str) -> None:
+    made = tw.translate(said(source), source, ANTHROPIC, "response")
+    (block,) = made.value["content"]
+    (note,) = block["citations"]
+    assert (note["type"], note["url"], note["title"]) == ("web_search_result_location", *PAGE.values())
+    lost = [loss.path.rpartition("/")[2] for loss in made.losses if loss.why == "the target cites for whole texts"]
+    assert len(lost) == 2
+
+
+def test_citations_of_anthropic_are_of_the_whole_text() -> None:
+    note = {"type": "web_search_result_location", **PAGE, "cited_text": "rain", "encrypted_index": "E"}
+    body = answer(ANTHROPIC, [{"type": "text", "text": SAID, "citations": [note]}])
+    made = tw.translate(body, ANTHROPIC, GEMINI, "response").value
+    (support,) = made["candidates"][0]["groundingMetadata"]["groundingSupports"]
+    assert support["segment"] == {"startIndex": 0, "endIndex": len(SAID.encode()), "text": SAID}
+
+
+@pytest.mark.parametrize("source", CITING)
+def test_where_there_is_no_place_for_them_they_are_reported(source: str) -> None:
+    paths = {loss.path for loss in tw.translate(said(source), source, OLLAMA, "response").losses}
+    expected = {
+        GEMINI: {f"/candidates/0/groundingMetadata/{name}/0" for name in GROUNDED},
+        RESPONSES: {"/output/0/content/0/annotations/0"},
+        INTERACTIONS: {"/steps/0/content/0/annotations/0"},
+    }
+    assert expected.get(source, {"/choices/0/message/annotations/0"}) <= paths
+
+
+def test_grounding_in_anything_but_pages_stays_what_only_gemini_has() -> None:
+    body = said(GEMINI)
+    place = {"maps": {"uri": "https://maps.test", "title": "A"}}
+    body["candidates"][0]["groundingMetadata"] = {**GROUNDED, "groundingChunks": [place]}
+    made = tw.translate(body, GEMINI, CHAT, "response")
+    assert "annotations" not in made.value["choices"][0]["message"]
+    assert "/candidates/0/groundingMetadata" in {loss.path for loss in made.losses}
+    assert tw.translate(body, GEMINI, GEMINI, "response").value == body
