@@ -77,6 +77,8 @@ def _is_web(chunks: Any, supports: Any) -> bool:
         segment = one.get("segment") if isinstance(one, dict) else None
         if not isinstance(segment, dict) or not isinstance(segment.get("endIndex"), int):
             return False
+        if not all(isinstance(segment.get(name, 0), int) for name in ("startIndex", "partIndex")):
+            return False
         indices = one.get("groundingChunkIndices")
         if not isinstance(indices, list) or not indices:
             return False
@@ -105,7 +107,7 @@ def _cite(support: dict[str, Any], chunks: list[Any], parts: list[Part], at: str
     segment = support["segment"]
     place = _owner(segment, parts)
     text = None if place is None else parts[place]
-    if place is None or not isinstance(text, Text) or not isinstance(segment.get("startIndex", 0), int):
+    if place is None or not isinstance(text, Text):
         return False
     data = text.text.encode(errors="surrogatepass")
     start, end = (
@@ -161,11 +163,16 @@ def grounding(texts: list[tuple[int, Text]]) -> dict[str, Any] | None:
                 chunks.append(page)
             start, end = note.start or 0, len(text.text) if note.end is None else note.end
             segment: dict[str, Any] = {
-                "startIndex": len(text.text[:start].encode(errors="surrogatepass")),
-                "endIndex": len(text.text[:end].encode(errors="surrogatepass")),
+                "startIndex": _to_bytes(start, text.text),
+                "endIndex": _to_bytes(end, text.text),
                 "text": text.text[start:end],
             }
             if number:
                 segment["partIndex"] = number
             supports.append({"segment": segment, "groundingChunkIndices": [chunks.index(page)]})
     return {"groundingChunks": chunks, "groundingSupports": supports} if supports else None
+
+
+def _to_bytes(index: int, text: str) -> int:
+    """The place as bytes count it; one beyond the text stays beyond it."""
+    return len(text[: max(index, 0)].encode(errors="surrogatepass")) + max(index - len(text), min(index, 0))
