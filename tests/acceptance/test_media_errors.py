@@ -37,6 +37,28 @@ def with_content(*content: dict[str, Any]) -> dict[str, Any]:
     return anthropic_turn([anthropic_call("toolu_1"), anthropic_call("toolu_2")], answers)
 
 
+@pytest.mark.parametrize("model", ["gemini-3-pro", "gemini-2.5-pro"])
+def test_im_1_an_image_in_a_result_of_gemini_s_is_bound_to_it(model: str) -> None:
+    body = anthropic_turn([anthropic_call("toolu_1")], [anthropic_result("toolu_1", [TEXT, IMAGE])])
+    parts = translated(body, ANTHROPIC, "gemini", model=model)["contents"][2]["parts"]
+    blob = {"inlineData": {"mimeType": "image/png", "data": PNG}}
+    held = parts[0]["functionResponse"].get("parts") if model == "gemini-3-pro" else parts[1:]
+    assert held == [blob]
+
+
+@pytest.mark.parametrize("model", ["gemini-3-pro", "gemini-2.5-pro"])
+def test_im_3_images_of_parallel_results_stay_with_their_own(model: str) -> None:
+    pictures = [{**IMAGE, "source": {**IMAGE["source"], "data": data}} for data in ("aaaa", "bbbb")]
+    answers = [anthropic_result(f"toolu_{index}", [one]) for index, one in enumerate(pictures)]
+    body = anthropic_turn([anthropic_call("toolu_0"), anthropic_call("toolu_1")], answers)
+    made = translated(body, ANTHROPIC, "gemini", model=model)
+    home = translated(made, "gemini", ANTHROPIC, model=model)["messages"][2]["content"]
+    assert [(one["tool_use_id"], one["content"]) for one in home] == [
+        ("toolu_0", [pictures[0]]),
+        ("toolu_1", [pictures[1]]),
+    ]
+
+
 def test_im_2_an_image_in_a_result_is_shown_after_the_tool_messages() -> None:
     body = with_content(TEXT, IMAGE)
     made = translated(body, ANTHROPIC, CHAT)
@@ -67,7 +89,9 @@ def test_im_5_a_list_of_text_is_a_string_and_only_media_needs_a_list() -> None:
 def test_im_6_a_file_in_a_result_is_not_dropped_silently() -> None:
     body = with_content(TEXT, PDF)
     made = translated(body, ANTHROPIC, CHAT)
-    assert "JVBERi0=" in json.dumps(made) or named(lost(body, ANTHROPIC, CHAT), "/messages/2/content/0/content/1")
+    (shown,) = [part for part in made["messages"][4]["content"] if part["type"] == "file"]
+    assert shown["file"]["file_data"].endswith("JVBERi0=")
+    assert named(lost(body, ANTHROPIC, CHAT), "/messages/2/content/0/content/1")
     short = translated(body, ANTHROPIC, RESPONSES, binary_results="summary")
     assert "JVBERi0=" not in json.dumps(short)
     assert "application/pdf" in str(items(short)[3]["output"])

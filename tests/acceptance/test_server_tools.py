@@ -42,8 +42,17 @@ SHOP: dict[str, Any] = {
 }
 
 
-def test_sv_1_a_search_tool_is_reported_emulated_or_refused() -> None:
+def test_sv_1_a_search_tool_is_mapped_reported_emulated_or_refused() -> None:
     body = anthropic_request(tools=[SEARCH, PLAIN])
+    mapped = translated(body, ANTHROPIC, RESPONSES)
+    assert mapped["tools"][0] == {"type": "web_search"}
+    assert not named(lost(body, ANTHROPIC, RESPONSES), "/tools/0")
+    assert translated(mapped, RESPONSES, ANTHROPIC)["tools"][0] == SEARCH
+    action = {"type": "search", "query": "x", "sources": [{"type": "url", "url": "https://a.test"}]}
+    searched = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
+    answer = translated(responses_response(searched), RESPONSES, ANTHROPIC, "response", request=body)
+    assert [block["type"] for block in answer["content"]] == ["server_tool_use", "web_search_tool_result"]
+    assert answer["usage"]["server_tool_use"]["web_search_requests"] == 1
     assert list(tools(CHAT, translated(body, ANTHROPIC, CHAT))) == ["plain"]
     assert named(lost(body, ANTHROPIC, CHAT), "/tools/0")
     emulated = tools(CHAT, translated(body, ANTHROPIC, CHAT, hosted_tools="function"))
@@ -177,6 +186,17 @@ def test_sv_11_results_that_the_provider_made_stay_with_their_calls() -> None:
     answered = [{"id": "call_1", "output": "18C"}]
     following = toolwire.continue_request(responses_request(GO), responses_response(*output), answered, RESPONSES)
     assert following["input"] == [GO, *output, responses_output("call_1")]
+
+
+def test_sv_13_search_beside_functions_of_gemini() -> None:
+    body = anthropic_request(tools=[SEARCH, PLAIN])
+    made = translated(body, ANTHROPIC, "gemini", model="gemini-3-pro")
+    assert made["tools"][1:] == [{"googleSearch": {}}]
+    assert made["tools"][0]["functionDeclarations"][0]["name"] == "plain"
+    assert made["toolConfig"] == {"includeServerSideToolInvocations": True}
+    early = toolwire.translate(body, ANTHROPIC, "gemini", model="gemini-2.5-pro")
+    assert "googleSearch" not in str(early.value)
+    assert ("dropped", "/tools/0") in [(loss.kind, loss.path) for loss in early.losses]
 
 
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])

@@ -6,7 +6,6 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import (
-    Citation,
     Data,
     FileId,
     Foreign,
@@ -30,16 +29,14 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import ToolRef
-from toolwire.codec.fields import Other, Reader
+from toolwire.codec.fields import Other
 from toolwire.codec.kept import emit, given, known, rest
-from toolwire.codec.losses import Trail
-from toolwire.codec.media import summed_up
+from toolwire.codec.media import summary, summed_up
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
 from toolwire.protocols.anthropic.request.tools import decode_cache, encode_cache
 from toolwire.protocols.anthropic.wire import (
     FAMILY,
-    CitationShape,
     DocumentBlock,
     ImageBlock,
     RedactedBlock,
@@ -70,6 +67,7 @@ from .calls import (
     read_mcp_use,
     read_server_result,
 )
+from .citations import cite, decode_citation, encode_citation
 
 FAILED = "The tool failed and said nothing."
 """The provider refuses a failed result without words."""
@@ -95,16 +93,6 @@ def _decode_text(block: TextBlock) -> Text:
         return Text(text=block.text)
     notes = None if not isinstance(block.citations, list) else tuple(map(decode_citation, block.citations))
     return Text(text=block.text, annotations=notes, cache=decode_cache(block.cache_control), **rest(block, FAMILY))
-
-
-_read_citation = Reader[CitationShape](CitationShape, FAMILY).read
-
-
-def decode_citation(raw: Raw) -> Citation:
-    shape = _read_citation(raw)
-    return Citation(
-        url=known(shape.url), title=known(shape.title), quote=known(shape.cited_text), **rest(shape, FAMILY)
-    )
 
 
 def _decode_image(block: ImageBlock) -> Media:
@@ -245,24 +233,6 @@ def _encode_text(part: Text, placed: Placed, plan: Plan) -> Any:
     )
 
 
-def cite(note: Citation, trail: Trail, plan: Plan) -> dict[str, Any] | None:
-    """A citation of another protocol, for a client to read: here it is of a whole text. None, reported, for a provider,
-    who takes only its own."""
-    if note.url is None or not plan.answering:
-        plan.report.dropped(trail, "", "citations only go back to their issuer")
-        return None
-    for field in ("start", "end"):
-        if getattr(note, field) is not None:
-            plan.report.dropped(trail, field, "the target cites for whole texts")
-    told = {"url": note.url, "title": note.title, "cited_text": note.quote or "", "encrypted_index": ""}
-    return {"type": "web_search_result_location", **told}
-
-
-def encode_citation(note: Citation) -> Any:
-    shape = CitationShape(url=given(note.url), title=given(note.title), cited_text=given(note.quote))
-    return emit(shape, note, FAMILY)
-
-
 def _encode_media(part: Media, placed: Placed, plan: Plan) -> Any:
     if plan.answering and not plan.home:
         plan.report.dropped(placed.trail, "", "the target's answers hold no media")
@@ -352,7 +322,7 @@ def _encode_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
             places = _text_only(places, plan)
         content = _encode_string(part, plan)
         if content is None:
-            content = encode_parts(places, plan)
+            content = encode_parts(places, plan) if plan.home else _shown(places, plan)
     if not content and not plan.home:
         content = FAILED if part.status != "ok" else UNSET
     shape = ToolResultBlock(tool_use_id=plan.call_id(part.call_id or ""), content=content)
@@ -374,7 +344,17 @@ def _text_only(places: list[Placed], plan: Plan) -> list[Placed]:
     for placed in places:
         if isinstance(placed.part, Media):
             plan.report.dropped(placed.trail, "", "the target's failed results are text only")
-    return [placed for placed in places if not isinstance(placed.part, Media)]
+    told = [Text(text=summary(one.part)) if isinstance(one.part, Media) else one.part for one in places]
+    return [Placed(part, placed.trail) for part, placed in zip(told, places, strict=True)]
+
+
+def _shown(places: list[Placed], plan: Plan) -> list[Any]:
+    """The blocks of a result, with a line in place of media that the provider can't take."""
+    blocks: list[Any] = []
+    for placed in places:
+        shown = encode_parts([placed], plan)
+        blocks += shown or ([TextBlock(text=summary(placed.part))] if isinstance(placed.part, Media) else [])
+    return blocks
 
 
 def _encode_string(part: ToolResult, plan: Plan) -> str | None:

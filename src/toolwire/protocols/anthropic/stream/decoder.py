@@ -35,7 +35,8 @@ from toolwire.codec.fields import Other, Reader
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.kept import as_object, joined, known, rest
 from toolwire.codec.sse import SseSplitter
-from toolwire.protocols.anthropic.parts.content import decode_blocks, decode_citation
+from toolwire.protocols.anthropic.parts.citations import decode_citation
+from toolwire.protocols.anthropic.parts.content import decode_blocks
 from toolwire.protocols.anthropic.response.body import (
     decode_stop,
     decode_usage,

@@ -32,7 +32,8 @@ from toolwire.codec.sequence import Sequence
 from toolwire.codec.sse import frame
 from toolwire.codec.tools import LOWERED_END, lower_input
 from toolwire.codec.turns import Placed
-from toolwire.protocols.anthropic.parts.content import cite, encode_citation, encode_parts
+from toolwire.protocols.anthropic.parts.citations import cite, encode_citation
+from toolwire.protocols.anthropic.parts.content import encode_parts
 from toolwire.protocols.anthropic.request.body import RULES
 from toolwire.protocols.anthropic.response.body import (
     encode_stop,

@@ -6,11 +6,11 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Caller, Message, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Caller, Media, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.fields import Reader
 from toolwire.codec.kept import emit, given, known, rest
-from toolwire.codec.media import ERROR_MARK, MARKED, summed_up
+from toolwire.codec.media import ERROR_MARK, MARKED, summary, summed_up
 from toolwire.codec.turns import UNANSWERED, Placed
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
@@ -283,7 +283,10 @@ def _marked(content: tuple[Part, ...]) -> tuple[Part, ...]:
 def _encode_foreign_output(part: ToolResult, placed: Placed, plan: ItemPlan) -> Any:
     """The content of another protocol's result: one string where it is text alone, since not every server that speaks
     this protocol takes a list."""
-    content = encode_content(_told(part, placed, plan), plan, spoken=False)
+    content: list[Any] = []
+    for inner in _told(part, placed, plan):
+        shown = encode_content([inner], plan, spoken=False)
+        content += shown or ([InputText(text=summary(inner.part))] if isinstance(inner.part, Media) else [])
     texts = [block.text for block in content if isinstance(block, InputText) and _is_bare(block)]
     if part.status != "ok":
         # A placeholder for a missing result has no place of its own in the source.
