@@ -109,6 +109,13 @@ def test_other_words_for_the_same(source: str, tool: Any, kind: str) -> None:
     assert made.value["tools"] == [DECLARED[INTERACTIONS][kind]]
 
 
+def test_two_searches_are_one_where_names_are_unique() -> None:
+    body = asking(RESPONSES, [{"type": "web_search"}, {"type": "web_search_preview"}])
+    made = made_of(body, RESPONSES, ANTHROPIC)
+    assert made.value["tools"] == [DECLARED[ANTHROPIC]["web_search"]]
+    assert [loss.path for loss in made.losses if loss.kind == "dropped"] == ["/tools/1"]
+
+
 @pytest.mark.parametrize(("source", "target", "kind"), [one for one in PAIRS if one[2] != "code_execution"])
 def test_functions_that_the_client_runs_take_its_place(source: str, target: str, kind: str) -> None:
     made = made_of(asking(source, [FUNCTION[source], DECLARED[source][kind]]), source, target, hosted_tools="function")

@@ -28,6 +28,7 @@ class Plan:
 
     `place` is where in the output the encoder writes, for what it invents there; `marks` counts cache marks.
     `served` is the id of the last call of a hosted tool, for a result that names none; `uses` counts them by kind.
+    `hosted` are the kinds of hosted tools that are declared.
     `request` is the one that is encoded, once its tools are.
     `answering`: it is an answer, for a client to read; else a request, for a provider to take.
     """
@@ -46,6 +47,7 @@ class Plan:
         self.marks = 0
         self.served = ""
         self.uses: dict[str, int] = {}
+        self.hosted: set[str] = set()
         self.request: Request | None = None
         self.place = ""
         self.report = report

@@ -177,6 +177,10 @@ def encode_tool(placed: PlacedTool, plan: Plan) -> Any:
             return tool.body
         if tool.hosted is not None and is_native(tool, HOSTED):
             kind = tool.hosted.kind
+            if kind in plan.hosted:
+                plan.report.dropped(placed.trail, "", f"the target has one {kind} tool, which is declared already")
+                return None
+            plan.hosted.add(kind)
             return {"type": f"{kind}_{_DATES[kind]}", "name": kind, **encode_hosted(tool, placed.trail, HOSTED, plan)}
         without_native(placed, plan)
         return None
