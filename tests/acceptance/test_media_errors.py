@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from tests.bodies import (
     PNG,
     anthropic_call,
