@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,8 +20,12 @@ DIALECTS = {
     "ollama": "ollama",
 }
 
-# Official recordings are named like their dialect; servers that only imitate one have files of their own.
-COMPATIBLE_FILES = ("openai_compatible", "openrouter")
+# Official recordings are named like their dialect; servers that only imitate one have files of their own, and so has
+# OpenRouter, which imitates two and whose chat is a protocol here.
+FILES = (*DIALECTS, "openai_compatible", "openrouter")
+
+# OpenRouter's ids of answers, and only its.
+GENERATION = re.compile(r'"id": ?"gen-')
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,29 @@ def exchanges(protocol: str, *, compatible: bool = False, kind: str | None = Non
 @cache
 def _by_protocol(compatible: bool) -> dict[str, tuple[Exchange, ...]]:
     grouped: dict[str, list[Exchange]] = {}
-    for name in COMPATIBLE_FILES if compatible else DIALECTS:
-        for line in _lines(name):
-            if line["dialect"] in DIALECTS:
-                exchange = _exchange(line, compatible)
-                grouped.setdefault(exchange.protocol, []).append(exchange)
+    for exchange in _all():
+        if exchange.compatible == compatible:
+            grouped.setdefault(exchange.protocol, []).append(exchange)
     return {protocol: tuple(found) for protocol, found in grouped.items()}
+
+
+@cache
+def _all() -> tuple[Exchange, ...]:
+    return tuple(
+        _exchange(line, *_protocol(line)) for name in FILES for line in _lines(name) if line["dialect"] in DIALECTS
+    )
+
+
+def _protocol(line: dict[str, Any]) -> tuple[str, bool]:
+    """Whose protocol an exchange is of, and whether the server only imitates it. Files and names are sometimes wrong
+    about it; what an answer looks like is not."""
+    protocol = DIALECTS[line["dialect"]]
+    body = line["response"] if isinstance(line["response"], dict) else {}
+    if protocol == "ollama" and body.get("object") == "chat.completion":
+        return "openai-chat", True  # its bridge to Chat, filed with its own API
+    if protocol == "openai-chat" and (line["provider"] == "openrouter" or GENERATION.search(line["sse"] or "")):
+        return "openrouter", False
+    return protocol, line["protocol"] in ("openai_compatible", "openrouter")
 
 
 def _lines(name: str) -> Iterator[dict[str, Any]]:
@@ -87,11 +109,11 @@ def _lines(name: str) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _exchange(line: dict[str, Any], compatible: bool) -> Exchange:
+def _exchange(line: dict[str, Any], protocol: str, compatible: bool) -> Exchange:
     headers = line.get("headers") or {}
     return Exchange(
         id=line["id"],
-        protocol=DIALECTS[line["dialect"]],
+        protocol=protocol,
         provider=line["provider"],
         kind=line["kind"],
         endpoint=line["endpoint"],

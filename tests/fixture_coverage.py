@@ -3,28 +3,42 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.fixture_files import PROTOCOLS, folder, read
+from tests.fixture_files import PROTOCOLS, fixture_path, folder, read
 
 WIRE_FACTS = Path(__file__).parents[1] / ".." / "shared" / "protocols"
 WIRE_FACT_FILES = {
     "anthropic": "anthropic_messages.md",
     "openai-chat": "openai_chat.md",
     "openai-responses": "openai_responses.md",
+    "gemini": "gemini_generate.md",
+    "gemini-interactions": "gemini_interactions.md",
+    "ollama": "ollama.md",
+    "openrouter": "openrouter.md",
 }
 # The tables that name parts of bodies and streams: the start of the section's heading, and what a row is called here.
 TABLES = {
     "anthropic": {"2. ": "field", "3.2 ": "block", "13. ": "error"},
     "openai-chat": {"2. ": "field", "3. ": "role"},
     "openai-responses": {"2. ": "field", "3.2 ": "item", "4. ": "tool", "Events ": "event"},
+    "gemini": {"2. ": "field", "3. ": "part", "Functions": "tool", "5. ": "mode", "7. ": "result", "11. ": "error"},
+    "gemini-interactions": {"2. ": "field", "3. ": "step", "9. ": "status", "10. ": "event"},
+    "ollama": {"2. ": "field"},
+    "openrouter": {"2. ": "field", "3. ": "entry"},
 }
 # Words in the tables' first cells that are values or headers, not rows.
 NOT_ROWS = frozenset(
     {
         "type",
         "auto",
+        "default",
+        "flex",
+        "scale",
+        "priority",
+        "ultrafast",
         "standard_only",
         "standard",
         "fast",
@@ -57,19 +71,22 @@ COVERS = {protocol: _covers(protocol) for protocol in PROTOCOLS}
 
 
 def shows(protocol: str, row: Row) -> bool:
-    suffix = ".sse" if "streams/" in row.file else ".json"
-    path = folder(protocol) / (row.file + suffix)
+    path = fixture_path(protocol, *row.file.split("/"))
     if row.evidence.startswith("~"):
         return row.evidence[1:].encode().decode("unicode_escape").encode() in path.read_bytes()
     conditions = row.evidence.split(" ")
     body = read(path)
-    documents = [body] if suffix == ".json" else list(_events(body))
+    documents = list(_events(body)) if isinstance(body, bytes) else [body]
     return any(all(_holds(node, condition) for condition in conditions) for node in _objects(documents))
 
 
 def _events(wire: bytes) -> Iterator[Any]:
-    for frame in re.split(r"\r\n\r\n|\n\n|\r\r", wire.decode()):
-        data = "\n".join(re.findall(r"^data: ?(.*)$", frame.replace("\r\n", "\n").replace("\r", "\n"), re.MULTILINE))
+    """The payloads of an event stream; without any `data:`, each line is one."""
+    text = wire.decode()
+    named = re.search(r"^data:", text, re.MULTILINE) is not None
+    for frame in re.split(r"\r\n\r\n|\n\n|\r\r", text) if named else text.splitlines():
+        lines = frame.replace("\r\n", "\n").replace("\r", "\n")
+        data = "\n".join(re.findall(r"^data: ?(.*)$", lines, re.MULTILINE)) if named else lines
         if data.startswith("{"):
             try:
                 yield json.loads(data)
@@ -99,24 +116,28 @@ def _holds(node: Any, condition: str) -> bool:
 def rows_of_the_wire_facts(protocol: str) -> Iterator[str]:
     """The names in the first cells of the tables, where the wire facts lie beside the project."""
     path = WIRE_FACTS / WIRE_FACT_FILES[protocol]
+    lines = path.read_text().splitlines() if path.is_file() else []
     kind = None
-    for line in path.read_text().splitlines() if path.is_file() else ():
+    for line, following in pairwise([*lines, ""]):
         if line.startswith("#"):
             heading = line.lstrip("# ")
             kind = next((kind for start, kind in TABLES[protocol].items() if heading.startswith(start)), None)
-        elif kind is not None and line.startswith("|"):
+        elif kind is not None and line.startswith("|") and not following.startswith("|---"):
             cell = line.split("|")[1]
-            for name in _event_names(cell) if kind == "event" else _names(cell):
-                if name not in NOT_ROWS:
-                    yield f"{kind} {name}"
+            for name in _event_names(cell) if "`response." in cell else _names(cell):
+                short = name.partition(".")[0] if kind == "field" else name
+                if short not in NOT_ROWS:
+                    yield f"{kind} {short}"
 
 
 def _names(cell: str) -> Iterator[str]:
-    if re.fullmatch(r" \d+ ", cell):
-        yield cell.strip()
+    """The quoted words, each up to what it holds; in a table without quotes, the words themselves."""
+    if "`" not in cell:
+        yield from re.findall(r"\w+", cell) if re.fullmatch(r" \w+( ?/ ?\w+)* ", cell) else ()
     for quoted in re.findall(r"`([^`]+)`", cell):
-        if found := re.match(r"[a-z_0-9]+", quoted):
-            yield found.group()
+        for word in re.split(r"[({\[:*]", quoted)[0].split():
+            if found := re.match(r"[\w.]+", word):
+                yield found.group()
 
 
 def _event_names(cell: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 FIXTURES = Path(__file__).parent / "fixtures"
-PROTOCOLS = ("anthropic", "openai-chat", "openai-responses")
+PROTOCOLS = ("anthropic", "openai-chat", "openai-responses", "gemini", "gemini-interactions", "ollama", "openrouter")
 KINDS = ("requests", "responses", "streams", "broken_streams", "errors", "endpoints", "rejected")
 
 
@@ -26,8 +26,12 @@ def fixtures(protocol: str, kind: str) -> list[tuple[str, Any]]:
 
 
 def fixture(protocol: str, kind: str, name: str) -> Any:
-    suffix = "sse" if kind.endswith("streams") else "json"
-    return read(folder(protocol) / kind / f"{name}.{suffix}")
+    return read(fixture_path(protocol, kind, name))
+
+
+def fixture_path(protocol: str, kind: str, name: str) -> Path:
+    """The file of a fixture, whatever the framing of its protocol's streams."""
+    return next(path for path in _paths(protocol, kind) if path.stem == name)
 
 
 def pairs(protocol: str) -> list[tuple[str, Any, bytes]]:

@@ -11,20 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.corpus import Exchange, exchanges
+from tests.fixture_files import fixture
 from toolwire.codec.check import Finding, words
-from toolwire.protocols.anthropic.rules import checks as anthropic
-from toolwire.protocols.openai_chat.rules import checks as openai_chat
-from toolwire.protocols.openai_responses.rules import checks as openai_responses
+from toolwire.protocols import PROTOCOLS
 
 Check = Callable[[object], list[Finding]]
 
 # Protocol, whether the server only imitates it, the check.
 SERVERS: list[tuple[str, bool, Check]] = [
-    ("anthropic", False, anthropic.check_request),
-    ("openai-chat", False, openai_chat.check_request),
-    ("openai-responses", False, openai_responses.check_request),
-    ("openai-chat", True, partial(openai_chat.check_request, compatible=True)),
-    ("openai-responses", True, partial(openai_responses.check_request, compatible=True)),
+    *((name, False, codec.check_request) for name, codec in PROTOCOLS.items()),
+    ("openai-chat", True, partial(PROTOCOLS["openai-chat"].check_request, compatible=True)),
+    ("openai-responses", True, partial(PROTOCOLS["openai-responses"].check_request, compatible=True)),
 ]
 
 UNKNOWN_MODEL = "which model names exist is not in the body"
@@ -37,6 +34,8 @@ UNFORESEEABLE = {
     r"^Tool call validation failed": MODEL_WROTE_IT,
     r"^Tool choice is required, but model did not call a tool": MODEL_WROTE_IT,
     r"^Could not parse your authentication token": "authentication is in a header",
+    r"^Publisher Model `\S+` not found": UNKNOWN_MODEL,
+    r"^Cannot fetch content from the provided URL": "what an address answers is not in the body",
 }
 
 
@@ -104,13 +103,16 @@ anything = st.recursive(
     max_leaves=20,
 )
 
+# The largest fixtures of the protocols whose bodies need no sample of their own.
+FULL = {"gemini": "full", "gemini-interactions": "full", "ollama": "full", "openrouter": "thinking_with_tools"}
+
 SCHEMA = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}}, "required": ["a"]}
 CALL = {"id": "call_1", "name": "f", "arguments": "{}", "input": {}, "caller": {"type": "direct"}}
 TURN = [{"type": "text", "text": "x", "citations": [], "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
 # Values at random seldom get past the outermost list, so each check is given a body in which some are replaced.
 SAMPLES: list[tuple[Check, dict[str, Any]]] = [
     (
-        anthropic.check_request,
+        PROTOCOLS["anthropic"].check_request,
         {
             "model": "claude-opus-4-6",
             "max_tokens": 4096,
@@ -130,7 +132,7 @@ SAMPLES: list[tuple[Check, dict[str, Any]]] = [
         },
     ),
     (
-        openai_chat.check_request,
+        PROTOCOLS["openai-chat"].check_request,
         {
             "model": "gpt-5",
             "temperature": 1,
@@ -146,7 +148,7 @@ SAMPLES: list[tuple[Check, dict[str, Any]]] = [
         },
     ),
     (
-        openai_responses.check_request,
+        PROTOCOLS["openai-responses"].check_request,
         {
             "model": "gpt-5",
             "temperature": 1,
@@ -163,6 +165,7 @@ SAMPLES: list[tuple[Check, dict[str, Any]]] = [
             ],
         },
     ),
+    *((PROTOCOLS[name].check_request, fixture(name, "requests", full)) for name, full in FULL.items()),
 ]
 CHECKS = [check for check, _ in SAMPLES]
 
@@ -201,4 +204,4 @@ def test_a_schema_may_be_as_deep_as_a_parser_lets_it(check: Check) -> None:
         schema = {"type": "object", "properties": {"a": schema}}
     function = {"name": "f", "parameters": schema, "input_schema": schema, "strict": True}
     declared = {**function, "type": "function", "function": function}
-    assert check({"tools": [declared, function]})
+    assert check({"tools": [declared, function, {"functionDeclarations": [function]}]})

@@ -94,8 +94,10 @@ def stops(request: Request) -> Any:
 
 
 def effort(request: Request) -> Any:
-    """The efforts that all have. Some models can't think and call functions at once in Chat."""
+    """The efforts that all have. Some models can't think and call functions at once in Chat, some know no effort."""
     told = request.thinking and request.thinking.effort
+    if re.search(r"claude-(sonnet|haiku)-4[.-]5", request.model or ""):
+        return None
     either = re.match(r"gpt-(5\.[4-9]|6)", request.model or "") and bool(request.tools)
     return told if told in ("low", "medium", "high") and not either else None
 

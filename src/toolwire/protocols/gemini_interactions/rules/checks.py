@@ -61,7 +61,7 @@ def _shapes(request: _Request) -> Findings:
         yield from check_tool(path, tool)
     said = body.get("input")
     if isinstance(said, dict):
-        if said.get("type") in CONTENT:
+        if text_of(said.get("type")) in CONTENT:
             yield from check_part(("input",), said)
         else:
             yield _found("input-type", ("input",), "Invalid value at '{at}': one step is no list of steps.")

@@ -191,4 +191,4 @@ def check_tool(path: Path, tool: Object) -> Findings:
 def steps_of(body: Object) -> list[tuple[Path, Object]]:
     """The steps of a request; none if its input is content."""
     found = members(body.get("input"), ("input",))
-    return [] if found and found[0][1].get("type") in CONTENT else found
+    return [] if found and text_of(found[0][1].get("type")) in CONTENT else found
