@@ -32,6 +32,7 @@ from toolwire.protocols.anthropic.wire import (
 )
 
 from .settings import (
+    asked_by,
     decode_sampling,
     decode_settings,
     encode_max_tokens,
@@ -173,7 +174,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     encode_sampling(request, shape, plan)
     encode_settings(request, shape, plan)
     if not plan.home and isinstance(shape["tool_choice"], ChoiceShape):
-        _unforced(shape, plan)
+        _unforced(request, shape, plan)
     if (stream := request.stream if target.stream is None else target.stream) is not None:
         shape["stream"] = stream
     if request.end_user is not None or "anthropic:metadata:empty" in request.form:
@@ -201,12 +202,13 @@ def _encode_turns(turns: list[Turn], plan: Plan) -> list[Any]:
     return messages
 
 
-def _unforced(shape: dict[str, Any], plan: Plan) -> None:
+def _unforced(request: Request, shape: dict[str, Any], plan: Plan) -> None:
     """A budget for thinking and a forced call exclude each other: the call is what was asked for."""
     thinking = shape.get("thinking")
     forced = shape["tool_choice"].type in ("any", "tool")
     if forced and isinstance(thinking, ThinkingShape) and thinking.type == "enabled":
-        plan.report.approximated(("thinking",), "budget_tokens", "no thinking before a forced call")
+        asked = asked_by(request.thinking) if request.thinking is not None else ""
+        plan.report.approximated(("thinking",), asked, "no thinking before a forced call")
         shape["thinking"] = UNSET
 
 

@@ -11,13 +11,16 @@ from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import given, joined, known, rest
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted
-from toolwire.protocols.anthropic.rules.vocabulary import COMPILED
+from toolwire.protocols.anthropic.rules.vocabulary import COMPILED, efforts_of, model_kind
 from toolwire.protocols.anthropic.wire import FAMILY, FormatShape, RequestShape, SettingsShape, ThinkingShape
 
 DEFAULT_MAX_TOKENS = 8192
+LEAST_BUDGET = 1024
 SAMPLING_VERSION = "2023-06-01"
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
+# What a level of effort may take of the limit, in per cent: as OpenRouter tells it to models that want a budget.
+_SHARES = {"minimal": 10, "low": 20, "medium": 50, "high": 80, "xhigh": 95, "max": 95}
 _VISIBILITY: dict[str, Literal["omitted", "summary"]] = {"omitted": "omitted", "summarized": "summary"}
 _DISPLAY = {"omitted": "omitted", "summary": "summarized", "full": "summarized"}
 
@@ -109,7 +112,7 @@ def encode_settings(request: Request, shape: dict[str, Any], plan: Plan) -> None
     thinking, output = request.thinking, request.output
     settings = SettingsShape()
     if thinking is not None:
-        shape["thinking"], settings.effort = _encode_thinking(thinking, plan)
+        shape["thinking"], settings.effort = _encode_thinking(thinking, request, plan)
     if output is not None and output.kind == "json_schema" and output.schema is not None:
         settings.format = FormatShape(type="json_schema", schema=_encode_schema(output.schema, plan))
     if not plan.home and output is not None:
@@ -122,7 +125,7 @@ def _encode_schema(schema: Raw, plan: Plan) -> Raw:
     return schema if plan.home else fitted(schema, COMPILED, plan.report, ("output",), "schema")
 
 
-def _encode_thinking(thinking: Thinking, plan: Plan) -> tuple[Any, Any]:
+def _encode_thinking(thinking: Thinking, request: Request, plan: Plan) -> tuple[Any, Any]:
     effort: Any = given(thinking.effort)
     enabled = thinking.enabled
     if not plan.home and effort is not UNSET and effort not in EFFORTS:
@@ -132,8 +135,19 @@ def _encode_thinking(thinking: Thinking, plan: Plan) -> tuple[Any, Any]:
             nearest = "low" if effort == "minimal" else "high"
             plan.report.approximated(("thinking",), "effort", f"{effort} is told as {nearest}")
             effort = nearest
+    levels = None if plan.home else efforts_of(model_kind(plan.target.model or request.model or ""))
+    if effort is not UNSET and levels == "":
+        why = "the model takes no effort"
+        if enabled or thinking.visibility is not None:
+            plan.report.approximated(("thinking",), "effort", f"{why}: told in the budget")
+        else:
+            plan.report.dropped(("thinking",), "effort", why)
+        effort = UNSET
+    elif effort is not UNSET and levels is not None and effort not in levels.split(", "):
+        plan.report.approximated(("thinking",), "effort", f"the model has no {effort}: told as high")
+        effort = "high"
     if enabled is None:
-        if thinking.visibility is not None:
+        if thinking.visibility is not None or thinking.budget_tokens is not None:
             enabled = True
         else:
             return UNSET, effort
@@ -141,13 +155,45 @@ def _encode_thinking(thinking: Thinking, plan: Plan) -> tuple[Any, Any]:
     for token in thinking.form:
         if token.startswith("anthropic:thinking:") and plan.home:
             kind = token.removeprefix("anthropic:thinking:")
-    budget = given(thinking.budget_tokens)
+    budget = thinking.budget_tokens
+    if not plan.home and kind != "disabled":
+        kind, budget = _encode_budget(thinking, request, plan)
     display: Any = UNSET
     if thinking.visibility is not None and (plan.home or kind != "disabled"):
         display = _DISPLAY[thinking.visibility]
     elif thinking.visibility is not None:
         plan.report.dropped(("thinking",), "visibility", "there is no thinking to show")
-    return ThinkingShape(type=kind, budget_tokens=budget, display=display), effort
+    return ThinkingShape(type=kind, budget_tokens=given(budget), display=display), effort
+
+
+def _encode_budget(thinking: Thinking, request: Request, plan: Plan) -> tuple[str, int | None]:
+    """Models before 4.6 want a budget, of at least 1024 and below the limit; those from 4.7 on take none."""
+    generation = model_kind(plan.target.model or request.model or "")[1]
+    limit = (request.sampling and request.sampling.max_tokens) or DEFAULT_MAX_TOKENS
+    budget = thinking.budget_tokens
+    if budget is None and not (0, 0) < generation < (4, 6):
+        return "adaptive", None
+    if generation >= (4, 7):
+        plan.report.approximated(("thinking",), "budget_tokens", "the model decides itself how long it thinks")
+        return "adaptive", None
+    if limit <= LEAST_BUDGET:
+        plan.report.dropped(("thinking",), asked_by(thinking), f"the limit leaves no room for {LEAST_BUDGET} tokens")
+        return "disabled", None
+    if budget is None:
+        chosen = max(limit * _SHARES.get(thinking.effort or "", 50) // 100, LEAST_BUDGET)
+        why = f"the model wants a budget: {chosen} was chosen"
+        plan.report.invented(("thinking",), asked_by(thinking), "/thinking/budget_tokens", why)
+        return "enabled", chosen
+    fitting = min(max(budget, LEAST_BUDGET), limit - 1)
+    if fitting != budget:
+        plan.report.approximated(("thinking",), "budget_tokens", f"told as {fitting}: at least 1024, below the limit")
+    return "enabled", fitting
+
+
+def asked_by(thinking: Thinking) -> str:
+    """The field that asks to think."""
+    said = [name for name in ("budget_tokens", "enabled", "visibility") if getattr(thinking, name) is not None]
+    return said[0] if said else "effort"
 
 
 def _report_output(output: OutputFormat, plan: Plan) -> None:

@@ -168,6 +168,11 @@ def model_kind(model: str) -> ModelKind:
 _NO_FORCING = {("opus", (5, 5)), ("sonnet", (5, 5)), ("fable", (5, 1)), ("mythos", (5, 1))}
 
 
+def efforts_of(kind: ModelKind) -> str | None:
+    """The levels of effort that a model takes: none of them is "", None is not known."""
+    return _EFFORTS.get(kind, "" if (0, 0) < kind[1] < (4, 6) else None)
+
+
 def refuses_forcing(model: str) -> bool:
     """Whether the model takes no tool choice that forces a call."""
     return model_kind(model) in _NO_FORCING or "mythos-preview" in model
@@ -232,8 +237,8 @@ def _check_thinking(body: Object, generation: tuple[int, int]) -> Findings:
 
 def check_output(body: Object, kind: ModelKind) -> Findings:
     effort, output = dig(body, "output_config", "effort"), dig(body, "output_config", "format")
-    at, levels = ("output_config", "effort"), _EFFORTS.get(kind)
-    if effort is not None and levels is None and (0, 0) < kind[1] < (4, 6):
+    at, levels = ("output_config", "effort"), efforts_of(kind)
+    if effort is not None and levels == "":
         yield VOICE.found("effort-unsupported", at, "This model does not support the effort parameter.")
     elif isinstance(effort, str) and levels is not None and effort not in levels.split(", "):
         said = f"This model does not support effort level '{effort}'. Supported levels: {levels}."
