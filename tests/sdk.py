@@ -85,7 +85,7 @@ OTHERS = {
 def fold_stream(protocol: str, wire: bytes, *, tolerant: bool = False) -> Summary:
     """What the SDK's own accumulator makes of a stream; `tolerant` as in `sdk_stream`."""
     if protocol in OTHERS:
-        other: Summary = import_module(OTHERS[protocol]).fold_stream(wire)
+        other: Summary = import_module(OTHERS[protocol]).fold_stream(wire, tolerant=tolerant)
         return other
     return sdk_stream.fold_stream(protocol, wire, tolerant=tolerant)
 

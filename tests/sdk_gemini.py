@@ -134,13 +134,16 @@ def _accept(model: type[BaseModel], body: Any) -> str | None:
     return None
 
 
-def fold_stream(wire: bytes) -> Summary:
+def fold_stream(wire: bytes, *, tolerant: bool = False) -> Summary:
     """What the chunks of a stream say together. Raises what the SDK raises, or `StreamRefused`."""
-    return summary(fold_body(wire))
+    return summary(fold_body(wire, tolerant=tolerant))
 
 
-def fold_body(wire: bytes) -> dict[str, Any]:
-    """The body that the chunks make up: texts of one kind in a row are one part, unless one is signed."""
+def fold_body(wire: bytes, *, tolerant: bool = False) -> dict[str, Any]:
+    """The body that the chunks make up: texts of one kind in a row are one part, unless one is signed.
+
+    `tolerant` also takes a stream that says of no candidate why it ended.
+    """
     candidates: dict[int, dict[str, Any]] = {}
     whole: dict[str, Any] = {}
     for chunk in _chunks(wire):
@@ -153,8 +156,10 @@ def fold_body(wire: bytes) -> dict[str, Any]:
             for part in (candidate.get("content") or {}).get("parts") or ():
                 _join(known["content"]["parts"], part)
         whole.update({key: value for key, value in chunk.items() if key != "candidates"})
-    if any("finishReason" not in one for one in candidates.values()) or not (candidates or "promptFeedback" in whole):
+    if not tolerant and any("finishReason" not in one for one in candidates.values()):
         raise StreamRefused("no finishReason")
+    if not (candidates or "promptFeedback" in whole):
+        raise StreamRefused("no candidate")
     whole["candidates"] = [candidates[number] for number in sorted(candidates)]
     return whole
 

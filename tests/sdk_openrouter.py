@@ -93,7 +93,7 @@ def fold_stream(wire: bytes, *, tolerant: bool = False) -> Summary:
 def fold_body(wire: bytes, *, tolerant: bool = False) -> dict[str, Any]:
     """The response that the chunks add up to, each read as the SDK reads it; it has no accumulator of its own.
 
-    `tolerant` leaves out the check that its types know every field.
+    `tolerant` leaves out the checks that its types know every field, and that each choice says why it ended.
     """
     answer: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
@@ -109,7 +109,7 @@ def fold_body(wire: bytes, *, tolerant: bool = False) -> dict[str, Any]:
         for choice in body["choices"]:
             index = choice["index"]
             _grow(choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None}), choice)
-    if not choices or any(choice["finish_reason"] is None for choice in choices.values()):
+    if not choices or (not tolerant and any(choice["finish_reason"] is None for choice in choices.values())):
         raise StreamRefused("no finish_reason")
     return {**answer, "choices": list(choices.values())}
 
