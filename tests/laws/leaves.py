@@ -57,3 +57,12 @@ def changed(body: Any, path: str, value: Any) -> Any:
     step = path.rpartition("/")[2]
     parent[int(step) if isinstance(parent, list) else unescape(step)] = value
     return copy
+
+
+def without(body: Any, path: str) -> Any:
+    """A copy of the body that lacks what the pointer names."""
+    copy = json.loads(json.dumps(body))
+    parent = resolve(copy, path.rpartition("/")[0])
+    step = path.rpartition("/")[2]
+    del parent[int(step) if isinstance(parent, list) else unescape(step)]
+    return copy

@@ -6,7 +6,7 @@ import pytest
 
 import toolwire as tw
 from tests.laws import material
-from tests.laws.leaves import KEY, MARK, NUMBER, changed, leaves, objects, resolve
+from tests.laws.leaves import KEY, MARK, NUMBER, changed, leaves, objects, resolve, without
 
 
 @pytest.mark.parametrize(("source", "target"), material.PAIRS)
@@ -61,6 +61,22 @@ def test_a_value_of_another_type_comes_home_or_is_refused_by_name(protocol: str,
                 continue
             if encoded.value != other:
                 wrong.append(f"{name}{path}: came back as something else")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("protocol", material.NAMES)
+@pytest.mark.parametrize("kind", ["request", "response"])
+def test_a_body_that_lacks_something_comes_home_or_is_refused(protocol: str, kind: Any) -> None:
+    wrong = []
+    for name, body in _bodies(protocol, kind).items():
+        for path in {path for path, _ in leaves(body)} | {path for path in objects(body) if path}:
+            other = without(body, path)
+            try:
+                encoded = tw.translate(other, protocol, protocol, kind)
+            except tw.DecodeError:
+                continue
+            if encoded.value != other:
+                wrong.append(f"{name} without {path}: came back as something else")
     assert wrong == []
 
 

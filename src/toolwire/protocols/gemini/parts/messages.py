@@ -53,7 +53,8 @@ def decode_contents(contents: Any) -> tuple[tuple[Message, ...], tuple[str, ...]
 def _decode_element(element: ContentShape | str, path: str) -> Message:
     if isinstance(element, str):
         return Message(role="user", parts=(Text(text=element, at=""),), form=(STRING,))
-    if element.parts is UNSET and element.role is UNSET and element.unknown is not UNSET:
+    bare = element.parts is UNSET and element.role is UNSET and element.nulls is UNSET
+    if bare and element.unknown is not UNSET:
         # The SDKs take a part where a content is wanted.
         part = decode_part(_read_part(msgspec.json.encode(element.unknown), path), path)
         if not isinstance(part, Text) or part.text:

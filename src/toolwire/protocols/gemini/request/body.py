@@ -178,9 +178,10 @@ def encode_request(request: Request, target: Target) -> Encoding:
     if _OWN_MODEL in request.form and model is not None:
         body["model"] = model
     if home:
+        holder = body["config"] if _SDK in request.form else body
         for token in request.form:
             if token.startswith(_HAD):
-                body.setdefault(token.removeprefix(_HAD), [] if token.endswith("tools") else {})
+                holder.setdefault(token.removeprefix(_HAD), [] if token.endswith("tools") else {})
         spell(body, request)
     else:
         _report_rest(request, plan)

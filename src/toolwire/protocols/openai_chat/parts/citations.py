@@ -16,6 +16,7 @@ from toolwire.protocols.openai_chat.wire import FAMILY, CitationShape, UrlCitati
 from .content import kept, spelled, spelling
 
 NO_NOTES = "openai-chat:annotations:empty"
+UNCITED = "openai-chat:absent:url_citation"
 NOTED = "openai-chat:name:text=content"
 
 _read_citation = Reader[CitationShape](CitationShape, FAMILY).read
@@ -25,7 +26,7 @@ def decode_citation(raw: Raw) -> Citation:
     shape = _read_citation(raw)
     kind = spelled("type", shape.type, "url_citation")
     if shape.url_citation is UNSET:
-        return Citation(**joined(kept(shape), kind))
+        return Citation(**joined(kept(shape), kind, {"form": (UNCITED,)}))
     cited = shape.url_citation
     return Citation(
         url=known(cited.url),
@@ -54,7 +55,7 @@ def encode_citation(note: Citation) -> Any:
     )
     kind = spelling(note, "type", "url_citation")
     shape = CitationShape(type=kind)
-    if kind == "url_citation" or cited != UrlCitationShape():
+    if (kind == "url_citation" and UNCITED not in note.form) or cited != UrlCitationShape():
         shape.url_citation = cited
     return emit(shape, note, FAMILY)
 

@@ -20,6 +20,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 # "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
 _NO_TOOLS_WHILE_THINKING = re.compile(r"gpt-(5\.[456]|6)")
+_UNDESCRIBED = "openai-chat:absent:json_schema"
 _FORMATS: dict[str, Literal["text", "json", "json_schema"]] = {
     "text": "text",
     "json_object": "json",
@@ -74,6 +75,8 @@ def decode_output(shape: RequestShape) -> OutputFormat | None:
             note_extras()
         elif kind is None:
             found = joined(found, spelled("response_format/type", asked.type, "text"))
+        elif kind == "json_schema":
+            found = joined(found, {"form": (_UNDESCRIBED,)})
         return OutputFormat(kind=kind, verbosity=verbosity, **found)
     word = spelled("response_format/type", asked.type, "json_schema")
     found = joined(found, kept(schema, under="response_format/json_schema/"), word)
@@ -185,6 +188,9 @@ def encode_output(request: Request, body: dict[str, Any], plan: Plan) -> None:
                 strict=given(strict),
             )
             word = spelling(output, "response_format/type", "json_schema")
-            body["response_format"] = ResponseFormatShape(type=word, json_schema=described)
+            shape = ResponseFormatShape(type=word, json_schema=described)
+            if plan.home and _UNDESCRIBED in output.form and described == JsonSchemaShape():
+                shape.json_schema = UNSET
+            body["response_format"] = shape
         case None:
             pass
