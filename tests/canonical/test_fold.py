@@ -293,7 +293,7 @@ STOPS = st.builds(Stop, reason=st.sampled_from(["end_turn", "tool_use", "max_tok
 def responses(draw: st.DrawFn) -> Response:
     candidates = []
     for index in range(draw(st.integers(0, 3))):
-        stop = draw(STOPS)
+        stop = draw(st.none() | STOPS)
         said = tuple(draw(st.lists(MESSAGES, max_size=3)))
         candidates.append(Candidate(index=index, messages=said, stop=stop, extras=draw(EXTRAS), form=draw(FORMS)))
     failed = draw(st.booleans())

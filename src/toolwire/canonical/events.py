@@ -82,9 +82,9 @@ class UsageReport(Node, frozen=True):
 
 
 class Stopped(Node, frozen=True):
-    """Why a candidate ended, where the protocol says it."""
+    """Why a candidate ended, where the protocol says it; `stop` absent: only what was kept of the candidate."""
 
-    stop: Stop
+    stop: Stop | None
     candidate: int = 0
 
 

@@ -232,8 +232,8 @@ def unfold(response: Response) -> Iterator[Event]:
                 yield from _unfold_part(part, index, number, candidate.index)
                 index += 1
             yield MessageEnd(candidate=candidate.index, message=number)
-        if candidate.stop is not None:
-            kept, form = candidate.extras, candidate.form
+        kept, form = candidate.extras, candidate.form
+        if candidate.stop is not None or kept or form or not candidate.messages:
             yield Stopped(candidate=candidate.index, stop=candidate.stop, extras=kept, form=form)
     if response.error is not None:
         yield ResponseFailed(error=response.error, status=response.status)

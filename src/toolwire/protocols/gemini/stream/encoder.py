@@ -276,7 +276,7 @@ class Encoder:
         if candidates:
             body["candidates"] = candidates
         for stopped in self._stops.values():
-            if BLOCKED in stopped.form:
+            if BLOCKED in stopped.form and stopped.stop is not None:
                 body["promptFeedback"] = FeedbackShape(block_reason=given(stopped.stop.raw))
         if self._usage is not None:
             body["usageMetadata"] = encode_usage(self._usage, plan)

@@ -24,6 +24,7 @@ from toolwire.canonical.events import (
     ResponseStart,
     Stopped,
 )
+from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Context, StreamEncoder
 from toolwire.codec.losses import Trail
 from toolwire.codec.tools import LOWERED_END, lower_input
@@ -113,8 +114,8 @@ class Encoder:
                 yield from self._delta(event)
             case PartEnd():
                 yield from self._part_end(event)
-            case Stopped() if event.stop.raw is not None:
-                news = {"native_finish_reason": Raw(_raw(event.stop.raw))}
+            case Stopped(stop=Stop(raw=str(raw))):
+                news = {"native_finish_reason": Raw(_raw(raw))}
                 yield Notice(kind=f"choice:{event.candidate}", extras={FAMILY: news})
                 yield event
             case _:
