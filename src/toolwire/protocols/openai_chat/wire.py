@@ -33,6 +33,17 @@ class ImagePart(ContentPart, tag="image_url"):
     prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
 
 
+class VideoShape(Wire):
+    url: str
+
+
+class VideoPart(ContentPart, tag="video_url"):
+    """Of compatible servers and OpenRouter."""
+
+    video_url: VideoShape | str
+    prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
+
+
 class AudioShape(Wire):
     data: str
     format: str | UnsetType = UNSET
@@ -64,7 +75,7 @@ class ThinkingPart(ContentPart, tag="thinking"):
     thinking: "str | list[PartUnion]"
 
 
-PartUnion = TextPart | ImagePart | AudioPart | FilePart | RefusalPart | ThinkingPart
+PartUnion = TextPart | ImagePart | VideoPart | AudioPart | FilePart | RefusalPart | ThinkingPart
 
 
 class FunctionCallShape(Wire):

@@ -32,7 +32,6 @@ from toolwire.protocols.anthropic.wire import (
 )
 
 from .settings import (
-    asked_by,
     decode_sampling,
     decode_settings,
     encode_max_tokens,
@@ -207,8 +206,9 @@ def _unforced(request: Request, shape: dict[str, Any], plan: Plan) -> None:
     thinking = shape.get("thinking")
     forced = shape["tool_choice"].type in ("any", "tool")
     if forced and isinstance(thinking, ThinkingShape) and thinking.type == "enabled":
-        asked = asked_by(request.thinking) if request.thinking is not None else ""
-        plan.report.approximated(("thinking",), asked, "no thinking before a forced call")
+        for name in ("budget_tokens", "enabled", "visibility"):
+            if getattr(request.thinking, name) is not None:
+                plan.report.approximated(("thinking",), name, "no thinking before a forced call")
         shape["thinking"] = UNSET
 
 

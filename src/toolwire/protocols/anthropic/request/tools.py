@@ -267,6 +267,8 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
         return UNSET
     if not plan.home and not any_tools:
         plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        if choice.parallel is not None:
+            plan.report.dropped(("tool_choice",), "parallel", "there are no tools to call")
         return UNSET
     mode = choice.mode
     if not plan.home and mode in ("required", "named") and refuses_forcing(plan.target.model or request.model or ""):

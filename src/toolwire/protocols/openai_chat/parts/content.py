@@ -46,11 +46,14 @@ from toolwire.protocols.openai_chat.wire import (
     RefusalPart,
     TextPart,
     ThinkingPart,
+    VideoPart,
+    VideoShape,
 )
 
 STRING = "openai-chat:string"
 PART = "openai-chat:part"
 FILE = "openai-chat:file"
+VIDEO = "openai-chat:video"
 BARE = "openai-chat:bare"
 THINKING = "openai-chat:reasoning:thinking"
 
@@ -131,6 +134,16 @@ def _decode_image(part: ImagePart) -> Media:
     )
 
 
+def _decode_video(part: VideoPart) -> Media:
+    video = part.video_url
+    source, media_type = source_of(video if isinstance(video, str) else video.url)
+    bare = (BARE,) if isinstance(video, str) else ()
+    inner = {} if isinstance(video, str) else kept(video, under="video_url/")
+    cache = decode_cache(part.prompt_cache_breakpoint)
+    rest = joined(kept(part, VIDEO, f"{FAMILY}:name:source=video_url", *bare), inner)
+    return Media(kind="video", source=source, media_type=media_type, cache=cache, **rest)
+
+
 def _decode_audio(part: AudioPart) -> Media:
     audio = part.input_audio
     names = (f"{FAMILY}:name:source=input_audio", f"{FAMILY}:name:media_type=input_audio/format")
@@ -204,6 +217,7 @@ def _decode_other(other: Other) -> Foreign:
 _DECODERS: dict[type, Any] = {
     TextPart: _decode_text,
     ImagePart: _decode_image,
+    VideoPart: _decode_video,
     AudioPart: _decode_audio,
     FilePart: _decode_file,
     RefusalPart: _decode_refusal,
@@ -268,9 +282,14 @@ def _encode_media(part: Media, placed: Placed, plan: Plan) -> Any:
     return emit(shape, part, FAMILY)
 
 
-def _media_shape(part: Media, placed: Placed, plan: Plan) -> ImagePart | AudioPart | FilePart | TextPart | None:
+def _media_shape(
+    part: Media, placed: Placed, plan: Plan
+) -> ImagePart | VideoPart | AudioPart | FilePart | TextPart | None:
     """The part that shows it; None, reported, if this protocol has none."""
     match part.source:
+        case Inline() | Url() as source if VIDEO in part.form:
+            url = source.url if isinstance(source, Url) else data_url(source.data, part.media_type)
+            return VideoPart(video_url=url if BARE in part.form else VideoShape(url=url))
         case Inline() as source if part.kind == "image" and FILE not in part.form:
             return _image(part, data_url(source.data, part.media_type))
         case Url() as source if part.kind == "image" and FILE not in part.form:
