@@ -82,6 +82,10 @@ def fixture_responses(protocol: str) -> dict[str, Any]:
     return _bodies(protocol, "responses")
 
 
+def fixture_errors(protocol: str) -> dict[str, Any]:
+    return _bodies(protocol, "errors")
+
+
 def fixture_streams(protocol: str) -> dict[str, bytes]:
     folder = FIXTURES / protocol.replace("-", "_") / "streams"
     return {path.stem: path.read_bytes() for path in sorted(folder.iterdir())}

@@ -5,6 +5,7 @@
 
 import json
 import os
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,16 @@ import toolwire as tw
 from tests.laws import material
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+BODIES = {
+    "request": material.fixture_requests,
+    "response": material.fixture_responses,
+    "error": material.fixture_errors,
+}
 REWRITE = os.environ.get("TOOLWIRE_REWRITE_GOLDEN") == "1"
 
 
-@pytest.mark.parametrize(("source", "target"), material.PAIRS)
-@pytest.mark.parametrize("kind", ["request", "response", "stream"])
+@pytest.mark.parametrize(("source", "target"), list(permutations(material.NAMES, 2)))
+@pytest.mark.parametrize("kind", ["request", "response", "stream", "error"])
 def test_golden(source: str, target: str, kind: str) -> None:
     made = _streams(source, target) if kind == "stream" else _bodies(source, target, kind)
     path = GOLDEN / f"{source}_to_{target}" / f"{kind}s.json"
@@ -32,7 +38,7 @@ def test_golden(source: str, target: str, kind: str) -> None:
 
 
 def _bodies(source: str, target: str, kind: Any) -> dict[str, Any]:
-    bodies = material.fixture_requests(source) if kind == "request" else material.fixture_responses(source)
+    bodies = BODIES[kind](source)
     made: dict[str, Any] = {}
     for name, body in bodies.items():
         try:
