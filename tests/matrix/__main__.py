@@ -1,0 +1,9 @@
+"""`make matrix`: writes the support matrix, as data for the command line and as a page of the documentation."""
+
+from tests.matrix.derive import matrix
+from tests.matrix.files import DATA, PAGE, as_data, as_page
+
+if __name__ == "__main__":
+    made = matrix()
+    DATA.write_text(as_data(made), encoding="utf-8")
+    PAGE.write_text(as_page(made), encoding="utf-8")
