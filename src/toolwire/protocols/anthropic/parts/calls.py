@@ -185,6 +185,8 @@ def encode_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
             plan.report.dropped(placed.trail, "caller", "the target's programs are another vendor's")
     if part.seal is not None:
         plan.report.dropped(placed.trail, "seal", "a seal goes only to its issuer")
+    if part.asynchronous:
+        plan.report.dropped(placed.trail, "asynchronous")
     shape.toolset_name = given(part.toolset)
     shape.cache_control = encode_cache(part.cache, placed.trail, plan)
     return emit(shape, part, FAMILY)

@@ -98,7 +98,6 @@ def encode_error_value(error: ApiError, trail: Trail, report: Report) -> str | R
     for field in ("raw", "code", "param"):
         if getattr(error, field) is not None:
             report.dropped(trail, field, "the target tells errors by their text and HTTP status")
-    for field in ("request_id", "retry_after"):
-        if getattr(error, field) is not None:
-            report.dropped(trail, field, "the target tells it in a header")
+    if error.request_id is not None:
+        report.dropped(trail, "request_id", "the target tells it in a header")
     return error.message

@@ -170,9 +170,8 @@ def _encode_other_error(error: ApiError, trail: Trail, report: Report) -> dict[s
     kind, code = TYPES[error.kind]
     if error.raw is not None and error.raw != kind:
         report.approximated(trail, "raw", f"{error.raw} is told as {kind}")
-    for field in ("request_id", "retry_after"):
-        if getattr(error, field) is not None:
-            report.dropped(trail, field, "the target tells it in a header")
+    if error.request_id is not None:
+        report.dropped(trail, "request_id", "the target tells it in a header")
     return {"message": error.message, "type": kind, "param": error.param, "code": error.code or code}
 
 

@@ -107,6 +107,6 @@ def report_error(error: ApiError, trail: Trail, report: Report) -> None:
     _, word = _CODES[error.kind]
     if error.raw is not None and error.raw != word:
         report.approximated(trail, "raw", f"{error.raw} is told as {word}")
-    for field in ("param", "request_id", "retry_after"):
+    for field in ("param", "request_id"):
         if getattr(error, field) is not None:
             report.dropped(trail, field)
