@@ -20,7 +20,7 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.fold import Folder
-from toolwire.canonical.response import Response, Usage
+from toolwire.canonical.response import Response, Stop, Usage
 from toolwire.codec.interface import Codec, Route, Target
 
 _COUNTED = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")
@@ -96,7 +96,7 @@ class Legs:
             case UsageReport():
                 self._usage = event.usage
                 return replace(event, usage=added(self._spent, event.usage) or event.usage)
-            case Stopped() if event.stop.reason == "paused" and not self._given_up:
+            case Stopped(stop=Stop(reason="paused")) if not self._given_up:
                 self.paused = True
                 self._held = [event]
                 return None
