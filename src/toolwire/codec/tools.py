@@ -136,6 +136,16 @@ def flattened(tool: Tool, trail: Trail) -> Iterator[PlacedTool]:
         yield PlacedTool(tool, trail)
 
 
+def leave_out(placed: PlacedTool, request: Request, report: Report, why: str) -> None:
+    """Report a tool that the choice excludes. A group of which none may be chosen loses its name as well."""
+    report.dropped(placed.trail, "", why)
+    group = request.tools[int(placed.trail[1])] if request.tools and placed.trail[0] == "tools" else None
+    if isinstance(group, ToolGroup):
+        chosen = {named.name for named in request.tool_choice.names} if request.tool_choice is not None else set()
+        if chosen.isdisjoint(member.name for member in group.tools):
+            report.dropped(placed.trail[:2], "name", why)
+
+
 def usable_callers(tool: FunctionTool | FreeformTool, trail: Trail, report: Report) -> None:
     """Report who may call a tool, at a target where only the model itself can."""
     if tool.allowed_callers is None:

@@ -27,6 +27,7 @@ from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import (
     PlacedTool,
     flattened,
+    leave_out,
     lowered_description,
     lowered_schema,
     tools_in_force,
@@ -166,7 +167,7 @@ def _is_allowed(placed: PlacedTool, request: Request, plan: Plan) -> bool:
         return True
     if any(named.name == placed.tool.name for named in choice.names):
         return True
-    plan.report.dropped(placed.trail, "", "not among the tools that may be chosen")
+    leave_out(placed, request, plan.report, "not among the tools that may be chosen")
     return False
 
 

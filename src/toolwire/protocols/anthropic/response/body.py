@@ -205,8 +205,12 @@ def report_response(response: Response, plan: Plan) -> None:
         plan.report.dropped((), "created")
     if response.continuation is not None and response.continuation.id is not None:
         plan.report.dropped(("continuation",), "id")
-    usage = response.usage
-    if usage is not None and usage.tool_use is not None:
+    if response.usage is not None:
+        report_usage(response.usage, plan)
+
+
+def report_usage(usage: Usage, plan: Plan) -> None:
+    if usage.tool_use is not None:
         plan.report.dropped(("usage",), "tool_use")
-    if usage is not None and usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
+    if usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
         plan.report.dropped(("usage",), "total", "the target has no total of its own")

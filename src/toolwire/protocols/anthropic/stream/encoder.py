@@ -39,6 +39,7 @@ from toolwire.protocols.anthropic.response.body import (
     encode_stop,
     encode_usage,
     message_id,
+    report_usage,
 )
 from toolwire.protocols.anthropic.response.errors import encode_error
 from toolwire.protocols.anthropic.wire import (
@@ -135,6 +136,8 @@ class Encoder:
         if event.usage is not None or not plan.home:
             message["usage"] = encode_usage(event.usage or Usage(), plan)
         self._usage = event.usage
+        if event.created is not None and not plan.home:
+            self.report.dropped((), "created")
         restore(message, event, FAMILY)
         if not plan.home and event.extras:
             self.report.unclaimed(event, (FAMILY,))
@@ -299,6 +302,8 @@ class Encoder:
             stop = Stop(reason="tool_use" if self._calls else "end_turn")
         encode_stop(stop, delta, self._plan)
         usage = self._usage if event is None else event.usage
+        if usage is not None and not self._plan.home:
+            report_usage(usage, self._plan)
         if usage is not None or not self._plan.home:
             body["usage"] = self._said(encode_usage(usage or Usage(), self._plan), usage)
         for node in (self._stopped, event):

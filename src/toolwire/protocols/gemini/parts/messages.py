@@ -238,6 +238,8 @@ class Contents:
             return encode_parts([placed], self._plan)
         if part.name not in (None, call.name):
             self._plan.report.approximated(placed.trail, "name", "a result is told under the name of its call")
+        if part.namespace not in (None, call.namespace):
+            self._plan.report.approximated(placed.trail, "namespace", "a result is told under the name of its call")
         if (shape := encode_answer(part, call, self._plan)) is not None:
             return [shape]
         named = replace(part, name=call.name, namespace=call.namespace)

@@ -393,6 +393,9 @@ def _encode_mode(choice: ToolChoice, plan: Plan, *, validated: bool) -> Any:
         why = "the target can't force its own tools: any may be chosen"
         plan.report.approximated(("tool_choice",), "names", why)
         return CallingShape(mode="AUTO")
+    for index, one in enumerate(choice.names):
+        if one.kind not in ("function", "freeform"):
+            plan.report.dropped(("tool_choice", "names", index), "", "the target lacks this tool")
     # To choose freely among some is only possible where calls are also held to their schemas.
     forced = choice.mode == "named" or choice.required
     return CallingShape(mode="ANY" if forced else "VALIDATED", allowed_function_names=names)

@@ -16,6 +16,7 @@ from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted
 from toolwire.codec.tools import (
     PlacedTool,
+    leave_out,
     lowered_description,
     lowered_schema,
     tools_in_force,
@@ -93,13 +94,13 @@ def _is_allowed(placed: PlacedTool, request: Request, plan: Plan) -> bool:
     if choice is None or isinstance(placed.tool, NativeTool):
         return True
     if choice.mode == "none":
-        plan.report.dropped(placed.trail, "", "no tool may be called, and the target can't be told so")
+        leave_out(placed, request, plan.report, "no tool may be called, and the target can't be told so")
         return False
     if choice.mode not in ("allowed", "named") or any(named.name == placed.tool.name for named in choice.names):
         return True
     if choice.mode == "named" and not _is_offered(request):
         return True
-    plan.report.dropped(placed.trail, "", "not among the tools that may be chosen")
+    leave_out(placed, request, plan.report, "not among the tools that may be chosen")
     return False
 
 

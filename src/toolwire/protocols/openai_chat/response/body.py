@@ -254,6 +254,8 @@ def encode_stop(stop: Stop | None, trail: Trail, plan: Plan, *, calls: bool, ref
 
 
 def encode_usage(usage: Usage, plan: Plan) -> dict[str, Any]:
+    if usage.tool_use is not None:
+        plan.report.dropped(("usage",), "tool_use")
     body: dict[str, Any] = {}
     if usage.input_tokens is not None or not plan.home:
         body["prompt_tokens"] = usage.input_tokens or 0
@@ -281,7 +283,5 @@ def _report_response(response: Response, plan: Plan) -> None:
     state = response.continuation
     if state is not None and state.id is not None:
         plan.report.dropped(("continuation",), "id")
-    if response.usage is not None and response.usage.tool_use is not None:
-        plan.report.dropped(("usage",), "tool_use")
     if response.status is not None and response.status not in _STATUSES:
         plan.report.dropped((), "status")

@@ -50,7 +50,6 @@ _NOWHERE = "openai-responses:nowhere"
 _BARE = "openai-responses:bare"
 _NAME = "openai-responses:name:source="
 _FILENAME = "openai-responses:name:title=filename"
-_MODE = "openai-responses:mode:"
 _TYPE = "openai-responses:type:"
 _CITATIONS = ("file_citation", "container_file_citation", "file_path")
 _NO_TYPE = "openai-responses:absent:type"
@@ -114,8 +113,8 @@ def decode_annotation(raw: Raw, path: str = "") -> Citation:
 def _decode_cache(shape: BreakpointShape | UnsetType) -> CacheMark | None:
     if shape is UNSET:
         return None
-    form = () if shape.mode == "explicit" else (_MODE + shape.mode,)
-    return CacheMark(ttl=known(shape.ttl), **rest(shape, FAMILY, *form))
+    kept = rest(shape, FAMILY) if shape.mode == "explicit" else beside(rest(shape, FAMILY), mode=shape.mode)
+    return CacheMark(ttl=known(shape.ttl), **kept)
 
 
 def _decode_image(block: InputImage, *, spoken: bool) -> Media:
@@ -295,7 +294,8 @@ def encode_annotation(note: Citation, text: str | None = None) -> Any:
 def encode_cache(cache: CacheMark | None, trail: Trail, plan: ItemPlan) -> Any:
     if cache is None:
         return UNSET
-    mode = next((token[len(_MODE) :] for token in cache.form if token.startswith(_MODE)), "explicit")
+    own = (cache.extras or {}).get(FAMILY, {}).get("mode")
+    mode = "explicit" if own is None else msgspec.json.decode(own, type=str)
     ttl = given(cache.ttl)
     if not plan.home and ttl is not UNSET and ttl not in TTLS:
         plan.report.approximated((*trail, "cache"), "ttl", f"the target keeps a prefix for {' or '.join(TTLS)}")

@@ -1,0 +1,35 @@
+"""What Anthropic has no words for is reported, in a body and in a stream."""
+
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.laws import material
+
+
+def paths(losses: list[tw.Loss]) -> set[str]:
+    return {loss.path for loss in losses if loss.kind == "dropped"}
+
+
+def test_an_asynchronous_call() -> None:
+    call: dict[str, Any] = {"type": "function_call", "call_id": "call_1", "name": "later", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "call_1", "output": "started"}
+    body = {"model": "m", "input": [{"role": "user", "content": "Go"}, {**call, "async": True}, result]}
+    assert "/input/1/async" in paths(tw.translate(body, "openai-responses", "anthropic").losses)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "path"),
+    [
+        ("openai-chat", "text", "/created"),
+        ("gemini-interactions", "google_search", "/usage/total_tokens"),
+        ("gemini-interactions", "google_search", "/usage/total_tool_use_tokens"),
+    ],
+)
+def test_a_stream_reports_what_its_body_reports(source: str, name: str, path: str) -> None:
+    body = tw.translate(material.fixture_responses(source)[name], source, "anthropic", "response")
+    stream = tw.translate_stream([material.fixture_streams(source)[name]], source, "anthropic")
+    b"".join(stream)
+    assert path in paths(body.losses)
+    assert path in paths(stream.losses)
