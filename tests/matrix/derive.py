@@ -79,7 +79,8 @@ def _instances(kind: str, root: Node, protocol: str) -> Iterator[Instance]:
             if fields := feature.found(seen):
                 found = {pointer for field in fields for pointer in _pointers(root, seen, field, names)}
                 # A canonical group without a wire object of its own stands at the root, and so nowhere.
-                yield Instance(feature.name, frozenset(found - {""}))
+                if places := found - {""}:
+                    yield Instance(feature.name, frozenset(places))
     for trail, family, key, value in foreign_extras(root, ()):
         name = PREFIXES[kind] + ("guards" if family.endswith(":guarded") else "own-fields")
         for place in elements(value, key):
@@ -164,7 +165,9 @@ def verdicts(source: str, target: str) -> Iterator[tuple[Body, list[tuple[str, V
     """For each body: features with what became of them, and the losses that belong to none."""
     golden = {file: json.loads((GOLDEN / f"{source}_to_{target}" / f"{file}.json").read_text()) for file in KINDS}
     for body in bodies(source):
-        kept = golden[body.file][body.name]
+        kept = golden[body.file].get(body.name)
+        if kept is None:
+            raise LookupError(f"{source} to {target}: no {body.name} in {body.file}.json; run `make golden` first")
         losses = [_read(text) for text in kept.get("refused", kept.get("losses"))]
         told = [loss for loss in losses if loss.kind != "invented"]
         yield body, *judge(body, told, refused="refused" in kept)

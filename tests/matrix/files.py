@@ -55,7 +55,7 @@ def as_page(matrix: dict[str, Any]) -> str:
     protocols, pairs = matrix["protocols"], matrix["pairs"]
     lines = [
         HEAD,
-        _line("from \\\\ to", *(f"`{name}`" for name in protocols)),
+        _line("from / to", *(f"`{name}`" for name in protocols)),
         _line("---", *["---:"] * len(protocols)),
     ]
     for source in protocols:
