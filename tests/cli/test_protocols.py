@@ -46,15 +46,10 @@ def test_a_pair_shows_each_feature_with_its_losses() -> None:
 def test_one_side_has_a_column_for_each_other_protocol() -> None:
     given = run("--from", "ollama").stdout
     taken = run("--to", "ollama").stdout
-    assert given.splitlines()[1].split() == [
-        "Conversation",
-        "anthropic",
-        "chat",
-        "responses",
-        "gemini",
-        "interactions",
-        "openrouter",
-    ]
+    others = ["anthropic", "chat", "responses", "gemini", "interactions", "openrouter"]
+    assert given.splitlines()[0] == "from ollama to:"
+    assert taken.splitlines()[0] == "to ollama from:"
+    assert given.splitlines()[2].split() == ["Conversation", *others]
     assert [line.split() for line in given.splitlines() if line.startswith("text ")] == [["text", *"++++++"]]
     assert [line.split() for line in taken.splitlines() if line.startswith("choice-required ")] == [
         ["choice-required", *"------"]

@@ -141,6 +141,7 @@ def _columns(matrix: Matrix, source: str | None, target: str | None, known: dict
     """One protocol on one side, a column for each other on the other."""
     others = [name for name in matrix.protocols if name not in (source, target)]
     pairs = [(source or other, target or other) for other in others]
+    yield f"from {source} to:" if source is not None else f"to {target} from:"
     for heading, features in known.items():
         rows = [(feature, [_mark(matrix, *pair, feature) for pair in pairs]) for feature in features]
         yield from _table(heading, others, [row for row in rows if any(mark.strip() for mark in row[1])])
