@@ -43,7 +43,7 @@ def walk(root: Node) -> Iterator[Seen]:
         yield Seen(node, trail, owners, known)
         if isinstance(node, ToolChange | SettingChange):
             return
-        for field in _children(type(node)):
+        for field in _children(type(node)) or ():
             child = getattr(node, field)
             inner = enumerate(child) if isinstance(child, tuple) else ((None, child),)
             for index, element in inner:

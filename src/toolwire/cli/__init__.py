@@ -2,7 +2,7 @@
 
 import click
 
-from . import check, protocols, serve, translate
+from . import check, protocols, serve, simulate, translate
 
 
 @click.group(
@@ -18,3 +18,4 @@ main.add_command(serve.command)
 main.add_command(translate.command)
 main.add_command(check.command)
 main.add_command(protocols.command)
+main.add_command(simulate.command)

@@ -1,1 +1,1 @@
-"""Who to call: providers, and the one place that opens connections to models."""
+"""Who answers: providers, the one place that opens connections to them, and a simulated one for when there is none."""

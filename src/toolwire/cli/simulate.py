@@ -1,0 +1,84 @@
+"""`toolwire simulate`: a model to test against, with no key and no network."""
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .arguments import BadInput, protocol
+
+if TYPE_CHECKING:
+    from toolwire.upstream.simulator.script import Script
+
+ALL = "all"
+# Where each protocol takes a request, the least that it takes, and a header that it insists on.
+_TRIES = {
+    "anthropic": '/v1/messages {"model":"claude-opus-5-5","max_tokens":100,"messages":[{"role":"user","content":"Hi"}]}',
+    "openai-chat": '/v1/chat/completions {"model":"gpt-6-astra","messages":[{"role":"user","content":"Hi"}]}',
+    "openai-responses": '/v1/responses {"model":"gpt-6-astra","input":"Hi"}',
+    "gemini": '/v1beta/models/gemini-3-pro:generateContent {"contents":[{"parts":[{"text":"Hi"}]}]}',
+    "gemini-interactions": '/v1beta/interactions {"model":"gemini-3-pro","input":"Hi"}',
+    "ollama": '/api/chat {"model":"qwen3:latest","messages":[{"role":"user","content":"Hi"}]}',
+    "openrouter": '/api/v1/chat/completions {"model":"openai/gpt-6-astra","messages":[{"role":"user","content":"Hi"}]}',
+}
+
+
+def protocol_or_all(name: str) -> str:
+    return name if name == ALL else protocol(name)
+
+
+@click.command("simulate", short_help="Serve a simulated model that speaks a protocol.")
+@click.argument("name", metavar="PROTOCOL", type=protocol_or_all)
+@click.option("--port", type=click.IntRange(0, 65535), required=True, metavar="N", help="Where to listen; 0: any.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--script", type=click.Path(path_type=Path), metavar="FILE", help="Turns to play, in TOML or JSON.")
+@click.option("--pace", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Between pieces of a stream.")
+@click.option("--require-key", is_flag=True, help="Refuse requests without a key, whatever it is.")
+def command(*, name: str, port: int, host: str, script: Path | None, pace: float, require_key: bool) -> None:
+    """Serve a simulated model that speaks PROTOCOL, or all protocols at once.
+
+    It needs no key. It calls a tool when the last user text names it, answers from tool results, streams, and
+    refuses what the provider would refuse. It runs until Ctrl-C.
+
+    \b
+    Example:
+      toolwire simulate anthropic --port 9101
+      toolwire simulate all --port 9101 --script turns.toml
+    """
+    try:
+        import uvicorn
+    except ImportError:
+        raise BadInput("simulate needs a server: pip install 'toolwire[gateway]'") from None
+    from toolwire.upstream.simulator.app import Simulator
+
+    names = () if name == ALL else (name,)
+    app = Simulator(names, script=_script(script), pace=pace, require_key=require_key)
+    listening = _bound(host, port)
+    base = f"http://{host}:{listening.getsockname()[1]}"
+    click.echo(f"{name} at {base}")
+    for one in names or _TRIES:
+        path, _, body = _TRIES[one].partition(" ")
+        click.echo(f"curl {base}{path} -H 'content-type: application/json' -d '{body}'")
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=2))
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+
+
+def _script(path: Path | None) -> "Script | None":
+    from toolwire.upstream.simulator.script import ScriptError, load_script
+
+    try:
+        return None if path is None else load_script(path)
+    except ScriptError as error:
+        raise BadInput(str(error)) from None
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise BadInput(f"can't listen at {host}:{port}: {error.strerror or error}") from None

@@ -1,0 +1,96 @@
+"""One HTTP request under ASGI: its head, its body within a limit, and the answer while the client is still there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from toolwire.canonical.errors import ApiError
+from toolwire.codec.interface import Codec
+
+from .strict import Refused
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_JSON = "application/json"
+
+
+class Gone(Exception):
+    """The client left."""
+
+
+class Exchange:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query: str = scope.get("query_string", b"").decode("latin-1")
+        self.headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        self._receive = receive
+        self._send = send
+
+    async def body(self, limit: int) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise Gone
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > limit:
+                said = f"Request exceeds the maximum size of {limit} bytes"
+                raise Refused(ApiError(kind="too_large", message=said))
+            pieces.append(piece)
+            if not message.get("more_body"):
+                return b"".join(pieces)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, unless the client leaves before: once its body is read, nothing else comes from it."""
+        if seconds <= 0:
+            return
+        try:
+            message = await asyncio.wait_for(self._receive(), seconds)
+        except TimeoutError:
+            return
+        if message["type"] == "http.disconnect":
+            raise Gone
+
+    async def start(self, status: int, content_type: str, *more: tuple[str, str]) -> None:
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in (("content-type", content_type), *more)]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, body: bytes, *, more: bool = False) -> None:
+        try:
+            await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        except OSError:
+            raise Gone from None
+
+    async def send(self, body: bytes, status: int = 200, *more: tuple[str, str]) -> None:
+        await self.start(status, _JSON, ("content-length", str(len(body))), *more)
+        await self.write(body)
+
+    async def send_half(self, body: bytes) -> None:
+        """Promise a whole body and give half. The server closes the connection when an app returns too early."""
+        await self.start(200, _JSON, ("content-length", str(len(body))))
+        await self.write(body[: len(body) // 2], more=True)
+
+    async def send_json(self, value: Any) -> None:
+        await self.send(msgspec.json.encode(value))
+
+    async def send_error(self, error: ApiError, codec: Codec) -> None:
+        status = error.status or codec.surface.status_of(error.kind)
+        more = () if error.retry_after is None else (("retry-after", f"{error.retry_after:g}"),)
+        await self.send(codec.encode_error(replace(error, status=status)).to_bytes(), status, *more)
+
+
+async def live(receive: Receive, send: Send) -> None:
+    """Start and stop as the server says: there is nothing to prepare."""
+    while True:
+        message = await receive()
+        await send({"type": message["type"] + ".complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,111 @@
+"""Scripts: exact turns for the model to play, in TOML or JSON.
+
+Each request plays the first turn that is left and matches. When none is, the model answers by itself.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from toolwire.canonical.errors import ApiError, ErrorKind
+from toolwire.canonical.response import StopReason
+
+from .brain import Call, Reply
+
+
+class ScriptError(ValueError):
+    """The script can't be played: the message names the place."""
+
+
+class ScriptedCall(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A call: `arguments` as a table or as text that need not be JSON, or for a free-text tool `input`."""
+
+    name: str
+    arguments: dict[str, Any] | str | None = None
+    input: str | None = None
+    namespace: str | None = None
+
+    def call(self) -> Call:
+        if self.input is not None:
+            return Call(self.name, self.input, self.namespace, freeform=True)
+        said = {} if self.arguments is None else self.arguments
+        text = said if isinstance(said, str) else msgspec.json.encode(said).decode()
+        return Call(self.name, text, self.namespace)
+
+
+class ScriptedError(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`status` overrides the one that the protocol has for the kind."""
+
+    kind: ErrorKind = "server"
+    status: int | None = None
+    message: str = "The script says so."
+    retry_after: float | None = None
+
+
+class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What to play. An `error` alone is the whole answer; after a `text` it breaks a stream. `cut` closes the
+    connection after so many pieces; `garbage` is sent in place of the rest; `endless` never stops."""
+
+    when: str | None = None
+    repeat: int = 1
+    thinking: str | None = None
+    text: str | None = None
+    calls: tuple[ScriptedCall, ...] = ()
+    stop: StopReason | None = None
+    error: ScriptedError | None = None
+    delay: float = 0
+    pace: float = 0
+    cut: int | None = None
+    garbage: str | None = None
+    endless: bool = False
+
+    def reply(self) -> Reply:
+        error = None if self.error is None else self.failure()
+        calls = tuple(call.call() for call in self.calls)
+        return Reply(thinking=self.thinking, text=self.text, calls=calls, stop=self.stop, error=error)
+
+    def failure(self) -> ApiError:
+        told = self.error or ScriptedError()
+        return ApiError(kind=told.kind, message=told.message, status=told.status, retry_after=told.retry_after)
+
+    def is_refusal(self) -> bool:
+        """Whether it is an error before anything is said."""
+        return self.error is not None and self.text is None and self.thinking is None and not self.calls
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    turns: tuple[Turn, ...]
+
+
+class Script:
+    """Turns, and how often each may still be played; `repeat` of 0 is for ever."""
+
+    def __init__(self, turns: tuple[Turn, ...]) -> None:
+        self._turns = turns
+        self._left = [turn.repeat or -1 for turn in turns]
+
+    def next_turn(self, text: str) -> Turn | None:
+        """The turn to play for these words of the user."""
+        for place, turn in enumerate(self._turns):
+            if self._left[place] and (turn.when is None or turn.when in text):
+                self._left[place] -= 1
+                return turn
+        return None
+
+
+def load_script(path: Path) -> Script:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ScriptError(f"can't read {path}: {error.strerror}") from None
+    return parse_script(data, str(path), toml=path.suffix != ".json")
+
+
+def parse_script(data: bytes, name: str, *, toml: bool = True) -> Script:
+    try:
+        found = (msgspec.toml if toml else msgspec.json).decode(data, type=_File)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ScriptError(f"{name}: {error}") from None
+    return Script(found.turns)
