@@ -1,8 +1,9 @@
 """`toolwire simulate`: a model to test against, with no key and no network."""
 
+import json
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,15 +13,16 @@ if TYPE_CHECKING:
     from toolwire.upstream.simulator.script import Script
 
 ALL = "all"
-# Where each protocol takes a request, the least that it takes, and a header that it insists on.
-_TRIES = {
-    "anthropic": '/v1/messages {"model":"claude-opus-5-5","max_tokens":100,"messages":[{"role":"user","content":"Hi"}]}',
-    "openai-chat": '/v1/chat/completions {"model":"gpt-6-astra","messages":[{"role":"user","content":"Hi"}]}',
-    "openai-responses": '/v1/responses {"model":"gpt-6-astra","input":"Hi"}',
-    "gemini": '/v1beta/models/gemini-3-pro:generateContent {"contents":[{"parts":[{"text":"Hi"}]}]}',
-    "gemini-interactions": '/v1beta/interactions {"model":"gemini-3-pro","input":"Hi"}',
-    "ollama": '/api/chat {"model":"qwen3:latest","messages":[{"role":"user","content":"Hi"}]}',
-    "openrouter": '/api/v1/chat/completions {"model":"openai/gpt-6-astra","messages":[{"role":"user","content":"Hi"}]}',
+_HI = {"messages": [{"role": "user", "content": "Hi"}]}
+# Where each protocol takes requests, and the least that it takes.
+_TRIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "anthropic": ("/v1/messages", {"model": "claude-opus-5-5", "max_tokens": 100, **_HI}),
+    "openai-chat": ("/v1/chat/completions", {"model": "gpt-6-astra", **_HI}),
+    "openai-responses": ("/v1/responses", {"model": "gpt-6-astra", "input": "Hi"}),
+    "gemini": ("/v1beta/models/gemini-3-pro:generateContent", {"contents": [{"parts": [{"text": "Hi"}]}]}),
+    "gemini-interactions": ("/v1beta/interactions", {"model": "gemini-3-pro", "input": "Hi"}),
+    "ollama": ("/api/chat", {"model": "qwen3:latest", "stream": False, **_HI}),
+    "openrouter": ("/api/v1/chat/completions", {"model": "openai/gpt-6-astra", **_HI}),
 }
 
 
@@ -58,8 +60,8 @@ def command(*, name: str, port: int, host: str, script: Path | None, pace: float
     base = f"http://{host}:{listening.getsockname()[1]}"
     click.echo(f"{name} at {base}")
     for one in names or _TRIES:
-        path, _, body = _TRIES[one].partition(" ")
-        click.echo(f"curl {base}{path} -H 'content-type: application/json' -d '{body}'")
+        path, body = _TRIES[one]
+        click.echo(f"curl {base}{path} -H 'content-type: application/json' -d '{json.dumps(body)}'")
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=2))
     try:
         server.run(sockets=[listening])

@@ -125,7 +125,7 @@ def _made(tool: Callable, text: str, start: int, edge: int) -> list[Wanted]:
     if len(required) == 1 and not _PAIR.search(here):
         name = required[0]
         inner = resolved(properties_of(schema).get(name), schema)
-        things = _things(here) if type_of(inner) == "string" and "enum" not in inner else []
+        things = _things(here) if type_of(inner) in ("string", "") and "enum" not in inner else []
         things = [thing for thing in things if fits(thing, inner)]
         if len(things) > 1:
             return [Wanted(tool, _dumped({name: thing})) for thing in things]

@@ -40,7 +40,7 @@ class Composer:
             id=None if prefix is None or unnamed else prefix + self._nonce,
             model=self._request.model,
             candidates=tuple(candidates),
-            usage=_usage(self._request, candidates),
+            usage=_usage(self._request, candidates, _tokens(len(reply.thinking or "")) * count),
             error=reply.error,
         )
 
@@ -125,19 +125,13 @@ def _size(part: Part) -> int:
             return 0
 
 
-def _usage(request: Request, candidates: list[Candidate]) -> Usage:
+def _usage(request: Request, candidates: list[Candidate], thought: int) -> Usage:
+    """What is thought counts, whether or not it is shown."""
     taken = _tokens(len(msgspec.json.encode((request.system, request.messages, request.tools))))
     parts = [part for candidate in candidates for message in candidate.messages for part in message.parts]
-    thought = sum(_tokens(_size(part)) for part in parts if isinstance(part, Reasoning))
     given = thought + sum(_tokens(_size(part)) for part in parts if not isinstance(part, Reasoning))
-    return Usage(
-        input_tokens=taken,
-        output_tokens=given,
-        cache_read=0,
-        cache_write=0,
-        reasoning=thought,
-        total=taken + given,
-    )
+    total = taken + given
+    return Usage(input_tokens=taken, output_tokens=given, cache_read=0, cache_write=0, reasoning=thought, total=total)
 
 
 def _tokens(letters: int) -> int:

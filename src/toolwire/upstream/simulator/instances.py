@@ -29,9 +29,10 @@ def instance(schema: Any, root: Any = None, depth: int = 0) -> Any:
     schema = resolved(schema, root)
     if not schema:
         return _EXAMPLE
-    for keyword in ("default", "const"):
-        if keyword in schema and fits(schema[keyword], schema):
-            return schema[keyword]
+    if "const" in schema:
+        return schema["const"]
+    if "default" in schema and fits(schema["default"], schema):
+        return schema["default"]
     for keyword in ("enum", "examples"):
         if isinstance(schema.get(keyword), list) and schema[keyword]:
             return schema[keyword][0]
@@ -105,7 +106,7 @@ def type_of(schema: Schema) -> str:
         return kind.lower()
     if "properties" in schema or "required" in schema:
         return "object"
-    return "array" if "items" in schema or "prefixItems" in schema else "string" if schema else ""
+    return "array" if "items" in schema or "prefixItems" in schema else ""
 
 
 def properties_of(schema: Schema) -> dict[str, Any]:

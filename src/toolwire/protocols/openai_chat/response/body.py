@@ -197,7 +197,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
 
 
 def completion_id(id: str | None, plan: Plan) -> str:
-    if plan.home or (id is not None and id.startswith("chatcmpl")):
+    if plan.home or (id is not None and id.startswith(("chatcmpl", "gen-"))):
         return id or ""
     return f"chatcmpl-{id or 'tw'}"
 

@@ -216,7 +216,10 @@ class ItemWriter:
         """The item's own id, and at home all that its message says of itself."""
         if not self._plan.home:
             freeform = isinstance(part, ToolCall) and part.shape == "freeform"
-            return self._plan.envelope("ctc" if freeform else _PREFIXES[kind])
+            minted = self._plan.envelope("ctc" if freeform else _PREFIXES[kind])
+            if isinstance(part, Reasoning) and part.id is not None and part.id.startswith("rs_"):
+                return replace(minted, id=part.id)  # what is encrypted is only good under its own name
+            return minted
         start = self._messages.get(message) or MessageStart(message=message)
         return Message(
             role=start.role,
