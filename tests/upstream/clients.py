@@ -7,13 +7,14 @@ break it.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import anthropic
 import ollama
 import openai
 import openrouter
 from google import genai
+from google.genai._gaos.lib import compat_errors
 
 KEY = "a-key"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -40,6 +41,10 @@ class Heard:
 
 @dataclass
 class Client:
+    """`error` is what the SDK raises where a request is refused."""
+
+    error: ClassVar[type[Exception]]
+
     base_url: str
     model: str
     stream: bool = False
@@ -238,7 +243,7 @@ class Gemini(Client):
 
 
 class GeminiInteractions(Client):
-    error = genai.errors.ClientError
+    error = compat_errors.BadRequestError
 
     def say(self, text: str) -> Heard:
         self.history.append({"type": "user_input", "content": [{"type": "text", "text": text}]})

@@ -1,0 +1,197 @@
+"""Scripts: exact turns, and faults, on demand."""
+
+import json
+import time
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from tests.upstream.clients import CLIENTS
+from tests.upstream.serving import served
+from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.script import Script, ScriptError, parse_script
+
+
+def script(text: str) -> Script:
+    return parse_script(text.encode(), "turns.toml")
+
+
+CHAT = {"model": "gpt-6-astra", "messages": [{"role": "user", "content": "Hi"}]}
+TURNS = """
+[[turns]]
+thinking = "Two of them."
+text = "Let me see."
+calls = [{name = "get_weather", arguments = {city = "Oslo"}}, {name = "get_weather", arguments = {city = "Rome"}}]
+
+[[turns]]
+text = "Both are fine."
+"""
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("protocol", CLIENTS)
+def test_turns_are_played_in_every_protocol(protocol: str, stream: bool) -> None:
+    kind, model = CLIENTS[protocol]
+    with served(Simulator([protocol], script=script(TURNS))) as url:
+        talk = kind(url, model, stream=stream, thinking=True)
+        first = talk.say("Whatever.")
+        assert (first.thinking, first.text) == ("Two of them.", "Let me see.")
+        assert [call.arguments["city"] for call in first.calls] == ["Oslo", "Rome"]
+        assert talk.answer(first.calls, ["1", "2"]).text == "Both are fine."
+        assert "And now?" in talk.say("And now?").text, "after the script the model answers by itself"
+
+
+def chat(url: str, text: str = "Hi", **more: Any) -> httpx.Response:
+    body = {**CHAT, "messages": [{"role": "user", "content": text}], **more}
+    return httpx.post(f"{url}/v1/chat/completions", json=body)
+
+
+def said(answer: httpx.Response) -> str:
+    text: str = answer.json()["choices"][0]["message"]["content"]
+    return text
+
+
+def test_turns_may_wait_for_words_and_repeat() -> None:
+    turns = """
+    turns = [
+        {when = "red", text = "a rose", repeat = 2},
+        {when = "blue", text = "the sea", repeat = 0},
+        {text = "once"},
+    ]
+    """
+    with served(Simulator(["openai-chat"], script=script(turns))) as url:
+        asked = ["blue?", "red?", "green?", "red?", "blue?"]
+        assert [said(chat(url, text)) for text in asked] == ["the sea", "a rose", "once", "a rose", "the sea"]
+        assert "red!" in said(chat(url, "red!"))
+
+
+def test_arguments_need_not_be_json() -> None:
+    turns = """turns = [{calls = [{name = "f", arguments = '{"a": '}]}]"""
+    with served(Simulator(["openai-chat"], script=script(turns))) as url:
+        (call,) = chat(url).json()["choices"][0]["message"]["tool_calls"]
+        assert call["function"]["arguments"] == '{"a": '
+
+
+def test_a_script_in_json() -> None:
+    played = parse_script(b'{"turns": [{"text": "Hello."}]}', "turns.json", toml=False)
+    with served(Simulator(["openai-chat"], script=played)) as url:
+        assert said(chat(url)) == "Hello."
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[[turns]]\ntext = 'a'\ntxet = 'b'", ["txet", "turns[0]"]),
+        ("[[turns]]\ncalls = [{name = 'f', argments = {}}]", ["argments", "turns[0].calls[0]"]),
+        ("turns = 5", ["turns"]),
+        ("[[turns]]\nerror = {kind = 'strange'}", ["strange", "turns[0].error.kind"]),
+        ("[[turns]", ["turns.toml"]),
+    ],
+)
+def test_what_is_wrong_in_a_script_is_named_with_its_place(text: str, words: list[str]) -> None:
+    with pytest.raises(ScriptError) as raised:
+        script(text)
+    assert all(word in str(raised.value) for word in ["turns.toml", *words]), raised.value
+
+
+# ---- faults
+
+
+def test_an_error_with_its_status() -> None:
+    turns = "turns = [{error = {kind = 'rate_limit', message = 'Slowly.', retry_after = 7}}, {error = {status = 418}}]"
+    with served(Simulator(["openai-chat"], script=script(turns))) as url:
+        first, second = chat(url), chat(url)
+    assert (first.status_code, first.headers["retry-after"]) == (429, "7")
+    assert first.json()["error"]["message"] == "Slowly."
+    assert second.status_code == 418
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("protocol", CLIENTS)
+def test_an_error_is_the_sdks_own(protocol: str, stream: bool) -> None:
+    kind, model = CLIENTS[protocol]
+    turns = "turns = [{error = {kind = 'invalid_request', message = 'Not today.'}}]"
+    with served(Simulator([protocol], script=script(turns))) as url:
+        talk = kind(url, model, stream=stream)
+        with pytest.raises(kind.error, match="Not today"):
+            talk.say("Hi")
+
+
+def test_an_error_after_a_text_breaks_the_stream() -> None:
+    turns = "turns = [{text = 'One two three', error = {kind = 'overloaded', message = 'Too much.'}, repeat = 2}]"
+    with served(Simulator(["anthropic"], script=script(turns))) as url:
+        body = {"model": "m", "max_tokens": 99, "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+        wire = httpx.post(f"{url}/v1/messages", json=body).text
+        assert "three" in wire
+        assert "overloaded_error" in wire
+        assert "message_stop" not in wire
+        with (
+            anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as client,
+            pytest.raises(anthropic.APIStatusError),
+        ):
+            client.messages.create(model="m", max_tokens=99, messages=[{"role": "user", "content": "Hi"}])
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_cut_closes_the_connection(stream: bool) -> None:
+    with served(Simulator(["openai-chat"], script=script("turns = [{text = 'One two three', cut = 2}]"))) as url:
+        with pytest.raises(httpx.RemoteProtocolError):
+            chat(url, stream=stream)
+        assert "Hi" in said(chat(url))
+
+
+def test_a_cut_stream_is_an_error_to_the_sdk() -> None:
+    with (
+        served(Simulator(["openai-chat"], script=script("turns = [{text = 'One two three', cut = 2}]"))) as url,
+        openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) as client,
+    ):
+        stream = client.chat.completions.create(**CHAT, stream=True)  # type: ignore[call-overload]
+        with pytest.raises(openai.APIConnectionError):
+            list(stream)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_garbage_is_sent_as_it_is(stream: bool) -> None:
+    turns = "turns = [{text = 'One two three', garbage = '<html>Bad Gateway</html>'}]"
+    with served(Simulator(["openai-chat"], script=script(turns))) as url:
+        answer = chat(url, stream=stream)
+    assert answer.text.endswith("<html>Bad Gateway</html>")
+    assert ("One" in answer.text) == stream
+
+
+def test_a_turn_may_be_late_and_slow() -> None:
+    with served(
+        Simulator(["openai-chat"], script=script("turns = [{text = 'a b c', delay = 0.2, pace = 0.1}]"))
+    ) as url:
+        start = time.monotonic()
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json={**CHAT, "stream": True}) as answer:
+            times = [time.monotonic() - start for line in answer.iter_lines() if '"content":' in line]
+    assert times[0] >= 0.2
+    assert times[-1] - times[0] >= 0.2
+
+
+def test_an_endless_stream_ends_when_the_client_leaves() -> None:
+    class Watched(Simulator):
+        running = 0
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            self.running += scope["type"] == "http"
+            try:
+                await super().__call__(scope, receive, send)
+            finally:
+                self.running -= scope["type"] == "http"
+
+    app = Watched(["openai-chat"], script=script("turns = [{text = 'la la', endless = true}]"))
+    with served(app) as url:
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json={**CHAT, "stream": True}) as answer:
+            lines = (line for line in answer.iter_lines() if line)
+            heard = [json.loads(next(lines).removeprefix("data: ")) for _ in range(50)]
+            assert app.running == 1
+        assert heard[-1]["choices"][0]["delta"]["content"] == "la"
+        deadline = time.monotonic() + 1
+        while app.running and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert app.running == 0
