@@ -109,7 +109,7 @@ def test_an_unknown_name_is_one_line(arguments: list[str], said: str) -> None:
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["translate", "check", "protocols"])
+@pytest.mark.parametrize("command", ["translate", "check", "protocols", "simulate"])
 def test_help_lists_the_command(command: str) -> None:
     shown = CliRunner().invoke(main, ["--help"]).stdout
     assert f"\n  {command} " in shown

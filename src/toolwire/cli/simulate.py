@@ -83,4 +83,5 @@ def _bound(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise BadInput(f"can't listen at {host}:{port}: {error.strerror or error}") from None
+        why = (error.strerror or str(error)).partition(" (")[0]
+        raise BadInput(f"can't listen at {host}:{port}: {why}") from None

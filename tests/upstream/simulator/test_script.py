@@ -170,7 +170,7 @@ def test_a_turn_may_be_late_and_slow() -> None:
         with httpx.stream("POST", f"{url}/v1/chat/completions", json={**CHAT, "stream": True}) as answer:
             times = [time.monotonic() - start for line in answer.iter_lines() if '"content":' in line]
     assert times[0] >= 0.2
-    assert times[-1] - times[0] >= 0.2
+    assert times[-1] >= 0.4, "two pauses between three pieces, after the delay"
 
 
 def test_an_endless_stream_ends_when_the_client_leaves() -> None:

@@ -1,0 +1,98 @@
+"""`toolwire simulate`: started as a user starts it."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from toolwire.cli import main
+from toolwire.protocols import PROTOCOLS
+
+TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
+
+
+@contextmanager
+def simulating(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """The running command, and what it printed by the time it listens."""
+    with subprocess.Popen(
+        [*TOOLWIRE, "simulate", *arguments, "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdout is not None
+        count = 1 + (len(PROTOCOLS) if arguments[0] == "all" else 1)
+        try:
+            yield process, [process.stdout.readline().rstrip("\n") for _ in range(count)]
+        finally:
+            process.kill()
+
+
+def test_each_printed_line_can_be_copied_and_ctrl_c_ends_it() -> None:
+    with simulating("all") as (process, (where, *lines)):
+        assert re.fullmatch(r"all at http://127\.0\.0\.1:\d+", where)
+        assert len(lines) == len(PROTOCOLS)
+        for line in lines:
+            tried = subprocess.run(
+                [*shlex.split(line), "-s", "--retry", "5", "--retry-connrefused", "-w", "\n%{http_code}"],
+                capture_output=True,
+                text=True,
+                timeout=20,
+                check=True,
+            )
+            body, _, status = tried.stdout.rpartition("\n")
+            assert status == "200", body
+            assert "Hi" in json.dumps(json.loads(body))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == "stopped\n"
+
+
+def test_a_port_in_use_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(main, ["simulate", "anthropic", "--port", str(port)])
+    assert result.exit_code == 2
+    assert result.output == f"Error: can't listen at 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_a_script_with_a_mistake_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "turns.toml"
+    path.write_text("[[turns]]\ntxet = 'Hello.'\n")
+    result = CliRunner().invoke(main, ["simulate", "anthropic", "--port", "0", "--script", str(path)])
+    assert result.exit_code == 2
+    assert result.output.count("\n") == 1
+    assert "txet" in result.output
+    assert "turns[0]" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing", "--port", "0"], "unknown protocol 'nothing'"),
+        (["anthropic", "--port", "0", "--script", "/nowhere.toml"], "can't read /nowhere.toml"),
+    ],
+)
+def test_bad_input_is_refused(arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(main, ["simulate", *arguments])
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+def test_without_the_server_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    result = CliRunner().invoke(main, ["simulate", "anthropic", "--port", "0"])
+    assert result.exit_code == 2
+    assert result.output == "Error: simulate needs a server: pip install 'toolwire[gateway]'\n"
