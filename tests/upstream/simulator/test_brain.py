@@ -178,6 +178,26 @@ def test_a_free_text_tool_gets_raw_text() -> None:
     assert (call.arguments, call.freeform) == ("select {1}", True)
 
 
+def claude(text: str, *tools: dict[str, Any]) -> list[tuple[str, str]]:
+    messages = [{"role": "user", "content": text}]
+    body = {"model": "claude-opus-5-5", "max_tokens": 99, "tools": tools, "messages": messages}
+    asked = PROTOCOLS["anthropic"].decode_request(json.dumps(body).encode(), Route())
+    return [(call.name, call.arguments) for call in reply_to(asked, "anthropic").calls]
+
+
+def test_a_tool_of_the_vendor_that_the_client_runs() -> None:
+    bash = {"type": "bash_20250124", "name": "bash"}
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    text = 'bash {"command": "ls"} and web_search {"query": "x"}'
+    assert claude(text, bash, search) == [("bash", '{"command": "ls"}')]
+
+
+def test_a_tool_that_only_programs_may_call() -> None:
+    tool = {"name": "alpha", "input_schema": {"type": "object"}}
+    assert claude("alpha {}", {**tool, "allowed_callers": ["code_execution_20250825"]}) == []
+    assert claude("alpha {}", tool) == [("alpha", "{}")]
+
+
 # ---- values of a schema
 
 SCHEMAS: list[dict[str, Any]] = [

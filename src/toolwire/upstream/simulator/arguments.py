@@ -14,6 +14,7 @@ from .instances import Schema, fits, instance, properties_of, required_of, resol
 Callable = FunctionTool | FreeformTool
 
 _MENTIONS = 64
+_SEARCHED = 20_000
 # Between a tool's name and the JSON object that is its arguments.
 _BEFORE_OBJECT = re.compile(r"[`'\"*]*(?:\s+(?:with|using|tool|arguments|args|input|parameters))*[\s:=(]*(?=\{)")
 _ASKING = re.compile(
@@ -56,7 +57,8 @@ def wanted_calls(text: str, tools: tuple[Callable, ...]) -> list[Wanted]:
     if ordered:
         edges = [*(end for _, end in ordered[1:]), len(text)]
         return [call for (tool, end), edge in zip(ordered, edges, strict=True) for call in _made(tool, text, end, edge)]
-    about = next((tool for tool in tools if _is_about(text, tool)), None)
+    words = set(re.findall(r"\w+", text.lower()))
+    about = next((tool for tool in tools if _is_about(words, tool)), None)
     return [] if about is None else _made(about, text, 0, len(text))
 
 
@@ -105,11 +107,10 @@ def _is_asked(text: str, tool: Callable, start: int, end: int) -> bool:
     return called or _DISTINCTIVE.search(tool.name) is not None or _ASKING.search(before) is not None
 
 
-def _is_about(text: str, tool: Callable) -> bool:
-    """Whether the subject of a tool that looks something up is in the text: the weather, for `get_weather`."""
+def _is_about(words: set[str], tool: Callable) -> bool:
+    """Whether the subject of a tool that looks something up is among the words: the weather, for `get_weather`."""
     first, *subject = re.sub(r"([a-z])([A-Z])", r"\1_\2", tool.name).lower().replace("-", "_").split("_")
-    said = set(re.findall(r"\w+", text.lower()))
-    return first in _LOOKUPS and bool(subject) and all(word in said for word in subject)
+    return first in _LOOKUPS and bool(subject) and words.issuperset(subject)
 
 
 # ---- which arguments
@@ -157,6 +158,7 @@ def _things(text: str) -> list[str]:
 
 def filled(schema: Schema, text: str) -> dict[str, Any]:
     """An object of this schema with what the text says of it: by name, or for required properties by kind."""
+    text = text[:_SEARCHED]
     said = {key.lower().replace("-", "_"): value for key, value in _PAIR.findall(text)}
     things = _things(text)
     numbers = _NUMBER.findall(text)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.events import Event, PartDelta, ResponseStart
 from toolwire.canonical.fold import unfold
-from toolwire.canonical.response import Response
+from toolwire.canonical.response import Response, Usage
 
 _WORDS = re.compile(r"\s*\S{1,12}(?:\s+$)?|\s+$")
 _MOST = 400
@@ -17,18 +17,22 @@ def pieces_of(response: Response) -> Iterator[list[Event]]:
     """The events in the groups that are sent together: what opens and closes a part goes with its neighbours."""
     group: list[Event] = []
     for event in unfold(response):
-        if isinstance(event, ResponseStart) and event.usage is not None:
-            # What is said at the start of a stream can't know its length.
-            event = replace(event, usage=replace(event.usage, output_tokens=1, reasoning=None, total=None))  # noqa: PLW2901
-        if not isinstance(event, PartDelta) or not event.text:
+        if isinstance(event, ResponseStart):
+            group.append(_opening(event))
+        elif isinstance(event, PartDelta) and event.text:
+            for text in _cut(event.text):
+                yield [*group, replace(event, text=text)]
+                group = []
+        else:
             group.append(event)
-            continue
-        for text in _cut(event.text):
-            group.append(replace(event, text=text))
-            yield group
-            group = []
     if group:
         yield group
+
+
+def _opening(event: ResponseStart) -> ResponseStart:
+    """The start of a stream, which can't know yet how long it will be."""
+    usage = event.usage
+    return event if usage is None else replace(event, usage=Usage(input_tokens=usage.input_tokens, output_tokens=1))
 
 
 def _cut(text: str) -> list[str]:

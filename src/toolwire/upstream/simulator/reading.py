@@ -91,10 +91,18 @@ def _callable(request: Request, choice: ToolChoice) -> tuple[Callable, ...]:
             if isinstance(part, ToolChange):
                 gone |= {(one.namespace, one.name) for one in part.remove}
                 gone -= {(getattr(one, "namespace", None), one.name or "") for one in part.add}
-    tools = [placed.tool for placed in tools_in_force(request)]
-    there = [one for one in tools if not isinstance(one, NativeTool) and (one.namespace, one.name) not in gone]
+    tools = [_direct(placed.tool) for placed in tools_in_force(request)]
+    there = [one for one in tools if one is not None and (one.namespace, one.name) not in gone]
     if choice.mode in ("named", "allowed") or choice.names:
         wanted = {(name.namespace, name.name) for name in choice.names}
         loose = {name for namespace, name in wanted if namespace is None}
         there = [one for one in there if (one.namespace, one.name) in wanted or one.name in loose]
     return tuple(there)
+
+
+def _direct(tool: Callable | NativeTool) -> Callable | None:
+    """A tool that the model calls itself, for the client to run. Anthropic's own ones are called like any other."""
+    if isinstance(tool, NativeTool):
+        named = tool.protocol == "anthropic" and tool.executor == "client" and tool.name is not None
+        return FunctionTool(name=tool.name or "") if named else None
+    return tool if tool.allowed_callers is None or "direct" in tool.allowed_callers else None
