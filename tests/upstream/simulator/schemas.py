@@ -1,5 +1,6 @@
 """Whether a value is valid against a schema: the keywords that the tests use, each as JSON Schema defines it."""
 
+import re
 from typing import Any
 
 TYPES: dict[str, Any] = {
@@ -20,6 +21,7 @@ RULES: dict[str, Any] = {
     "exclusiveMinimum": lambda value, bound: not TYPES["number"](value) or value > bound,
     "exclusiveMaximum": lambda value, bound: not TYPES["number"](value) or value < bound,
     "multipleOf": lambda value, step: not TYPES["number"](value) or value % step == 0,
+    "pattern": lambda value, pattern: not isinstance(value, str) or re.search(pattern, value) is not None,
     "minLength": lambda value, size: not isinstance(value, str) or len(value) >= size,
     "maxLength": lambda value, size: not isinstance(value, str) or len(value) <= size,
     "minItems": lambda value, size: not isinstance(value, list) or len(value) >= size,

@@ -200,7 +200,24 @@ def test_a_tool_that_only_programs_may_call() -> None:
 
 # ---- values of a schema
 
+PATTERNS = [
+    r"^[a-z0-9-]+$",
+    r"^\d{4}-\d{2}-\d{2}$",
+    r"^(GET|POST) /[^/\s]+$",
+    r"^#(?:[0-9A-Fa-f]{3}){1,2}$",
+    r"^(?P<org>\w+)/(?P<name>[\w.-]+)(@v\d+)?$",
+    r"^[\]x]y*\.z{2,}$",
+]
 SCHEMAS: list[dict[str, Any]] = [
+    *(
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": one}}, "required": ["a"]}
+        for one in PATTERNS
+    ),
+    {
+        "type": "object",
+        "properties": {"a": {"type": "string", "pattern": "^[a-z]+$", "minLength": 9}},
+        "required": ["a"],
+    },
     {"type": "object", "properties": {"a": {"type": ["null", "integer"], "minimum": 7}}, "required": ["a"]},
     {"type": "object", "properties": {"a": {"enum": [None, 3]}, "b": {"const": {"x": 1}}}, "required": ["b", "a"]},
     {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["a"], "$defs": {"n": {"type": "null"}}},

@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+from .patterns import matching
+
 Schema = dict[str, Any]
 
 _FORMATS = {
@@ -34,7 +36,7 @@ def instance(schema: Any, root: Any = None, depth: int = 0) -> Any:
     if "default" in schema and fits(schema["default"], schema):
         return schema["default"]
     for keyword in ("enum", "examples"):
-        if isinstance(schema.get(keyword), list) and schema[keyword]:
+        if isinstance(schema.get(keyword), list) and schema[keyword] and fits(schema[keyword][0], schema):
             return schema[keyword][0]
     if depth > _DEPTH:
         return None
@@ -167,8 +169,10 @@ def _number(schema: Schema, *, whole: bool) -> int | float:
 
 
 def _string(schema: Schema) -> str:
-    text = _FORMATS.get(str(schema.get("format")), _EXAMPLE)
     short = _bound(schema, "minLength", 0)
+    if isinstance(pattern := schema.get("pattern"), str) and (found := matching(pattern, short)) is not None:
+        return found
+    text = _FORMATS.get(str(schema.get("format")), _EXAMPLE)
     text = text if len(text) >= short else text + "x" * (min(short, 10_000) - len(text))
     return text[: _bound(schema, "maxLength", len(text))]
 
