@@ -76,18 +76,18 @@ class Anthropic(Client):
         return self._ask()
 
     def _ask(self) -> Heard:
+        options: dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": 2000,
+            "messages": self.history,
+            **self.options,
+        }
+        if self.tools:
+            options["tools"] = [{"name": TOOL, "description": ABOUT, "input_schema": SCHEMA}]
+        if self.thinking:
+            options["thinking"] = {"type": "adaptive", "display": "summarized"}
+        pieces = 1
         with anthropic.Anthropic(base_url=self.base_url, api_key=KEY, max_retries=0) as client:
-            options: dict[str, Any] = {
-                "model": self.model,
-                "max_tokens": 2000,
-                "messages": self.history,
-                **self.options,
-            }
-            if self.tools:
-                options["tools"] = [{"name": TOOL, "description": ABOUT, "input_schema": SCHEMA}]
-            if self.thinking:
-                options["thinking"] = {"type": "adaptive", "display": "summarized"}
-            pieces = 1
             if self.stream:
                 with client.messages.stream(**options) as stream:
                     pieces = len([event for event in stream if event.type == "content_block_delta"])
@@ -117,14 +117,14 @@ class OpenaiChat(Client):
         return self._ask()
 
     def _ask(self) -> Heard:
+        options: dict[str, Any] = {"model": self.model, "messages": self.history, **self.options}
+        if self.tools:
+            function = {"name": TOOL, "description": ABOUT, "parameters": SCHEMA}
+            options["tools"] = [{"type": "function", "function": function}]
+        if self.thinking:
+            options["reasoning_effort"] = "high"
+        pieces = 1
         with openai.OpenAI(base_url=f"{self.base_url}/v1", api_key=KEY, max_retries=0) as client:
-            options: dict[str, Any] = {"model": self.model, "messages": self.history, **self.options}
-            if self.tools:
-                function = {"name": TOOL, "description": ABOUT, "parameters": SCHEMA}
-                options["tools"] = [{"type": "function", "function": function}]
-            if self.thinking:
-                options["reasoning_effort"] = "high"
-            pieces = 1
             if self.stream:
                 with client.chat.completions.stream(**options) as stream:
                     pieces = len([event for event in stream if event.type == "chunk"])
@@ -161,14 +161,14 @@ class OpenaiResponses(Client):
         return self._ask()
 
     def _ask(self) -> Heard:
+        options: dict[str, Any] = {"model": self.model, "input": self.history, "store": False, **self.options}
+        if self.tools:
+            tool = {"type": "function", "name": TOOL, "description": ABOUT, "parameters": SCHEMA, "strict": False}
+            options["tools"] = [tool]
+        if self.thinking:
+            options["reasoning"] = {"effort": "high", "summary": "auto"}
+        pieces = 1
         with openai.OpenAI(base_url=f"{self.base_url}/v1", api_key=KEY, max_retries=0) as client:
-            options: dict[str, Any] = {"model": self.model, "input": self.history, "store": False, **self.options}
-            if self.tools:
-                tool = {"type": "function", "name": TOOL, "description": ABOUT, "parameters": SCHEMA, "strict": False}
-                options["tools"] = [tool]
-            if self.thinking:
-                options["reasoning"] = {"effort": "high", "summary": "auto"}
-            pieces = 1
             if self.stream:
                 with client.responses.stream(**options) as stream:
                     pieces = len([event for event in stream if event.type.endswith(".delta")])
@@ -211,14 +211,14 @@ class Gemini(Client):
         return self._ask()
 
     def _ask(self) -> Heard:
+        config: dict[str, Any] = {**self.options}
+        if self.tools:
+            declared = {"name": TOOL, "description": ABOUT, "parameters_json_schema": SCHEMA}
+            config["tools"] = [{"function_declarations": [declared]}]
+        if self.thinking:
+            config["thinking_config"] = {"include_thoughts": True}
+        asked: dict[str, Any] = {"model": self.model, "contents": self.history, "config": config}
         with genai.Client(api_key=KEY, http_options={"base_url": self.base_url}) as client:
-            config: dict[str, Any] = {**self.options}
-            if self.tools:
-                declared = {"name": TOOL, "description": ABOUT, "parameters_json_schema": SCHEMA}
-                config["tools"] = [{"function_declarations": [declared]}]
-            if self.thinking:
-                config["thinking_config"] = {"include_thoughts": True}
-            asked: dict[str, Any] = {"model": self.model, "contents": self.history, "config": config}
             if self.stream:
                 chunks = list(client.models.generate_content_stream(**asked))
             else:
@@ -255,13 +255,13 @@ class GeminiInteractions(Client):
         return self._ask()
 
     def _ask(self) -> Heard:
+        asked: dict[str, Any] = {"model": self.model, "input": self.history, "store": False, **self.options}
+        if self.tools:
+            asked["tools"] = [{"type": "function", "name": TOOL, "description": ABOUT, "parameters": SCHEMA}]
+        if self.thinking:
+            asked["generation_config"] = {"thinking_level": "high", "thinking_summaries": "auto"}
+        pieces = 1
         with genai.Client(api_key=KEY, http_options={"base_url": self.base_url}) as client:
-            asked: dict[str, Any] = {"model": self.model, "input": self.history, "store": False, **self.options}
-            if self.tools:
-                asked["tools"] = [{"type": "function", "name": TOOL, "description": ABOUT, "parameters": SCHEMA}]
-            if self.thinking:
-                asked["generation_config"] = {"thinking_level": "high", "thinking_summaries": "auto"}
-            pieces = 1
             if self.stream:
                 events = [
                     event.model_dump(exclude_none=True) for event in client.interactions.create(**asked, stream=True)
@@ -321,13 +321,13 @@ class Ollama(Client):
         return self._ask()
 
     def _ask(self) -> Heard:
+        asked: dict[str, Any] = {"model": self.model, "messages": self.history, **self.options}
+        if self.tools:
+            function = {"name": TOOL, "description": ABOUT, "parameters": SCHEMA}
+            asked["tools"] = [{"type": "function", "function": function}]
+        if self.thinking:
+            asked["think"] = True
         with ollama.Client(host=self.base_url) as client:
-            asked: dict[str, Any] = {"model": self.model, "messages": self.history, **self.options}
-            if self.tools:
-                function = {"name": TOOL, "description": ABOUT, "parameters": SCHEMA}
-                asked["tools"] = [{"type": "function", "function": function}]
-            if self.thinking:
-                asked["think"] = True
             answers = list(client.chat(**asked, stream=True)) if self.stream else [client.chat(**asked, stream=False)]
         said = [answer.message for answer in answers]
         calls = [call for message in said for call in message.tool_calls or ()]
