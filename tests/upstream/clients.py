@@ -7,6 +7,7 @@ break it.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar
 
 import anthropic
@@ -60,6 +61,34 @@ class Client:
         raise NotImplementedError
 
 
+# One client for each address, kept open as in a long-lived program: most of its cost is reading certificates.
+
+
+@cache
+def _anthropic(base_url: str) -> anthropic.Anthropic:
+    return anthropic.Anthropic(base_url=base_url, api_key=KEY, max_retries=0)
+
+
+@cache
+def _openai(base_url: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY, max_retries=0)
+
+
+@cache
+def _google(base_url: str) -> genai.Client:
+    return genai.Client(api_key=KEY, http_options={"base_url": base_url})
+
+
+@cache
+def _ollama(base_url: str) -> ollama.Client:
+    return ollama.Client(host=base_url)
+
+
+@cache
+def _openrouter(base_url: str) -> openrouter.OpenRouter:
+    return openrouter.OpenRouter(api_key=KEY, server_url=f"{base_url}/api/v1")
+
+
 class Anthropic(Client):
     error = anthropic.BadRequestError
 
@@ -87,13 +116,13 @@ class Anthropic(Client):
         if self.thinking:
             options["thinking"] = {"type": "adaptive", "display": "summarized"}
         pieces = 1
-        with anthropic.Anthropic(base_url=self.base_url, api_key=KEY, max_retries=0) as client:
-            if self.stream:
-                with client.messages.stream(**options) as stream:
-                    pieces = len([event for event in stream if event.type == "content_block_delta"])
-                    message = stream.get_final_message()
-            else:
-                message = client.messages.create(**options)
+        client = _anthropic(self.base_url)
+        if self.stream:
+            with client.messages.stream(**options) as stream:
+                pieces = len([event for event in stream if event.type == "content_block_delta"])
+                message = stream.get_final_message()
+        else:
+            message = client.messages.create(**options)
         blocks = [block.model_dump(exclude_none=True) for block in message.content]
         self.history.append({"role": "assistant", "content": blocks})
         return Heard(
@@ -124,13 +153,13 @@ class OpenaiChat(Client):
         if self.thinking:
             options["reasoning_effort"] = "high"
         pieces = 1
-        with openai.OpenAI(base_url=f"{self.base_url}/v1", api_key=KEY, max_retries=0) as client:
-            if self.stream:
-                with client.chat.completions.stream(**options) as stream:
-                    pieces = len([event for event in stream if event.type == "chunk"])
-                    message = stream.get_final_completion().choices[0].message
-            else:
-                message = client.chat.completions.create(**options).choices[0].message
+        client = _openai(self.base_url)
+        if self.stream:
+            with client.chat.completions.stream(**options) as stream:
+                pieces = len([event for event in stream if event.type == "chunk"])
+                message = stream.get_final_completion().choices[0].message
+        else:
+            message = client.chat.completions.create(**options).choices[0].message
         said = message.model_dump(exclude_none=True)
         for call in said.get("tool_calls", ()):
             call["function"].pop("parsed_arguments", None)
@@ -168,13 +197,13 @@ class OpenaiResponses(Client):
         if self.thinking:
             options["reasoning"] = {"effort": "high", "summary": "auto"}
         pieces = 1
-        with openai.OpenAI(base_url=f"{self.base_url}/v1", api_key=KEY, max_retries=0) as client:
-            if self.stream:
-                with client.responses.stream(**options) as stream:
-                    pieces = len([event for event in stream if event.type.endswith(".delta")])
-                    response: Any = stream.get_final_response()
-            else:
-                response = client.responses.create(**options)
+        client = _openai(self.base_url)
+        if self.stream:
+            with client.responses.stream(**options) as stream:
+                pieces = len([event for event in stream if event.type.endswith(".delta")])
+                response: Any = stream.get_final_response()
+        else:
+            response = client.responses.create(**options)
         items = [item.model_dump(exclude_none=True) for item in response.output]
         for item in items:
             item.pop("parsed_arguments", None)
@@ -218,11 +247,11 @@ class Gemini(Client):
         if self.thinking:
             config["thinking_config"] = {"include_thoughts": True}
         asked: dict[str, Any] = {"model": self.model, "contents": self.history, "config": config}
-        with genai.Client(api_key=KEY, http_options={"base_url": self.base_url}) as client:
-            if self.stream:
-                chunks = list(client.models.generate_content_stream(**asked))
-            else:
-                chunks = [client.models.generate_content(**asked)]
+        client = _google(self.base_url)
+        if self.stream:
+            chunks = list(client.models.generate_content_stream(**asked))
+        else:
+            chunks = [client.models.generate_content(**asked)]
         parts = [
             part
             for chunk in chunks
@@ -261,15 +290,13 @@ class GeminiInteractions(Client):
         if self.thinking:
             asked["generation_config"] = {"thinking_level": "high", "thinking_summaries": "auto"}
         pieces = 1
-        with genai.Client(api_key=KEY, http_options={"base_url": self.base_url}) as client:
-            if self.stream:
-                events = [
-                    event.model_dump(exclude_none=True) for event in client.interactions.create(**asked, stream=True)
-                ]
-                steps, pieces = _steps(events), len([event for event in events if event["event_type"] == "step.delta"])
-            else:
-                interaction = client.interactions.create(**asked)
-                steps = [step.model_dump(exclude_none=True) for step in interaction.steps or ()]
+        client = _google(self.base_url)
+        if self.stream:
+            events = [event.model_dump(exclude_none=True) for event in client.interactions.create(**asked, stream=True)]
+            steps, pieces = _steps(events), len([event for event in events if event["event_type"] == "step.delta"])
+        else:
+            interaction = client.interactions.create(**asked)
+            steps = [step.model_dump(exclude_none=True) for step in interaction.steps or ()]
         self.history += steps
         return Heard(
             text="".join(p["text"] for step in steps if step["type"] == "model_output" for p in step["content"]),
@@ -327,8 +354,8 @@ class Ollama(Client):
             asked["tools"] = [{"type": "function", "function": function}]
         if self.thinking:
             asked["think"] = True
-        with ollama.Client(host=self.base_url) as client:
-            answers = list(client.chat(**asked, stream=True)) if self.stream else [client.chat(**asked, stream=False)]
+        client = _ollama(self.base_url)
+        answers = list(client.chat(**asked, stream=True)) if self.stream else [client.chat(**asked, stream=False)]
         said = [answer.message for answer in answers]
         calls = [call for message in said for call in message.tool_calls or ()]
         whole: dict[str, Any] = {
@@ -365,16 +392,16 @@ class Openrouter(Client):
             asked["tools"] = [{"type": "function", "function": function}]
         if self.thinking:
             asked["reasoning"] = {"effort": "high"}
-        with openrouter.OpenRouter(api_key=KEY, server_url=f"{self.base_url}/api/v1") as client:
-            if self.stream:
-                chunks = [chunk.model_dump(by_alias=True) for chunk in client.chat.send(**asked, stream=True)]
-                said, pieces = (
-                    _joined([chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]),
-                    len(chunks),
-                )
-            else:
-                answer = client.chat.send(**asked, stream=False)
-                said, pieces = answer.model_dump(by_alias=True)["choices"][0]["message"], 1
+        client = _openrouter(self.base_url)
+        if self.stream:
+            chunks = [chunk.model_dump(by_alias=True) for chunk in client.chat.send(**asked, stream=True)]
+            said, pieces = (
+                _joined([chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]),
+                len(chunks),
+            )
+        else:
+            answer = client.chat.send(**asked, stream=False)
+            said, pieces = answer.model_dump(by_alias=True)["choices"][0]["message"], 1
         said = {name: value for name, value in said.items() if value}
         self.history.append({"role": "assistant", **said})
         return Heard(

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import uvicorn
+
+http = httpx.Client(timeout=20)
 
 
 @contextmanager

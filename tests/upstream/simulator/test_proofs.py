@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.upstream.clients import CLIENTS, Client
-from tests.upstream.serving import served
+from tests.upstream.serving import http, served
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.proofs import Proofs
 
@@ -158,7 +158,7 @@ def gemini_turns(signature: str | None, model: str, base_url: str) -> httpx.Resp
         {"role": "model", "parts": [part]},
         {"role": "user", "parts": [result]},
     ]
-    return httpx.post(f"{base_url}/v1beta/models/{model}:generateContent", json={"contents": contents})
+    return http.post(f"{base_url}/v1beta/models/{model}:generateContent", json={"contents": contents})
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_signature_in_the_other_alphabet(base_url: str) -> None:
         wish = {"contents": [{"parts": [{"text": f"get_weather {json.dumps({'city': str(number)})}"}]}]}
         tool = {"name": "get_weather", "parametersJsonSchema": {"type": "object"}}
         body = {**wish, "tools": [{"functionDeclarations": [tool]}]}
-        answer = httpx.post(f"{base_url}/v1beta/models/gemini-3-pro:generateContent", json=body).json()
+        answer = http.post(f"{base_url}/v1beta/models/gemini-3-pro:generateContent", json=body).json()
         signature = answer["candidates"][0]["content"]["parts"][0]["thoughtSignature"]
         other = signature.replace("+", "-").replace("/", "_")
         if other != signature:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import anthropic
@@ -10,7 +11,7 @@ import openai
 import pytest
 
 from tests.upstream.clients import CLIENTS
-from tests.upstream.serving import served
+from tests.upstream.serving import http, served
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import Script, ScriptError, parse_script
 
@@ -22,31 +23,40 @@ def script(text: str) -> Script:
 CHAT = {"model": "gpt-6-astra", "messages": [{"role": "user", "content": "Hi"}]}
 TURNS = """
 [[turns]]
+when = "Play."
 thinking = "Two of them."
 text = "Let me see."
 calls = [{name = "get_weather", arguments = {city = "Oslo"}}, {name = "get_weather", arguments = {city = "Rome"}}]
 
 [[turns]]
+when = "Play."
 text = "Both are fine."
 """
 
 
+@pytest.fixture(scope="module")
+def base_url() -> Iterator[str]:
+    """Plays the turns above again and again, and fails when told to."""
+    failing = "[[turns]]\nwhen = 'Fail.'\nrepeat = 0\nerror = {kind = 'invalid_request', message = 'Not today.'}\n"
+    with served(Simulator(script=script(TURNS * 2 * len(CLIENTS) + failing))) as url:
+        yield url
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", CLIENTS)
-def test_turns_are_played_in_every_protocol(protocol: str, stream: bool) -> None:
+def test_turns_are_played_in_every_protocol(base_url: str, protocol: str, stream: bool) -> None:
     kind, model = CLIENTS[protocol]
-    with served(Simulator([protocol], script=script(TURNS))) as url:
-        talk = kind(url, model, stream=stream, thinking=True)
-        first = talk.say("Whatever.")
-        assert (first.thinking, first.text) == ("Two of them.", "Let me see.")
-        assert [call.arguments["city"] for call in first.calls] == ["Oslo", "Rome"]
-        assert talk.answer(first.calls, ["1", "2"]).text == "Both are fine."
-        assert "And now?" in talk.say("And now?").text, "after the script the model answers by itself"
+    talk = kind(base_url, model, stream=stream, thinking=True)
+    first = talk.say("Play.")
+    assert (first.thinking, first.text) == ("Two of them.", "Let me see.")
+    assert [call.arguments["city"] for call in first.calls] == ["Oslo", "Rome"]
+    assert talk.answer(first.calls, ["1", "2"]).text == "Both are fine."
+    assert "And now?" in talk.say("And now?").text, "where no turn matches, the model answers by itself"
 
 
 def chat(url: str, text: str = "Hi", **more: Any) -> httpx.Response:
     body = {**CHAT, "messages": [{"role": "user", "content": text}], **more}
-    return httpx.post(f"{url}/v1/chat/completions", json=body)
+    return http.post(f"{url}/v1/chat/completions", json=body)
 
 
 def said(answer: httpx.Response) -> str:
@@ -111,20 +121,17 @@ def test_an_error_with_its_status() -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", CLIENTS)
-def test_an_error_is_the_sdks_own(protocol: str, stream: bool) -> None:
+def test_an_error_is_the_sdks_own(base_url: str, protocol: str, stream: bool) -> None:
     kind, model = CLIENTS[protocol]
-    turns = "turns = [{error = {kind = 'invalid_request', message = 'Not today.'}}]"
-    with served(Simulator([protocol], script=script(turns))) as url:
-        talk = kind(url, model, stream=stream)
-        with pytest.raises(kind.error, match="Not today"):
-            talk.say("Hi")
+    with pytest.raises(kind.error, match="Not today"):
+        kind(base_url, model, stream=stream).say("Fail.")
 
 
 def test_an_error_after_a_text_breaks_the_stream() -> None:
     turns = "turns = [{text = 'One two three', error = {kind = 'overloaded', message = 'Too much.'}, repeat = 2}]"
     with served(Simulator(["anthropic"], script=script(turns))) as url:
         body = {"model": "m", "max_tokens": 99, "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
-        wire = httpx.post(f"{url}/v1/messages", json=body).text
+        wire = http.post(f"{url}/v1/messages", json=body).text
         assert "three" in wire
         assert "overloaded_error" in wire
         assert "message_stop" not in wire
@@ -167,7 +174,7 @@ def test_a_turn_may_be_late_and_slow() -> None:
         Simulator(["openai-chat"], script=script("turns = [{text = 'a b c', delay = 0.2, pace = 0.1}]"))
     ) as url:
         start = time.monotonic()
-        with httpx.stream("POST", f"{url}/v1/chat/completions", json={**CHAT, "stream": True}) as answer:
+        with http.stream("POST", f"{url}/v1/chat/completions", json={**CHAT, "stream": True}) as answer:
             times = [time.monotonic() - start for line in answer.iter_lines() if '"content":' in line]
     assert times[0] >= 0.2
     assert times[-1] >= 0.4, "two pauses between three pieces, after the delay"
@@ -186,7 +193,7 @@ def test_an_endless_stream_ends_when_the_client_leaves() -> None:
 
     app = Watched(["openai-chat"], script=script("turns = [{text = 'la la', endless = true}]"))
     with served(app) as url:
-        with httpx.stream("POST", f"{url}/v1/chat/completions", json={**CHAT, "stream": True}) as answer:
+        with http.stream("POST", f"{url}/v1/chat/completions", json={**CHAT, "stream": True}) as answer:
             lines = (line for line in answer.iter_lines() if line)
             heard = [json.loads(next(lines).removeprefix("data: ")) for _ in range(50)]
             assert app.running == 1
