@@ -12,7 +12,7 @@ LIMIT_FRAME = 64 * 1024 * 1024
 _ONE_LINE = re.compile(rb"\ndata: ?(.*)\n(?=\n)")
 _DATA_LINES = re.compile(rb"^data(?:: ?(.*))?$", re.MULTILINE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
+_CONTINUED = b"\ndata: "
 
 
 class SseSplitter:
@@ -83,13 +83,18 @@ def only_text(data: bytes) -> bytes:
     return data
 
 
-def frame(json: bytes, event: bytes | None = None) -> bytes:
-    """A frame of one line of data. A name that a line can't hold is left out: it is in the data, too."""
+def frame(data: bytes, event: bytes | None = None) -> bytes:
+    """A frame. A name that a line can't hold is left out: it is in the data, too."""
     if event is None or len(event.splitlines()) > 1:
-        return b"data: " + one_line(json) + b"\n\n"
-    return b"event: " + event + b"\ndata: " + one_line(json) + b"\n\n"
+        return b"data: " + in_lines(data) + b"\n\n"
+    return b"event: " + event + b"\ndata: " + in_lines(data) + b"\n\n"
 
 
-def one_line(json: bytes) -> bytes:
-    """A JSON text on one line. What was kept as its source wrote it may have several; their ends are only space."""
-    return json.translate(_LINE_ENDS) if b"\n" in json or b"\r" in json else json
+def in_lines(data: bytes) -> bytes:
+    """Data, or a piece of it, as it stands after `data: `: JSON that is kept as its source wrote it may have lines."""
+    return _CONTINUED.join(data.splitlines()) if b"\n" in data or b"\r" in data else data
+
+
+def unframed(frame: bytes) -> bytes:
+    """The data of a frame that has no name."""
+    return frame.removeprefix(b"data: ").replace(_CONTINUED, b"\n")

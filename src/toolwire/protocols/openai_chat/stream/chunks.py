@@ -9,7 +9,7 @@ from toolwire.canonical.events import Notice, ResponseStart
 from toolwire.codec.interface import Context
 from toolwire.codec.kept import restore
 from toolwire.codec.plan import Plan
-from toolwire.codec.sse import one_line
+from toolwire.codec.sse import in_lines, unframed
 from toolwire.protocols.openai_chat.response.body import completion_id
 from toolwire.protocols.openai_chat.wire import FAMILY
 
@@ -32,14 +32,14 @@ class Chunks(Struct):
 
     def of(self, candidate: int, delta: dict[str, Any]) -> bytes:
         before, after = self.around(candidate)
-        return before + one_line(text_of(delta)) + after
+        return before + in_lines(text_of(delta)) + after
 
     def with_extras(self, candidate: int, delta: dict[str, Any], extras: dict[str, Any]) -> bytes:
         """A chunk with fields that only this protocol has; their keys are pointers below the choice."""
         choice: dict[str, Any] = {"index": candidate, "delta": delta}
         restore(choice, Notice(kind="", extras={FAMILY: extras}), FAMILY)
         choice.setdefault("finish_reason", None)
-        return self.head + one_line(text_of(choice)) + self.tail
+        return self.head + in_lines(text_of(choice)) + self.tail
 
     def finish(self, candidate: int, reason: str | None) -> bytes:
         before = self.head + b'{"index":%d,"delta":{}' % candidate
@@ -59,7 +59,7 @@ _read_chunk = msgspec.json.Decoder(_WrittenChunk).decode
 
 def delta_of(chunk: bytes) -> dict[str, Any]:
     """The delta of a chunk that is already written."""
-    (choice,) = _read_chunk(chunk.removeprefix(b"data: ")).choices
+    (choice,) = _read_chunk(unframed(chunk)).choices
     return dict(choice.delta)
 
 
@@ -81,7 +81,7 @@ def chunks_of(event: ResponseStart, plan: Plan, context: Context, *, counts: boo
     said = _NULL_USAGE in event.form if plan.home else counts
     return Chunks(
         envelope=envelope,
-        head=b"data: " + one_line(text_of(envelope))[:-1] + b',"choices":[',
+        head=b"data: " + in_lines(text_of(envelope))[:-1] + b',"choices":[',
         tail=b"]" + (b',"usage":null' if said else b"") + b"}\n\n",
         logprobs=b',"logprobs":null' if LOGPROBS in event.form or not plan.home else b"",
     )
