@@ -1,5 +1,7 @@
 """Gemini's wire objects, as msgspec reads and writes them: attributes here are the names that it takes as well."""
 
+from typing import Literal
+
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from toolwire.codec.fields import Extra, Wire
@@ -173,6 +175,40 @@ class RequestShape(Shape):
     continuation_token: Extra = UNSET
     model_armor_config: Extra = UNSET
     generation_output_config: Extra = UNSET
+
+
+class OrdinaryCall(Struct, forbid_unknown_fields=True, gc=False):
+    name: str
+    args: Raw
+    id: str | UnsetType = UNSET
+
+
+class TextOutput(Struct, forbid_unknown_fields=True, gc=False):
+    output: str
+
+
+class OrdinaryResult(Struct, forbid_unknown_fields=True, gc=False):
+    name: str
+    response: TextOutput
+    id: str | UnsetType = UNSET
+
+
+class OrdinaryPart(Struct, forbid_unknown_fields=True, rename="camel", gc=False):
+    text: str | UnsetType = UNSET
+    function_call: OrdinaryCall | UnsetType = UNSET
+    function_response: OrdinaryResult | UnsetType = UNSET
+    thought_signature: str | UnsetType = UNSET
+
+
+class OrdinaryContent(Struct, forbid_unknown_fields=True, gc=False):
+    parts: list[OrdinaryPart]
+    role: Literal["user", "model"]
+
+
+class OrdinaryRequest(RequestShape):
+    """A request in which every content is what nearly all are."""
+
+    contents: list[OrdinaryContent]  # type: ignore[assignment]
 
 
 class ConfigShape(GenerationShape):

@@ -4,10 +4,10 @@ import re
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Data, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Data, Part, Seal, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.ids import is_made
 from toolwire.codec.kept import given, joined, known
@@ -19,6 +19,7 @@ from toolwire.protocols.gemini.wire import (
     FAMILY,
     ISSUER,
     CallShape,
+    OrdinaryCall,
     PartShape,
     ResultShape,
 )
@@ -30,7 +31,7 @@ NO_ARGS = "gemini:absent:args"
 SIBLING = "gemini:sibling"
 """Media beside the result that it belongs to, as models before Gemini 3 want it."""
 _RESPONSE = "gemini:response:"
-_OUTPUT = (_RESPONSE + "output",)
+OUTPUT = (_RESPONSE + "output",)
 _NO_PARTS = "gemini:parts:empty"
 _CONVENTIONS = ("output", "result")
 FAILED = "The tool failed and said nothing."
@@ -75,8 +76,17 @@ def ordinary_call(part: PartShape) -> ToolCall | None:
         return None
     if call.name is UNSET or call.args is UNSET or call != CallShape(name=call.name, args=call.args, id=call.id):
         return None
-    made = ToolCall(id=known(call.id), name=call.name, arguments=str(call.args, "utf-8"), seal=decode_seal(part))
-    return replace(made, **joined(extra("thoughtSignature", signature))) if is_dummy(signature) else made
+    return plain_call(OrdinaryCall(name=call.name, args=call.args, id=call.id), signature)
+
+
+def plain_call(call: OrdinaryCall, signature: str | UnsetType) -> ToolCall:
+    id, arguments = known(call.id), str(call.args, "utf-8")
+    if signature is UNSET:
+        return ToolCall(id=id, name=call.name, arguments=arguments)
+    if is_dummy(signature):
+        return ToolCall(id=id, name=call.name, arguments=arguments, **joined(extra("thoughtSignature", signature)))
+    seal = Seal(issuer=ISSUER, data=signature, kind="signature")
+    return ToolCall(id=id, name=call.name, arguments=arguments, seal=seal)
 
 
 def ordinary_result(part: PartShape) -> ToolResult | None:
@@ -93,7 +103,7 @@ def ordinary_result(part: PartShape) -> ToolResult | None:
     except msgspec.DecodeError:
         return None
     content = (Text(text=output, at="/functionResponse/response/output"),)
-    return ToolResult(call_id=known(result.id), name=result.name, content=content, form=_OUTPUT)
+    return ToolResult(call_id=known(result.id), name=result.name, content=content, form=OUTPUT)
 
 
 def decode_call(part: PartShape, spelling: Spelling) -> ToolCall:
@@ -293,7 +303,7 @@ def _report_result(part: ToolResult, placed: Placed, plan: Plan) -> None:
 
 def _encode_own(part: ToolResult, placed: Placed, plan: Plan, encode_parts: Any) -> list[Any]:
     said = part.content
-    if part.form == _OUTPUT and not part.extras and said is not None and len(said) == 1 and type(said[0]) is Text:
+    if part.form == OUTPUT and not part.extras and said is not None and len(said) == 1 and type(said[0]) is Text:
         response: Any = {"output": said[0].text}
         own = ResultShape(id=given(part.call_id), name=given(part.name), response=response)
         return [PartShape(function_response=own)]

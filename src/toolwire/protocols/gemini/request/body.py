@@ -3,12 +3,13 @@
 import re
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.request import Continuation, Request
-from toolwire.codec.fields import Reader
+from toolwire.codec.fields import BAD_JSON, Reader
 from toolwire.codec.hosted import as_functions
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import as_object, joined, known, restore, watching_extras
@@ -23,8 +24,9 @@ from toolwire.protocols.gemini.parts.messages import (
     encode_contents,
     encode_system,
 )
+from toolwire.protocols.gemini.parts.ordinary import decode_ordinary
 from toolwire.protocols.gemini.parts.spelling import NAMES, Spelling, spell
-from toolwire.protocols.gemini.wire import FAMILY, GenerationShape, RequestShape, SdkShape
+from toolwire.protocols.gemini.wire import FAMILY, GenerationShape, OrdinaryRequest, RequestShape, SdkShape
 
 from .settings import (
     decode_output,
@@ -49,6 +51,7 @@ _OWN_MODEL = "gemini:body:model"
 _HAD = "gemini:had:"
 _TIERS = {"flex": "flex", "priority": "priority", "standard": "standard", "default": "standard"}
 
+_ordinary = msgspec.json.Decoder(OrdinaryRequest).decode
 _read_request = Reader[RequestShape](RequestShape, FAMILY).read
 _read_sdk = Reader[SdkShape](SdkShape, FAMILY).read
 
@@ -62,10 +65,26 @@ def decode_request(body: bytes, route: Route) -> Request:
     return request if extras else replace(request, plain=True)
 
 
-def _decode_request(body: bytes, route: Route) -> Request:
-    shape: RequestShape | SdkShape = _read_request(body)
+def _read_ordinary(body: bytes) -> tuple[RequestShape, tuple[Message, ...]] | None:
+    """A request whose contents are all ordinary, and those: one typed pass."""
+    try:
+        shape = _ordinary(body)
+    except BAD_JSON:
+        return None
+    messages = decode_ordinary(shape.contents)
+    return None if messages is None else (shape, messages)
+
+
+def _read_whole(body: bytes) -> RequestShape | SdkShape:
+    shape = _read_request(body)
     if shape.unknown is not UNSET and bytes(shape.unknown.get("config", b""))[:1] == b"{":
-        shape = _read_sdk(body)
+        return _read_sdk(body)
+    return shape
+
+
+def _decode_request(body: bytes, route: Route) -> Request:
+    ordinary = _read_ordinary(body)
+    shape: RequestShape | SdkShape = _read_whole(body) if ordinary is None else ordinary[0]
     spelling = Spelling()
     spelling.read(shape)
     outer: Any = shape
@@ -77,7 +96,7 @@ def _decode_request(body: bytes, route: Route) -> Request:
         spelling.read(outer, "config")
     elif generation is not UNSET:
         spelling.read(generation, "generationConfig")
-    messages, form = decode_contents(shape.contents)
+    messages, form = decode_contents(shape.contents) if ordinary is None else (ordinary[1], ())
     system, more = decode_system(outer.system_instruction, spelling, place + "systemInstruction")
     tools, bags = decode_tools(outer.tools, spelling.source(place + "tools"))
     choice, config = _decode_config(outer.tool_config, spelling, place + "toolConfig")
