@@ -37,7 +37,7 @@ def test_any_json(protocol: str, value: Any) -> None:
 
 @pytest.mark.parametrize("protocol", material.NAMES)
 @pytest.mark.parametrize("kind", ["request", "response"])
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_a_fixture_with_anything_anywhere(protocol: str, kind: Any, data: st.DataObject) -> None:
     bodies = material.fixture_requests(protocol) if kind == "request" else material.fixture_responses(protocol)
