@@ -94,9 +94,9 @@ def pointers(root: Node, trail: Trail, field: str, names: Names) -> Iterator[str
     path = ""
     steps = iter(trail)
     for step in steps:
-        owner = node
-        node = getattr(owner, str(step))
-        place = _place(owner, str(step), names)
+        owner, name = node, str(step)
+        node = getattr(owner, name)
+        place = _place(owner, name, names)
         if isinstance(node, tuple):
             index = next(steps, None)
             if index is None:

@@ -85,7 +85,7 @@ def only_text(data: bytes) -> bytes:
 
 def frame(data: bytes, event: bytes | None = None) -> bytes:
     """A frame. A name that a line can't hold is left out: it is in the data, too."""
-    if event is None or len(event.splitlines()) > 1:
+    if event is None or b"\n" in event or b"\r" in event:
         return b"data: " + in_lines(data) + b"\n\n"
     return b"event: " + event + b"\ndata: " + in_lines(data) + b"\n\n"
 

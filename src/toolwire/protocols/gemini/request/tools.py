@@ -131,6 +131,9 @@ def _decode_functions(  # noqa: PLR0917
 
 def _decode_function(raw: Raw, path: str, bag: str) -> FunctionTool:
     shape = _read_declaration(raw, path)
+    name, about, schema = shape.name, shape.description, shape.parameters_json_schema
+    if schema is not UNSET and shape == DeclarationShape(name=name, description=about, parameters_json_schema=schema):
+        return FunctionTool(name=name, description=known(about), parameters=schema, at=path, form=(bag,))
     spelling = Spelling(path)
     spelling.read(shape)
     form: list[str] = [bag]

@@ -130,8 +130,9 @@ class Encoder:
         start = self._start
         body = start_body(start, self._plan, self._context) | {"status": "in_progress", "output": []}
         finish(body, start, self._plan)
-        opened = self._frames.write("response.created", response=body)
-        return opened + self._frames.write("response.in_progress", response=body)
+        told = Raw(_json(body))
+        opened = self._frames.write("response.created", response=told)
+        return opened + self._frames.write("response.in_progress", response=told)
 
     def _notice(self, event: Notice) -> bytes:
         if event.kind == "ping":

@@ -24,7 +24,6 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.events import MessageEnd, MessageStart, PartDelta, PartEnd, PartStart
 from toolwire.codec.ids import made_id
-from toolwire.codec.kept import as_object
 from toolwire.codec.losses import Trail
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_responses.parts.content import encode_annotation, encode_content
@@ -209,7 +208,10 @@ class ItemWriter:
             body = {"type": "message", "id": item.own.id, "role": "assistant", "content": []}
         else:
             body = {"type": "reasoning", "id": item.own.id, "summary": []}
-        body = (body if isinstance(body, dict) else as_object(body)) | {"status": "in_progress"}
+        if isinstance(body, dict):
+            body["status"] = "in_progress"
+        else:
+            body.status = "in_progress"
         return item, self._frames.write("response.output_item.added", output_index=index, item=body)
 
     def _own(self, message: int, kind: str, part: Part) -> Message:
