@@ -74,7 +74,9 @@ ANTHROPIC_BOTH = [*anthropic_call_block(0, "call_1"), *anthropic_call_block(1, "
 
 
 def test_pa_2_one_choice_and_no_empty_call_objects() -> None:
-    chunks = frames(streamed(anthropic_stream(*ANTHROPIC_BOTH), ANTHROPIC, CHAT))
+    wire = streamed(anthropic_stream(*ANTHROPIC_BOTH), ANTHROPIC, CHAT)
+    assert fold_stream(CHAT, wire)["calls"] == BOTH
+    chunks = frames(wire)
     assert {choice["index"] for chunk in chunks for choice in chunk["choices"]} == {0}
     deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
     fragments = [fragment for delta in deltas for fragment in delta.get("tool_calls") or ()]

@@ -256,6 +256,7 @@ def test_us_3_repeated_usage_is_not_summed() -> None:
 def test_us_4_reasoning_tokens_are_always_said(source: str) -> None:
     made = translated(answer(source, "", ("call_1", "Paris")), source, RESPONSES, "response")
     assert made["usage"]["output_tokens_details"]["reasoning_tokens"] == 0
+    assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (9, 7)
 
 
 def test_us_5_usage_is_asked_of_the_upstream_and_hidden_from_who_did_not_ask() -> None:
