@@ -1,0 +1,287 @@
+"""The items of a Responses request: what each becomes, and what comes of it elsewhere."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire
+from tests.bodies import (
+    GO,
+    PNG,
+    responses_call,
+    responses_output,
+    responses_request,
+    responses_response,
+    responses_tool,
+)
+from tests.wire import ANTHROPIC, RESPONSES, calls, lost, named, translated
+from toolwire.canonical.content import (
+    Foreign,
+    ItemRef,
+    Media,
+    Message,
+    Reasoning,
+    SettingChange,
+    Text,
+    ToolCall,
+    ToolChange,
+    ToolResult,
+)
+from toolwire.canonical.request import Request
+from toolwire.codec.interface import Route
+from toolwire.protocols.openai_responses import CODEC
+
+SHELL = {
+    "type": "shell_call",
+    "id": "sh_1",
+    "call_id": "call_1",
+    "status": "completed",
+    "action": {"commands": ["ls", "rm x"], "timeout_ms": 1000},
+    "environment": {"type": "local"},
+}
+SHELL_OUTPUT = {
+    "type": "shell_call_output",
+    "call_id": "call_1",
+    "output": [
+        {"stdout": "a.txt\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
+        {"stdout": "", "stderr": "no such file", "outcome": {"type": "exit", "exit_code": 1}},
+    ],
+}
+COMPUTER = {
+    "type": "computer_call",
+    "id": "cu_1",
+    "call_id": "call_1",
+    "status": "completed",
+    "pending_safety_checks": [],
+    "actions": [{"type": "click", "x": 1, "y": 2, "button": "left"}],
+}
+SCREENSHOT = {
+    "type": "computer_call_output",
+    "call_id": "call_1",
+    "output": {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{PNG}"},
+}
+PATCH = {
+    "type": "apply_patch_call",
+    "id": "apc_1",
+    "call_id": "call_1",
+    "status": "completed",
+    "operation": {"type": "delete_file", "path": "a.txt"},
+}
+APPROVAL = {
+    "type": "mcp_approval_request",
+    "id": "mcpr_1",
+    "name": "ask",
+    "arguments": '{"q": 1}',
+    "server_label": "wiki",
+}
+SEARCH = {"type": "tool_search_call", "call_id": "call_1", "execution": "client", "arguments": {"query": "rates"}}
+SEARCH_OUTPUT = {
+    "type": "tool_search_output",
+    "call_id": "call_1",
+    "execution": "client",
+    "tools": [responses_tool("rates", defer_loading=True)],
+}
+
+
+def read(*items: Any, **fields: Any) -> Request:
+    return CODEC.decode_request(json.dumps(responses_request(*items, **fields)).encode(), Route())
+
+
+def last(*items: Any) -> Message:
+    return read(*items).messages[-1]
+
+
+def only(*items: Any) -> Any:
+    (part,) = last(*items).parts
+    return part
+
+
+# ---- items
+
+
+def test_an_item_is_a_message_and_its_id_status_and_phase_are_the_message_s() -> None:
+    said = {"type": "output_text", "text": "Hm.", "annotations": []}
+    message = last(
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "phase": "commentary",
+            "content": [said],
+        }
+    )
+    assert (message.role, message.id, message.status, message.phase) == (
+        "assistant",
+        "msg_1",
+        "completed",
+        "commentary",
+    )
+    assert message.parts == (Text(text="Hm.", annotations=()),)
+
+
+def test_a_call_has_two_ids_that_are_never_one() -> None:
+    message = last(responses_call("call_1", id="fc_1", status="completed", namespace="crm"))
+    (call,) = message.parts
+    assert isinstance(call, ToolCall)
+    assert (message.id, call.id, call.namespace, call.at) == ("fc_1", "call_1", "crm", "")
+
+
+def test_a_call_of_a_tool_as_its_own_namespace_has_none() -> None:
+    call = responses_call("call_1", "rates", namespace="rates")
+    assert only(call).namespace is None
+    assert calls(ANTHROPIC, translated(responses_request(GO, call), RESPONSES, ANTHROPIC))[0]["name"] == "rates"
+    group = {"type": "namespace", "name": "rates", "description": "", "tools": [responses_tool("rates")]}
+    assert read(call, tools=[group]).messages[0].parts[0].namespace == "rates"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("item", "hidden", "kinds", "sealed"),
+    [
+        ({"summary": [], "encrypted_content": "gA"}, "omitted", [], "gA"),
+        ({"summary": [{"type": "summary_text", "text": "S"}]}, None, ["summary"], None),
+        ({"summary": [], "content": [{"type": "reasoning_text", "text": "T"}]}, None, ["full"], None),
+    ],
+)
+def test_reasoning_keeps_summary_content_and_seal_apart(
+    item: Any, hidden: str | None, kinds: list[str], sealed: str | None
+) -> None:
+    part = only({"type": "reasoning", "id": "rs_1", **item})
+    assert isinstance(part, Reasoning)
+    assert part.hidden == hidden
+    assert [getattr(text, "kind", None) for text in part.content] == kinds
+    assert (part.seal and part.seal.data) == sealed
+    assert part.seal is None or part.seal.issuer == "openai"
+
+
+@pytest.mark.parametrize(
+    ("item", "kind"),
+    [
+        ({"type": "item_reference", "id": "rs_9"}, ItemRef),
+        ({"id": "rs_9"}, ItemRef),
+        ({"type": "additional_tools", "role": "developer", "tools": [responses_tool()]}, ToolChange),
+        ({"type": "configuration_update", "reasoning": {"effort": "low"}}, SettingChange),
+        ({"type": "compaction", "id": "cmp_1", "encrypted_content": "gA"}, Foreign),
+        ({"type": "something_new", "x": 1}, Foreign),
+        ({**SHELL, "environment": {"type": "container_reference", "container_id": "cntr_1"}}, Foreign),
+        ({**SEARCH, "execution": "server"}, Foreign),
+    ],
+)
+def test_other_items_become_what_they_mean(item: Any, kind: type) -> None:
+    assert isinstance(only(item), kind)
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "arguments"),
+    [
+        (SHELL, "shell", SHELL["action"]),
+        (COMPUTER, "computer", COMPUTER["actions"]),
+        (PATCH, "apply_patch", PATCH["operation"]),
+        (APPROVAL, "ask", {"q": 1}),
+        (SEARCH, "tool_search", SEARCH["arguments"]),
+    ],
+)
+def test_a_native_call_that_the_client_answers_is_a_call(call: Any, name: str, arguments: Any) -> None:
+    part = only(call)
+    assert isinstance(part, ToolCall)
+    assert (part.native, part.name, part.executor) == (call["type"], name, "client")
+    assert json.loads(part.arguments) == arguments
+
+
+def test_what_a_shell_said_is_readable_for_others_and_exact_at_home() -> None:
+    body = responses_request(GO, SHELL, SHELL_OUTPUT)
+    assert translated(body, RESPONSES, RESPONSES) == body
+    result = translated(body, RESPONSES, ANTHROPIC)["messages"][2]["content"][0]
+    text = json.dumps(result["content"])
+    assert all(word in text for word in ("a.txt", "no such file", "exit code 1"))
+
+
+def test_a_screenshot_is_an_image() -> None:
+    (media,) = only(COMPUTER, SCREENSHOT).content
+    assert isinstance(media, Media)
+    assert (media.kind, media.media_type) == ("image", "image/png")
+
+
+@pytest.mark.parametrize(("state", "status"), [("failed", "error"), ("completed", "ok")])
+def test_a_failed_patch_is_an_error(state: str, status: str) -> None:
+    answer = {"type": "apply_patch_call_output", "call_id": "call_1", "status": state, "output": "said"}
+    assert only(PATCH, answer).status == status
+
+
+@pytest.mark.parametrize(("approve", "status"), [(True, "ok"), (False, "denied")])
+def test_an_approval_answers_its_request(approve: bool, status: str) -> None:
+    answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": approve}
+    result = only(APPROVAL, answer)
+    assert isinstance(result, ToolResult)
+    assert (result.call_id, result.status) == ("mcpr_1", status)
+
+
+def test_an_old_shell_output_names_the_item_and_answers_its_call() -> None:
+    asked = {
+        "type": "local_shell_call",
+        "id": "lsh_1",
+        "call_id": "call_1",
+        "status": "completed",
+        "action": {"type": "exec", "command": ["ls"], "env": {}},
+    }
+    body = responses_request(GO, asked, {"type": "local_shell_call_output", "id": "lsh_1", "output": "a.txt"})
+    assert translated(body, RESPONSES, RESPONSES) == body
+    result = translated(body, RESPONSES, ANTHROPIC)["messages"][2]["content"][0]
+    assert result["tool_use_id"] == "call_1"
+
+
+def test_pending_safety_checks_are_refused_and_none_are_no_loss() -> None:
+    waiting = {**COMPUTER, "pending_safety_checks": [{"id": "sc_1", "code": "x", "message": "y"}]}
+    with pytest.raises(toolwire.LossRefused, match="pending_safety_checks"):
+        translated(responses_request(GO, waiting, SCREENSHOT), RESPONSES, ANTHROPIC)
+    body = responses_request(GO, COMPUTER, SCREENSHOT)
+    assert not named(lost(body, RESPONSES, ANTHROPIC), "/input/1/pending_safety_checks")
+
+
+def test_tools_that_a_search_loads_are_declared_to_others_once() -> None:
+    body = responses_request(GO, SEARCH, SEARCH_OUTPUT)
+    assert [tool["name"] for tool in translated(body, RESPONSES, ANTHROPIC)["tools"]] == ["rates"]
+    declared = {**body, "tools": [responses_tool("rates", defer_loading=True), responses_tool()]}
+    assert [tool["name"] for tool in translated(declared, RESPONSES, ANTHROPIC)["tools"]] == ["rates", "get_weather"]
+
+
+# ---- the cycle
+
+
+@pytest.mark.parametrize(
+    ("call", "output", "answer"),
+    [
+        (
+            SHELL,
+            {"output": "ok"},
+            {
+                "type": "shell_call_output",
+                "call_id": "call_1",
+                "output": [{"stdout": "ok", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}],
+            },
+        ),
+        (
+            PATCH,
+            {"output": "no", "is_error": True},
+            {"type": "apply_patch_call_output", "call_id": "call_1", "status": "failed", "output": "no"},
+        ),
+        (
+            {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "patch", "input": "*** x"},
+            {"output": "done"},
+            {"type": "custom_tool_call_output", "call_id": "call_1", "output": "done"},
+        ),
+        (responses_call("call_1", id="fc_1"), {"output": {"a": 1}}, responses_output("call_1", '{"a": 1}')),
+    ],
+)
+def test_each_kind_of_call_is_answered_by_its_own_kind_of_item(call: Any, output: Any, answer: Any) -> None:
+    response = responses_response(call)
+    following = toolwire.continue_request(responses_request(GO), response, [{"id": "call_1", **output}], RESPONSES)
+    assert following["input"] == [GO, call, answer]
+
+
+def test_a_caller_is_copied_onto_the_result() -> None:
+    call = responses_call("call_1", id="fc_1", caller={"type": "program", "caller_id": "call_0"})
+    outputs = [{"id": "call_1", "output": "42"}]
+    following = toolwire.continue_request(responses_request(GO), responses_response(call), outputs, RESPONSES)
+    assert following["input"][-1] == {**responses_output("call_1", "42"), "caller": call["caller"]}
