@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import toolwire as tw
+from tests import corpus
 from tests.fixture_coverage import COVERS
 from tests.fixture_files import KINDS, PROTOCOLS, fixtures
+from tests.laws import material
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "evidence.md"
 MARKS = ("<!-- {name}: written by python -m tests.figures -->\n", "<!-- end of {name} -->\n")
@@ -25,7 +28,25 @@ def table(rows: dict[str, dict[str, int]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def refusals() -> dict[str, dict[str, int]]:
+    """Of the recorded requests of each protocol: how many crossings to others were tried, and how many refused."""
+    rows = {protocol: {"recorded requests": 0, "crossings": 0, "refused": 0} for protocol in PROTOCOLS}
+    for source, target in material.PAIRS:
+        recorded = [body for name, body in material.requests(source).items() if "#" in name]
+        row = rows[source]
+        row["recorded requests"] = len(recorded)
+        row["crossings"] += len(recorded)
+        for body in recorded:
+            try:
+                tw.translate(body, source, target, **material.addressed(source, "request"))
+            except tw.LossRefused:
+                row["refused"] += 1
+    return rows
+
+
 FIGURES = {"fixtures": fixture_counts}
+RECORDED = {"refusals": refusals}
+"""Of the corpus, where it is present."""
 
 
 def shown(name: str) -> str:
@@ -35,7 +56,7 @@ def shown(name: str) -> str:
 
 
 def main() -> None:
-    for name, count in FIGURES.items():
+    for name, count in (FIGURES | (RECORDED if corpus.present() else {})).items():
         text = PAGE.read_text()
         PAGE.write_text(text.replace(shown(name), table(count())))
 
