@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import toolwire
 from tests.bodies import (
     GO,
     PNG,
