@@ -89,8 +89,12 @@ def _instances(kind: str, root: Node, protocol: str) -> Iterator[Instance]:
 
 def _pointers(root: Node, seen: Seen, field: str, names: Names) -> Iterator[str]:
     yield from pointers(root, seen.trail, field, names)
-    if field and isinstance(getattr(seen.node, field), Node):
+    value = getattr(seen.node, field) if field else None
+    if isinstance(value, Node):
         yield from pointers(root, (*seen.trail, field), "", names)
+    for index, element in enumerate(value if isinstance(value, tuple) else ()):
+        if isinstance(element, Node):  # it may stand apart from what it belongs to
+            yield from pointers(root, (*seen.trail, field, index), "", names)
 
 
 class Verdict(NamedTuple):

@@ -51,12 +51,14 @@ _decode = msgspec.json.Decoder().decode
 
 class Spelling(Struct, frozen=True):
     """How a protocol writes hosted tools: its words for each kind, the one to write first, and by kind the pointer to
-    each field. `native`: what stays its own tool even where a client asks for functions."""
+    each field. `native`: what stays its own tool even where a client asks for functions. `one_filter`: domains are
+    either allowed or blocked, not both."""
 
     family: str
     words: Mapping[HostedKind, tuple[str, ...]]
     options: Mapping[str, Mapping[str, str]]
     native: tuple[str, ...] = ("code_execution",)
+    one_filter: bool = False
 
     def kind(self, word: str) -> HostedKind | None:
         return next((kind for kind, words in self.words.items() if word in words), None)
@@ -155,7 +157,10 @@ def encode_hosted(tool: NativeTool, trail: Trail, spelling: Spelling, plan: Plan
         value = getattr(hosted, field)
         if value is None:
             continue
-        if (pointer := known.get(field)) is not None:
+        pointer = known.get(field)
+        if field == "blocked_domains" and spelling.one_filter and hosted.allowed_domains:
+            pointer = None
+        if pointer is not None:
             _put(wire, pointer, value)
         else:
             why = f"the target's {hosted.kind} has no such bound"

@@ -49,7 +49,8 @@ def test_a_limit_without_room_for_thinking() -> None:
 
 
 def test_a_schema_that_the_target_cannot_be_strict_with() -> None:
-    function = {"name": "f", "strict": True, "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    schema = {"type": "object", "properties": {"a": {"type": "object", "additionalProperties": {"type": "string"}}}}
+    function = {"name": "f", "strict": True, "parameters": schema}
     asked = {"model": "m", "messages": [GO], "tools": [{"type": "function", "function": function}]}
     made = tw.translate(asked, "openrouter", "anthropic")
     assert made.value["tools"][0]["strict"] is False

@@ -50,6 +50,7 @@ HOSTED = Spelling(
         "web_search": {**_BOUNDS, "location": "user_location"},
         "web_fetch": {**_BOUNDS, "max_content_tokens": "max_content_tokens"},
     },
+    one_filter=True,
 )
 _CLIENT_RUN = ("bash", "text_editor", "memory", "computer", "computer_toolset", "browser_toolset")
 

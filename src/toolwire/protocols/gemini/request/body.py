@@ -28,6 +28,7 @@ from toolwire.protocols.gemini.parts.ordinary import decode_ordinary
 from toolwire.protocols.gemini.parts.spelling import NAMES, Spelling, spell
 from toolwire.protocols.gemini.wire import FAMILY, GenerationShape, OrdinaryRequest, RequestShape, SdkShape
 
+from .choice import decode_choice, encode_choice, tool_config
 from .settings import (
     decode_output,
     decode_sampling,
@@ -36,7 +37,7 @@ from .settings import (
     encode_sampling,
     encode_thinking,
 )
-from .tools import HOSTED, NamePlan, decode_choice, decode_tools, encode_choice, encode_tools, tool_config
+from .tools import HOSTED, NamePlan, decode_tools, encode_tools
 
 __all__ = ["NAMES", "RULES", "decode_request", "encode_request"]
 

@@ -115,6 +115,8 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: Plan) -> None:
             plan.report.dropped(("sampling",), "top_k")
         else:
             body[name] = value
+    if sampling.top_logprobs is not None and not plan.home:
+        body["logprobs"] = True  # Responses gives them to whoever says how many
 
 
 def encode_thinking(request: Request, body: dict[str, Any], plan: Plan) -> None:

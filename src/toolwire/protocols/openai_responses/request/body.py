@@ -31,6 +31,7 @@ from toolwire.protocols.openai_responses.wire import (
     RequestShape,
 )
 
+from .choice import CHOICES, decode_choice, encode_choice, encode_parallel
 from .settings import (
     decode_continuation,
     decode_output,
@@ -41,16 +42,7 @@ from .settings import (
     encode_sampling,
     encode_thinking,
 )
-from .tools import (
-    CHOICES,
-    HOSTED,
-    decode_choice,
-    decode_function,
-    decode_tools,
-    encode_choice,
-    encode_parallel,
-    encode_tools,
-)
+from .tools import HOSTED, decode_function, decode_tools, encode_tools
 
 FAMILIES = (FAMILY, SHARED, GUARDED, ECHO)
 RULES = Rules(

@@ -1,10 +1,10 @@
-"""Tool declarations and tool choice of the Responses API, to canonical and back."""
+"""Tool declarations of the Responses API, to canonical and back."""
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
@@ -14,14 +14,13 @@ from toolwire.canonical.tools import (
     Grammar,
     NativeTool,
     Tool,
-    ToolChoice,
     ToolGroup,
     ToolRef,
 )
 from toolwire.codec.check import object_of
 from toolwire.codec.fields import BAD_JSON, Reader, Wire, tag_of
-from toolwire.codec.hosted import Spelling, chosen, decode_hosted, encode_hosted, is_native, without_native
-from toolwire.codec.kept import as_object, emit, given, known, rest, restore
+from toolwire.codec.hosted import Spelling, decode_hosted, encode_hosted, is_native, without_native
+from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted_strictly
@@ -29,8 +28,6 @@ from toolwire.codec.tools import PlacedTool, usable_callers
 from toolwire.protocols.openai import STRICT
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
-    ChoiceShape,
-    ChosenShape,
     CustomShape,
     FunctionShape,
     GrammarShape,
@@ -55,10 +52,6 @@ HOSTED = Spelling(
 _DATED = re.compile(r"_\d{4}_\d{2}_\d{2}$")
 _CLIENT_RUN = ("apply_patch", "local_shell", "computer", "computer_use", "computer_use_preview")
 _FORMAT = "openai-responses:format:"
-_NO_NAME = "openai-responses:absent:name"
-_NO_MODE = "openai-responses:absent:mode"
-_NO_TOOLS = "openai-responses:absent:tools"
-CHOICES: dict[str, Literal["auto", "none", "required"]] = {"auto": "auto", "none": "none", "required": "required"}
 
 _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
 _function = msgspec.json.Decoder(FunctionShape).decode
@@ -121,13 +114,13 @@ def _decode_custom(shape: CustomShape) -> FreeformTool:
     if wanted is not UNSET:
         known_word = wanted.type in ("text", "grammar")
         form = (_FORMAT + str(wanted.type) if known_word else _FORMAT,)
-        kept = _with(kept, rest(wanted, FAMILY, under="format/"))
+        kept = with_more(kept, rest(wanted, FAMILY, under="format/"))
         if not known_word:
-            kept = _with(kept, _beside(wanted, ("type",), under="format/"))
+            kept = with_more(kept, beside(wanted, ("type",), under="format/"))
         if wanted.syntax is not UNSET and wanted.definition is not UNSET:
             grammar = Grammar(syntax=wanted.syntax, definition=wanted.definition, at="/format")
         else:
-            kept = _with(kept, _beside(wanted, ("syntax", "definition"), under="format/"))
+            kept = with_more(kept, beside(wanted, ("syntax", "definition"), under="format/"))
     return FreeformTool(
         name=shape.name,
         description=known(shape.description),
@@ -135,17 +128,17 @@ def _decode_custom(shape: CustomShape) -> FreeformTool:
         defer=known(shape.defer_loading),
         allowed_callers=None if callers is UNSET else tuple(callers),
         asynchronous=known(shape.asynchronous),
-        **_with(kept, {"form": form}),
+        **with_more(kept, {"form": form}),
     )
 
 
-def _with(kept: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def with_more(kept: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     extras = {**kept.get("extras", {}).get(FAMILY, {}), **more.get("extras", {}).get(FAMILY, {})}
     form = kept.get("form", ()) + more.get("form", ())
     return ({"extras": {FAMILY: extras}} if extras else {}) | ({"form": form} if form else {})
 
 
-def _beside(shape: Wire, names: tuple[str, ...], under: str = "") -> dict[str, Any]:
+def beside(shape: Wire, names: tuple[str, ...], under: str = "") -> dict[str, Any]:
     """Known fields that have no meaning where they stand, as extras."""
     found = {name: getattr(shape, name) for name in names if getattr(shape, name) is not UNSET}
     extras = {under + name: Raw(msgspec.json.encode(value)) for name, value in found.items()}
@@ -177,43 +170,6 @@ def _decode_native(raw: Raw, kind: str, members: dict[str, Raw]) -> NativeTool:
         body=raw,
         hosted=decode_hosted(kind, raw, HOSTED),
     )
-
-
-def decode_choice(choice: str | ChoiceShape | UnsetType, *, parallel: bool | None) -> ToolChoice | None:
-    if choice is UNSET or (isinstance(choice, str) and choice not in CHOICES):
-        return None if parallel is None else ToolChoice(parallel=parallel, at="/parallel_tool_calls")
-    if isinstance(choice, str):
-        return ToolChoice(mode=CHOICES[choice], parallel=parallel)
-    if choice.type != "allowed_tools":
-        named = replace(_decode_chosen(choice), at="")
-        return ToolChoice(mode="named", names=(named,), parallel=parallel, **_beside(choice, ("mode", "tools")))
-    kept = _with(rest(choice, FAMILY), _beside(choice, ("name", "server_label")))
-    form: tuple[str, ...] = (_NO_TOOLS,) if choice.tools is UNSET else ()
-    if choice.mode not in ("auto", "required"):
-        form = (*form, _NO_MODE)
-        kept = _with(kept, _beside(choice, ("mode",)))
-    tools = choice.tools or []
-    return ToolChoice(
-        mode="allowed",
-        names=tuple(replace(_decode_chosen(one), at=f"/tools/{index}") for index, one in enumerate(tools)),
-        required=choice.mode == "required",
-        parallel=parallel,
-        **_with(kept, {"form": form}),
-    )
-
-
-def _decode_chosen(shape: ChosenShape) -> ToolRef:
-    match shape.type:
-        case "function" | "custom" if shape.name is not UNSET:
-            kept = _with(rest(shape, FAMILY), _beside(shape, ("server_label",)))
-            return ToolRef(name=shape.name, kind="function" if shape.type == "function" else "freeform", **kept)
-        case "mcp":
-            form = (_NO_NAME,) if shape.name is UNSET else ()
-            server = known(shape.server_label)
-            return ToolRef(name=shape.name or "", server=server, kind="server", **rest(shape, FAMILY, *form))
-        case kind:
-            kept = _with(rest(shape, FAMILY), _beside(shape, ("name", "server_label")))
-            return ToolRef(name=kind, kind="native", **kept)
 
 
 # ---- encode
@@ -359,67 +315,3 @@ def _encode_custom(tool: FreeformTool, trail: Trail, plan: Plan) -> Any:
         asynchronous=given(tool.asynchronous),
     )
     return emit(shape, tool, FAMILY)
-
-
-def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
-    """The choice, or UNSET. Without tools there is nothing to choose, and the provider refuses the word."""
-    choice = request.tool_choice
-    if choice is None or choice.mode is None:
-        return UNSET
-    if not plan.home and not any_tools:
-        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
-        return UNSET
-    if not plan.home and (hosted := chosen(request)) is not None and is_native(hosted, HOSTED):
-        return _encode_forced(hosted)
-    match choice.mode:
-        case "named":
-            named = choice.names[0]
-            shape = _encode_chosen(named, plan)
-            if shape is None:
-                return "auto"
-            return restore(restore(as_object(shape), named, FAMILY), choice, FAMILY)
-        case "allowed":
-            members = [_encode_chosen(one, plan) for one in choice.names]
-            mode = "required" if choice.required else "auto"
-            tools = [emit(one, ref, FAMILY) for one, ref in zip(members, choice.names, strict=True) if one is not None]
-            allowed = ChoiceShape(type="allowed_tools", mode=mode, tools=tools)
-            if _NO_MODE in choice.form:
-                allowed.mode = UNSET
-            if _NO_TOOLS in choice.form and not tools:
-                allowed.tools = UNSET
-            return emit(allowed, choice, FAMILY)
-        case _:
-            return choice.mode
-
-
-def _encode_forced(tool: NativeTool) -> dict[str, Any]:
-    """The choice that demands a hosted tool. A search under its newer word can't be named by itself, only be the one
-    that may be chosen."""
-    if tool.hosted is not None and tool.hosted.kind == "code_execution":
-        return {"type": "code_interpreter"}
-    return {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]}
-
-
-def encode_parallel(request: Request, plan: Plan, *, any_tools: bool) -> Any:
-    choice = request.tool_choice
-    if choice is None or choice.parallel is None:
-        return UNSET
-    if not plan.home and not any_tools:
-        plan.report.dropped(("tool_choice",), "parallel", "there are no tools to call")
-        return UNSET
-    return choice.parallel
-
-
-def _encode_chosen(named: ToolRef, plan: Plan) -> ChosenShape | None:
-    if not plan.home and named.kind in ("native", "server"):
-        plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
-        return None
-    match named.kind:
-        case "function" | "freeform":
-            name = named.name if plan.home else plan.tools.alias(named.name)
-            return ChosenShape(type="custom" if named.kind == "freeform" else "function", name=name)
-        case "server":
-            member = UNSET if _NO_NAME in named.form else named.name
-            return ChosenShape(type="mcp", server_label=given(named.server), name=member)
-        case "native":
-            return ChosenShape(type=named.name)
