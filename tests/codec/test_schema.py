@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from msgspec import Raw
 
 from tests.codec.schemas import JSON
@@ -141,6 +141,7 @@ def test_a_format_keeps_all_but_what_the_grammar_compiler_fails_on() -> None:
 @pytest.mark.parametrize("dialect", [JSON_SCHEMA, PARAMETERS, FORMAT], ids=lambda dialect: dialect.name)
 @settings(max_examples=300, deadline=None)
 @given(schema=JSON)
+@example(schema={"required": ["a", "a"]})
 def test_what_needs_no_rewriter_would_not_be_rewritten(dialect: Dialect, schema: Any) -> None:
     if _is_plain(schema, dialect):
         rewriter = Rewriter(schema, dialect)

@@ -78,7 +78,7 @@ def _is_plain(tree: Any, dialect: Dialect) -> bool:
                 elif key == "items" and not root:
                     below.append(value)
                 elif key == "required" and type(value) is list:
-                    if not all(type(name) is str for name in value):
+                    if not all(type(name) is str for name in value) or len(set(value)) < len(value):
                         return False
                 elif type(value) is not str or not (
                     (key == "type" and value in TYPES) or (key == "description" and not root)
