@@ -19,7 +19,7 @@ from toolwire.codec.integers import integer_schemas
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.losses import UNPLACED, Trail, foreign_extras
 from toolwire.codec.raising import StreamRaiser, raise_response
-from toolwire.codec.restoring import may_hold_carries, restore_carries
+from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.protocols import PROTOCOLS
 
 Body = bytes | bytearray | str | dict[str, Any] | list[Any]
@@ -80,7 +80,7 @@ def translate(
     match kind:
         case "request":
             root = reader.decode_request(data, Route(model=model, stream=stream))
-            if may_hold_carries(data):
+            if holds_carries(root):
                 asked = root
                 root, missing = restore_carries(asked, reader, carrier, home=asked.origin in writer.families)
                 lost = missing.resolve(asked, reader.names)

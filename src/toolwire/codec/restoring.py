@@ -16,12 +16,19 @@ from .interface import Codec
 from .losses import Names, Report, Trail, pinned
 
 _Place = tuple[int, int]
+_SEALED = frozenset({Reasoning, Text, ToolCall, Media})
 _LOST = "what proved it was not sealed here, or for something else"
 _GAP = "a later proof is missing, without which this one is refused"
 
 
-def may_hold_carries(body: bytes) -> bool:
-    return b"tw1." in body or b"dHcxL" in body
+def holds_carries(request: Request) -> bool:
+    """Whether there is anything to restore: mostly not, and it is asked of every request."""
+    for message in request.messages:
+        if message.role == "assistant":
+            for part in message.parts:
+                if type(part) in _SEALED and (seal := part.seal) is not None and is_carry(seal.data):  # type: ignore[union-attr]
+                    return True
+    return False
 
 
 def restore_carries(

@@ -21,7 +21,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
 from toolwire.codec.carries import Carrier
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
-from toolwire.codec.restoring import may_hold_carries, restore_carries
+from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation import Translation, answer_for, refuse, to_bytes
 from toolwire.upstream.provider import Origin, Provider
@@ -168,7 +168,7 @@ class Exchanger:
         if self._seal_keys:
             carrier = Carrier(self._seal_keys, asked.tenant, realm=provider.name, model=way.model or "")
         restored, losses = request, list[Loss]()
-        if may_hold_carries(asked.body):
+        if holds_carries(request):
             home = request.origin in upstream.families
             restored, missing = restore_carries(request, client, carrier, home=home)
             losses = missing.resolve(request, client.names)
