@@ -95,4 +95,4 @@ def test_without_the_server_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     result = CliRunner().invoke(main, ["simulate", "anthropic", "--port", "0"])
     assert result.exit_code == 2
-    assert result.output == "Error: simulate needs a server: pip install 'toolwire[gateway]'\n"
+    assert result.output == "Error: uvicorn is not installed: pip install 'toolwire[gateway]'\n"

@@ -314,3 +314,18 @@ def test_what_happened_is_counted() -> None:
             assert (await gateway.get("/healthz"))[0] == 200
 
     run(work())
+
+
+def test_ollama_streams_unless_told_not_to() -> None:
+    async def work() -> None:
+        script = Script(STREAMED, GOOD)
+        async with in_front(script) as gateway:
+            body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+            answer = await gateway.post("/api/chat", json.dumps(body).encode())
+            assert answer.headers["content-type"] == "application/x-ndjson"
+            assert b"sunny" in await answer.read(10_000)
+            answer = await gateway.post("/api/chat", json.dumps({**body, "stream": False}).encode())
+            assert b"fine" in await answer.read(10_000)
+            assert [one.get("stream") for one in script.bodies] == [True, False]
+
+    run(work())

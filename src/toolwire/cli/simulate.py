@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import BadInput, protocol
+from .arguments import BadInput, needing, protocol
 
 if TYPE_CHECKING:
     from toolwire.upstream.simulator.script import Script
@@ -48,10 +48,8 @@ def command(*, name: str, port: int, host: str, script: Path | None, pace: float
       toolwire simulate anthropic --port 9101
       toolwire simulate all --port 9101 --script turns.toml
     """
-    try:
+    with needing("gateway"):
         import uvicorn
-    except ImportError:
-        raise BadInput("simulate needs a server: pip install 'toolwire[gateway]'") from None
     from toolwire.upstream.simulator.app import Simulator
 
     names = () if name == ALL else (name,)

@@ -44,7 +44,8 @@ class ModelCard(Struct, frozen=True):
 
 class Surface(Struct, frozen=True, kw_only=True):
     """`key_header` is where the provider wants the key, `headers` what else it wants with every request. `pauses`: it
-    may stop in the middle of its own work, and wants to be asked to go on."""
+    may stop in the middle of its own work, and wants to be asked to go on. `streams`: a request that does not say
+    whether to stream does."""
 
     endpoints: tuple[Endpoint, ...]
     key_header: str
@@ -53,6 +54,7 @@ class Surface(Struct, frozen=True, kw_only=True):
     stream_type: str = "text/event-stream"
     statuses: dict[ErrorKind, int] = {}
     pauses: bool = False
+    streams: bool = False
 
     def match(self, path: str) -> Address | None:
         """What the path says, if it is one of this protocol's."""

@@ -65,6 +65,9 @@ class Asked(Struct, frozen=True, kw_only=True):
     strict: bool = False
     created: int = 0
 
+    def streams(self, request: Request) -> bool:
+        return self.client.surface.streams if request.stream is None else request.stream
+
 
 class Sent(Struct):
     """What went upstream, and what its answer needs. `legs`, if the client can't ask it to go on after a pause."""
@@ -174,7 +177,7 @@ class Exchanger:
             losses = missing.resolve(request, client.names)
         target = Target(
             model=way.model,
-            stream=request.stream,
+            stream=asked.streams(request),
             realm=provider.name,
             hosted_tools=routed.options.hosted_tools,
             binary_results=routed.options.binary_results,
@@ -192,7 +195,7 @@ class Exchanger:
         while True:
             try:
                 answer = await self._send(sent, sent.body)
-                if request.stream:
+                if asked.streams(request):
                     return await self._stream(asked, sent, answer)
                 return await self._whole(asked, sent, answer)
             except Refused as refused:

@@ -13,6 +13,7 @@ import uvloop
 from msgspec import Struct
 
 from toolwire.upstream.provider import Provider
+from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.transport import Transport
 
 from .app import App
@@ -161,4 +162,11 @@ def options() -> dict[str, Any]:
 
 async def serve(gateway: Gateway, listener: socket.socket) -> None:
     """Serve until a signal says stop; streams that are under way are finished first."""
+    simulator = None
+    if gateway.simulator is not None:
+        simulator = uvicorn.Server(uvicorn.Config(Simulator(), **options()))
+        serving = asyncio.ensure_future(simulator._serve([gateway.simulator]))  # noqa: SLF001 - signals are not its own
     await _Server(uvicorn.Config(gateway.app, **options())).serve(sockets=[listener])
+    if simulator is not None:
+        simulator.should_exit = True
+        await serving

@@ -12,6 +12,7 @@ from toolwire.canonical.events import Event, PartDelta
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import Codec, Context, Route
+from toolwire.codec.surface import ModelCard
 from toolwire.protocols import PROTOCOLS
 
 from .asgi import Exchange, Gone, Receive, Scope, Send, live
@@ -19,7 +20,6 @@ from .brain import reply_to
 from .composing import Composer
 from .dialects import DIALECTS
 from .memory import Memory
-from .models import described, listed, shown
 from .pieces import pieces_of
 from .proofs import Proofs
 from .reading import read
@@ -113,25 +113,25 @@ class Simulator:
         self._memory.keep(request, response, codec.name)
         context = Context(request=request, created=int(time.time()))
         turn = turn or Turn(pace=self._pace)
-        if codec.name == "ollama" if request.stream is None else request.stream:
+        if codec.surface.streams if request.stream is None else request.stream:
             await _stream(exchange, codec, response, context, turn)
         else:
             await _send(exchange, codec, response, context, turn)
 
-    async def _about_models(self, exchange: Exchange, codec: Codec) -> dict[str, Any]:
+    async def _about_models(self, exchange: Exchange, codec: Codec) -> Any:
         """The list of models, a single one, and what Ollama's clients ask before they begin."""
-        models = DIALECTS[codec.name].models if self._models is None else self._models
+        models = [ModelCard(one) for one in (DIALECTS[codec.name].models if self._models is None else self._models)]
         match exchange.method, exchange.path.strip("/").split("/"):
             case "GET", ["api", "version"] if codec.name == "ollama":
                 return {"version": OLLAMA_VERSION}
             case "GET", ["api", "tags"] if codec.name == "ollama":
-                return listed(codec.name, models)
+                return codec.encode_models(models)
             case "POST", ["api", "show"] if codec.name == "ollama":
-                return shown(self._serve(_named(await exchange.body(self._limit_body)), codec))
+                return codec.encode_model(ModelCard(self._serve(_named(await exchange.body(self._limit_body)), codec)))
             case "GET", ["v1" | "v1beta", "models"] | ["api", "v1", "models"]:
-                return listed(codec.name, models)
+                return codec.encode_models(models)
             case "GET", ["v1" | "v1beta", "models", *name] if name:
-                return described(codec.name, self._serve("/".join(name), codec))
+                return codec.encode_model(ModelCard(self._serve("/".join(name), codec)))
             case _:
                 raise Refused(_no_address(exchange))
 
