@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -29,11 +30,19 @@ Kind = Literal["request", "response", "error"]
 class Encoded:
     """A translated body: as plain JSON data, as bytes, with its losses and where it goes."""
 
-    def __init__(self, encoding: Encoding, losses: list[Loss]) -> None:
-        self.losses = losses
+    def __init__(self, encoding: Encoding, losses: Callable[[], list[Loss]]) -> None:
         self.route = encoding.route
         self._encoding = encoding
+        self._losses = losses
         self._bytes: bytes | None = None
+
+    @cached_property
+    def losses(self) -> list[Loss]:
+        """Each with its place in the source: found when it is asked for."""
+        losses = self._losses()
+        if any(loss.target is not None and loss.target.startswith(UNPLACED) for loss in losses):
+            return _placed(losses, self.value)
+        return losses
 
     def to_bytes(self) -> bytes:
         if self._bytes is None:
@@ -103,22 +112,17 @@ def translate(
             encoding = writer.encode_error(root)
         case _:
             raise ValueError(f"kind is request, response or error, not {kind!r}")
-    encoded = Encoded(encoding, lost + encoding.report.resolve(root, reader.names))
-    refuse(encoded.losses, target, strict=strict)
-    if any(loss.target is not None and loss.target.startswith(UNPLACED) for loss in encoded.losses):
-        encoded.losses = _placed(encoded)
+    encoded = Encoded(encoding, lambda: lost + encoding.report.resolve(root, reader.names))
+    if strict or encoding.report.guarded:
+        refuse(encoded.losses, target, strict=strict)
     return encoded
 
 
-def _placed(encoded: Encoded) -> list[Loss]:
+def _placed(losses: list[Loss], value: Any) -> list[Loss]:
     """Say of each invented text where it came to stand; the same ones are in the order of the conversation."""
-    value = encoded.value
-    texts = {loss.target for loss in encoded.losses if loss.target is not None and loss.target.startswith(UNPLACED)}
+    texts = {loss.target for loss in losses if loss.target is not None and loss.target.startswith(UNPLACED)}
     places = {text: _places_of(text.removeprefix(UNPLACED), value, "") for text in texts}
-    return [
-        replace(loss, target=next(places[loss.target], "")) if loss.target in places else loss
-        for loss in encoded.losses
-    ]
+    return [replace(loss, target=next(places[loss.target], "")) if loss.target in places else loss for loss in losses]
 
 
 def _places_of(text: str, value: Any, path: str) -> Iterator[str]:

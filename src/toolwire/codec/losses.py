@@ -32,9 +32,10 @@ NO_COUNTERPART = "the target has no counterpart"
 
 
 class Report:
-    """The losses of one encoding, as trails."""
+    """The losses of one encoding, as trails. `guarded`: one of them may not be."""
 
     def __init__(self) -> None:
+        self.guarded = False
         self._entries: list[tuple[LossKind, Trail, str, str, str | None, bool]] = []
         self._rewritten: list[tuple[Trail, str, Changes]] = []
 
@@ -43,6 +44,7 @@ class Report:
 
     def dropped(self, trail: Trail, field: str = "", why: str = NO_COUNTERPART, *, guarded: bool = False) -> None:
         self._entries.append(("dropped", trail, field, why, None, guarded))
+        self.guarded = self.guarded or guarded
 
     def approximated(self, trail: Trail, field: str, why: str) -> None:
         self._entries.append(("approximated", trail, field, why, None, False))
@@ -62,7 +64,7 @@ class Report:
             guarded = family.endswith(":guarded")
             why = "may not be dropped" if guarded else "a field that only its own protocol has"
             for place in elements(value, key):
-                self._entries.append(("dropped", trail, "//" + place, why, None, guarded))
+                self.dropped(trail, "//" + place, why, guarded=guarded)
 
     def resolve(self, root: Node, names: Names) -> list[Loss]:
         found: dict[tuple[str, str, str | None], Loss] = {}
