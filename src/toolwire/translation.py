@@ -268,13 +268,17 @@ class Translation:
                             trail = trails.get((event.candidate, event.index), ())
                             self._encoder.report.dropped(trail, "//" + key, "a field that only its own protocol has")
 
-    def _pass(self, decoded: list[Event]) -> bytes:
+    def _pass(self, events: list[Event]) -> bytes:
         if self._change is not None:
-            decoded = self._change(decoded)
-        if self._names is not None:
-            decoded = self._names.name(decoded)
-        events = list(self._carrying.carry_events(self._raiser.raise_events(decoded)))
-        told = [event for event in events if type(event) is not PartDelta or not event.plain]
+            events = self._change(events)
+        told = _more_than_growth(events)
+        if told and self._names is not None and (named := self._names.name(told)):
+            events = [named.get(id(event), event) for event in events]
+            told = _more_than_growth(events)
+        ready = self._carrying.carry_events(self._raiser.raise_events(events))
+        if ready is not events:
+            events = list(ready)
+            told = _more_than_growth(events)
         self._told += told
         for event in told:
             if type(event) is ResponseFailed:
@@ -284,6 +288,11 @@ class Translation:
             elif type(event) is not Notice:
                 self.begun = True
         return self._encoder.encode(events)
+
+
+def _more_than_growth(events: list[Event]) -> list[Event]:
+    """The few events that do more than make a text grow."""
+    return [event for event in events if type(event) is not PartDelta or not event.plain]
 
 
 class TranslatedStream:

@@ -39,8 +39,10 @@ class CallNames:
             return part
         return replace(part, id=made_id(part.name, self._answer, self._before, candidate, number))
 
-    def name(self, events: Iterable[Event]) -> list[Event]:
-        return [self._name(event) if type(event) in _TELLING else event for event in events]
+    def name(self, events: Iterable[Event]) -> dict[int, Event]:
+        """Those of the events that are told otherwise, by the `id` of the one that they stand for."""
+        found = {id(event): self._name(event) for event in events if type(event) in _TELLING}
+        return {place: event for place, event in found.items() if id(event) != place}
 
     def _name(self, event: Any) -> Any:
         if isinstance(event, ResponseStart):

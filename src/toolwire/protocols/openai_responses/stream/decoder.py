@@ -63,6 +63,8 @@ _WORDS: dict[type, str] = {
 }
 
 # These open and close a response themselves; all others need it open.
+_WHOLE = frozenset({ArgumentsDelta, InputDelta})
+_OTHER = -2
 _STATES = ("created", "in_progress", "queued", "completed", "incomplete", "failed")
 _ENVELOPE = frozenset(["error", *(f"response.{state}" for state in _STATES)])
 
@@ -126,6 +128,8 @@ class Decoder:
         if self._ended:
             return events
         heard = self._growth.heard
+        grown: int | None = None  # the part that the last delta made grow, and where it was told
+        output = content = None
         for data in frames:
             try:
                 shape = _fast(data)
@@ -133,16 +137,15 @@ class Decoder:
                 events += self._read_open(data)
                 if self._ended:
                     break
+                grown = None
                 continue
             kind = type(shape)
-            if kind is TextDelta:
-                index = heard.get((shape.output_index, shape.content_index))
-            elif kind is ArgumentsDelta or kind is InputDelta:
-                index = heard.get((shape.output_index, WHOLE))
-            else:
-                index = None
-            if index is not None:
-                events.append(PartDelta(index=index, text=shape.delta, plain=True))
+            place = shape.content_index if kind is TextDelta else WHOLE if kind in _WHOLE else _OTHER
+            if grown is None or shape.output_index != output or place != content:
+                output, content = shape.output_index, place
+                grown = heard.get((output, content))
+            if grown is not None:
+                events.append(PartDelta(index=grown, text=shape.delta, plain=True))
             else:
                 events += self._begin() + self._growth.delta(shape, _WORDS[kind], shape.delta)
         return events

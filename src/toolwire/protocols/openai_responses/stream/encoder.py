@@ -42,6 +42,9 @@ from .items import ItemWriter
 _TERMINALS = ("completed", "incomplete", "failed")
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _json = msgspec.json.Encoder().encode
+# Every event has a number: most streams have no more than these, which are written once for all.
+_COUNTED = 1024
+_NUMBERED = [b'%d,"delta":' % number for number in range(_COUNTED)]
 
 
 class Encoder:
@@ -87,7 +90,8 @@ class Encoder:
                 if index == speaking:
                     text = event.text
                     pieces.append(text)
-                    out += (head, _json(number), b',"delta":', _json(text), b"}\n\n")
+                    numbered = _NUMBERED[number] if number < _COUNTED else b'%d,"delta":' % number
+                    out += (head, numbered, _json(text), b"}\n\n")
                     number += 1
                     continue
             frames.number = number
