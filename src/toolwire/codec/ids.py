@@ -8,7 +8,7 @@ import hashlib
 import re
 
 MADE = "call_tw"
-_ESCAPED = "twx_"
+ESCAPED = "twx_"
 _HASHED = "twh_"
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9-]")
 _HEX = re.compile(r"_([0-9a-f]{1,6})_")
@@ -38,15 +38,15 @@ def legal_id(id: str, pattern: re.Pattern[str], limit: int) -> str:
 
 
 def _escaped(id: str) -> str:
-    return _ESCAPED + _ILLEGAL.sub(lambda match: f"_{ord(match[0]):x}_", id)
+    return ESCAPED + _ILLEGAL.sub(lambda match: f"_{ord(match[0]):x}_", id)
 
 
 def original_id(id: str) -> str | None:
     """What an escaped id stood for; None if it was not escaped, or only a digest is left."""
-    if not id.startswith(_ESCAPED):
+    if not id.startswith(ESCAPED):
         return None
     try:
-        original = _HEX.sub(lambda match: chr(int(match[1], 16)), id[len(_ESCAPED) :])
+        original = _HEX.sub(lambda match: chr(int(match[1], 16)), id[len(ESCAPED) :])
         original.encode()
     except ValueError:
         return None

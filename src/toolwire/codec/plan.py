@@ -7,10 +7,10 @@ from msgspec import Struct
 from toolwire.canonical.content import Reasoning, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 
-from .ids import legal_id, made_id
+from .ids import ESCAPED, legal_id, made_id
 from .interface import Target
 from .losses import Report, Trail
-from .tools import NameRules, ToolPlan
+from .tools import NameRules, PlacedTool, ToolPlan, tools_in_force
 from .turns import Placed
 
 
@@ -26,7 +26,8 @@ class Rules(Struct, frozen=True):
 class Plan:
     """`home`: what is encoded came from this protocol, so nothing is repaired, renamed or left out.
 
-    `place` is where in the output the encoder writes, for what it invents there; `marks` counts cache marks.
+    `place` is where in the output the encoder writes, or `count` which message, for what it invents there; `marks`
+    counts cache marks.
     `served` is the id of the last call of a hosted tool, for a result that names none; `uses` counts them by kind.
     `hosted` are the kinds of hosted tools that are declared.
     `request` is the one that is encoded, once its tools are.
@@ -50,12 +51,30 @@ class Plan:
         self.hosted: set[str] = set()
         self.request: Request | None = None
         self.place = ""
+        self.count = 0
         self.report = report
         self.target = target
         self.tools = ToolPlan(rules.names, freeform=rules.freeform)
         self._rules = rules
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
+        self._legal: set[str | None] = set()
+        self._offered: list[PlacedTool] | None = None
+
+    def offered(self, request: Request) -> list[PlacedTool]:
+        """All tools of the conversation, found once."""
+        if self._offered is None:
+            self._offered = list(tools_in_force(request))
+        return self._offered
+
+    def is_legal(self, id: str | None) -> bool:
+        """Whether an id may pass as it is. Each stands on a call and on its result."""
+        if id in self._legal:
+            return True
+        if not id or len(id) > self._rules.id_limit or id.startswith(ESCAPED) or not self._rules.ids.fullmatch(id):
+            return False
+        self._legal.add(id)
+        return True
 
     def call_id(self, id: str) -> str:
         if self.home or self.target.issued_ids:

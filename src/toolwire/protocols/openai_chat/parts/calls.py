@@ -128,11 +128,7 @@ def decode_result(shape: MessageShape) -> ToolResult:
 # ---- encode
 
 
-def _is_legal(id: str | None) -> bool:
-    return id is not None and 0 < len(id) <= 40 and id.isascii() and id.isprintable() and not id.startswith("twx_")
-
-
-def is_ordinary(part: ToolCall) -> bool:
+def is_ordinary(part: ToolCall, plan: Plan) -> bool:
     """Whether a call of another protocol says no more than a call here can."""
     return (
         part.native is None
@@ -145,11 +141,11 @@ def is_ordinary(part: ToolCall) -> bool:
         and not part.asynchronous
         and part.arguments != ""
         and not part.arguments.startswith(_WRAPPED)
-        and _is_legal(part.id)
+        and plan.is_legal(part.id)
     )
 
 
-def ordinary_result(part: Part) -> dict[str, Any] | None:
+def ordinary_result(part: Part, plan: Plan) -> dict[str, Any] | None:
     """The message of a result that is one text, and nothing out of the ordinary; None for any other part."""
     if type(part) is not ToolResult or part.status != "ok" or part.native is not None or part.executor != "client":
         return None
@@ -160,7 +156,9 @@ def ordinary_result(part: Part) -> dict[str, Any] | None:
         return None
     if part.cache or part.caller or part.toolset or only.cache or only.extras or only.annotations or only.id:
         return None
-    return {"role": "tool", "tool_call_id": part.call_id, "content": only.text} if _is_legal(part.call_id) else None
+    if not plan.is_legal(part.call_id):
+        return None
+    return {"role": "tool", "tool_call_id": part.call_id, "content": only.text}
 
 
 def encode_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:

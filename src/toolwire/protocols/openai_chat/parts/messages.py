@@ -168,12 +168,12 @@ def _ordinary(turn: Turn, plan: Plan) -> list[Any] | None:
         return None
     parts = said(turn)
     if turn.role != "assistant":
-        results = [ordinary_result(part) for part in parts]
+        results = [ordinary_result(part, plan) for part in parts]
         return results if results and None not in results else None
     text: str | None = None
     calls: list[Any] = []
     for part in parts:
-        if type(part) is ToolCall and is_ordinary(part):
+        if type(part) is ToolCall and is_ordinary(part, plan):
             name = plan.name(part.name, part.namespace)
             function = {"name": name, "arguments": part.arguments}
             calls.append({"id": part.id, "type": "function", "function": function})
@@ -320,6 +320,6 @@ def _finish_assistant(turn: Turn, plan: Plan, body: dict[str, Any], content: Con
     if calls and not plan.answering and "reasoning_content" not in body and wants_reasoning(plan):
         body["reasoning_content"] = ""
         why = "the model wants its reasoning back with calls: there was none"
-        plan.report.invented(turn.trail, "", f"{plan.place}/reasoning_content", why)
+        plan.report.invented(turn.trail, "", f"/messages/{plan.count}/reasoning_content", why)
     _encode_name(body, turn)
     return [body]

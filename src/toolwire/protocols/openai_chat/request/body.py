@@ -207,7 +207,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     turns = as_written(request.messages) if home else assemble(request, plan.report)
     messages = _encode_system(request, plan)
     for turn in turns:
-        plan.place = f"/messages/{len(messages)}"
+        plan.count = len(messages)
         messages += encode_turn(turn, plan)
     body: dict[str, Any] = {} if model is None else {"model": model}
     if messages or not {NO_MESSAGES, f"{FAMILY}:null:messages"} & set(request.form):

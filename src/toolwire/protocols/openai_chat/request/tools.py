@@ -23,7 +23,7 @@ from toolwire.codec.kept import as_object, emit, given, joined, known, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted_strictly
-from toolwire.codec.tools import PlacedTool, tools_in_force, usable_callers
+from toolwire.codec.tools import PlacedTool, usable_callers
 from toolwire.protocols.openai import STRICT
 from toolwire.protocols.openai_chat.parts.calls import LEGACY
 from toolwire.protocols.openai_chat.parts.content import kept, spelled, spelling
@@ -212,7 +212,7 @@ def encode_tools(request: Request, plan: Plan) -> tuple[list[Any] | None, list[A
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
-    encoded = [_encode_tool(one, plan) for one in tools_in_force(request)]
+    encoded = [_encode_tool(one, plan) for one in plan.offered(request)]
     return [tool for tool in encoded if tool is not None] or None, None
 
 
@@ -315,7 +315,7 @@ def _chosen(request: Request, plan: Plan) -> list[ToolRef]:
     choice = request.tool_choice
     if choice is None or not choice.names or plan.home:
         return [] if choice is None else list(choice.names)
-    offered = {placed.tool.name for placed in tools_in_force(request) if not isinstance(placed.tool, NativeTool)}
+    offered = {placed.tool.name for placed in plan.offered(request) if not isinstance(placed.tool, NativeTool)}
     found = []
     for index, named in enumerate(choice.names):
         if named.kind in ("function", "freeform") and named.name in offered:

@@ -153,7 +153,7 @@ def _encode_messages(request: Request, plan: DialectPlan) -> list[Any]:
         places = [Placed(part, ("system", index)) for index, part in enumerate(request.system)]
         messages += encode_turn(Turn("system", places, None, ("system",)), plan)
     for turn in assemble(request, plan.report):
-        plan.place = f"/messages/{len(messages)}"
+        plan.count = len(messages)
         messages += encode_turn(turn, plan)
     for index, message in enumerate(request.messages):
         if message.id is not None or message.phase is not None or message.clear_at is not None or message.status:
