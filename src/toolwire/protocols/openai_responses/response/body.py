@@ -220,10 +220,10 @@ def encode_response(response: Response, context: Context) -> Encoding:
 
 def answer_plan(origin: str, id: str | None, context: Context) -> ItemPlan:
     home = origin == FAMILY
-    return ItemPlan(RULES, Report(), Target(), home=home, seed=_seed(id, context))
+    return ItemPlan(RULES, Report(), Target(), home=home, seed=seed_of(id, context))
 
 
-def _seed(id: str | None, context: Context) -> str:
+def seed_of(id: str | None, context: Context) -> str:
     """What the ids of an answer's items are made from: its own id, or the conversation that it continues."""
     if id or context.request is None:
         return id or ""

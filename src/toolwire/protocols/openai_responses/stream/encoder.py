@@ -22,15 +22,18 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Stop, Usage
-from toolwire.codec.interface import Context, StreamEncoder
+from toolwire.codec.interface import Context, StreamEncoder, Target
+from toolwire.codec.losses import Report
 from toolwire.codec.sequence import Sequence
 from toolwire.codec.sse import frame
+from toolwire.protocols.openai_responses.parts.plan import ItemPlan
+from toolwire.protocols.openai_responses.request.body import RULES
 from toolwire.protocols.openai_responses.response.body import (
-    answer_plan,
     encode_held,
     encode_stop,
     encode_usage,
     finish,
+    seed_of,
     start_body,
 )
 from toolwire.protocols.openai_responses.response.errors import encode_error, encode_failure, is_event
@@ -50,8 +53,8 @@ _NUMBERED = [b'%d,"delta":' % number for number in range(_COUNTED)]
 class Encoder:
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._plan = answer_plan("", None, context)
-        self.report = self._plan.report
+        self.report = Report()
+        self._plan = ItemPlan(RULES, self.report, Target(), home=False, seed="")
         self._frames = Frames()
         self._items = ItemWriter(self._plan, self._frames)
         self._sequence = Sequence()
@@ -120,9 +123,8 @@ class Encoder:
     # ---- the beginning
 
     def _begin(self, event: ResponseStart) -> bytes:
-        self._plan = answer_plan(event.origin, event.id, self._context)
-        self._plan.report = self.report
-        self._items = ItemWriter(self._plan, self._frames)
+        self._plan.home = event.origin == FAMILY
+        self._plan.seed = seed_of(event.id, self._context)
         self._start = event
         return b"" if self._plan.home else self._announce()
 
