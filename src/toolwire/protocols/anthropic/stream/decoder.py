@@ -31,7 +31,7 @@ from toolwire.canonical.events import (
     Stopped,
     UsageReport,
 )
-from toolwire.codec.fields import Other, Reader
+from toolwire.codec.fields import BAD_JSON, Other, Reader
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.kept import as_object, joined, known, rest
 from toolwire.codec.sse import SseSplitter
@@ -64,6 +64,23 @@ from toolwire.protocols.anthropic.wire import (
 _reader = Reader[Any](FrameUnion, FAMILY)
 _read_usage = Reader[UsageShape](UsageShape, FAMILY).read
 _fast = msgspec.json.Decoder(FrameUnion).decode
+_string = msgspec.json.Decoder(str).decode
+_ENDS = b"}}"
+_NOTHING = b"\n"  # no frame begins with it
+
+
+def _head(data: bytes, text: str) -> bytes:
+    """What stands before the text of a delta that ends with it: the next deltas mostly begin alike, and then only their
+    text is read. Something that no frame begins with, if this one is not like that."""
+    for key in (b'"text":', b'"partial_json":'):
+        before, found, literal = data.partition(key)
+        if found and literal[-2:] == _ENDS:
+            try:
+                if _string(literal[:-2]) == text:
+                    return before + found
+            except BAD_JSON:
+                pass
+    return _NOTHING
 
 
 class Decoder:
@@ -72,6 +89,8 @@ class Decoder:
         self._started = False
         self._ended = False
         self._open: dict[int, PartStart] = {}
+        self._alike = _NOTHING
+        self._growing = 0
         self._grown: set[int] = set()
         self._last = -1
         self._usage: dict[str, Any] = {}
@@ -106,23 +125,31 @@ class Decoder:
         events: list[Event] = []
         if self._ended:
             return events
-        grown = None
+        alike, size, grown = self._alike, len(self._alike), self._growing
         for data in frames:
+            if data.startswith(alike) and data[-2:] == _ENDS:
+                try:
+                    events.append(PartDelta(index=grown, text=_string(data[size:-2]), plain=True))
+                    continue
+                except BAD_JSON:
+                    pass
             try:
                 shape = _fast(data)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except BAD_JSON:
                 events += self._read_open(data)
             else:
                 if type(shape) is BlockDeltaFrame and (index := shape.index) is not UNSET:
                     delta = shape.delta
+                    text = None
                     if type(delta) is TextDelta:
-                        events.append(PartDelta(index=index, text=delta.text, plain=True))
-                        continue
-                    if type(delta) is InputDelta and delta.partial_json:
-                        events.append(PartDelta(index=index, text=delta.partial_json, plain=True))
-                        if index != grown:
-                            grown = index
-                            self._grown.add(index)
+                        text = delta.text
+                    elif type(delta) is InputDelta and delta.partial_json:
+                        text = delta.partial_json
+                        self._grown.add(index)
+                    if text is not None:
+                        events.append(PartDelta(index=index, text=text, plain=True))
+                        alike, grown = _head(data, text), index
+                        size, self._alike, self._growing = len(alike), alike, grown
                         continue
                 events += self._told(shape)
             if self._ended:
