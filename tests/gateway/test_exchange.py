@@ -329,3 +329,23 @@ def test_ollama_streams_unless_told_not_to() -> None:
             assert [one.get("stream") for one in script.bodies] == [True, False]
 
     run(work())
+
+
+def test_a_whole_number_reaches_the_client_as_the_integer_that_its_schema_says() -> None:
+    schema = {"type": "object", "properties": {"days": {"type": "integer"}}}
+    asked = {
+        "model": "m",
+        "max_tokens": 100,
+        "messages": [{"role": "user", "content": "Go."}],
+        "tools": [{"name": "forecast", "input_schema": schema}],
+    }
+    call = {"id": "call_1", "type": "function", "function": {"name": "forecast", "arguments": '{"days": 3.0}'}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    answered = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+
+    async def work() -> None:
+        async with in_front(Script(whole("200 OK", json.dumps(answered).encode()))) as gateway:
+            answer = await gateway.post("/v1/messages", json.dumps(asked).encode())
+            assert b'"input":{"days": 3}' in await answer.read(10_000)
+
+    run(work())

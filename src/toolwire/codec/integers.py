@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool
 
 from .tools import tools_in_force
 
-Schemas = dict[tuple[str | None, str], Any]
+Schemas = dict[tuple[str | None, str], Raw]
 
 _WHOLE = re.compile(r"(-?\d+)\.0+")
 _NUMBER = re.compile(r"[-+.0-9eE]+")
@@ -33,11 +33,11 @@ def integer_schemas(request: Request) -> Schemas:
     for placed in tools_in_force(request):
         tool = placed.tool
         if isinstance(tool, FunctionTool) and tool.parameters is not None and b'"integer"' in bytes(tool.parameters):
-            found[tool.namespace, tool.name] = msgspec.json.decode(tool.parameters)
+            found[tool.namespace, tool.name] = tool.parameters
     return found
 
 
-def with_integers(arguments: str, schema: Any) -> str:
+def with_integers(arguments: str, schema: Raw) -> str:
     if ".0" not in arguments:
         return arguments
     text = IntegerText(schema)
@@ -52,8 +52,8 @@ class _Level(Struct):
 
 
 class IntegerText:
-    def __init__(self, schema: Any) -> None:
-        self._schema = schema
+    def __init__(self, schema: Raw) -> None:
+        self._schema: Any = msgspec.json.decode(schema)
         self._levels: list[_Level] = []
         self._inside = False
         self._key: list[str] | None = None

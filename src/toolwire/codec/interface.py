@@ -56,7 +56,7 @@ class Undo(Struct):
     integers, by the client's own namespace and name."""
 
     names: dict[str, ToolName] = field(default_factory=dict)
-    integers: dict[tuple[str | None, str], Any] = field(default_factory=dict)
+    integers: dict[tuple[str | None, str], Raw] = field(default_factory=dict)
 
 
 class Context(Struct, frozen=True, kw_only=True):

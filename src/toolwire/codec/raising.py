@@ -1,7 +1,7 @@
 """Raising an answer to what the client asked: its own tool names, free text, whole numbers."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -63,8 +63,12 @@ class StreamRaiser:
         self._undo = undo
         self._texts: dict[tuple[int, int], InputText | IntegerText | WholeArguments] = {}
 
-    def raise_events(self, events: Iterable[Event]) -> Iterable[Event]:
-        return self._raise_all(events) if self._undo.names or self._undo.integers else events
+    def raise_events(self, events: Sequence[Event]) -> Iterable[Event]:
+        if not self._undo.names and not self._undo.integers:
+            return events
+        if not self._texts and not any(type(event) in _CALLING and _is_call(event) for event in events):
+            return events
+        return self._raise_all(events)
 
     def _raise_all(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
@@ -97,6 +101,13 @@ class StreamRaiser:
         if known is not None and known.parameters is not None:
             return WholeArguments(known.parameters, schema)
         return None if schema is None else IntegerText(schema)
+
+
+_CALLING = (PartStart, PartEnd)
+
+
+def _is_call(event: Event) -> bool:
+    return isinstance(event.part if isinstance(event, PartStart) else getattr(event, "final", None), ToolCall)
 
 
 class WholeArguments:
