@@ -52,7 +52,7 @@ def test_parts(part: Part, raised: Part) -> None:
     response = Response(origin="", candidates=(Candidate(messages=(Message(role="assistant", parts=(part,)),)),))
     whole = Response(origin="", candidates=(Candidate(messages=(Message(role="assistant", parts=(raised,)),)),))
     assert raise_response(response, UNDO) == whole
-    assert fold(StreamRaiser(UNDO).raise_events(unfold(response))) == whole
+    assert fold(StreamRaiser(UNDO).raise_events(list(unfold(response)))) == whole
 
 
 def test_without_anything_to_undo_all_is_passed_on() -> None:
