@@ -24,6 +24,11 @@ USED: dict[str, dict[str, list[dict[str, Any]]]] = {
         ],
         "web_fetch": [
             {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_fetch", "input": {"url": "https://a.test"}},
+            {
+                "type": "web_fetch_tool_result",
+                "tool_use_id": "srvtoolu_1",
+                "content": {"type": "web_fetch_result", "url": "https://a.test"},
+            },
         ],
         "code_execution": [
             {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {"code": "print(1)"}},
@@ -224,6 +229,95 @@ def test_code_that_failed_is_told_as_failed() -> None:
     assert (result["content"]["return_code"], result["content"]["stderr"]) == (1, "oops")
     (item,) = tw.translate(body, GEMINI, RESPONSES, "response").value["output"]
     assert item["status"] == "failed"
+
+
+@pytest.mark.parametrize("kind", ["web_search", "web_fetch", "code_execution"])
+def test_what_anthropic_could_not_run_is_told_as_failed(kind: str) -> None:
+    wrong = {"type": f"{kind}_tool_result_error", "error_code": "unavailable"}
+    result = {"type": f"{kind}_tool_result", "tool_use_id": "srvtoolu_1", "content": wrong}
+    body = answer(ANTHROPIC, [USED[ANTHROPIC][kind][0], result])
+    (item,) = tw.translate(body, ANTHROPIC, RESPONSES, "response").value["output"]
+    assert item["status"] == "failed"
+    assert tw.translate(body, ANTHROPIC, ANTHROPIC, "response").value == body
+
+
+def test_a_search_within_code_stays_paired_with_its_own_result() -> None:
+    (code, ran), (search, found) = USED[ANTHROPIC]["code_execution"], USED[ANTHROPIC]["web_search"]
+    blocks = [code, {**search, "id": "srvtoolu_2"}, {**found, "tool_use_id": "srvtoolu_2"}, ran]
+    made = tw.translate(answer(ANTHROPIC, blocks), ANTHROPIC, RESPONSES, "response").value["output"]
+    assert [(item["type"], item["status"]) for item in made] == [
+        ("web_search_call", "completed"),
+        ("code_interpreter_call", "completed"),
+    ]
+    assert (made[1]["code"], made[1]["outputs"]) == ("print(1)", [{"type": "logs", "logs": "1\n"}])
+    events = frames(streamed(ANTHROPIC, blocks, RESPONSES))
+    assert events[-1]["response"]["output"] == made
+
+
+def test_what_still_runs_stands_before_the_call_that_it_waits_for() -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
+    blocks = [USED[ANTHROPIC]["code_execution"][0], call]
+    made = tw.translate(answer(ANTHROPIC, blocks), ANTHROPIC, RESPONSES, "response").value["output"]
+    assert [(item["type"], item["status"]) for item in made] == [
+        ("code_interpreter_call", "incomplete"),
+        ("function_call", "completed"),
+    ]
+    events = frames(streamed(ANTHROPIC, blocks, RESPONSES))
+    assert events[-1]["response"]["output"] == made
+
+
+READ = {
+    "string": ("mcp_tool_result", "not found", "[mcp_tool_result: [tool error] not found]"),
+    "page": (
+        "web_fetch_tool_result",
+        {
+            "type": "web_fetch_result",
+            "url": "https://a.test",
+            "content": {
+                "type": "document",
+                "source": {"type": "text", "media_type": "text/plain", "data": "18 degrees."},
+            },
+        },
+        "[web_fetch_tool_result: https://a.test\n18 degrees.]",
+    ),
+    "pdf": (
+        "web_fetch_tool_result",
+        {
+            "type": "web_fetch_result",
+            "url": "https://a.test",
+            "content": {
+                "type": "document",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="},
+            },
+        },
+        "[web_fetch_tool_result: https://a.test]",
+    ),
+    "lines": (
+        "text_editor_code_execution_tool_result",
+        {"type": "text_editor_code_execution_str_replace_result", "lines": ["-x", "+y"]},
+        "[text_editor_code_execution_tool_result: -x\n+y]",
+    ),
+    "error": (
+        "text_editor_code_execution_tool_result",
+        {"type": "text_editor_code_execution_tool_result_error", "error_code": "no_file", "error_message": "gone"},
+        "[text_editor_code_execution_tool_result: [tool error] no_file\ngone]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("native", "content", "told"), READ.values(), ids=READ)
+def test_all_that_a_result_says_is_told_to_the_next_model(native: str, content: Any, told: str) -> None:
+    result = {"type": native, "tool_use_id": "srvtoolu_1", "content": content}
+    if isinstance(content, str):
+        result["is_error"] = True
+    talk = [
+        {"role": "user", "content": "Go"},
+        {"role": "assistant", "content": [result]},
+        {"role": "user", "content": "?"},
+    ]
+    body = {"model": "m", "max_tokens": 99, "messages": talk}
+    assert tw.translate(body, ANTHROPIC, RESPONSES).value["input"][1] == {"role": "assistant", "content": told}
+    assert tw.translate(body, ANTHROPIC, ANTHROPIC).value == body
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,23 @@ _read_reference = Reader[ReferenceShape](ReferenceShape, FAMILY).read
 _ILLEGAL = re.compile("[^a-zA-Z0-9_]")
 _decode = msgspec.json.Decoder().decode
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
-_READABLE = frozenset({"text", "title", "url", "stdout", "stderr", "content", "source", "tool_name", "error_code"})
+_READABLE = frozenset(
+    (
+        "text",
+        "title",
+        "url",
+        "stdout",
+        "stderr",
+        "content",
+        "source",
+        "tool_name",
+        "lines",
+        "error_code",
+        "error_message",
+    )
+)
+_ERROR_CONTENT = "anthropic:error:content"
+"""That a tool failed is told by the type of its content."""
 
 
 # ---- decode
@@ -102,16 +118,21 @@ def decode_server_result(shape: ServerResult) -> ToolResult:
         content = (
             Foreign(protocol=FAMILY, kind="content", body=shape.content, gist=gist(shape.content), at="/content"),
         )
+    said = None if shape.content is UNSET else json_of(shape.content)
+    form = () if shape.is_error is not False else (NOT_ERROR,)
+    failed = isinstance(said, dict) and str(said.get("type")).endswith("_tool_result_error")
+    if failed and shape.is_error is not True:
+        form = (*form, _ERROR_CONTENT)
     return ToolResult(
         call_id=shape.tool_use_id,
         content=content,
-        status="error" if shape.is_error is True else "ok",
+        status="error" if failed or shape.is_error is True else "ok",
         executor="server",
         native=shape.type,
-        use=_decode_use(shape.type, None if shape.content is UNSET else json_of(shape.content), shape.tool_use_id),
+        use=_decode_use(shape.type, said, shape.tool_use_id),
         caller=_decode_caller(shape.caller),
         cache=decode_cache(shape.cache_control),
-        **rest(shape, FAMILY, *(() if shape.is_error is not False else (NOT_ERROR,))),
+        **rest(shape, FAMILY, *form),
     )
 
 
@@ -151,18 +172,18 @@ def gist(raw: Raw, limit: int = 100_000) -> str | None:
     """The readable text in a value that others can't use as it is."""
     found: list[str] = []
 
-    def walk(value: object) -> None:
-        if isinstance(value, dict):
+    def walk(value: object, *, readable: bool) -> None:
+        if isinstance(value, str) and readable:
+            found.append(value)
+        elif isinstance(value, dict):
             for name, inner in value.items():
-                if isinstance(inner, str) and name in _READABLE:
-                    found.append(inner)
-                else:
-                    walk(inner)
+                # The text of a document; all other data is no text.
+                walk(inner, readable=name in _READABLE or (name == "data" and value.get("type") == "text"))
         elif isinstance(value, list):
             for inner in value:
-                walk(inner)
+                walk(inner, readable=readable)
 
-    walk(_decode(raw))
+    walk(_decode(raw), readable=True)
     text = "\n".join(part for part in found if part)
     return text[:limit] or None
 
@@ -247,8 +268,9 @@ def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
         return TextBlock(text=f"[{part.native}: {text or 'no readable content'}]")
     body = content.body if isinstance(content, Foreign) else UNSET
     shape = ServerResult(type=part.native or "", tool_use_id=part.call_id or "", content=body)
-    if part.status == "error" or NOT_ERROR in part.form:
-        shape.is_error = part.status == "error"
+    flagged = part.status == "error" and _ERROR_CONTENT not in part.form
+    if flagged or NOT_ERROR in part.form:
+        shape.is_error = flagged
     if part.caller is not None:
         shape.caller = emit(CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY)
     shape.cache_control = encode_cache(part.cache, placed.trail, plan)

@@ -23,6 +23,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import Tool, ToolGroup
 from toolwire.codec.fields import BAD_JSON, Other, Reader, tag_of
 from toolwire.codec.kept import as_object, emit, given, known, rest, restore
+from toolwire.codec.media import ERROR_MARK
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_responses.request.settings import (
     decode_output,
@@ -43,6 +44,7 @@ from toolwire.protocols.openai_responses.wire import (
     InputText,
     ItemUnion,
     MessageItem,
+    OutputText,
     ReasoningItem,
     ReferenceItem,
     RefusalPart,
@@ -68,7 +70,7 @@ from .natives import (
 from .ordinary import EASY, read_ordinary
 from .plan import ItemPlan
 from .reasoning import decode_reasoning, encode_reasoning
-from .uses import USES, decode_use, encode_use
+from .uses import USES, decode_use, encode_use, unanswered
 
 _NO_CONTENT = "openai-responses:absent:content"
 _NO_TYPE = "openai-responses:absent:type"
@@ -281,6 +283,8 @@ def encode_items(places: list[Placed], plan: ItemPlan, message: Message) -> list
         elif isinstance(part, _ITEM_PARTS) or (isinstance(part, Foreign) and part.at == "" and part.protocol == FAMILY):
             items += _encode_message(content, plan, message) if content else ()
             content = []
+            if plan.asked and isinstance(part, ToolCall):
+                items += unanswered(plan)
             if (item := _encode_item(part, placed, plan, message)) is not None:
                 items.append(item)
         else:
@@ -297,10 +301,13 @@ def _told(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -> list[P
         return []
     if isinstance(part, ToolCall):
         plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
-        return [Placed(Text(text=f"[{part.name} was called with {part.arguments}]"), placed.trail)]
+        asked = f" with {part.arguments}" if part.arguments else ""
+        return [Placed(Text(text=f"[{part.name} was called{asked}]"), placed.trail)]
     plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
     gists = [one.gist for one in part.content or () if isinstance(one, Foreign) and one.gist]
-    return [Placed(Text(text=f"[{part.native}: {chr(10).join(gists) or 'no readable content'}]"), placed.trail)]
+    text = chr(10).join(gists) or "no readable content"
+    mark = "" if part.status == "ok" else ERROR_MARK
+    return [Placed(Text(text=f"[{part.native}: {mark}{text}]"), placed.trail)]
 
 
 def _encode_item(part: Part, placed: Placed, plan: ItemPlan, message: Message) -> Any:
@@ -335,10 +342,14 @@ def _encode_message(content: list[Placed], plan: ItemPlan, message: Message) -> 
     if plan.home:
         return [_encode_home_message(content, blocks, message)]
     if plan.answering:
+        if plan.held is None:  # a stream has announced each of them
+            blocks = [block for block in blocks if not isinstance(block, OutputText) or block.text or block.annotations]
+        if not blocks:
+            return []
         own = plan.envelope("msg")
         shape = MessageItem(role="assistant", id=given(own.id), status=given(own.status), content=blocks)
         shape.phase = given(message.phase)
-        return [shape] if blocks else []
+        return [shape]
     if not spoken:
         only = blocks[0] if len(blocks) == 1 else None
         if isinstance(only, InputText) and only.prompt_cache_breakpoint is UNSET:

@@ -10,7 +10,7 @@ from toolwire.codec.plan import Plan, Rules
 
 class ItemPlan(Plan):
     """`calls` remembers the shape and name of each call, so that its output is written to match. `seed` is there for
-    answers, whose items must have ids; `asked` is what a hosted tool was asked until its result comes;
+    answers, whose items must have ids; `asked` is what hosted tools were asked, by call, until the results come;
     `held` is the envelope of an item that a stream has announced already."""
 
     def __init__(self, rules: Rules, report: Report, target: Target, *, home: bool, seed: str | None = None) -> None:
@@ -18,7 +18,7 @@ class ItemPlan(Plan):
         self.seed = seed
         self.calls: dict[str, tuple[str, str]] = {}
         self.held: Message | None = None
-        self.asked: HostedUse | None = None
+        self.asked: dict[str | None, HostedUse] = {}
         self._minted = 0
 
     def envelope(self, prefix: str, *, complete: bool = True) -> Message:

@@ -44,23 +44,22 @@ def encode_use(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -> l
         raise TypeError("nothing that others ran")
     plan.report.approximated(placed.trail, "", "what another provider ran, told as an item of the target's")
     if isinstance(part, ToolCall):
-        earlier = unanswered(plan)
-        plan.asked = asked(part)
-        return earlier
-    use, plan.asked = plan.asked, None
-    found = replace(use or part.use, pages=part.use.pages, output=part.use.output)
-    return [_encode_item(found, plan, failed=part.status != "ok")]
+        plan.asked[part.id] = asked(part)
+        return []
+    use = plan.asked.pop(part.call_id, part.use)
+    found = replace(use, pages=part.use.pages, output=part.use.output)
+    return [_encode_item(found, plan, "completed" if part.status == "ok" else "failed")]
 
 
 def unanswered(plan: ItemPlan) -> list[Any]:
-    """The call whose result did not come."""
-    use, plan.asked = plan.asked, None
-    return [] if use is None else [_encode_item(use, plan, failed=False)]
+    """The calls whose results did not come."""
+    uses, plan.asked = plan.asked, {}
+    return [_encode_item(use, plan, "incomplete") for use in uses.values()]
 
 
-def _encode_item(use: HostedUse, plan: ItemPlan, *, failed: bool) -> dict[str, Any]:
+def _encode_item(use: HostedUse, plan: ItemPlan, status: str) -> dict[str, Any]:
     own: Message = plan.envelope("ci" if use.kind == "code_execution" else "ws")
-    item: dict[str, Any] = {"id": own.id, "status": "failed" if failed else "completed"}
+    item: dict[str, Any] = {"id": own.id, "status": status}
     if use.kind == "code_execution":
         outputs = None if use.output is None else [{"type": "logs", "logs": use.output}]
         return {"type": "code_interpreter_call", **item, "container_id": "", "code": use.code, "outputs": outputs}
