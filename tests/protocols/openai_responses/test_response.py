@@ -10,6 +10,9 @@ from tests.bodies import (
     RESPONSES_USAGE,
     anthropic_call,
     anthropic_response,
+    chat_call,
+    chat_response,
+    chat_stream,
     responses_call,
     responses_message,
     responses_request,
@@ -17,7 +20,7 @@ from tests.bodies import (
     responses_tool,
 )
 from tests.sdk import accept_response
-from tests.wire import ANTHROPIC, RESPONSES, lost, named, translated
+from tests.wire import ANTHROPIC, CHAT, RESPONSES, frames, lost, named, streamed, translated
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import Context
@@ -133,6 +136,30 @@ def test_a_stop_is_a_status(stop: str, status: str, details: Any) -> None:
     made = translated(body, ANTHROPIC, RESPONSES, "response")
     assert (made["status"], made["incomplete_details"]) == (status, details)
     assert made["output"][-1]["status"] == status
+
+
+def test_a_refusal_without_words_is_the_filter_s() -> None:
+    body = anthropic_response({"type": "text", "text": "I started to"}, stop_reason="refusal")
+    made = translated(body, ANTHROPIC, RESPONSES, "response")
+    assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "content_filter"})
+    assert named(lost(body, ANTHROPIC, RESPONSES, "response"), "/stop_reason")
+
+
+def test_a_refusal_in_words_is_told_by_them() -> None:
+    body = chat_response({"role": "assistant", "content": None, "refusal": "No."}, "stop")
+    made = translated(body, CHAT, RESPONSES, "response")
+    assert (made["status"], made["incomplete_details"]) == ("completed", None)
+    assert made["output"][0]["content"] == [{"type": "refusal", "refusal": "No."}]
+    assert not named(lost(body, CHAT, RESPONSES, "response"), "/choices/0/finish_reason")
+    stream = chat_stream({"refusal": "No."}, finish_reason="stop")
+    last = frames(streamed(stream, CHAT, RESPONSES))[-1]
+    assert (last["type"], last["response"]["output"][0]["status"]) == ("response.completed", "completed")
+
+
+def test_nothing_said_beside_a_call_is_no_message() -> None:
+    body = chat_response({"role": "assistant", "content": "", "tool_calls": [chat_call("call_1")]})
+    made = translated(body, CHAT, RESPONSES, "response")
+    assert [item["type"] for item in made["output"]] == ["function_call"]
 
 
 def test_a_citation_by_url_spans_its_text() -> None:

@@ -230,6 +230,64 @@ def test_a_cut_answer_is_incomplete_and_a_broken_one_failed() -> None:
     assert frames(broken)[-1]["response"]["error"]["code"] == "server_error"
 
 
+def done_items(wire: bytes) -> list[Any]:
+    return [frame["item"] for frame in frames(wire) if frame["type"] == "response.output_item.done"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        anthropic_text_block(0, "Let me"),
+        anthropic_call_block(0, "toolu_1", '{"city":"Pa'),
+        anthropic_call_block(0, "toolu_1", '{"city":"Paris"}'),
+    ],
+)
+def test_the_item_that_was_cut_is_done_as_incomplete(block: Any) -> None:
+    whole = anthropic_text_block(0, "First.")
+    cut = anthropic_stream(*whole, *[{**event, "index": 1} for event in block], stop_reason="max_tokens")
+    made = streamed(cut, ANTHROPIC, RESPONSES)
+    assert done_items(made)[-1]["status"] == "incomplete"
+    assert done_items(made) == frames(made)[-1]["response"]["output"]
+
+
+def test_a_call_before_the_cut_is_whole() -> None:
+    cut = anthropic_stream(
+        *anthropic_call_block(0, "toolu_1", "{}"), *anthropic_text_block(1, "And"), stop_reason="max_tokens"
+    )
+    assert [item["status"] for item in done_items(streamed(cut, ANTHROPIC, RESPONSES))] == ["completed", "incomplete"]
+
+
+def test_a_failure_leaves_what_was_whole() -> None:
+    whole = anthropic_call_block(0, "toolu_1", "{}")
+    failed = anthropic_stream(*whole, *anthropic_text_block(1, "And")).partition(b"event: message_delta")[0]
+    made = streamed(failed, ANTHROPIC, RESPONSES)
+    assert frames(made)[-1]["type"] == "response.failed"
+    assert [item["type"] for item in done_items(made)] == ["function_call", "message"]
+
+
+def test_a_call_starts_without_arguments_since_clients_add_the_deltas_to_them() -> None:
+    found = frames(streamed(TALK, ANTHROPIC, RESPONSES))
+    calls: dict[int, str] = {}
+    for frame in found:
+        if frame["type"] == "response.output_item.added" and frame["item"]["type"] == "function_call":
+            calls[frame["output_index"]] = frame["item"]["arguments"]
+        elif frame["type"] == "response.function_call_arguments.delta":
+            calls[frame["output_index"]] += frame["delta"]
+    assert list(calls.values()) == ['{"city":"Paris"}', "{}"]
+
+
+def test_citations_are_told_before_their_text_is_done() -> None:
+    page = {"url": "https://a.test", "title": "A", "cited_text": "x", "encrypted_index": "E"}
+    note = {"type": "citations_delta", "citation": {"type": "web_search_result_location", **page}}
+    said = {"type": "text_delta", "text": "It rains."}
+    wire = anthropic_stream(*anthropic_block(0, {"type": "text", "text": "", "citations": []}, said, note))
+    found = frames(streamed(wire, ANTHROPIC, RESPONSES))
+    (told,) = [frame for frame in found if frame["type"] == "response.output_text.annotation.added"]
+    assert [told["annotation"]] == found[-1]["response"]["output"][0]["content"][0]["annotations"]
+    assert (told["annotation"]["end_index"], told["annotation_index"]) == (len("It rains."), 0)
+    assert found[found.index(told) + 1]["type"] == "response.output_text.done"
+
+
 def test_a_custom_call_streams_its_text() -> None:
     tool = {"type": "custom", "name": "patch", "description": "d"}
     wire = anthropic_stream(*anthropic_call_block(0, "toolu_1", '{"input":"*** a', '\\nb"}', name="patch"))

@@ -30,7 +30,9 @@ from toolwire.protocols.openai_responses.wire import (
     IncompleteShape,
     InputDetailsShape,
     Item,
+    MessageItem,
     OutputDetailsShape,
+    RefusalPart,
     ResponseShape,
     UsageShape,
 )
@@ -44,10 +46,13 @@ STATES: dict[StopReason, tuple[str, str | None]] = {
     "max_tokens": ("incomplete", "max_output_tokens"),
     "filtered": ("incomplete", "content_filter"),
     "context_window": ("incomplete", "max_output_tokens"),
+    "refusal": ("incomplete", "content_filter"),
     "cancelled": ("cancelled", None),
     "error": ("failed", None),
 }
-"""The status, and the reason if incomplete, that tells a stop. All others are told as completed, and reported."""
+"""The status, and the reason if incomplete, that tells a stop. All others are told as completed, and reported; so is a
+refusal, but that in words is told by these."""
+_CUT = ("incomplete", "failed")
 _FAITHFUL = ("end_turn", "tool_use", "max_tokens", "filtered", "cancelled", "error")
 
 _ECHO_NAMES = frozenset(EchoShape.__struct_fields__) - {"unknown", "nulls"}
@@ -292,18 +297,36 @@ def encode_stop(stop: Stop | None, body: dict[str, Any], plan: ItemPlan) -> None
         if stop is not None and _DETAILS in stop.form:
             body["incomplete_details"] = {} if stop.raw is None else {"reason": stop.raw}
         return
-    status, reason = STATES.get("end_turn" if stop is None else stop.reason, ("completed", None))
+    refused = stop is not None and stop.reason == "refusal" and _is_refused(body["output"])
+    status, reason = state_of(stop, refused=refused)
     body["status"] = status
     body["incomplete_details"] = None if reason is None else {"reason": reason}
-    if status == "incomplete" and body["output"] and isinstance(last := body["output"][-1], Item):
+    if status in _CUT and body["output"] and isinstance(last := body["output"][-1], Item):
         last.status = "incomplete"
     if stop is None:
         return
-    if stop.reason not in _FAITHFUL:
+    if stop.reason not in _FAITHFUL and not refused:
         told = reason or status
         plan.report.approximated(("candidates", 0, "stop"), "reason", f"{stop.raw or stop.reason} is told as {told}")
     if stop.sequence is not None:
         plan.report.dropped(("candidates", 0, "stop"), "sequence")
+
+
+def state_of(stop: Stop | None, *, refused: bool) -> tuple[str, str | None]:
+    """The status and reason; `refused`: in words that the answer has."""
+    if stop is None or (stop.reason == "refusal" and refused):
+        return "completed", None
+    return STATES.get(stop.reason, ("completed", None))
+
+
+def is_cut(stop: Stop | None, *, refused: bool) -> bool:
+    """Whether the answer ended before it was complete."""
+    return state_of(stop, refused=refused)[0] in _CUT
+
+
+def _is_refused(output: list[Any]) -> bool:
+    contents = [item.content for item in output if isinstance(item, MessageItem)]
+    return any(isinstance(block, RefusalPart) for blocks in contents if isinstance(blocks, list) for block in blocks)
 
 
 def encode_usage(usage: Usage, plan: ItemPlan) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from toolwire.protocols.openai_responses.response.body import (
     encode_stop,
     encode_usage,
     finish,
+    is_cut,
     seed_of,
     start_body,
 )
@@ -182,8 +183,10 @@ class Encoder:
     # ---- the end
 
     def _end(self, event: ResponseEnd) -> bytes:
-        closing = self._announce() + self._items.close()
         self._ended = True
+        opening = self._announce()
+        cut = not self._plan.home and is_cut(self._stop, refused=self._items.refused)
+        closing = opening + self._items.close(cut=cut)
         body = self._terminal(event)
         if self._plan.home and event.status is not None:
             body["status"] = event.status
@@ -205,7 +208,7 @@ class Encoder:
         self._ended = True
         if self._plan.home and is_event(event.error):
             return frame(encode_error(event.error).to_bytes(), b"error")
-        opening = self._announce()
+        opening = self._announce() + self._items.close_whole()
         body = self._terminal(event)
         body |= {"status": event.status or "failed", "error": encode_failure(event.error, self._plan)}
         finish(body, event, self._plan)

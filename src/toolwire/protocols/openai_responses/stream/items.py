@@ -4,6 +4,8 @@
    and every thought is an item of its own; these stand strictly one after the other.
 2. An item is announced with the id that it is done with, and that the final output has.
 3. What deltas told is told once more when it is done, and in the final output, but by no other delta.
+4. Of another protocol, an item is done when the next one starts or the answer ends: only then it is known whether it
+   was cut, and a client may run a call as soon as it is done.
 """
 
 from typing import Any
@@ -16,9 +18,7 @@ from toolwire.canonical.content import (
     Message,
     Part,
     Reasoning,
-    ReasoningText,
     Refusal,
-    Seal,
     Text,
     ToolCall,
 )
@@ -34,81 +34,24 @@ from toolwire.protocols.openai_responses.parts.uses import unanswered
 from toolwire.protocols.openai_responses.wire import FAMILY
 
 from .frames import Frames, delta_head, hollow
+from .opened import OpenItem, OpenPart
 
 _PREFIXES = {"message": "msg", "reasoning": "rs", "call": "fc"}
 _NOBODY = Message(role="assistant", parts=())
-
-
-class OpenItem:
-    """An item that was announced. `places` are its parts as they ended."""
-
-    def __init__(self, index: int, message: int, own: Message, kind: str) -> None:
-        self.index = index
-        self.message = message
-        self.own = own
-        self.kind = kind
-        self.contents = 0
-        self.places: list[Placed] = []
-
-    def fields(self, content: int | None = None) -> dict[str, Any]:
-        """What every event about the item says."""
-        about: dict[str, Any] = {"item_id": self.own.id, "output_index": self.index}
-        return about if content is None else about | {"content_index": content}
-
-
-class OpenPart:
-    """A part while it grows. `head` is its delta up to the number, where all its deltas are alike."""
-
-    def __init__(self, start: PartStart, trail: Trail) -> None:
-        self.start = start
-        self.trail = trail
-        self.item: OpenItem | None = None
-        self.content = 0
-        self.head = b""
-        self.pieces: list[str] = []
-        self.notes: list[Citation] = []
-        self.seal: Seal | None = None
-        self.call_id: str | None = None
-        self.thoughts: dict[tuple[str, int], list[str]] = {}
-        self.speaking: tuple[str, int] | None = None
-
-    def final(self, end: PartEnd) -> Part:
-        part = self._grown() if end.final is None else end.final
-        if isinstance(part, ToolCall) and self.call_id is not None:
-            return replace(part, id=self.call_id)
-        return part
-
-    def _grown(self) -> Part:
-        part, text = self.start.part, "".join(self.pieces)
-        match part:
-            case Text():
-                notes = (*(part.annotations or ()), *self.notes)
-                return replace(part, text=text, annotations=notes or part.annotations, seal=self.seal or part.seal)
-            case Refusal():
-                return replace(part, text=text)
-            case ToolCall():
-                return replace(part, arguments=text, seal=self.seal or part.seal)
-            case Reasoning():
-                said: list[Any] = [
-                    ReasoningText(kind="summary" if kind == "summary" else "full", text="".join(pieces))
-                    for (kind, _), pieces in self.thoughts.items()
-                ]
-                return replace(part, content=(*part.content, *said), seal=self.seal or part.seal)
-            case _:
-                return part
 
 
 class ItemWriter:
     def __init__(self, plan: ItemPlan, frames: Frames) -> None:
         self.output: dict[int, Any] = {}
         self.shown: set[int] = set()
+        self.refused = False
         self._plan = plan
         self._frames = frames
         self._messages: dict[int, MessageStart] = {}
         self._counts: dict[int, int] = {}
         self.parts: dict[int, OpenPart] = {}
         self._items: dict[int, OpenItem] = {}
-        self._speaking: OpenItem | None = None
+        self._last: OpenItem | None = None
 
     # ---- parts
 
@@ -165,11 +108,13 @@ class ItemWriter:
                 closing = self._arguments_done(held, held.item, part)
             case _:
                 closing = self._thought_done(held, held.item)
-        return closing if self._plan.home else closing + self._close(held.item)
+        if not self._plan.home:
+            self._last = held.item
+        return closing
 
     def message_end(self, event: MessageEnd) -> bytes:
         if not self._plan.home:
-            return self._close_speaking()
+            return b""
         item, opened = self._items.get(event.message), b""
         if item is None:
             item, opened = self._open(event.message, "message", Text(text=""))
@@ -184,12 +129,17 @@ class ItemWriter:
         )
         return opened + self._close(item)
 
-    def close(self) -> bytes:
-        """End what is still open."""
-        closing = self._close_speaking()
+    def close(self, *, cut: bool) -> bytes:
+        """End what is still open. `cut`: the answer ended before it was complete."""
+        closing = self._close_last(cut=cut)
         for item in list(self._items.values()) if self._plan.home else ():
             closing += self._close(item)
         return closing + self._write(unanswered(self._plan))
+
+    def close_whole(self) -> bytes:
+        """End the item that only waits, when the answer failed."""
+        growing = any(held.item is self._last for held in self.parts.values())
+        return b"" if growing else self._close_last()
 
     # ---- items
 
@@ -208,10 +158,14 @@ class ItemWriter:
             body = {"type": "message", "id": item.own.id, "role": "assistant", "content": []}
         else:
             body = {"type": "reasoning", "id": item.own.id, "summary": []}
+        begun = {"status": "in_progress"}
+        if isinstance(part, ToolCall) and part.shape == "json" and not home:
+            begun["arguments"] = ""  # clients add the deltas to it
         if isinstance(body, dict):
-            body["status"] = "in_progress"
+            body |= begun
         else:
-            body.status = "in_progress"
+            for name, value in begun.items():
+                setattr(body, name, value)
         return item, self._frames.write("response.output_item.added", output_index=index, item=body)
 
     def _own(self, message: int, kind: str, part: Part) -> Message:
@@ -233,17 +187,17 @@ class ItemWriter:
             form=start.form,
         )
 
-    def _close_speaking(self) -> bytes:
-        item, self._speaking = self._speaking, None
-        return b"" if item is None else self._close(item)
+    def _close_last(self, *, cut: bool = False) -> bytes:
+        item, self._last = self._last, None
+        return b"" if item is None else self._close(item, cut=cut)
 
-    def _close(self, item: OpenItem) -> bytes:
+    def _close(self, item: OpenItem, *, cut: bool = False) -> bytes:
         """The item is done: all of it, once more."""
         self._items.pop(item.index, None)
         home = self._plan.home
         if not home:
             last = item.places[-1].part if item.places else None
-            cut = isinstance(last, ToolCall) and not last.complete
+            cut = cut or (isinstance(last, ToolCall) and not last.complete)
             self._plan.held = replace(item.own, status="incomplete" if cut else "completed")
         bodies = encode_items(item.places, self._plan, item.own if home else _NOBODY)
         self._plan.held = None
@@ -261,7 +215,7 @@ class ItemWriter:
             own = self._own(message, "whole", placed.part)
             self._items.setdefault(message, OpenItem(message, message, own, "whole")).places.append(placed)
             return b""
-        closing = self._close_speaking()
+        closing = self._close_last()
         return closing + self._write(encode_items([placed], self._plan, _NOBODY))
 
     def _write(self, bodies: list[Any]) -> bytes:
@@ -278,17 +232,18 @@ class ItemWriter:
     def _open_content(self, held: OpenPart, part: Text | Refusal | Foreign) -> bytes:
         message = held.start.message
         opening = b""
-        item = self._items.get(message) if self._plan.home else self._speaking
-        if item is not None and item.message != message:
-            opening, item = self._close_speaking(), None
+        item = self._items.get(message) if self._plan.home else self._last
+        if item is not None and (item.message != message or item.kind != "message"):
+            opening, item = self._close_last(), None
         if item is None:
             item, announced = self._open(message, "message", part)
             opening += announced
-            self._speaking = None if self._plan.home else item
+            self._last = None if self._plan.home else item
         held.item, held.content = item, item.contents
         item.contents += 1
         fields = item.fields(held.content)
         if isinstance(part, Refusal):
+            self.refused = True
             held.head = delta_head("response.refusal.delta", **fields)
         elif isinstance(part, Text):
             held.head = delta_head("response.output_text.delta", **fields, logprobs=[])
@@ -308,28 +263,31 @@ class ItemWriter:
         held.notes.append(note)
         if held.item is None or not self._plan.home:
             return b""
-        return self._frames.write(
-            "response.output_text.annotation.added",
-            **held.item.fields(held.content),
-            annotation_index=len(held.notes) - 1,
-            annotation=encode_annotation(note),
-        )
+        return self._noted(held.item, held.content, len(held.notes) - 1, encode_annotation(note))
+
+    def _noted(self, item: OpenItem, content: int, number: int, note: Any) -> bytes:
+        fields = item.fields(content)
+        kind = "response.output_text.annotation.added"
+        return self._frames.write(kind, **fields, annotation_index=number, annotation=note)
 
     def _content_done(self, held: OpenPart, item: OpenItem, part: Text | Refusal | Foreign) -> bytes:
         fields = item.fields(held.content)
         said = b""
+        block = self._block(part, held.trail)
         if isinstance(part, Text):
+            if not self._plan.home:
+                for number, note in enumerate(block.annotations):
+                    said += self._noted(item, held.content, number, note)
             logprobs: Any = (part.extras or {}).get(FAMILY, {}).get("logprobs", [])
-            said = self._frames.write("response.output_text.done", **fields, text=part.text, logprobs=logprobs)
+            said += self._frames.write("response.output_text.done", **fields, text=part.text, logprobs=logprobs)
         elif isinstance(part, Refusal):
             said = self._frames.write("response.refusal.done", **fields, refusal=part.text)
-        block = self._block(part, held.trail)
         return said + self._frames.write("response.content_part.done", **fields, part=block)
 
     # ---- calls
 
     def _open_call(self, held: OpenPart, part: ToolCall) -> bytes:
-        opening = self._close_speaking()
+        opening = self._close_last() + self._write(unanswered(self._plan))
         if not part.id and not self._plan.home:
             # It keeps this id when its arguments are there.
             place = [step for step in held.trail if isinstance(step, int)]
@@ -357,7 +315,7 @@ class ItemWriter:
         """A thought grows: of another protocol always as a summary, since clients show only those."""
         opening = b""
         if (item := held.item) is None:
-            opening = self._close_speaking()
+            opening = self._close_last()
             item, announced = self._open(held.start.message, "reasoning", held.start.part)
             held.item = item
             opening += announced
