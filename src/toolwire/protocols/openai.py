@@ -3,6 +3,9 @@
 from toolwire.codec.check import Findings, Path, Voice, subschemas, text_of, unstrict, words
 from toolwire.codec.schema.dialect import Dialect
 
+OWN_ERROR = "openai:error"
+"""In the form of an error: OpenAI's own object, whose type is the same word in both protocols."""
+
 # https://platform.openai.com/docs/guides/structured-outputs#supported-schemas; a default, a length or another format is
 # refused by name.
 STRICT = Dialect(

@@ -156,6 +156,17 @@ def test_a_refusal_in_words_is_told_by_them() -> None:
     assert (last["type"], last["response"]["output"][0]["status"]) == ("response.completed", "completed")
 
 
+def test_an_error_within_a_choice_is_the_answer_s() -> None:
+    wrong = {"code": 502, "message": "Provider disconnected"}
+    body = chat_response({"role": "assistant", "content": "I star"}, "error")
+    body["choices"][0]["error"] = wrong
+    made = translated(body, CHAT, RESPONSES, "response")
+    assert (made["status"], made["error"]) == ("failed", {"code": "server_error", "message": "Provider disconnected"})
+    assert made["output"][0]["status"] == "incomplete"
+    assert lost(body, CHAT, RESPONSES, "response") == {"/choices/0/error/code"}
+    assert translated(body, CHAT, CHAT, "response") == body
+
+
 def test_nothing_said_beside_a_call_is_no_message() -> None:
     body = chat_response({"role": "assistant", "content": "", "tool_calls": [chat_call("call_1")]})
     made = translated(body, CHAT, RESPONSES, "response")
@@ -222,3 +233,24 @@ def test_an_error_of_another_protocol_has_all_four_fields() -> None:
     body = {"type": "error", "error": {"type": "overloaded_error", "message": "Busy."}}
     made = translated(body, ANTHROPIC, RESPONSES, "error")
     assert made["error"].keys() == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [
+        ("tokens", "rate_limit_exceeded"),
+        ("invalid_request_error", "invalid_api_key"),
+        ("request_forbidden", "unsupported_country_region_territory"),
+        ("server_error", None),
+    ],
+)
+def test_an_error_of_chat_keeps_openai_s_own_words(word: str, code: str | None) -> None:
+    body = {"error": {"message": "No.", "type": word, "param": None, "code": code}}
+    assert translated(body, CHAT, RESPONSES, "error") == body
+    assert not lost(body, CHAT, RESPONSES, "error")
+
+
+def test_the_word_of_another_vendor_is_replaced_and_reported() -> None:
+    body = {"type": "error", "error": {"type": "billing_error", "message": "Pay."}}
+    assert translated(body, ANTHROPIC, RESPONSES, "error")["error"]["type"] == "insufficient_quota"
+    assert named(lost(body, ANTHROPIC, RESPONSES, "error"), "/error/type")

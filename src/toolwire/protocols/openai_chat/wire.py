@@ -260,6 +260,7 @@ class AnswerShape(Wire):
     index: int | UnsetType = UNSET
     finish_reason: str | UnsetType | None = UNSET
     logprobs: Extra = UNSET
+    error: Extra = UNSET
 
 
 class ResponseShape(Wire):

@@ -28,7 +28,7 @@ from toolwire.protocols.openai_chat.wire import (
     UsageShape,
 )
 
-from .errors import decode_error_object, encode_error_object
+from .errors import IN_CHOICE, decode_choice_error, decode_error_object, encode_error_object
 
 STOPS: dict[str, StopReason] = {
     "stop": "end_turn",
@@ -82,6 +82,7 @@ def decode_response(body: bytes, context: Context) -> Response:
         form = (*form, f"{FAMILY}:null:error")
     if shape.choices is UNSET:
         form = (*form, "openai-chat:absent:choices")
+    error = decode_error_object(shape.error, None, at="/error") if failed and shape.error is not UNSET else None
     return Response(
         origin=FAMILY,
         id=known(shape.id),
@@ -89,7 +90,7 @@ def decode_response(body: bytes, context: Context) -> Response:
         created=known(shape.created),
         candidates=tuple([_decode_choice(one, number, count) for number, one in enumerate(shape.choices or ())]),
         usage=None if shape.usage is UNSET or shape.usage is None else decode_usage(shape.usage),
-        error=decode_error_object(shape.error, None, at="/error") if failed and shape.error is not UNSET else None,
+        error=decode_choice_error(shape.choices or ()) if error is None else error,
         **joined(kept(shape, *form), spelled("object", shape.object, "chat.completion")),
     )
 
@@ -108,6 +109,8 @@ def _decode_choice(shape: AnswerShape, position: int, count: int) -> Candidate:
         stop = decode_stop(shape.finish_reason, message)
     message = replace(message, parts=tuple([_completed(part, stop) for part in message.parts]))
     form = () if shape.index is not UNSET else (NO_INDEX,)
+    if position == 0 and shape.error is not UNSET:
+        form = (*form, f"{FAMILY}:told:error")
     if shape.message.role != "assistant":
         form = (*form, f"openai-chat:role:{shape.message.role}")
     found = kept(shape, *form)
@@ -186,7 +189,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
         del body["choices"]
     if response.usage is not None:
         body["usage"] = encode_usage(response.usage, plan)
-    if response.error is not None:
+    if response.error is not None and not (home and IN_CHOICE in response.error.form):
         body["error"] = encode_error_object(response.error, ("error",), plan.report)
     restore(body, response, FAMILY)
     if not home:

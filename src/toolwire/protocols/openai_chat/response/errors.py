@@ -1,5 +1,6 @@
 """Chat's errors, to canonical and back."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -11,8 +12,9 @@ from toolwire.codec.fields import Reader, told, well_formed
 from toolwire.codec.interface import Encoding
 from toolwire.codec.kept import known, restore
 from toolwire.codec.losses import Report, Trail
+from toolwire.protocols.openai import OWN_ERROR
 from toolwire.protocols.openai_chat.parts.content import kept
-from toolwire.protocols.openai_chat.wire import FAMILY, ErrorShape
+from toolwire.protocols.openai_chat.wire import FAMILY, AnswerShape, ErrorShape
 
 _CODES: dict[str, ErrorKind] = {
     "context_length_exceeded": "context_length",
@@ -28,6 +30,7 @@ _TYPES: dict[str, ErrorKind] = {
     "authentication_error": "authentication",
     "permission_error": "permission",
     "permission_denied_error": "permission",
+    "request_forbidden": "permission",
     "not_found_error": "not_found",
     "conflict_error": "conflict",
     "request_too_large": "too_large",
@@ -37,6 +40,7 @@ _TYPES: dict[str, ErrorKind] = {
     "requests": "rate_limit",
     "insufficient_quota": "billing",
     "overloaded_error": "overloaded",
+    "service_unavailable_error": "overloaded",
     "timeout_error": "timeout",
 }
 _STATUSES: dict[int, ErrorKind] = {
@@ -84,6 +88,7 @@ TEXT_ERROR = "openai-chat:error:text"
 BODY_ERROR = "openai-chat:error:body"
 RAW_ERROR = "openai-chat:error:raw"
 NO_MESSAGE = "openai-chat:absent:message"
+IN_CHOICE = "openai-chat:error:choice"
 _NAMES = tuple(f"{FAMILY}:name:{name}" for name in ("message=message", "raw=type", "code=code", "param=param"))
 
 _read_error = Reader[ErrorShape](ErrorShape, FAMILY).read
@@ -122,6 +127,8 @@ def decode_error_object(raw: Raw, status: int | None, *, at: str | None = None) 
     form = (OWN, *names) if number is None else (OWN, NUMBER, *names)
     if shape.message is UNSET:
         form = (*form, NO_MESSAGE)
+    if isinstance(shape.type, str):
+        form = (*form, OWN_ERROR)
     return ApiError(
         kind=_kind(shape, status if status is not None else number),
         message=known(shape.message) or "",
@@ -132,6 +139,15 @@ def decode_error_object(raw: Raw, status: int | None, *, at: str | None = None) 
         at=at,
         **kept(shape, *form, under="error/" if at is None else ""),
     )
+
+
+def decode_choice_error(choices: Sequence[AnswerShape]) -> ApiError | None:
+    """What a gateway says of an upstream that failed within its answer."""
+    raw = choices[0].error if choices else UNSET
+    if raw is UNSET or bytes(raw) == b"null":
+        return None
+    error = decode_error_object(raw, None, at="/choices/0/error")
+    return replace(error, form=(*error.form, IN_CHOICE))
 
 
 def _kind(shape: ErrorShape, status: int | None) -> ErrorKind:

@@ -11,6 +11,7 @@ from toolwire.codec.interface import Encoding
 from toolwire.codec.kept import emit, given, known, rest, restore
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan
+from toolwire.protocols.openai import OWN_ERROR
 from toolwire.protocols.openai_responses.wire import ECHO, FAMILY, ErrorShape
 
 CODES: dict[str, ErrorKind] = {
@@ -30,6 +31,7 @@ KINDS: dict[str, ErrorKind] = {
     "authentication_error": "authentication",
     "insufficient_quota": "billing",
     "permission_error": "permission",
+    "request_forbidden": "permission",
     "not_found_error": "not_found",
     "conflict_error": "conflict",
     "request_too_large": "too_large",
@@ -40,6 +42,7 @@ KINDS: dict[str, ErrorKind] = {
     "server_error": "server",
     "timeout_error": "timeout",
     "overloaded_error": "overloaded",
+    "service_unavailable_error": "overloaded",
 }
 STATUSES: dict[int, ErrorKind] = {
     400: "invalid_request",
@@ -211,6 +214,10 @@ def _encode_foreign(error: ApiError, report: Report) -> dict[str, Any]:
     if error.request_id is not None:
         report.dropped((), "request_id", "the target tells it in a header")
     kind, code = TYPES[error.kind]
+    if error.raw is not None and OWN_ERROR in error.form:
+        kind, code = error.raw, None
+    elif error.raw is not None and error.raw != kind:
+        report.approximated((), "raw", f"{error.raw} is told as {kind}")
     return {"message": error.message, "type": kind, "param": error.param, "code": error.code or code}
 
 
