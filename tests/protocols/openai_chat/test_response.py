@@ -141,6 +141,8 @@ ERRORS: list[tuple[int | None, dict[str, Any], str]] = [
     (429, {"type": "tokens"}, "rate_limit"),
     (500, {"type": "server_error"}, "server"),
     (503, {"type": "server_error"}, "overloaded"),
+    (None, {"type": "request_forbidden", "code": "unsupported_country_region_territory"}, "permission"),
+    (None, {"type": "service_unavailable_error"}, "overloaded"),
     (None, {"code": 429}, "rate_limit"),
     (None, {"code": 599}, "server"),
     (None, {}, "other"),

@@ -213,6 +213,8 @@ def test_a_call_that_was_answered_in_the_same_answer_is_not_the_client_s() -> No
         ({"error": {"message": "m", "type": "invalid_request_error", "code": None}}, 404, "not_found", "m"),
         ({"error": {"message": "m", "type": "invalid_request_error", "code": None}}, 400, "invalid_request", "m"),
         ({"error": {"message": "m", "type": "insufficient_quota", "code": "insufficient_quota"}}, 429, "billing", "m"),
+        ({"error": {"message": "m", "type": "request_forbidden", "code": None}}, None, "permission", "m"),
+        ({"error": {"message": "m", "type": "service_unavailable_error", "code": None}}, None, "overloaded", "m"),
         ({"error": "m"}, 503, "overloaded", "m"),
         ({"detail": "m"}, 401, "authentication", "m"),
         ({"detail": [{"loc": ["body"]}]}, 422, "invalid_request", '[{"loc": ["body"]}]'),
