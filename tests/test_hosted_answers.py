@@ -219,6 +219,20 @@ def test_so_it_does_in_a_stream_of_items(source: str, kind: str) -> None:
     assert events[-1]["response"]["output"] == done
 
 
+def test_to_look_for_something_in_a_page_is_no_search() -> None:
+    action = {"type": "find_in_page", "url": "https://a.test", "pattern": "18"}
+    item = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
+    body = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [item]}
+    made = tw.translate(body, RESPONSES, ANTHROPIC, "response").value
+    assert made["content"][0] == {
+        "type": "server_tool_use",
+        "id": "srvtoolu_ws_1",
+        "name": "web_fetch",
+        "input": {"url": "https://a.test"},
+    }
+    assert made["usage"]["server_tool_use"] == {"web_search_requests": 0, "web_fetch_requests": 1}
+
+
 def test_code_that_failed_is_told_as_failed() -> None:
     parts = [
         USED[GEMINI]["code_execution"][0],

@@ -27,7 +27,7 @@ def decode_use(kind: str, members: dict[str, Raw]) -> HostedUse:
     meaning = USES[kind]
     if isinstance(action := _decode(members.get("action", b"null")), dict):
         said |= action
-        meaning = "web_fetch" if action.get("type") == "open_page" else meaning
+        meaning = "web_fetch" if action.get("type") in ("open_page", "find_in_page") else meaning
     outputs = _decode(members.get("outputs", b"null"))
     logs = [one.get("logs") for one in outputs if isinstance(one, dict)] if isinstance(outputs, list) else []
     if found := [log for log in logs if isinstance(log, str)]:
