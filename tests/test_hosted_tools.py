@@ -103,6 +103,32 @@ def test_a_tool_that_both_have_is_declared_and_one_that_is_lacking_dropped(sourc
         assert dropped == [place]
 
 
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT, GEMINI, INTERACTIONS, ROUTER])
+@pytest.mark.parametrize("words", [[], ["web_search_preview"]])
+def test_one_that_may_not_be_chosen_is_not_offered(target: str, words: list[str]) -> None:
+    allowed = [{"type": "function", "name": "f"}, *({"type": word} for word in words)]
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": allowed}
+    body = asking(RESPONSES, [FUNCTION[RESPONSES], {"type": "web_search_preview"}], tool_choice=choice)
+    model = (
+        "gemini-3-pro" if target == GEMINI else "gpt-5-search"
+    )  # Chat's only models with a search have it in their name
+    made = tw.translate(body, RESPONSES, target, model=model)
+    dropped = {loss.path: loss.why for loss in made.losses if loss.kind == "dropped"}
+    offered = [made.value["tools"][1:], made.value.get("web_search_options")]
+    if words:
+        assert "/tools/1" not in dropped
+        assert offered != [[], None]
+    else:
+        assert dropped["/tools/1"] == "not among the tools that may be chosen"
+        assert offered == [[], None]
+
+
+def test_names_of_functions_leave_the_vendor_s_own_tools_alone() -> None:
+    config = {"functionCallingConfig": {"mode": "VALIDATED", "allowedFunctionNames": ["f"]}}
+    made = made_of(asking(GEMINI, [FUNCTION[GEMINI], {"googleSearch": {}}], toolConfig=config), GEMINI, ANTHROPIC)
+    assert made.value["tools"][1:] == [DECLARED[ANTHROPIC]["web_search"]]
+
+
 @pytest.mark.parametrize(("source", "tool", "kind"), OTHER_WORDS)
 def test_other_words_for_the_same(source: str, tool: Any, kind: str) -> None:
     made = made_of(asking(source, [tool]), source, INTERACTIONS)

@@ -151,6 +151,12 @@ def test_cu_1_the_flat_and_the_nested_form_are_one_tool() -> None:
 CUSTOM_REQUEST = responses_request(GO, tools=[PATCH])
 
 
+def test_cu_2_a_custom_tool_without_a_description_gets_none_at_anthropic() -> None:
+    body = {"model": "m", "input": "Go", "tools": [{"type": "custom", "name": "bare"}]}
+    (tool,) = translated(body, RESPONSES, ANTHROPIC)["tools"]
+    assert tool.keys() == {"name", "input_schema"}
+
+
 def test_cu_2_a_custom_tool_is_lowered_and_its_call_raised_again() -> None:
     tool = translated(CUSTOM_REQUEST, RESPONSES, ANTHROPIC)["tools"][0]
     assert tool["input_schema"]["properties"]["input"]["type"] == "string"

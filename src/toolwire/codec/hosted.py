@@ -25,7 +25,7 @@ from .fields import escape
 from .kept import unescape
 from .losses import Trail, elements
 from .plan import Plan
-from .tools import PlacedTool, tools_in_force
+from .tools import PlacedTool, leave_out, tools_in_force
 
 FUNCTIONS: dict[str, tuple[str, str, str]] = {
     "web_search": ("google_web_search", "query", "Search the web."),
@@ -139,6 +139,23 @@ def is_demanded(tool: NativeTool, request: Request) -> bool:
     if choice.mode != "required" or tool.hosted is None:
         return False
     return all(isinstance(placed.tool, NativeTool) for placed in tools_in_force(request))
+
+
+def choosable(request: Request, plan: Plan) -> Iterator[PlacedTool]:
+    """The tools in force, without those that a provider would run though a choice among some leaves them out."""
+    choice = request.tool_choice
+    names = choice.names if choice is not None and choice.natives else None
+    for placed in plan.offered(request):
+        if names is None or not _is_left_out(placed.tool, names):
+            yield placed
+        else:
+            leave_out(placed, request, plan.report, "not among the tools that may be chosen")
+
+
+def _is_left_out(tool: Tool, names: tuple[ToolRef, ...]) -> bool:
+    if not isinstance(tool, NativeTool) or tool.hosted is None:
+        return False
+    return not any(_names(named, tool) for named in names)
 
 
 def is_native(tool: NativeTool, spelling: Spelling) -> bool:

@@ -19,7 +19,7 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 from toolwire.codec.fields import Reader, tag_of, told
-from toolwire.codec.hosted import Spelling, chosen, decode_hosted, encode_hosted, is_native, without_native
+from toolwire.codec.hosted import Spelling, choosable, chosen, decode_hosted, encode_hosted, is_native, without_native
 from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
@@ -30,7 +30,6 @@ from toolwire.codec.tools import (
     leave_out,
     lowered_description,
     lowered_schema,
-    tools_in_force,
     usable_callers,
 )
 from toolwire.protocols.anthropic.rules.vocabulary import STRICT, refuses_forcing
@@ -149,7 +148,7 @@ def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
         if isinstance(group, ToolGroup) and group.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
     offered: list[Any] = []
-    for placed in tools_in_force(request):
+    for placed in choosable(request, plan):
         plan.place = f"/tools/{len(offered)}"
         if _is_allowed(placed, request, plan) and (tool := encode_tool(placed, plan)) is not None:
             offered.append(tool)
@@ -202,7 +201,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
             plan.report.approximated(trail, "defer", "without the other provider's search it is declared at once")
     if isinstance(tool, FreeformTool):
         schema, strict = lowered_schema(), None
-        description: str | None = lowered_description(tool)
+        description: str | None = lowered_description(tool) or None
     else:
         schema, strict, description = _schema(tool, trail, plan), tool.strict, tool.description
         if strict and not plan.home:

@@ -21,7 +21,7 @@ from toolwire.canonical.tools import (
 )
 from toolwire.codec.fields import Reader, escape, told
 from toolwire.codec.hosted import Spelling as HostedSpelling
-from toolwire.codec.hosted import decode_hosted, encode_hosted, is_native, without_native
+from toolwire.codec.hosted import choosable, decode_hosted, encode_hosted, is_native, without_native
 from toolwire.codec.kept import given, joined, known
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
@@ -201,7 +201,7 @@ def encode_tools(request: Request, plan: Plan) -> tuple[Any, dict[str, Any]]:
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
-    placed_tools = list(tools_in_force(request))
+    placed_tools = list(choosable(request, plan))
     any_functions = any(not isinstance(placed.tool, NativeTool) for placed in placed_tools)
     validated = is_validated(request)
     for placed in placed_tools:

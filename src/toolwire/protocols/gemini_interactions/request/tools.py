@@ -8,7 +8,7 @@ from msgspec import UNSET, Raw, UnsetType
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
 from toolwire.codec.fields import Reader, tag_of
-from toolwire.codec.hosted import Spelling, chosen, decode_hosted, encode_hosted, is_native, without_native
+from toolwire.codec.hosted import Spelling, choosable, chosen, decode_hosted, encode_hosted, is_native, without_native
 from toolwire.codec.kept import as_object, emit, given, joined, known, rest, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
@@ -18,7 +18,6 @@ from toolwire.codec.tools import (
     flattened,
     lowered_description,
     lowered_schema,
-    tools_in_force,
     usable_callers,
 )
 from toolwire.protocols.gemini_interactions.wire import FAMILY, AllowedShape, ChoiceShape, FunctionShape
@@ -112,7 +111,7 @@ def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
-    offered = [_encode_tool(placed, plan) for placed in tools_in_force(request)]
+    offered = [_encode_tool(placed, plan) for placed in choosable(request, plan)]
     return [tool for tool in offered if tool is not None] or None
 
 

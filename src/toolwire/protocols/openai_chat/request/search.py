@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import NativeTool, Tool
-from toolwire.codec.hosted import Spelling, decode_hosted, encode_hosted, is_native
+from toolwire.codec.hosted import Spelling, choosable, decode_hosted, encode_hosted, is_native
 from toolwire.codec.plan import Plan
 from toolwire.protocols.openai_chat.wire import FAMILY
 
@@ -62,7 +62,7 @@ def is_search(tool: NativeTool, plan: Plan) -> bool:
 
 def encode_search(request: Request, plan: Plan) -> dict[str, Any]:
     """The field, where another protocol's request has a search and the model one, too."""
-    for placed in () if plan.home else plan.offered(request):
+    for placed in () if plan.home else choosable(request, plan):
         if isinstance(placed.tool, NativeTool) and is_search(placed.tool, plan):
             options = encode_hosted(placed.tool, placed.trail, HOSTED, plan)
             if "user_location" in options:

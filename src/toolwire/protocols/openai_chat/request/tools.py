@@ -18,7 +18,7 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 from toolwire.codec.fields import Reader, tag_of, told
-from toolwire.codec.hosted import without_native
+from toolwire.codec.hosted import choosable, without_native
 from toolwire.codec.kept import as_object, emit, given, joined, known, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
@@ -212,7 +212,7 @@ def encode_tools(request: Request, plan: Plan) -> tuple[list[Any] | None, list[A
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
-    encoded = [_encode_tool(one, plan) for one in plan.offered(request)]
+    encoded = [_encode_tool(one, plan) for one in choosable(request, plan)]
     return [tool for tool in encoded if tool is not None] or None, None
 
 

@@ -49,6 +49,7 @@ def decode_choice(choice: str | ChoiceShape | UnsetType, *, parallel: bool | Non
         mode="allowed",
         names=tuple(replace(_decode_chosen(one), at=f"/tools/{index}") for index, one in enumerate(tools)),
         required=choice.mode == "required",
+        natives=True,
         parallel=parallel,
         **with_more(kept, {"form": form}),
     )

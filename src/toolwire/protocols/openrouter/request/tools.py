@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
-from toolwire.codec.hosted import Spelling, chosen, decode_hosted, encode_hosted, is_native, without_native
+from toolwire.codec.hosted import Spelling, choosable, chosen, decode_hosted, encode_hosted, is_native, without_native
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted_strictly
@@ -17,7 +17,6 @@ from toolwire.codec.tools import (
     leave_out,
     lowered_description,
     lowered_schema,
-    tools_in_force,
     usable_callers,
 )
 from toolwire.protocols.openai import STRICT
@@ -133,7 +132,7 @@ def encode_tools(request: Request, plan: Plan) -> list[Any]:
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
-    encoded = [_encode_tool(placed, plan) for placed in tools_in_force(request) if _is_allowed(placed, request, plan)]
+    encoded = [_encode_tool(placed, plan) for placed in choosable(request, plan) if _is_allowed(placed, request, plan)]
     return [tool for tool in encoded if tool is not None]
 
 
