@@ -53,6 +53,20 @@ def texts(wire: bytes) -> str:
 # ---- decode
 
 
+@pytest.mark.parametrize("thought", [THOUGHT, {**THOUGHT, "summary": []}])
+def test_a_thought_reads_the_same_in_a_stream_of_anthropic_as_in_a_body(thought: Any) -> None:
+    items = [thought, responses_message("Hi.")]
+    wire = responses_stream(
+        *(event for index, item in enumerate(items) for event in item_events(index, item)), output=items
+    )
+    made = translated(responses_response(*items), RESPONSES, ANTHROPIC, "response")
+    told = frames(streamed(wire, RESPONSES, ANTHROPIC))
+    started = [frame["content_block"]["type"] for frame in told if frame["type"] == "content_block_start"]
+    assert started == [block["type"] for block in made["content"]]
+    thinking = "".join(frame["delta"].get("thinking", "") for frame in told if frame["type"] == "content_block_delta")
+    assert thinking == made["content"][0].get("thinking", "") == ("One.\n\nTwo." if thought is THOUGHT else "")
+
+
 def test_a_stream_folds_to_what_its_body_decodes_to() -> None:
     items = [THOUGHT, responses_message("Hi."), CALL]
     wire = responses_stream(

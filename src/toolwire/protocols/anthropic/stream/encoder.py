@@ -69,6 +69,7 @@ class Encoder:
         self._usage: Usage | None = None
         self._calls = False
         self._thoughts: dict[tuple[int, int], Reasoning] = {}
+        self._paragraphs: dict[int, tuple[str | None, int]] = {}
         self._trails: dict[tuple[int, int], Trail] = {}
         self._counts: dict[int, int] = {}
         self._notes: dict[tuple[int, int], int] = {}
@@ -162,20 +163,26 @@ class Encoder:
         if not self._plan.home and getattr(part, "use", None) is not None:
             self._held[key] = (part, [])
             return b""
+        if isinstance(part, Reasoning) and not self._plan.home and (part.seal is None or part.seal.issuer != FAMILY):
+            self._thoughts[key] = part  # a block is only started if there is something in it
+            return b""
         block = self._block(event, self._trails[key])
         if block is None:
             return b""
-        self._index += 1
-        self._parts[key] = self._index
-        self._heads[self._index] = _DELTA % self._index + _DELTAS.get(type(part), _DELTAS[Text])
+        body = restore({"index": self._open(key, part), "content_block": block}, event, FAMILY)
         if not (isinstance(part, ToolCall) and part.shape == "freeform"):
             self._speaking[event.index] = self._heads[self._index]
-        body = restore({"index": self._index, "content_block": block}, event, FAMILY)
         started = _frame(b"content_block_start", body)
         if isinstance(part, ToolCall) and not self._plan.home:
             self._calls = True
             started += self._call_start(part, self._index)
         return started
+
+    def _open(self, key: tuple[int, int], part: Part) -> int:
+        self._index += 1
+        self._parts[key] = self._index
+        self._heads[self._index] = _DELTA % self._index + _DELTAS.get(type(part), _DELTAS[Text])
+        return self._index
 
     def _used(self, event: PartEnd) -> bytes:
         """What another provider ran, once it is known: blocks that are whole at once."""
@@ -201,9 +208,6 @@ class Encoder:
             if isinstance(part, Refusal):
                 self.report.approximated(trail, "", "a refusal is told as text")
                 return {"type": "text", "text": part.text}
-            if isinstance(part, Reasoning) and (part.seal is None or part.seal.issuer != FAMILY):
-                self._thoughts[event.candidate, event.index] = part
-                return {"type": "thinking", "thinking": "", "signature": ""}
         if isinstance(part, ToolCall):
             part = replace(part, arguments="{}" if not plan.home else part.arguments or "{}", shape="json")
         blocks = encode_parts([Placed(part, trail)], plan)
@@ -221,10 +225,13 @@ class Encoder:
         return b"%b%b}}\n\n" % (self._heads[index], _text(text)) if text else b""
 
     def _delta(self, event: PartDelta) -> bytes:
-        index = self._parts.get((event.candidate, event.index))
+        key = (event.candidate, event.index)
+        if key in self._thoughts:
+            return self._think(event, key)
+        index = self._parts.get(key)
         if index is None:
-            if (event.candidate, event.index) in self._held:
-                self._held[event.candidate, event.index][1].append(event.text)
+            if key in self._held:
+                self._held[key][1].append(event.text)
             return b""
         if event.extras or event.form or event.seal is not None or event.annotation is not None:
             return self._rare_delta(event, index)
@@ -232,6 +239,25 @@ class Encoder:
         if index in self._lowered:
             text = msgspec.json.encode(text)[1:-1].decode()
         return b"%b%b}}\n\n" % (self._heads[index], _text(text))
+
+    def _think(self, event: PartDelta, key: tuple[int, int]) -> bytes:
+        """Another protocol's thought: several texts of one are paragraphs here."""
+        own = event.seal is not None and event.seal.issuer == FAMILY
+        if event.seal is not None and not own:
+            self._thoughts[key] = replace(self._thoughts[key], seal=event.seal)
+        if not own and not event.text:
+            return b""
+        started = b""
+        if key not in self._parts:
+            block = {"type": "thinking", "thinking": "", "signature": ""}
+            body = {"index": self._open(key, self._thoughts[key]), "content_block": block}
+            started = _frame(b"content_block_start", body)
+        index, paragraph = self._parts[key], (event.kind, event.block)
+        if event.seal is not None and own:
+            return started + b'%b"signature_delta","signature":%b}}\n\n' % (_DELTA % index, _text(event.seal.data))
+        later = self._paragraphs.setdefault(index, paragraph) != paragraph
+        self._paragraphs[index] = paragraph
+        return started + b"%b%b}}\n\n" % (self._heads[index], _text("\n\n" + event.text if later else event.text))
 
     def _rare_delta(self, event: PartDelta, index: int) -> bytes:
         if event.extras and self._plan.home:
@@ -241,7 +267,6 @@ class Encoder:
         head = _DELTA % index
         if event.seal is not None:
             if event.seal.issuer != FAMILY:
-                self._sealed(event)
                 return b""
             return b'%b"signature_delta","signature":%b}}\n\n' % (head, _text(event.seal.data))
         if event.annotation is not None:
@@ -262,11 +287,6 @@ class Encoder:
         del body["type"]
         return _frame(b"content_block_delta", restore(body, event, FAMILY))
 
-    def _sealed(self, event: PartDelta) -> None:
-        key = (event.candidate, event.index)
-        if key in self._thoughts:
-            self._thoughts[key] = replace(self._thoughts[key], seal=event.seal)
-
     def _report_thought(self, event: PartEnd) -> None:
         part = self._thoughts.pop((event.candidate, event.index), None)
         if part is not None and isinstance(event.final, Reasoning):
@@ -275,6 +295,7 @@ class Encoder:
             self._plan.unproved(part, self._trails[event.candidate, event.index])
 
     def _part_end(self, event: PartEnd) -> bytes:
+        self._report_thought(event)
         index = self._parts.pop((event.candidate, event.index), None)
         if index is None:
             return self._used(event) if (event.candidate, event.index) in self._held else b""
@@ -282,7 +303,6 @@ class Encoder:
         ending = b""
         if index in self._lowered:
             ending = b"%b%b}}\n\n" % (self._heads[index], _text(LOWERED_END))
-        self._report_thought(event)
         return ending + _frame(b"content_block_stop", restore({"index": index}, event, FAMILY))
 
     def _stop(self, event: Stopped) -> bytes:
