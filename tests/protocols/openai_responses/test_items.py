@@ -9,13 +9,16 @@ import toolwire
 from tests.bodies import (
     GO,
     PNG,
+    item_events,
     responses_call,
+    responses_message,
     responses_output,
     responses_request,
     responses_response,
+    responses_stream,
     responses_tool,
 )
-from tests.wire import ANTHROPIC, RESPONSES, calls, lost, named, translated
+from tests.wire import ANTHROPIC, RESPONSES, SEVEN, calls, frames, lost, named, streamed, translated
 from toolwire.canonical.content import (
     Foreign,
     ItemRef,
@@ -176,7 +179,7 @@ def test_other_items_become_what_they_mean(item: Any, kind: type) -> None:
     ("call", "name", "arguments"),
     [
         (SHELL, "shell", SHELL["action"]),
-        (COMPUTER, "computer", COMPUTER["actions"]),
+        (COMPUTER, "computer", {"actions": COMPUTER["actions"]}),
         (PATCH, "apply_patch", PATCH["operation"]),
         (APPROVAL, "ask", {"q": 1}),
         (SEARCH, "tool_search", SEARCH["arguments"]),
@@ -187,6 +190,46 @@ def test_a_native_call_that_the_client_answers_is_a_call(call: Any, name: str, a
     assert isinstance(part, ToolCall)
     assert (part.native, part.name, part.executor) == (call["type"], name, "client")
     assert json.loads(part.arguments) == arguments
+
+
+def test_several_actions_are_an_object_for_others_in_a_stream_too() -> None:
+    whole = translated(responses_response(COMPUTER), RESPONSES, ANTHROPIC, "response")
+    wire = responses_stream(*item_events(0, COMPUTER), output=[COMPUTER])
+    told = frames(streamed(wire, RESPONSES, ANTHROPIC))
+    said = "".join(frame["delta"]["partial_json"] for frame in told if frame["type"] == "content_block_delta")
+    assert json.loads(said) == whole["content"][0]["input"] == {"actions": COMPUTER["actions"]}
+    assert translated(responses_response(COMPUTER), RESPONSES, RESPONSES, "response") == responses_response(COMPUTER)
+    assert frames(streamed(wire, RESPONSES, RESPONSES)) == frames(wire)
+
+
+CHECKED = {**COMPUTER, "pending_safety_checks": [{"id": "sc_1", "code": "x", "message": "m"}, {"id": "sc_2"}]}
+
+
+def test_safety_checks_that_a_person_has_seen_guard_nothing_any_more() -> None:
+    seen = {**SCREENSHOT, "acknowledged_safety_checks": [{"id": "sc_2"}, {"id": "sc_1"}]}
+    body = responses_request(GO, CHECKED, seen)
+    assert translated(body, RESPONSES, RESPONSES) == body
+    assert {f"/input/1/pending_safety_checks/{index}" for index in (0, 1)} <= lost(body, RESPONSES, ANTHROPIC)
+
+
+@pytest.mark.parametrize("seen", [[], [{"id": "sc_1"}], [{"id": "sc_3"}, {"id": "sc_1"}]])
+def test_others_may_not_be_dropped(seen: Any) -> None:
+    answer = {**SCREENSHOT, "acknowledged_safety_checks": seen}
+    with pytest.raises(toolwire.LossRefused, match="pending_safety_checks"):
+        translated(responses_request(GO, CHECKED, answer), RESPONSES, ANTHROPIC)
+
+
+@pytest.mark.parametrize("target", [name for name in SEVEN if name != RESPONSES])
+def test_nor_in_a_stream_which_ends_before_the_call_does(target: str) -> None:
+    items = [responses_message("Hi."), CHECKED, {**responses_message("Done."), "id": "msg_2"}]
+    events = [event for index, item in enumerate(items) for event in item_events(index, item)]
+    stream = toolwire.translate_stream(responses_stream(*events, output=items), RESPONSES, target)
+    wire = b"".join(stream)
+    assert b"Hi." in wire
+    assert b"Done." not in wire
+    assert stream.error is not None
+    assert "pending_safety_checks" in stream.error.message
+    assert not stream.broken
 
 
 def test_what_a_shell_said_is_readable_for_others_and_exact_at_home() -> None:

@@ -61,6 +61,8 @@ from .content import STRING, decode_content, encode_content
 from .natives import (
     ANSWERS,
     CALLS,
+    acknowledged,
+    check_ids,
     decode_native_call,
     decode_native_result,
     encode_native_call,
@@ -109,9 +111,11 @@ class ItemReader:
         self.answered: set[str] = set()
         self.odd: list[Message] = []
         self._shells: dict[str, str] = {}
+        self._seen: dict[str, set[str]] = {}
 
     def read_all(self, items: list[Raw], path: str) -> tuple[Message, ...]:
-        return tuple([read_ordinary(raw) or self._odd(raw, f"{path}/{index}") for index, raw in enumerate(items)])
+        read = tuple([read_ordinary(raw) or self._odd(raw, f"{path}/{index}") for index, raw in enumerate(items)])
+        return tuple([acknowledged(message, self._seen) for message in read]) if self._seen else read
 
     def _odd(self, raw: Raw, path: str) -> Message:
         message = self.read(raw, path)
@@ -174,6 +178,8 @@ class ItemReader:
             if call_id is not None:
                 self.hosted.add(call_id)
         elif kind in ANSWERS.values() and not (self._answer or call_id in self.hosted or is_hosted(kind, members)):
+            if call_id is not None and (seen := check_ids(members)):
+                self._seen[call_id] = seen
             return decode_native_result(kind, members, path, self._shells)
         if kind in ANSWERS.values() and call_id is not None:
             self.answered.add(call_id)

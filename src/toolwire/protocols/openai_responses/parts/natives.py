@@ -52,6 +52,8 @@ ANSWERS = {
     "mcp_approval_request": "mcp_approval_response",
 }
 
+# Others take only objects as arguments.
+_LISTED = '{"actions":%s}'
 _FIELD = "openai-responses:name:arguments="
 _WHOLE = "openai-responses:whole:"
 _EMPTY = "openai-responses:empty:"
@@ -114,6 +116,7 @@ def decode_native_call(kind: str, members: Members) -> Message:
     if text is None:
         raw = members.pop(field, None)
         text = "" if raw is None else str(raw, "utf-8")
+        text = _LISTED % text if field == "actions" else text
         form.append(_WHOLE)
     caller = read_caller(members["caller"]) if "caller" in members else None
     if caller is not None:
@@ -143,6 +146,26 @@ def decode_native_call(kind: str, members: Members) -> Message:
     if kind == "mcp_approval_request":
         id = None  # it is the call's own
     return Message(role="assistant", parts=(call,), id=id, status=status)
+
+
+def acknowledged(message: Message, seen: dict[str, set[str]]) -> Message:
+    """A computer call without the guard on its safety checks, if a person has seen all of them: by call, their ids."""
+    call = message.parts[0] if message.parts else None
+    if not isinstance(call, ToolCall) or not call.extras or GUARDED not in call.extras:
+        return message
+    extras = dict(call.extras)
+    guarded = extras.pop(GUARDED)
+    if not check_ids(guarded) <= seen.get(call.id or "", set()):
+        return message
+    kept = {**extras, FAMILY: {**extras.get(FAMILY, {}), **guarded}}
+    return replace(message, parts=(replace(call, extras=kept),))
+
+
+def check_ids(members: Members) -> set[str]:
+    """The safety checks that a call has open, or that its screenshot says were seen."""
+    found = [_decode(raw) for name, raw in members.items() if name.endswith("_safety_checks")]
+    checks = [one for said in found for one in (said if isinstance(said, list) else [said])]
+    return {str(one.get("id") if isinstance(one, dict) else one) for one in checks}
 
 
 def decode_native_result(kind: str, members: Members, path: str, calls: dict[str, str]) -> Message:
@@ -284,7 +307,8 @@ def encode_native_call(part: ToolCall, placed: Placed, plan: ItemPlan, message: 
     if kind == "mcp_approval_request" and _WHOLE not in part.form:
         out[field] = part.arguments
     elif part.arguments:
-        out[field] = Raw(part.arguments.encode())
+        before, after = _LISTED.split("%s") if field == "actions" else ("", "")
+        out[field] = Raw(part.arguments.removeprefix(before).removesuffix(after).encode())
     if message.status is not None:
         out["status"] = message.status
     if kind == "tool_search_call":
