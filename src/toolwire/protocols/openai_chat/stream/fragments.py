@@ -12,6 +12,7 @@ A call ends at the end of the answer; or when the next one starts, if its argume
 several calls may alternate, so that one whose arguments are not complete stays open.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,46 @@ from toolwire.protocols.openai_chat.parts.content import kept
 from toolwire.protocols.openai_chat.wire import CustomCallShape, FragmentShape, FunctionCallShape
 
 UNNAMED = "unnamed"
+_MARKS = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
+_DEPTHS = {"{": 1, "[": 1, "}": -1, "]": -1}
+_LONGEST_NUMBER = 400
+
+
+class _Balance:
+    """Whether a growing JSON text may be complete: it can only be where no bracket and no string is open.
+
+    Servers that repeat the name ask for it with every fragment, so that each piece is looked at once.
+    """
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._length = 0
+        self._depth = 0
+        self._quoted = False
+        self._escaped = False
+        self._closed = False
+        self._wrong = False
+
+    def is_even(self, pieces: list[str]) -> bool:
+        for piece in pieces[self._seen :]:
+            self._wrong = self._wrong or (self._closed and not piece.isspace())
+            self._length += len(piece)
+            self._look(piece)
+        self._seen = len(pieces)
+        if self._wrong or self._quoted or self._depth:
+            return False
+        return self._closed or self._length < _LONGEST_NUMBER
+
+    def _look(self, piece: str) -> None:
+        marks = _MARKS.findall(piece, 1 if self._escaped else 0)
+        self._escaped = bool(marks) and marks[-1] == "\\"
+        for mark in marks:
+            if mark == '"':
+                self._quoted = not self._quoted
+            elif not self._quoted:
+                self._depth += _DEPTHS.get(mark, 0)
+            self._wrong = self._wrong or self._closed
+            self._closed = self._depth <= 0 and not self._quoted
 
 
 class _Call:
@@ -39,9 +80,10 @@ class _Call:
         self.part: ToolCall | None = None
         self.index = -1
         self.ended = False
+        self._balance = _Balance()
 
     def is_complete(self) -> bool:
-        return not self.freeform and is_json("".join(self.pieces))
+        return not self.freeform and self._balance.is_even(self.pieces) and is_json("".join(self.pieces))
 
 
 class Calls:
