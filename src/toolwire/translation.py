@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
 from toolwire.canonical.events import Event, Notice, PartDelta, PartEnd, PartStart, ResponseFailed, UsageReport
-from toolwire.canonical.fold import Folder
+from toolwire.canonical.fold import Folder, fold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Response, Usage
 from toolwire.codec.answers import CallNames, identified
@@ -18,7 +18,7 @@ from toolwire.codec.carrying import StreamCarrying, carry_response
 from toolwire.codec.fields import escape
 from toolwire.codec.integers import integer_schemas
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
-from toolwire.codec.losses import UNPLACED, Trail, foreign_extras
+from toolwire.codec.losses import UNPLACED, Report, Trail, foreign_extras, guards
 from toolwire.codec.raising import StreamRaiser, raise_response
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.protocols import PROTOCOLS
@@ -208,6 +208,7 @@ class Translation:
         self._change = change
         self._carrying = StreamCarrying(writer, reader.names, context)
         self._told: list[Event] = []
+        self._over = False
 
     def feed(self, data: bytes) -> bytes:
         return self._pass(self._decoder.feed(data))
@@ -269,6 +270,8 @@ class Translation:
                             self._encoder.report.dropped(trail, "//" + key, "a field that only its own protocol has")
 
     def _pass(self, events: list[Event]) -> bytes:
+        if self._over:
+            return b""
         if self._change is not None:
             events = self._change(events)
         told = _more_than_growth(events)
@@ -279,15 +282,35 @@ class Translation:
         if ready is not events:
             events = list(ready)
             told = _more_than_growth(events)
-        self._told += told
         for event in told:
+            self._told.append(event)
+            if type(event) is not PartDelta and guards(event, self._writer.families):
+                passed = self._encoder.encode(events[: events.index(event)])
+                return passed + self._give_up(ResponseFailed(error=self._refusal()))
             if type(event) is ResponseFailed:
                 self.error, self.broken = event.error, event.broken
             elif type(event) is UsageReport:
                 self.usage = event.usage
             elif type(event) is not Notice:
                 self.begun = True
-        return self._encoder.encode(events)
+        out = self._encoder.encode(events)
+        if (failure := self._encoder.failure) is not None and self.error is None:
+            out += self._give_up(ResponseFailed(error=failure, broken=True))
+        return out
+
+    def _give_up(self, failed: ResponseFailed) -> bytes:
+        """End the stream here: what still comes is not passed on."""
+        self._over = True
+        self._told.append(failed)
+        self.error, self.broken = failed.error, failed.broken
+        return self._encoder.encode([failed])
+
+    def _refusal(self) -> ApiError:
+        """Of a thing that may not be dropped: what it guards is not passed on without it."""
+        report, response = Report(), fold(self._told)
+        report.unclaimed(response, self._writer.families)
+        guarded = [loss for loss in report.resolve(response, self._reader.names) if loss.guarded]
+        return ApiError(kind="invalid_request", message=str(LossRefused(guarded, self._writer.name)))
 
 
 def _more_than_growth(events: list[Event]) -> list[Event]:

@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import toolwire as tw
+from tests.laws import material
+from tests.wire import RESPONSES, SEVEN
 from toolwire.canonical.content import Text
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
@@ -24,7 +27,9 @@ from toolwire.canonical.events import (
 from toolwire.canonical.fold import fold
 from toolwire.canonical.response import Usage
 from toolwire.codec import sequence
+from toolwire.codec.interface import Context
 from toolwire.codec.sequence import Sequence
+from toolwire.protocols import PROTOCOLS
 
 FAILED = ResponseFailed(error=ApiError(kind="server", message="cut"))
 
@@ -181,5 +186,28 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         told = fed(order, [start(0), start(1), *[delta(1)] * 8, end(0), end(1)])
         assert len(told) == 12
-    with pytest.raises(ValueError, match="more than 10 events wait"):
-        fed(order, [start(0), start(1), *[delta(1)] * 10])
+    assert order.failure is None
+    assert len(fed(order, [start(0), start(1), *[delta(1)] * 100])) == 1
+    assert order.failure is not None
+    assert "more than 10 events wait" in order.failure.message
+    failed = ResponseFailed(error=order.failure)
+    assert fed(order, [end(0), ResponseEnd(), failed]) == [start(1), *[delta(1)] * 9, failed]
+
+
+@pytest.mark.parametrize("target", [name for name in SEVEN if name != RESPONSES])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_stream_in_which_too_much_waits_ends_with_an_error(
+    target: str, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequence, "LIMIT_WAITING", 2)
+    wire = material.fixture_streams(RESPONSES)["interleaved_items"]
+    chunks = [wire] if whole else [wire[place : place + 100] for place in range(0, len(wire), 100)]
+    stream = tw.translate_stream(chunks, RESPONSES, target)
+    told = b"".join(stream)
+    assert stream.error is not None
+    assert stream.broken
+    decoder = PROTOCOLS[target].stream_decoder(Context())
+    events = [*decoder.feed(told), *decoder.close()]
+    (failed,) = [event for event in events if isinstance(event, ResponseFailed)]
+    assert "more than 2 events wait" in failed.error.message
+    assert events[-1] is failed

@@ -88,10 +88,13 @@ class StreamDecoder(Protocol):
 
 
 class StreamEncoder(Protocol):
-    """Events in, bytes out. `report` speaks of the response that the events fold into."""
+    """Events in, bytes out. `report` speaks of the response that the events fold into; `failure`: why it can't
+    go on, if so; it waits for the ResponseFailed that says so."""
 
     report: Report
 
+    @property
+    def failure(self) -> ApiError | None: ...
     def encode(self, events: Iterable[Event]) -> bytes: ...
     def close(self) -> bytes: ...
 

@@ -179,6 +179,11 @@ def foreign_extras(root: Node, families: Container[str], *, cited: bool = True) 
     return found
 
 
+def guards(root: Node, families: Container[str]) -> bool:
+    """Whether something below may not be dropped, and would be."""
+    return any(family.endswith(":guarded") for _, family, *_ in foreign_extras(root, families))
+
+
 def _collect(value: Any, families: Container[str], steps: list[str | int], found: Found, *, cited: bool) -> None:
     """`steps` lead to the value; most have no extras, so that a trail is only made where it is needed."""
     kind: type = type(value)

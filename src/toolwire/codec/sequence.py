@@ -1,11 +1,13 @@
 """Parts one after the other, for targets whose streams can't interleave them.
 
-The first open part speaks; what belongs to others waits, in order, until it ends. What waits is bounded.
+The first open part speaks; what belongs to others waits, in order, until it ends. What waits is bounded: a stream that
+goes beyond that has failed.
 """
 
 from collections import deque
 from collections.abc import Iterator
 
+from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
     Event,
     MessageEnd,
@@ -21,9 +23,13 @@ LIMIT_WAITING = 100_000
 
 
 class Sequence:
-    """Takes events one by one, gives them with parts (and the messages around them) strictly one after the other."""
+    """Takes events one by one, gives them with parts (and the messages around them) strictly one after the other.
+
+    `failure`: too much waits. From then on only the error that ends the stream is heard.
+    """
 
     def __init__(self) -> None:
+        self.failure: ApiError | None = None
         self._open: tuple[int, int] | None = None
         self._queue: deque[list[Event]] = deque()
         self._growing: dict[tuple[int, int], list[Event]] = {}
@@ -32,6 +38,8 @@ class Sequence:
 
     def order(self, event: Event) -> list[Event]:
         """What may be told now that this event is here."""
+        if self.failure is not None and not isinstance(event, ResponseFailed):
+            return []
         if self._open is None:
             if isinstance(event, PartStart) and not self._closed:
                 self._open = (event.candidate, event.index)
@@ -53,7 +61,9 @@ class Sequence:
     def _wait(self, event: Event) -> None:
         """A part's events wait together, in the place of its start."""
         if self._waiting >= LIMIT_WAITING:
-            raise ValueError(f"more than {LIMIT_WAITING} events wait for an open part to end")
+            why = f"more than {LIMIT_WAITING} events wait for an open part to end"
+            self.failure = ApiError(kind="server", message=why)
+            return
         self._waiting += 1
         if isinstance(event, PartDelta | PartEnd):
             key = (event.candidate, event.index)

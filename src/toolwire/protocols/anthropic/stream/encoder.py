@@ -90,6 +90,10 @@ class Encoder:
             ResponseFailed: self._fail,
         }
 
+    @property
+    def failure(self) -> ApiError | None:
+        return self._sequence.failure
+
     def encode(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
         speaking = self._speaking

@@ -93,6 +93,10 @@ class Encoder:
             Notice: self._notice,
         }
 
+    @property
+    def failure(self) -> ApiError | None:
+        return self._sequence.failure
+
     def encode(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
         for event in events:

@@ -70,6 +70,10 @@ class Encoder:
             ResponseFailed: self._fail,
         }
 
+    @property
+    def failure(self) -> ApiError | None:
+        return self._sequence.failure
+
     def encode(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
         parts = self._steps.parts

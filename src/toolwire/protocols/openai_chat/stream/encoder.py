@@ -104,6 +104,10 @@ class Encoder:
             ResponseFailed: self._fail,
         }
 
+    @property
+    def failure(self) -> ApiError | None:
+        return self._sequence.failure
+
     def encode(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
         part, index, candidate = self._open, self._index, self._candidate

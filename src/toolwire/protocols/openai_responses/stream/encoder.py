@@ -78,6 +78,10 @@ class Encoder:
             ResponseFailed: self._fail,
         }
 
+    @property
+    def failure(self) -> ApiError | None:
+        return self._sequence.failure
+
     def encode(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
         frames, parts = self._frames, self._items.parts

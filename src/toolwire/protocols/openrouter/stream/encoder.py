@@ -71,6 +71,10 @@ class Encoder:
         self._entries: dict[int, int] = {}
         self._spoken: set[int] = set()
 
+    @property
+    def failure(self) -> ApiError | None:
+        return self._chat.failure
+
     def encode(self, events: Iterable[Event]) -> bytes:
         out = self._chat.encode(self._shown(events))
         return out + _DONE if self._ended and out and not out.endswith(_DONE) else out
@@ -90,7 +94,7 @@ class Encoder:
                     self._start, self._home = event, event.origin == FAMILY
                     yield event
                 case ResponseEnd():
-                    self._ended = True
+                    self._ended = self.failure is None
                     yield event
                 case ResponseFailed():
                     self._ended = True
