@@ -89,6 +89,7 @@ def _word(part: Part) -> str:
         ([user("a"), assistant(call("1"))], ["user: a", "assistant: [call 1]"]),
         # A late or an orphaned result stays where it is, as text.
         ([user(result("1", "late"))], ["user: [result of a tool, call 1] late"]),
+        ([user(result("1", "late", status="error"))], ["user: [result of a tool, call 1: error] late"]),
         (
             [assistant(call("1")), user(result("1")), assistant("a"), user("b", result("1", "late", name="f"))],
             ["assistant: [call 1]", "user: [ok 1: done]", "assistant: a", "user: b [result of f, call 1] late"],

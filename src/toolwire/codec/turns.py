@@ -227,7 +227,8 @@ def _paired(turn: Turn, calls: list[_Call], report: Report) -> Turn:
 
 def _as_text(placed: Placed, result: ToolResult) -> Iterable[Placed]:
     label = result.name or "a tool"
-    yield Placed(Text(text=f"[result of {label}, call {result.call_id}]"), placed.trail)
+    outcome = "" if result.status == "ok" else f": {result.status}"
+    yield Placed(Text(text=f"[result of {label}, call {result.call_id}{outcome}]"), placed.trail)
     for index, part in enumerate(result.content or ()):
         yield Placed(part, (*placed.trail, "content", index))
 

@@ -208,6 +208,7 @@ def _encoded(*parts: Any, model: str = "m") -> Any:
         ({"max_tokens": 2000}, {"budget_tokens": 2000}),
         ({"enabled": True}, {"enabled": True}),
         ({"effort": "low", "exclude": True}, {"effort": "low", "visibility": "omitted"}),
+        ({"effort": "low", "exclude": False}, {"effort": "low", "visibility": "full"}),
         ({"effort": "low", "summary": "auto"}, {"effort": "low", "visibility": "summary"}),
     ],
 )

@@ -12,7 +12,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.fields import Reader
 from toolwire.codec.interface import Context, Encoding, Target
-from toolwire.codec.kept import joined, known, rest, restore, watching_extras
+from toolwire.codec.kept import joined, known, note_extras, rest, restore, watching_extras
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
@@ -36,7 +36,6 @@ STOPS: dict[str, StopReason] = {"stop": "end_turn", "length": "max_tokens", "": 
 REASONS: dict[StopReason, str] = {"max_tokens": "length", "context_window": "length"}
 CREATED = "ollama:created_at:"
 NO_DONE = "ollama:absent:done"
-NOT_DONE = "ollama:done:false"
 _FAITHFUL = ("end_turn", "max_tokens", "tool_use")
 # These are told by the reason, or by the error.
 _STATUSES = ("completed", "incomplete", "failed")
@@ -55,9 +54,12 @@ def decode_response(body: bytes, context: Context) -> Response:
 
 
 def _decode_response(shape: AnswerShape) -> Response:
-    form: tuple[str, ...] = ()
-    if shape.done is not True and shape.done is not None:
-        form = (NO_DONE,) if shape.done is UNSET else (NOT_DONE,)
+    form: tuple[str, ...] = (NO_DONE,) if shape.done is not True and shape.done is not None else ()
+    unfinished: dict[str, Any] = {}
+    if shape.done is False:
+        # Only a line of a stream says so.
+        unfinished["extras"] = {FAMILY: {"done": Raw(b"false")}}
+        note_extras()
     failed = shape.error is not UNSET and bytes(shape.error) != b"null"
     if shape.error is not UNSET and not failed:
         form = (*form, f"{FAMILY}:null:error")
@@ -72,7 +74,7 @@ def _decode_response(shape: AnswerShape) -> Response:
         candidates=_candidates(shape, message),
         usage=decode_usage(shape),
         error=decode_error_value(shape.error, None, at="/error") if failed and shape.error is not UNSET else None,
-        **joined(rest(shape, FAMILY, *form), created_kept),
+        **joined(rest(shape, FAMILY, *form), created_kept, unfinished),
     )
 
 
@@ -174,7 +176,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
     if not home or (candidate is not None and candidate.messages):
         body["message"] = _encode_message(candidate, plan)
     if NO_DONE not in response.form and f"{FAMILY}:null:done" not in response.form:
-        body["done"] = NOT_DONE not in response.form
+        body["done"] = True
     reason = encode_stop(None if candidate is None else candidate.stop, plan)
     if reason is not None:
         body["done_reason"] = reason

@@ -116,7 +116,11 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: Plan) -> None:
         else:
             body[name] = value
     if sampling.top_logprobs is not None and not plan.home:
-        body["logprobs"] = True  # Responses gives them to whoever says how many
+        if sampling.logprobs is False:
+            del body["top_logprobs"]
+            plan.report.dropped(("sampling",), "top_logprobs", "no log probabilities are asked for")
+        else:
+            body["logprobs"] = True  # Responses gives them to whoever says how many
 
 
 def encode_thinking(request: Request, body: dict[str, Any], plan: Plan) -> None:

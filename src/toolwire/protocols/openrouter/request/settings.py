@@ -53,6 +53,9 @@ def lift_thinking(raw: Raw) -> Thinking | None:
         form.append(f"{FAMILY}:name:visibility=summary")
         if word == "auto":
             del left["summary"]
+    elif left.get("exclude") == Raw(b"false"):
+        said["visibility"] = "full"
+        form.append(f"{FAMILY}:name:visibility=exclude")
     left = {name: value for name, value in left.items() if bytes(value) not in (b"null", b"false")}
     if not said:
         return None
