@@ -1,7 +1,12 @@
-"""What is the same in both of OpenAI's protocols: how its servers put what they refuse, and their strict schemas."""
+"""What is the same in both of OpenAI's protocols: how its servers put what they refuse, their strict schemas, and how
+they list models."""
+
+from collections.abc import Sequence
+from typing import Any
 
 from toolwire.codec.check import Findings, Path, Voice, subschemas, text_of, unstrict, words
 from toolwire.codec.schema.dialect import Dialect
+from toolwire.codec.surface import ModelCard
 
 OWN_ERROR = "openai:error"
 """In the form of an error: OpenAI's own object, whose type is the same word in both protocols."""
@@ -72,3 +77,11 @@ def check_schema(voice: Voice, at: Path, schema: object, of: str, *, strict: boo
         why = wording.get(reason, f"'{name}' is not permitted.")
         why += f" Missing '{name}'." if reason == "optional" else ""
         yield voice.found(f"strict-{reason}", (*at, *path), f"Invalid schema for {of}: In context={path}, {why}")
+
+
+def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
+    return {"object": "list", "data": [encode_model(one) for one in models]}
+
+
+def encode_model(model: ModelCard) -> dict[str, Any]:
+    return {"id": model.id, "object": "model", "created": 0, "owned_by": model.owner}

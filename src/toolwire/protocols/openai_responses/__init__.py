@@ -3,11 +3,11 @@
 from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
+from toolwire.protocols.openai import encode_model, encode_models
 
 from .request.body import FAMILIES, NAMES, decode_request, encode_request
 from .response.body import decode_response, encode_response
 from .response.errors import decode_error, encode_error
-from .response.models import encode_model, encode_models
 from .rules.checks import check_request
 from .stream.decoder import stream_decoder
 from .stream.encoder import stream_encoder
