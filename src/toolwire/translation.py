@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
 from toolwire.canonical.events import Event, Notice, PartDelta, PartEnd, PartStart, ResponseFailed, UsageReport
-from toolwire.canonical.fold import Folder, fold
+from toolwire.canonical.fold import fold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Response, Usage
 from toolwire.codec.answers import CallNames, identified
@@ -193,7 +193,6 @@ class Translation:
         context: Context,
         change: Callable[[list[Event]], list[Event]] | None = None,
     ) -> None:
-        self.losses: list[Loss] = []
         self.error: ApiError | None = None
         self.broken = False
         self.begun = False
@@ -209,6 +208,8 @@ class Translation:
         self._carrying = StreamCarrying(writer, reader.names, context)
         self._told: list[Event] = []
         self._over = False
+        self._ended = False
+        self._losses: list[Loss] | None = None
 
     def feed(self, data: bytes) -> bytes:
         return self._pass(self._decoder.feed(data))
@@ -237,23 +238,40 @@ class Translation:
         return self.drain() + self.end()
 
     def end(self) -> bytes:
-        last = self._encoder.close()
-        report = self._encoder.report
+        self._ended = True
+        return self._encoder.close()
+
+    @property
+    def losses(self) -> list[Loss]:
+        """Those of the answer that the events told, as its body has them. They are worked out when somebody asks."""
+        if self._losses is None:
+            if not self._ended:
+                return []
+            self._losses = self._find_losses()
+        return self._losses
+
+    def _find_losses(self) -> list[Loss]:
+        response, writer = fold(self._told), self._writer
+        last = self._told[-1] if self._told else None
+        if isinstance(last, ResponseFailed) and last.status is None and last.error.at is None:
+            response = replace(response, error=replace(last.error, at=""))  # it has a frame of its own
+        if response.origin in writer.families:
+            report = self._encoder.report
+            report.unclaimed(response, writer.families)
+        else:
+            # An error ends the stream: it is told as one, not in an answer.
+            whole = response if response.error is None else replace(response, error=None, status=None)
+            report = writer.encode_response(whole, self._context).report
+            if response.error is not None:
+                report.include(writer.encode_error(response.error).report, ("error",))
         for trail in self._carrying.unnamed:
             report.dropped(trail, "id")
-        families = self._writer.families
-        if report or any(extras for event in self._told for extras in foreign_extras(event, families)):
-            folder = Folder()
-            for event in self._told:
-                folder.add(event)
-            response = folder.response()
-            report.unclaimed(response, families)
-            self._report_frames()
-            self.losses = report.resolve(response, self._reader.names)
-        return last
+        self._report_frames(response, report)
+        return report.resolve(response, self._reader.names)
 
-    def _report_frames(self) -> None:
+    def _report_frames(self, response: Response, report: Report) -> None:
         """Unknown fields of the frames that told a part, which the folded response has no place for."""
+        folded = {key.partition("/")[0] for _, _, key, _ in foreign_extras(response, self._writer.families)}
         trails: dict[tuple[int, int], Trail] = {}
         counts: dict[Trail, int] = {}
         for event in self._told:
@@ -265,9 +283,9 @@ class Translation:
             if isinstance(event, PartStart | PartDelta | PartEnd) and event.extras:
                 for family, kept in event.extras.items():
                     if family not in self._writer.families:
-                        for key in kept:
+                        for key in [key for key in kept if key.removeprefix("delta/") not in folded]:
                             trail = trails.get((event.candidate, event.index), ())
-                            self._encoder.report.dropped(trail, "//" + key, "a field that only its own protocol has")
+                            report.dropped(trail, "//" + key, "a field that only its own protocol has")
 
     def _pass(self, events: list[Event]) -> bytes:
         if self._over:
@@ -282,10 +300,14 @@ class Translation:
         if ready is not events:
             events = list(ready)
             told = _more_than_growth(events)
+        self._told += events
         for event in told:
-            self._told.append(event)
-            if type(event) is not PartDelta and guards(event, self._writer.families):
-                passed = self._encoder.encode(events[: events.index(event)])
+            if type(event) is PartDelta:
+                continue
+            if guards(event, self._writer.families):
+                place = events.index(event)
+                passed = self._encoder.encode(events[:place])
+                del self._told[len(self._told) - len(events) + place + 1 :]
                 return passed + self._give_up(ResponseFailed(error=self._refusal()))
             if type(event) is ResponseFailed:
                 self.error, self.broken = event.error, event.broken

@@ -190,7 +190,8 @@ class Folder:
         if (stopped := self._stops.get(number)) is None:
             return Candidate(index=number, messages=folded)
         extras = _joined(stopped)
-        return Candidate(index=number, messages=folded, stop=stopped.stop, extras=extras, form=stopped.form)
+        form, at = stopped.form, stopped.at
+        return Candidate(index=number, messages=folded, stop=stopped.stop, extras=extras, form=form, at=at)
 
 
 def fold(events: Iterable[Event]) -> Response:
@@ -234,7 +235,7 @@ def unfold(response: Response) -> Iterator[Event]:
             yield MessageEnd(candidate=candidate.index, message=number)
         kept, form = candidate.extras, candidate.form
         if candidate.stop is not None or kept or form or not candidate.messages:
-            yield Stopped(candidate=candidate.index, stop=candidate.stop, extras=kept, form=form)
+            yield Stopped(candidate=candidate.index, stop=candidate.stop, extras=kept, form=form, at=candidate.at)
     if response.error is not None:
         yield ResponseFailed(error=response.error, status=response.status)
         return
@@ -250,7 +251,8 @@ def _unfold_part(part: Part, index: int, message: int, candidate: int) -> Iterat
     elif isinstance(part, ToolCall):
         hollow = replace(part, arguments="")
     elif isinstance(part, Reasoning):
-        hollow = replace(part, content=(), seal=None if part.content else part.seal)
+        pictures = tuple(block for block in part.content if isinstance(block, Media))
+        hollow = replace(part, content=pictures, seal=None if part.content else part.seal)
     yield PartStart(index=index, part=hollow, message=message, candidate=candidate)
     yield from _deltas(part, index, candidate)
     if not (isinstance(part, ToolCall) and not part.complete):

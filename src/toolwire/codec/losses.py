@@ -57,6 +57,11 @@ class Report:
         if changes:
             self._rewritten.append((trail, field, changes))
 
+    def include(self, other: "Report", below: Trail = ()) -> None:
+        """What was reported of a part of the same, which stands below this trail."""
+        for kind, trail, field, why, target, guarded in other._entries:  # noqa: SLF001
+            self._entries.append((kind, below + trail, field, why, target, guarded))
+
     def unclaimed(self, root: Node, families: Container[str]) -> None:
         """Report all extras below `root` that belong to none of these families."""
         uncited = any(trail[-2:-1] == ("annotations",) and not field for _, trail, field, *_ in self._entries)

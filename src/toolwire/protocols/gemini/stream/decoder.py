@@ -34,6 +34,7 @@ from toolwire.codec.fields import BAD_JSON, Reader
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.kept import joined, known, rest
 from toolwire.protocols.gemini.parts.content import decode_part
+from toolwire.protocols.gemini.parts.grounding import ground
 from toolwire.protocols.gemini.parts.messages import NO_PARTS, decode_content
 from toolwire.protocols.gemini.parts.signatures import decode_seal
 from toolwire.protocols.gemini.parts.spelling import Spelling
@@ -75,6 +76,7 @@ class Speaker:
         self.calls = False
         self.reason: Any = UNSET
         self.kept: dict[str, Any] = {}
+        self._texts: dict[int, list[str]] = {}
         self._next = 0
         self._kind: str | None = None
         self._call: tuple[int, Arguments] | None = None
@@ -120,14 +122,15 @@ class Speaker:
             part: Part = Text(text="") if kind == "text" else Reasoning()
             events.append(PartStart(index=self._next, part=part, candidate=self.number))
         if kind == "text":
+            self._texts.setdefault(self._next, []).append(text)
             events.append(PartDelta(index=self._next, text=text, candidate=self.number, plain=True))
         else:
             events.append(PartDelta(index=self._next, text=text, candidate=self.number, kind="summary"))
 
     @property
-    def open_text(self) -> int | None:
-        """The part that grows by plain text, if one does."""
-        return self._next if self._kind == "text" else None
+    def open_text(self) -> tuple[int, list[str]] | None:
+        """The part that grows by plain text, if one does, and what it has said."""
+        return (self._next, self._texts[self._next]) if self._kind == "text" else None
 
     def _whole(self, part: Part, events: list[Event]) -> None:
         index, number = self._next, self.number
@@ -180,7 +183,21 @@ class Speaker:
             self._kind = None
             self._next += 1
 
+    def _cite(self, events: list[Event]) -> None:
+        """What the text that is still open rests on. What others rest on came too late to be told."""
+        texts = self._texts
+        said = [Text(text="".join(texts[index])) if index in texts else Reasoning() for index in range(self._next + 1)]
+        message = Message(role="assistant", parts=tuple(said))
+        kept, (grounded,) = ground(self.kept, (message,), f"/candidates/{self.number}")
+        *before, last = grounded.parts
+        if isinstance(last, Text) and last.annotations and tuple(before) == message.parts[:-1]:
+            self.kept = kept
+            index, number = self._next, self.number
+            events += [PartDelta(index=index, candidate=number, annotation=note) for note in last.annotations]
+
     def end(self, events: list[Event]) -> None:
+        if self.kept and self._kind == "text":
+            self._cite(events)
         self._close(events)
         if self.started:
             events.append(MessageEnd(candidate=self.number, form=() if self._next else (NO_PARTS,)))
@@ -205,7 +222,7 @@ class Decoder:
         self._started = False
         self._ended = False
         self._speakers: dict[int, Speaker] = {}
-        self._talking: dict[int, int] = {}
+        self._talking: dict[int, tuple[int, list[str]]] = {}
         self._blocked: Stopped | None = None
         self._usage: UsageShape | None = None
         self._kept: dict[str, Any] = {}
@@ -269,8 +286,10 @@ class Decoder:
             return False
         (candidate,) = shape.candidates
         (part,) = candidate.content.parts
-        if (index := self._talking.get(candidate.index)) is None or not part.text:
+        if (talking := self._talking.get(candidate.index)) is None or not part.text:
             return False
+        index, texts = talking
+        texts.append(part.text)
         events.append(PartDelta(index=index, text=part.text, candidate=candidate.index, plain=True))
         if shape.usage_metadata is not UNSET:
             self._count(shape.usage_metadata)
@@ -293,8 +312,8 @@ class Decoder:
             if (speaker := self._speakers.get(number)) is None:
                 speaker = self._speakers[number] = Speaker(number)
             speaker.take(candidate, events)
-            if (index := speaker.open_text) is not None:
-                self._talking[number] = index
+            if (talking := speaker.open_text) is not None:
+                self._talking[number] = talking
             else:
                 self._talking.pop(number, None)
 
@@ -318,7 +337,7 @@ class Decoder:
             return
         blocked, more = decode_feedback(shape.prompt_feedback, Spelling(), alone=not self._speakers)
         if blocked is not None and blocked.stop is not None:
-            self._blocked = Stopped(stop=blocked.stop, form=blocked.form)
+            self._blocked = Stopped(stop=blocked.stop, form=blocked.form, at=blocked.at)
             more = joined(more, {"form": (NO_CANDIDATES,)})
         self._kept = _later(self._kept, more)
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Part, Reasoning, ReasoningText, Refusal, Seal, Text, ToolCall
+from toolwire.canonical.content import Citation, Part, Reasoning, ReasoningText, Refusal, Seal, Text, ToolCall
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
     Event,
@@ -31,6 +31,7 @@ from toolwire.codec.sequence import Sequence
 from toolwire.codec.sse import frame
 from toolwire.codec.turns import Placed
 from toolwire.protocols.gemini.parts.content import encode_parts, report_text
+from toolwire.protocols.gemini.parts.grounding import grounding
 from toolwire.protocols.gemini.parts.messages import encode_content
 from toolwire.protocols.gemini.parts.signatures import HANDED_ON
 from toolwire.protocols.gemini.parts.spelling import spell
@@ -71,11 +72,13 @@ class Encoder:
         self._first: dict[str, Any] = {}
         self._head: dict[str, Any] = {}
         self._tail = b""
-        self._tails: dict[tuple[int, int], bytes] = {}
+        self._tails: dict[tuple[int, int], tuple[bytes, list[str]]] = {}
         self._growing: dict[tuple[int, int], Growing] = {}
         self._trails: dict[tuple[int, int], Trail] = {}
         self._counts: dict[tuple[int, int], int] = {}
-        self._notes: dict[tuple[int, int], int] = {}
+        self._notes: dict[tuple[int, int], list[Citation]] = {}
+        self._cited: dict[int, list[tuple[int, Text]]] = {}
+        self._told: dict[int, int] = {}
         self._messages: dict[int, MessageStart] = {}
         self._stops: dict[int, Stopped] = {}
         self._proofs: dict[int, Seal] = {}
@@ -103,7 +106,9 @@ class Encoder:
             if type(event) is PartDelta and event.plain:
                 # A part of another protocol that is open here is the one that may speak.
                 key = (event.candidate, event.index)
-                if (tail := self._tails.get(key)) is not None and event.text and not self._first:
+                if (speaking := self._tails.get(key)) is not None and event.text and not self._first:
+                    tail, texts = speaking
+                    texts.append(event.text)
                     out += (_HEAD, _text(event.text), tail)
                     continue
                 if (growing := self._growing.get(key)) is not None:
@@ -179,7 +184,7 @@ class Encoder:
         elif isinstance(part, Reasoning) and not self._plan.home:
             self._report_thought(part, trail)
         ending = b',"thought":true}' if isinstance(part, Reasoning) else b"}"
-        self._tails[key] = ending + _TAIL % (event.candidate, self._tail)
+        self._tails[key] = ending + _TAIL % (event.candidate, self._tail), []
         text = part.text if isinstance(part, Text | Refusal) else _thought(part)
         return self._said(key, text)
 
@@ -203,10 +208,12 @@ class Encoder:
     def _said(self, key: tuple[int, int], text: str) -> bytes:
         if not text:
             return b""
+        tail, texts = self._tails[key]
+        texts.append(text)
         if self._first:
-            body = _HEAD[len(b"data: ") :] + _text(text) + self._tails[key].rstrip(b"\n")
+            body = _HEAD[len(b"data: ") :] + _text(text) + tail.rstrip(b"\n")
             return self._chunk(msgspec.json.decode(body))
-        return _HEAD + _text(text) + self._tails[key]
+        return _HEAD + _text(text) + tail
 
     def _delta(self, event: PartDelta) -> bytes:
         key = (event.candidate, event.index)
@@ -221,9 +228,7 @@ class Encoder:
         if event.seal is not None:
             said += self._sealed(event, key)
         if event.annotation is not None:
-            self._notes[key] = count = self._notes.get(key, -1) + 1
-            trail = (*self._trails[key], "annotations", count)
-            self.report.dropped(trail, "", "citations only go back to their issuer")
+            self._notes.setdefault(key, []).append(event.annotation)
         return said
 
     def _sealed(self, event: PartDelta, key: tuple[int, int]) -> bytes:
@@ -245,8 +250,10 @@ class Encoder:
 
     def _part_end(self, event: PartEnd) -> bytes:
         key = (event.candidate, event.index)
-        self._tails.pop(key, None)
+        _, texts = self._tails.pop(key, (b"", []))
         if (growing := self._growing.pop(key, None)) is None:
+            if texts:
+                self._cite(event, "".join(texts))
             return b""
         part = growing.complete() if event.final is None else event.final
         handed = b""
@@ -257,9 +264,20 @@ class Encoder:
             part = replace(part, seal=self._proofs.pop(event.candidate, None))
         return handed + self._parts(event.candidate, encode_parts([Placed(part, self._trails[key])], self._plan))
 
+    def _cite(self, event: PartEnd, text: str) -> None:
+        """What a text rests on is told at the end, beside all parts."""
+        number = self._told[event.candidate] = self._told.get(event.candidate, -1) + 1
+        notes = self._notes.pop((event.candidate, event.index), [])
+        if isinstance(event.final, Text) and event.final.annotations:
+            notes = list(event.final.annotations)
+        if notes:
+            cited = Text(text=text, annotations=tuple(notes))
+            self._cited.setdefault(event.candidate, []).append((number, cited))
+
     def _parts(self, candidate: int, parts: list[Any]) -> bytes:
         if not parts:
             return b""
+        self._told[candidate] = self._told.get(candidate, -1) + len(parts)
         content = {"parts": parts, "role": "model"}
         return self._chunk({"candidates": [{"content": content, "index": candidate}]})
 
@@ -282,6 +300,8 @@ class Encoder:
         for stopped in self._stops.values():
             if BLOCKED in stopped.form and stopped.stop is not None:
                 body["promptFeedback"] = FeedbackShape(block_reason=given(stopped.stop.raw))
+                if isinstance(more := self._first.get("promptFeedback"), dict):
+                    more.setdefault("blockReason", stopped.stop.raw)
         if self._usage is not None:
             body["usageMetadata"] = encode_usage(self._usage, plan)
         if plan.home:
@@ -300,6 +320,8 @@ class Encoder:
         stop = None if stopped is None else stopped.stop
         if stop is None and not plan.home:
             stop = Stop(reason="end_turn")
+        if not plan.home and (found := grounding(self._cited.get(number, []))) is not None:
+            shape["groundingMetadata"] = found
         if (word := encode_stop(stop, number, plan)) is not None:
             shape["finishReason"] = word
         shape["index"] = number

@@ -53,6 +53,7 @@ class Encoder:
         self._sequence = Sequence()
         self._start = ResponseStart(origin="")
         self._ended = False
+        self._remarks: list[Any] = []
         self._steps = StepWriter(self._plan)
         self._stop: Stop | None = None
         self._usage: Usage | None = None
@@ -117,6 +118,8 @@ class Encoder:
         if status is not None:
             body["status"] = status
         restore(body, event, FAMILY)
+        errors = body.pop("errors", {})  # they come at the end
+        self._remarks = list(errors.values()) if isinstance(errors, dict) else errors
         if event.usage is not None and not self._plan.home:
             self._usage = event.usage
         return write("interaction.created", {"interaction": body, **event_id(event.form)})
@@ -148,6 +151,8 @@ class Encoder:
     def _end(self, event: ResponseEnd) -> bytes:
         self._ended = True
         body = self._closing(event)
+        if self._remarks:
+            body["errors"] = self._remarks
         held = event.continuation
         if held is not None and held.id is not None and not self._plan.home:
             self.report.dropped(("continuation",), "id", "what another provider holds")
@@ -172,6 +177,7 @@ class Encoder:
             return frame(encode_event(event.error), b"error")
         body = self._closing(event)
         encode_errors(event.error, body, event, self._plan)
+        body["errors"] += self._remarks
         return write("interaction.completed", {"interaction": body, **event_id(event.form)}) + _DONE
 
 

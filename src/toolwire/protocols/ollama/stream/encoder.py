@@ -70,6 +70,7 @@ class Encoder:
         self._created = context.created
         self._sequence = Sequence()
         self._envelope: dict[str, Any] = {}
+        self._last: dict[str, Any] = {}
         self._parts: dict[int, _Part] = {}
         self._positions: dict[int, int] = {}
         self._candidates: set[int] = set()
@@ -150,6 +151,7 @@ class Encoder:
         restore(envelope, event, FAMILY)
         for name in ("message", "done", "error"):
             envelope.pop(name, None)
+        self._last = {name: envelope.pop(name) for name in ("logprobs",) if name in envelope}
         self._envelope = envelope
         self._usage = event.usage
         if not plan.home:
@@ -287,7 +289,8 @@ class Encoder:
 
     def _end(self, event: ResponseEnd) -> bytes:
         self._ended = True
-        last: dict[str, Any] = {**self._envelope, "message": {"role": "assistant", "content": ""}, "done": True}
+        said = {"role": "assistant", "content": ""}
+        last: dict[str, Any] = {**self._envelope, "message": said, "done": True, **self._last}
         for token in event.form if self._plan.home else ():
             if token.startswith(ENDED):
                 last["created_at"] = token.removeprefix(ENDED)

@@ -321,6 +321,10 @@ class Encoder:
         final = event.final
         if part.kind is Text:
             self._lengths[event.candidate] = part.start + part.length
+            if self._plan.home and isinstance(final, Text) and final.annotations:
+                # Of an answer that came whole.
+                notes = [encode_citation(note) for note in final.annotations]
+                return self._chunks.of(event.candidate, {"annotations": notes})
             self._collect(part, event)
         if isinstance(final, Reasoning) and not self._plan.home:
             report_reasoning(final, Placed(final, part.trail), self._plan)

@@ -202,6 +202,8 @@ class Encoder:
     def _terminal(self, event: ResponseEnd | ResponseFailed) -> dict[str, Any]:
         body = start_body(self._start, self._plan, self._context)
         output = self._items.output
+        if event.extras is None:
+            finish(body, self._start, self._plan)  # of an answer that came whole
         body |= {"status": "completed", "output": [output[index] for index in sorted(output)]}
         encode_stop(self._stop, body, self._plan)
         if self._usage is not None or not self._plan.home:

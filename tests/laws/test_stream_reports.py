@@ -1,0 +1,99 @@
+"""A stream reports what the body of the same answer reports."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.laws import material
+from toolwire.canonical.fold import unfold
+from toolwire.codec.interface import Context
+from toolwire.protocols import PROTOCOLS
+
+_ERROR = "a stream ends with the error, told as far as an error of the target can; a body has it in an answer"
+_EMPTY = "a stream has no delta for a text that is empty"
+
+# Where the two differ: what only the body reports, and what only the stream does.
+DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
+    ("gemini-interactions", "failed"): (_ERROR, {"/errors/0", "/errors/0/code", "/status"}, {"/errors/0/code"}),
+    ("gemini-interactions", "in_progress"): ("a stream that ends says why, if only by ending", set(), {"/status"}),
+    ("gemini-interactions", "queued"): ("a stream that ends says why, if only by ending", set(), {"/status"}),
+    ("gemini-interactions", "thought_with_image"): (
+        "a step starts with its pictures, so that this one stands before the text",
+        {"/steps/0/summary/1"},
+        {"/steps/0/summary/0"},
+    ),
+    ("openai-chat", "error_in_200"): (_ERROR, {"/error", "/error/code", "/error/type"}, {"/error/code"}),
+    ("openai-responses", "failed"): (_ERROR, {"/error", "/status"}, {"/error/code"}),
+    ("openai-responses", "failed_policy"): (_ERROR, {"/error", "/error/type", "/status"}, {"/error/code"}),
+    ("openrouter", "error_in_200"): (
+        _ERROR,
+        {"/error", "/error/code", "/error/metadata", "/created", "/id", "/provider"},
+        {"/error/code"},
+    ),
+    ("openrouter", "error_alone_in_200"): (
+        _ERROR,
+        {"/error", "/error/code", "/error/metadata", "/user_id"},
+        {"/error/code"},
+    ),
+    ("openrouter", "null_arguments"): (
+        "in a stream the index of a call is the protocol's own",
+        {"/choices/0/message/tool_calls/0/index"},
+        set(),
+    ),
+    ("openrouter", "null_id"): (
+        "in a stream the index of a call is the protocol's own",
+        {"/choices/0/message/tool_calls/0/index"},
+        set(),
+    ),
+}
+EMPTY = {
+    ("openai-chat", "/choices/0/message/content"): _EMPTY,
+    ("openrouter", "/choices/0/message/content"): _EMPTY,
+}
+
+
+@pytest.mark.parametrize(("source", "target"), material.PAIRS)
+def test_a_stream_reports_what_its_body_reports(source: str, target: str) -> None:
+    wrong: dict[str, Any] = {}
+    for name, body in material.fixture_responses(source).items():
+        try:
+            of_body = {(loss.kind, loss.path) for loss in tw.translate(body, source, target, "response").losses}
+        except tw.LossRefused:
+            stream = tw.translate_stream([_wire(body, source)], source, target)
+            assert b"".join(stream)
+            assert stream.error is not None, name
+            continue
+        stream = tw.translate_stream([_wire(body, source)], source, target)
+        assert b"".join(stream)
+        of_stream = {(loss.kind, loss.path) for loss in stream.losses}
+        _, only_body, only_stream = DIFFERENCES.get((source, name), ("", set(), set()))
+        missing = {loss for loss in of_body - of_stream if loss[1] not in only_body and (source, loss[1]) not in EMPTY}
+        more = {loss for loss in of_stream - of_body if loss[1] not in only_stream}
+        if missing or more:
+            wrong[name] = (missing, more)
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(("source", "name"), DIFFERENCES)
+def test_each_difference_is_there(source: str, name: str) -> None:
+    _, only_body, only_stream = DIFFERENCES[source, name]
+    body = material.fixture_responses(source)[name]
+    missing, more = set(), set()
+    for target in [target for first, target in material.PAIRS if first == source]:
+        of_body = {(loss.kind, loss.path) for loss in tw.translate(body, source, target, "response").losses}
+        stream = tw.translate_stream([_wire(body, source)], source, target)
+        assert b"".join(stream)
+        of_stream = {(loss.kind, loss.path) for loss in stream.losses}
+        missing |= {path for _, path in of_body - of_stream}
+        more |= {path for _, path in of_stream - of_body}
+    assert (missing, more) == (only_body, only_stream)
+
+
+def _wire(body: Any, protocol: str) -> bytes:
+    """The stream in which the protocol itself would have told this answer."""
+    codec = PROTOCOLS[protocol]
+    encoder = codec.stream_encoder(Context())
+    events = list(unfold(codec.decode_response(json.dumps(body).encode(), Context())))
+    return encoder.encode(events) + encoder.close()
