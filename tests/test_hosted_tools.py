@@ -1,11 +1,15 @@
 """Web search, fetch and code execution between all vendors: declared, bounded, forced, replaced or refused."""
 
+import json
 from typing import Any
 
 import pytest
 
 import toolwire as tw
 from tests.wire import ANTHROPIC, CHAT, RESPONSES
+from toolwire.canonical.fold import unfold
+from toolwire.codec.interface import Context
+from toolwire.protocols import PROTOCOLS
 
 GEMINI, INTERACTIONS, OLLAMA, ROUTER = "gemini", "gemini-interactions", "ollama", "openrouter"
 ALL = (ANTHROPIC, CHAT, RESPONSES, GEMINI, INTERACTIONS, OLLAMA, ROUTER)
@@ -377,5 +381,19 @@ def test_calls_and_results_go_along_and_are_raised_again(target: str) -> None:
     sent = made_of(body, ANTHROPIC, target, hosted_tools="function").to_bytes().decode()
     assert '"google_web_search"' in sent
     assert '"web_search"' not in sent
-    (raised,) = tw.translate(ANSWERS[target], target, ANTHROPIC, "response", request=asked).value["content"]
+    (raised,) = _answered(target, asked, hosted_tools="function")
     assert (raised["type"], raised["name"], raised["input"]) == ("tool_use", "web_search", _ARGUMENTS)
+    (own,) = _answered(target, asked)
+    assert own["name"] == "google_web_search", "a tool of that name that nobody put in"
+
+
+def _answered(target: str, asked: Any, **options: Any) -> Any:
+    """The content of the answer, which is the same when it is streamed."""
+    content = tw.translate(ANSWERS[target], target, ANTHROPIC, "response", request=asked, **options).value["content"]
+    codec = PROTOCOLS[target]
+    encoder = codec.stream_encoder(Context())
+    answer = codec.decode_response(json.dumps(ANSWERS[target]).encode(), Context())
+    wire = encoder.encode(list(unfold(answer))) + encoder.close()
+    told = b"".join(tw.translate_stream([wire], target, ANTHROPIC, asked, **options)).decode()
+    assert [block["name"] in told for block in content] == [True]
+    return content

@@ -25,6 +25,7 @@ from toolwire.protocols import PROTOCOLS
 
 Body = bytes | bytearray | str | dict[str, Any] | list[Any]
 Kind = Literal["request", "response", "error"]
+HostedTools = Literal["drop", "function", "refuse"]
 
 
 class Encoded:
@@ -68,7 +69,7 @@ def translate(
     stream: bool | None = None,
     version: str | None = None,
     binary_results: Literal["native", "summary"] = "native",
-    hosted_tools: Literal["drop", "function", "refuse"] = "drop",
+    hosted_tools: HostedTools = "drop",
     site: str | None = None,
     title: str | None = None,
     carrier: Carrier | None = None,
@@ -77,10 +78,10 @@ def translate(
     """Translate one body.
 
     `request`, for a response: the request that it answers, as the client wrote it, in the target's protocol. It lets
-    renamed, flattened and lowered tools be raised again. `model` and `stream` are for protocols that keep them in the
-    address, and override what the body says. `site` and `title` tell a provider that asks for them who is asking; they
-    are headers of the route. `carrier` seals into an answer what its target has no place for, and opens it again in the
-    next request. `strict` refuses any loss.
+    renamed, flattened and lowered tools be raised again; `hosted_tools` is then what it was sent with. `model` and
+    `stream` are for protocols that keep them in the address, and override what the body says. `site` and `title` tell a
+    provider that asks for them who is asking; they are headers of the route. `carrier` seals into an answer what its
+    target has no place for, and opens it again in the next request. `strict` refuses any loss.
     """
     reader, writer = codec(source), codec(target)
     data = to_bytes(body, source)
@@ -104,7 +105,7 @@ def translate(
             )
             encoding = writer.encode_request(root, options)
         case "response":
-            context = replace(answering(request, reader, writer), carrier=carrier)
+            context = replace(answering(request, reader, writer, hosted_tools), carrier=carrier)
             root = answer_for(reader.decode_response(data, context), reader, writer, context)
             encoding = writer.encode_response(root, context)
         case "error":
@@ -163,13 +164,12 @@ def to_bytes(body: Body, protocol: str) -> bytes:
         raise DecodeError(protocol, "", "JSON data", str(error)) from None
 
 
-def answering(request: Body | None, reader: Codec, writer: Codec) -> Context:
+def answering(request: Body | None, reader: Codec, writer: Codec, hosted_tools: HostedTools = "drop") -> Context:
     """What the answer to this request needs, when `reader` reads it from the provider and `writer` writes it."""
     if request is None:
         return Context()
     asked = writer.decode_request(to_bytes(request, writer.name), Route())
-    # Whether functions stood in for hosted tools is not said: if so, calls of them are raised again.
-    undo = reader.encode_request(asked, Target(hosted_tools="function")).undo
+    undo = reader.encode_request(asked, Target(hosted_tools=hosted_tools)).undo
     if reader is not writer:
         undo.integers = integer_schemas(asked)
     return Context(request=asked, undo=undo)
@@ -388,9 +388,11 @@ def translate_stream(
     target: str,
     request: Body | None = None,
     *,
+    hosted_tools: HostedTools = "drop",
     carrier: Carrier | None = None,
 ) -> TranslatedStream:
-    """Translate a stream as it arrives, at any split. `request` and `carrier` as in `translate`."""
+    """Translate a stream as it arrives, at any split. `request`, `hosted_tools` and `carrier` as in `translate`."""
     reader, writer = codec(source), codec(target)
-    translation = Translation(reader, writer, replace(answering(request, reader, writer), carrier=carrier))
+    context = replace(answering(request, reader, writer, hosted_tools), carrier=carrier)
+    translation = Translation(reader, writer, context)
     return TranslatedStream(translation, [chunks] if isinstance(chunks, bytes) else chunks)

@@ -323,24 +323,24 @@ def test_a_response_is_told_by_its_own_events(response: Response) -> None:
 def test_deltas_alone_tell_it_too(response: Response) -> None:
     """Whoever writes as it comes never sees the final parts."""
     events = [replace(event, final=None) if isinstance(event, PartEnd) else event for event in unfold(response)]
-    assert fold(events) == _without_media(response)
+    assert fold(events) == _pictures_first(response)
 
 
-def _without_media(response: Response) -> Response:
-    """Media among thoughts come with the final part alone."""
+def _pictures_first(response: Response) -> Response:
+    """Media among thoughts are there when it starts: deltas bring texts alone."""
     candidates = tuple(
         replace(
-            candidate, messages=tuple(replace(one, parts=tuple(map(_thin, one.parts))) for one in candidate.messages)
+            candidate, messages=tuple(replace(one, parts=tuple(map(_ordered, one.parts))) for one in candidate.messages)
         )
         for candidate in response.candidates
     )
     return replace(response, candidates=candidates)
 
 
-def _thin(part: Part) -> Part:
+def _ordered(part: Part) -> Part:
     if not isinstance(part, Reasoning):
         return part
-    return replace(part, content=tuple(block for block in part.content if not isinstance(block, Media)))
+    return replace(part, content=tuple(sorted(part.content, key=lambda block: not isinstance(block, Media))))
 
 
 @settings(deadline=None)

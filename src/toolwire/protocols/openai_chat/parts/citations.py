@@ -22,17 +22,18 @@ NOTED = "openai-chat:name:text=content"
 _read_citation = Reader[CitationShape](CitationShape, FAMILY).read
 
 
-def decode_citation(raw: Raw) -> Citation:
+def decode_citation(raw: Raw, at: str | None = None) -> Citation:
     shape = _read_citation(raw)
     kind = spelled("type", shape.type, "url_citation")
     if shape.url_citation is UNSET:
-        return Citation(**joined(kept(shape), kind, {"form": (UNCITED,)}))
+        return Citation(at=at, **joined(kept(shape), kind, {"form": (UNCITED,)}))
     cited = shape.url_citation
     return Citation(
         url=known(cited.url),
         title=known(cited.title),
         start=known(cited.start_index),
         end=known(cited.end_index),
+        at=at,
         **joined(kept(shape), kind, kept(cited, under="url_citation/")),
     )
 

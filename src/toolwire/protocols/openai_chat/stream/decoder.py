@@ -198,9 +198,7 @@ class _Choice:
         self._started = False
         self._ended = False
         self._kind: str | None = None
-        self._index = -1
-        self._text = -1
-        self._notes = 0
+        self._index = self._text = self._notes = -1
         self._refused = False
         self._calls = Calls(candidate, answer, self._open_call)
         self._delta_extras: dict[str, Any] = {}
@@ -250,9 +248,8 @@ class _Choice:
                 self._calls.take(fragment, events)
         if isinstance(delta.annotations, list) and self._text >= 0:
             for raw in delta.annotations:
-                at = f"//choices/{self.candidate}/message/annotations/{self._notes}"
                 self._notes += 1
-                note = msgspec.structs.replace(decode_citation(raw), at=at)
+                note = decode_citation(raw, f"//choices/{self.candidate}/message/annotations/{self._notes}")
                 events.append(PartDelta(index=self._text, candidate=self.candidate, annotation=note))
 
     def _take_reasoning(self, delta: DeltaShape, events: list[Event]) -> None:
