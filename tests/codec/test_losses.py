@@ -174,7 +174,7 @@ def test_one_place_is_told_once() -> None:
     report = Report()
     report.dropped((), "model", "first")
     report.dropped((), "model", "second")
-    report.approximated((), "model", "another kind")
+    report.invented((), "model", "/model", "another kind")
     assert [loss.why for loss in report.resolve(REQUEST, NAMES)] == ["first", "another kind"]
 
 
@@ -185,3 +185,14 @@ def test_a_guard_holds_whoever_reported_first(guards: tuple[bool, bool]) -> None
         report.dropped((), "model", guarded=guarded)
     (loss,) = report.resolve(REQUEST, NAMES)
     assert loss.guarded
+
+
+def test_what_is_told_in_other_words_is_not_dropped() -> None:
+    report = Report()
+    report.dropped(("sampling",), "max_tokens")
+    report.approximated(("sampling",), "max_tokens", "one more")
+    report.dropped(("sampling",), "temperature")
+    assert [(loss.kind, loss.path) for loss in report.resolve(REQUEST, NAMES)] == [
+        ("approximated", "/max_output"),
+        ("dropped", "/heat"),
+    ]

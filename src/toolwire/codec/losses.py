@@ -83,7 +83,12 @@ class Report:
             for change, below, why in changes:
                 path = base + below
                 found.setdefault((change, path, None), Loss(kind=change, path=path, why=why))
-        return list(found.values())
+        # What one encoder has no place for, another may have told in other words: then it is not dropped.
+        return [one for one in found.values() if one.guarded or one.kind != "dropped" or _lost(one.path, found)]
+
+
+def _lost(path: str, found: Container[tuple[str, str, str | None]]) -> bool:
+    return ("approximated", path, None) not in found
 
 
 def elements(value: Raw, path: str) -> Iterator[str]:
