@@ -105,9 +105,6 @@ def test_what_a_target_has_itself(kind: str, expected: bool) -> None:
         ("code", {}, "function", False),
         # What is not offered can't run unbounded.
         ("search", {"domains": ["a"]}, "drop", False),
-        # An approval that nobody is asked for is worse than no tool.
-        ("mcp", {"require_approval": "always"}, "drop", True),
-        ("mcp", {"require_approval": {"always": {"tool_names": ["x"]}}}, "drop", True),
         ("mcp", {"require_approval": "never"}, "drop", False),
         ("mcp", {"require_approval": None}, "drop", False),
     ],
@@ -116,6 +113,13 @@ def test_without_native(*, kind: str, body: Any, policy: str, guarded: bool) -> 
     tool, plan = native(body, kind), planned(policy)
     without_native(PlacedTool(tool, ("tools", 0)), plan)
     assert losses(plan, tool) == [("dropped", "/tools/0", guarded)]
+
+
+@pytest.mark.parametrize("asked", ["always", {"always": {"tool_names": ["x"]}}])
+def test_an_approval_that_nobody_is_asked_for_is_refused_by_its_own_name(asked: Any) -> None:
+    tool, plan = native({"require_approval": asked}, "mcp"), planned()
+    without_native(PlacedTool(tool, ("tools", 0)), plan)
+    assert losses(plan, tool) == [("dropped", "/tools/0", False), ("dropped", "/tools/0/require_approval", True)]
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,8 @@ def chosen(request: Request) -> NativeTool | None:
 
 
 def _names(named: ToolRef, tool: NativeTool) -> bool:
+    if named.kind == "server":
+        return named.server is not None and named.server == tool.name
     if named.name in (tool.name, tool.kind):
         return True
     # A vendor's own word may be older than the one that declares the tool, or have a date.
@@ -231,9 +233,12 @@ def without_native(placed: PlacedTool, plan: Plan) -> None:
     if plan.request is not None and is_demanded(tool, plan.request):
         why = f"{tool.kind} is to be called, and the target has no such tool"
         plan.report.dropped(placed.trail, "", why, guarded=True)
-    else:
-        guarded = plan.target.hosted_tools == "refuse" or _wants_approval(tool)
-        plan.report.dropped(placed.trail, "", f"the target has no {tool.kind} tool", guarded=guarded)
+        return
+    guarded = plan.target.hosted_tools == "refuse"
+    plan.report.dropped(placed.trail, "", f"the target has no {tool.kind} tool", guarded=guarded)
+    if _wants_approval(tool):
+        why = f"a person is to be asked before {tool.kind} runs, and the target has no such tool"
+        plan.report.dropped(placed.trail, "//require_approval", why, guarded=True)
 
 
 def _wants_approval(tool: NativeTool) -> bool:
