@@ -157,8 +157,10 @@ def usable_callers(tool: FunctionTool | FreeformTool, trail: Trail, report: Repo
             "only programs may call this tool, and the target has none",
             guarded=True,
         )
-    elif len(tool.allowed_callers) > 1:
-        report.dropped(trail, "allowed_callers", "the target's programs can't call tools")
+        return
+    for index, caller in enumerate(tool.allowed_callers):
+        if caller != "direct":
+            report.dropped((*trail, "allowed_callers", index), "", "the target's programs can't call tools")
 
 
 def lowered_description(tool: FreeformTool) -> str:
