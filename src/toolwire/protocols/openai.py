@@ -11,6 +11,9 @@ from toolwire.codec.surface import ModelCard
 OWN_ERROR = "openai:error"
 """In the form of an error: OpenAI's own object, whose type is the same word in both protocols."""
 
+OWN_ERROR = "openai:error"
+"""In the form of an error: OpenAI's own object, whose type is the same word in both protocols."""
+
 # https://platform.openai.com/docs/guides/structured-outputs#supported-schemas; a default, a length or another format is
 # refused by name.
 STRICT = Dialect(

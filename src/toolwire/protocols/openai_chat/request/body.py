@@ -97,6 +97,7 @@ NAMES = {
 }
 
 TIERS = ("auto", "default", "flex", "scale", "priority", "fast")
+OBFUSCATION = "stream_options/include_obfuscation"
 SHARED_FIELDS = frozenset(
     {
         "moderation",
@@ -104,6 +105,7 @@ SHARED_FIELDS = frozenset(
         "prompt_cache_options",
         "prompt_cache_retention",
         "safety_identifier",
+        OBFUSCATION,
     }
 )
 NO_MESSAGES = "openai-chat:absent:messages"
@@ -226,6 +228,9 @@ def encode_request(request: Request, target: Target) -> Encoding:
     for node in (request, request.sampling, request.output):
         restore(body, node, FAMILY)
     restore(body, request, SHARED)
+    if not home and "stream_options" in body and not body.get("stream"):
+        del body["stream_options"]  # refused where nothing is streamed
+        plan.report.dropped((), f"//{OBFUSCATION}", "nothing is streamed")
     if not home and "prompt_cache_options" in body:
         body["prompt_cache_options"] = _cache_options(body["prompt_cache_options"], plan)
     if not request.plain:

@@ -184,7 +184,9 @@ def encode_error(error: ApiError) -> Encoding:
 
 def _encode_other_error(error: ApiError, trail: Trail, report: Report) -> dict[str, Any]:
     kind, code = TYPES[error.kind]
-    if error.raw is not None and error.raw != kind:
+    if error.raw is not None and OWN_ERROR in error.form:
+        kind, code = error.raw, None
+    elif error.raw is not None and error.raw != kind:
         report.approximated(trail, "raw", f"{error.raw} is told as {kind}")
     if error.request_id is not None:
         report.dropped(trail, "request_id", "the target tells it in a header")

@@ -116,6 +116,7 @@ NAMES = {
 }
 
 _SHARED = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "moderation", "safety_identifier")
+_OBFUSCATION = "stream_options/include_obfuscation"
 _INPUT_STRING = "openai-responses:input:string"
 _INPUT_ABSENT = "openai-responses:input:absent"
 _LISTED = "openai-responses:instructions:list"
@@ -213,6 +214,7 @@ def _decode_rest(shape: RequestShape) -> dict[str, Any]:
     shared = {name: extras.pop(name) for name in _SHARED if name in extras}
     if "prompt_cache_options" in shared:
         shared["prompt_cache_options"] = _split_cache_options(shared["prompt_cache_options"], extras)
+    shared |= _split_stream_options(extras)
     families = {FAMILY: extras} if extras else {}
     return {**kept, "extras": {**families, SHARED: shared} if shared else families}
 
@@ -226,6 +228,18 @@ def _split_cache_options(raw: Raw, extras: dict[str, Raw]) -> Raw:
     extras.update((f"prompt_cache_options/{escape(name)}", value) for name, value in own.items())
     both = {name: value for name, value in options.items() if name not in own}
     return Raw(msgspec.json.encode(both)) if own else raw
+
+
+def _split_stream_options(extras: dict[str, Raw]) -> dict[str, Raw]:
+    """What both of OpenAI's protocols know of the stream's options, taken out of what is this one's own."""
+    raw = extras.get("stream_options", Raw(b""))
+    if bytes(raw)[:1] != b"{" or "include_obfuscation" not in (
+        options := msgspec.json.decode(raw, type=dict[str, Raw])
+    ):
+        return {}
+    del extras["stream_options"]
+    extras.update((f"stream_options/{escape(name)}", value) for name, value in options.items())
+    return {_OBFUSCATION: extras.pop(_OBFUSCATION)}
 
 
 def _is_null(raw: Raw | UnsetType) -> bool:

@@ -157,6 +157,8 @@ def _decode_shape(shape: ErrorShape, status: int | None, form: tuple[str, ...], 
         status = code if status is None and code in STATUSES else status
     if shape.message is UNSET:
         form = (*form, _NO_MESSAGE)
+    if raw is not None:
+        form = (*form, OWN_ERROR)
     return ApiError(
         kind=_kind(None if code is None else str(code), raw, status),
         message=shape.message or "",
