@@ -2,7 +2,7 @@
 
 import re
 
-from toolwire.canonical.content import Inline, Media, Source, Text, Url
+from toolwire.canonical.content import Inline, Media, Nested, Source, Text, Url
 
 from .losses import Report
 from .turns import Placed
@@ -44,3 +44,13 @@ def summed_up(places: list[Placed], report: Report) -> list[Placed]:
 def summary(media: Media) -> str:
     """One line in place of binary content."""
     return f"Binary content of type {media.media_type or media.kind} was processed."
+
+
+def opened(placed: Placed, part: Media, source: Nested, report: Report) -> list[Placed]:
+    """What a document of several parts consists of, its name first, for a target that has no such documents."""
+    report.approximated(placed.trail, "source", "the target takes no such document: told part by part")
+    if part.cache is not None:
+        report.dropped((*placed.trail, "cache"), "", "the target has no cache marks on whole documents")
+    trail = (*placed.trail, "source", "parts")
+    parts = [Placed(inner, (*trail, index)) for index, inner in enumerate(source.parts)]
+    return [Placed(Text(text=part.name), placed.trail), *parts] if part.name else parts

@@ -286,3 +286,87 @@ def test_a_document_is_a_file_or_is_told_as_text(source: Any, part: str) -> None
     found = "text" if isinstance(content, str) else content[0]["type"]
     assert found == part
     assert bool(lost(body, ANTHROPIC, CHAT)) is (part == "text")
+
+
+def test_a_document_of_parts_is_told_part_by_part_under_its_name() -> None:
+    source = {"type": "content", "content": [{"type": "text", "text": "First."}, IMAGE]}
+    document = {"type": "document", "title": "Parts", "source": source}
+    body = anthropic_request({"role": "user", "content": [document]})
+    content = translated(body, ANTHROPIC, CHAT)["messages"][0]["content"]
+    assert [part.get("text", part["type"]) for part in content] == ["Parts", "First.", "image_url"]
+    assert lost(body, ANTHROPIC, CHAT) == {"/messages/0/content/0/source"}
+
+
+def test_the_image_in_a_document_of_a_result_is_shown_after_the_results() -> None:
+    source = {"type": "content", "content": [{"type": "text", "text": "First."}, IMAGE]}
+    result = anthropic_result("toolu_1", [{"type": "document", "source": source}])
+    body = anthropic_turn([anthropic_call("toolu_1")], [result])
+    _, _, answer, shown = translated(body, ANTHROPIC, CHAT)["messages"]
+    assert [part["type"] for part in answer["content"]] == ["text", "text"]
+    assert [part["type"] for part in shown["content"]] == ["text", "image_url"]
+
+
+def test_the_title_of_a_document_that_is_told_is_told() -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "Rain."}
+    body = anthropic_request({"role": "user", "content": [{"type": "document", "title": "Almanac", "source": source}]})
+    assert translated(body, ANTHROPIC, CHAT)["messages"][0]["content"] == "Almanac\nRain."
+    assert not named(lost(body, ANTHROPIC, CHAT), "/messages/0/content/0/title")
+
+
+def test_of_those_who_may_call_only_programs_are_lost() -> None:
+    tool = anthropic_tool(allowed_callers=["direct", "code_execution_20260521"])
+    assert lost(anthropic_request(GO, tools=[tool]), ANTHROPIC, CHAT) == {"/tools/0/allowed_callers/1"}
+
+
+def test_a_request_for_no_tokens_gets_the_least_that_the_target_gives() -> None:
+    body = anthropic_request(GO, max_tokens=0)
+    assert translated(body, ANTHROPIC, CHAT)["max_completion_tokens"] == 1
+    assert named(lost(body, ANTHROPIC, CHAT), "/max_tokens")
+
+
+def test_a_server_s_tool_that_comes_later_is_not_declared() -> None:
+    added = {"type": "mcp_tool_reference", "server_name": "crm", "name": "find"}
+    body = anthropic_request(GO, {"role": "system", "content": [{"type": "tool_addition", "tool": added}]})
+    (loss,) = toolwire.translate(body, ANTHROPIC, CHAT).losses
+    assert (loss.kind, loss.path) == ("dropped", "/messages/1/content/0")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("not found", "not found"),
+        ({"type": "web_fetch_result", "url": "u", "content": {"source": {"type": "text", "data": "18"}}}, "u\n18"),
+        ({"type": "web_fetch_result", "url": "u", "content": {"source": {"type": "base64", "data": "AA=="}}}, "u"),
+        ({"type": "text_editor_code_execution_str_replace_result", "lines": ["-x", "+y"]}, "-x\n+y"),
+    ],
+)
+def test_what_a_server_s_tool_found_is_readable(content: Any, told: str) -> None:
+    found = {"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "content": content}
+    body = anthropic_request(GO, {"role": "assistant", "content": [found]}, GO)
+    assert translated(body, ANTHROPIC, CHAT)["messages"][1]["content"] == f"[mcp_tool_result: {told}]"
+
+
+def test_a_failure_of_a_server_s_tool_is_told_as_one() -> None:
+    found = {"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "content": "gone", "is_error": True}
+    body = anthropic_request(GO, {"role": "assistant", "content": [found]}, GO)
+    assert translated(body, ANTHROPIC, CHAT)["messages"][1]["content"] == "[mcp_tool_result: [tool error] gone]"
+
+
+def test_a_server_that_the_choice_names_is_refused() -> None:
+    server = {"type": "mcp", "server_label": "crm", "server_url": "https://example.com", "require_approval": "never"}
+    body = responses_request(GO, tools=[server], tool_choice={"type": "mcp", "server_label": "crm", "name": "find"})
+    with pytest.raises(toolwire.LossRefused, match="/tools/0"):
+        translated(body, RESPONSES, CHAT)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_obfuscation_crosses_between_both_openai_protocols_where_there_is_a_stream(stream: bool) -> None:
+    options = {"include_obfuscation": False}
+    body = responses_request(GO, stream=stream, stream_options={**options, "other": 1})
+    assert translated(body, RESPONSES, RESPONSES) == body
+    asked = translated(body, RESPONSES, CHAT).get("stream_options")
+    assert asked == ({"include_usage": True, **options} if stream else None)
+    dropped = named(lost(body, RESPONSES, CHAT), "/stream_options/include_obfuscation")
+    assert bool(dropped) is not stream
+    back = translated(chat_request(GO, stream=True, stream_options=options), CHAT, RESPONSES)
+    assert back["stream_options"] == options

@@ -7,7 +7,7 @@ import pytest
 
 import toolwire
 from tests.bodies import anthropic_call, anthropic_response, chat_assistant, chat_call, chat_response
-from tests.wire import ANTHROPIC, CHAT, lost, translated
+from tests.wire import ANTHROPIC, CHAT, RESPONSES, lost, translated
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import Context
@@ -177,3 +177,26 @@ def test_an_error_of_another_protocol_has_all_four_fields() -> None:
     body = {"type": "error", "error": {"type": "rate_limit_error", "message": "Slow down"}}
     made = translated(body, ANTHROPIC, CHAT, "error")["error"]
     assert made == {"message": "Slow down", "type": "rate_limit_error", "param": None, "code": "rate_limit_exceeded"}
+
+
+def test_a_call_that_may_be_answered_later_is_a_call_to_be_answered() -> None:
+    call = {"type": "function_call", "call_id": "call_1", "name": "later", "arguments": "{}", "async": True}
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Started."}]}
+    body = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [call, said]}
+    answer = toolwire.translate(body, RESPONSES, CHAT, "response").value
+    assert answer["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_an_interaction_that_waits_for_results_lost_nothing_by_saying_so() -> None:
+    call = {"type": "function_call", "id": "c1", "name": "f", "arguments": {}}
+    body = {"id": "v1", "object": "interaction", "status": "requires_action", "model": "m", "steps": [call]}
+    found = toolwire.translate(body, "gemini-interactions", CHAT, "response")
+    assert found.value["choices"][0]["finish_reason"] == "tool_calls"
+    assert found.losses == []
+
+
+@pytest.mark.parametrize("kind", ["invalid_request_error", "request_forbidden", "tokens"])
+def test_the_type_of_an_error_is_the_same_word_in_both_openai_protocols(kind: str) -> None:
+    error = {"message": "No.", "type": kind, "param": None, "code": "invalid_api_key"}
+    found = toolwire.translate({"error": error}, RESPONSES, CHAT, "error")
+    assert (found.value, found.losses) == ({"error": error}, [])

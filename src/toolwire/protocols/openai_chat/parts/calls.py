@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from toolwire.canonical.content import Foreign, Media, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Foreign, Media, Nested, Part, Text, ToolCall, ToolResult
 from toolwire.codec.kept import as_object, joined, known, restore
-from toolwire.codec.media import ERROR_MARK, MARKED, summary
+from toolwire.codec.media import ERROR_MARK, MARKED, opened, summary
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_chat.wire import (
@@ -236,7 +236,7 @@ def encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
         plan.report.dropped(placed.trail, "", "a call that the provider ran itself")
         return None
     plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
-    return TextPart(text=f"[{part.name} was called with {part.arguments}]")
+    return TextPart(text=f"[{part.name} was called{f' with {part.arguments}' if part.arguments else ''}]")
 
 
 def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
@@ -245,8 +245,8 @@ def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
         return None
     plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
     said = [one.gist if isinstance(one, Foreign) else getattr(one, "text", None) for one in part.content or ()]
-    text = "\n".join(one for one in said if one)
-    return TextPart(text=f"[{part.native or part.name}: {text or 'no readable content'}]")
+    text = "\n".join(one for one in said if one) or "no readable content"
+    return TextPart(text=f"[{part.native or part.name}: {text if part.status == 'ok' else ERROR_MARK + text}]")
 
 
 def encode_result(part: ToolResult, placed: Placed, plan: Plan, hoisted: list[Any]) -> dict[str, Any]:
@@ -320,6 +320,10 @@ def _encode_media(part: Part, placed: Placed, result: ToolResult, plan: Plan, ho
     """A line in place of media, which are hoisted; nothing if this is no media, or can be told as text."""
     if not isinstance(part, Media):
         return []
+    if isinstance(part.source, Nested):
+        inner = opened(placed, part, part.source, plan.report)
+        told = [_encode_media(one.part, one, result, plan, hoisted) or encode_parts([one], plan) for one in inner]
+        return [one for parts in told for one in parts]
     if plan.target.binary_results == "summary":
         plan.report.approximated(placed.trail, "", "a line in place of binary content")
         return [TextPart(text=summary(part))]

@@ -30,7 +30,7 @@ from toolwire.canonical.tools import CacheMark, ToolRef
 from toolwire.codec.fields import Other, Wire
 from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.losses import UNPLACED
-from toolwire.codec.media import data_url, source_of
+from toolwire.codec.media import data_url, opened, source_of
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_chat.wire import (
@@ -231,6 +231,9 @@ _DECODERS: dict[type, Any] = {
 def encode_parts(places: list[Placed], plan: Plan) -> list[Any]:
     found = []
     for placed in places:
+        if isinstance(placed.part, Media) and isinstance(placed.part.source, Nested):
+            found += encode_parts(opened(placed, placed.part, placed.part.source, plan.report), plan)
+            continue
         part = _ENCODERS[type(placed.part)](placed.part, placed, plan)
         if part is not None:
             found.append(part)
@@ -274,7 +277,7 @@ def _encode_media(part: Media, placed: Placed, plan: Plan) -> Any:
         plan.report.dropped((*placed.trail, "seal"), "", "a seal goes only to its issuer")
     if part.detail is not None and not isinstance(shape, ImagePart):
         plan.report.dropped(placed.trail, "detail")
-    if part.name is not None and not isinstance(shape, FilePart):
+    if part.name is not None and not isinstance(shape, FilePart | TextPart):
         plan.report.dropped(placed.trail, "name")
     if part.media_type is not None and isinstance(part.source, Url) and not plan.home:
         plan.report.dropped(placed.trail, "media_type", "the target asks the address for it")
@@ -338,9 +341,6 @@ def _document_text(part: Media, placed: Placed, plan: Plan) -> TextPart:
     match part.source:
         case PlainText() as source:
             said = source.text
-        case Nested() as source:
-            inner = encode_parts([Placed(one, placed.trail) for one in source.parts], plan)
-            said = "\n".join(one.text for one in inner if isinstance(one, TextPart))
         case Url() as source:
             said = f"[document at {source.url}]"
         case _:
@@ -374,7 +374,9 @@ def _encode_tool_reference(part: ToolRef, placed: Placed, plan: Plan) -> Any:
 
 
 def _encode_change(part: ToolChange, placed: Placed, plan: Plan) -> None:
-    if part.add:
+    if part.add and all(isinstance(one, ToolRef) and one.kind == "server" for one in part.add):
+        plan.report.dropped(placed.trail, "", "the target has no tools of an MCP server")
+    elif part.add:
         plan.report.approximated(placed.trail, "", "tools that come later are declared from the start")
     if part.remove:
         plan.report.dropped(placed.trail, "", "the target can't take tools away within a conversation")

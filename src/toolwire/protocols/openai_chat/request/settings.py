@@ -16,6 +16,7 @@ from toolwire.protocols.openai_chat.wire import FAMILY, JsonSchemaShape, Request
 
 ALIAS = "openai-chat:name:max_tokens=max_tokens"
 ONE_STOP = "openai-chat:stop:string"
+LEAST_TOKENS = 1
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 # "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
@@ -99,7 +100,11 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: Plan) -> None:
     if sampling is None:
         return
     if sampling.max_tokens is not None:
-        body["max_tokens" if ALIAS in sampling.form else "max_completion_tokens"] = sampling.max_tokens
+        limit = sampling.max_tokens
+        if limit < LEAST_TOKENS and not plan.home:
+            plan.report.approximated(("sampling",), "max_tokens", f"the target gives at least {LEAST_TOKENS}")
+            limit = LEAST_TOKENS
+        body["max_tokens" if ALIAS in sampling.form else "max_completion_tokens"] = limit
     if sampling.stop is not None:
         stop = list(sampling.stop)
         if len(stop) > 4 and not plan.home:

@@ -59,7 +59,7 @@ REASONS: dict[StopReason, str] = {
 MESSAGE = "openai-chat:message"
 NO_INDEX = "openai-chat:absent:index"
 # These are told by the finish reason, or by the error.
-_STATUSES = ("completed", "incomplete", "failed")
+_STATUSES = ("completed", "incomplete", "failed", "requires_action")
 _FAITHFUL = ("end_turn", "max_tokens", "tool_use", "filtered")
 
 _read_message = Reader[MessageShape](MessageShape, FAMILY).read
@@ -246,6 +246,8 @@ def encode_stop(stop: Stop | None, trail: Trail, plan: Plan, *, calls: bool, ref
         return None if plan.home else "tool_calls" if calls else "stop"
     if plan.home and stop.raw is not None:
         return stop.raw
+    if stop.reason == "end_turn" and calls and not plan.home:
+        return "tool_calls"  # a call that may be answered later: here its client would take `stop` for the end
     reason = REASONS[stop.reason]
     if stop.reason == "refusal" and refused:
         return "stop"
