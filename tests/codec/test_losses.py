@@ -174,7 +174,7 @@ def test_one_place_is_told_once() -> None:
     report = Report()
     report.dropped((), "model", "first")
     report.dropped((), "model", "second")
-    report.invented((), "model", "/model", "another kind")
+    report.approximated((), "model", "another kind")
     assert [loss.why for loss in report.resolve(REQUEST, NAMES)] == ["first", "another kind"]
 
 

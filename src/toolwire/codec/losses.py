@@ -83,8 +83,8 @@ class Report:
             for change, below, why in changes:
                 path = base + below
                 found.setdefault((change, path, None), Loss(kind=change, path=path, why=why))
-        # What one encoder has no place for, another may have told in other words: then it is not dropped.
-        return [one for one in found.values() if one.guarded or one.kind != "dropped" or _lost(one.path, found)]
+        # What one place has no counterpart for, another may have told in other words: then it is not dropped.
+        return [one for one in found.values() if one.why != NO_COUNTERPART or _lost(one.path, found)]
 
 
 def _lost(path: str, found: Container[tuple[str, str, str | None]]) -> bool:
