@@ -461,3 +461,32 @@ def test_grounding_in_anything_but_pages_stays_what_only_gemini_has() -> None:
     assert "annotations" not in made.value["choices"][0]["message"]
     assert "/candidates/0/groundingMetadata" in {loss.path for loss in made.losses}
     assert tw.translate(body, GEMINI, GEMINI, "response").value == body
+
+
+@pytest.mark.parametrize(
+    ("native", "content", "told"),
+    [
+        ("mcp_tool_result", "not found", "not found"),
+        (
+            "web_fetch_tool_result",
+            {
+                "type": "web_fetch_result",
+                "url": "https://a.example",
+                "content": {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "18C"}},
+            },
+            "https://a.example\n18C",
+        ),
+    ],
+)
+def test_what_a_server_found_is_told_to_a_model(native: str, content: Any, told: str) -> None:
+    found = {"type": native, "tool_use_id": "srvtoolu_1", "content": content}
+    messages = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": [found]}]
+    body = {"model": "m", "max_tokens": 9, "messages": messages}
+    made = tw.translate(body, "anthropic", "ollama").value
+    assert made["messages"][1]["content"] == f"[{native}: {told}]"
+
+
+def test_a_call_without_arguments_is_told_without_them() -> None:
+    steps = [{"type": "file_search_call", "id": "fs1"}, {"type": "user_input", "content": []}]
+    made = tw.translate({"model": "m", "input": steps}, "gemini-interactions", "gemini").value
+    assert made["contents"][0]["parts"] == [{"text": "[file_search was called]"}]

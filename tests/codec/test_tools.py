@@ -23,6 +23,7 @@ from toolwire.codec.tools import (
     lowered_description,
     lowered_schema,
     raise_input,
+    report_change,
     tools_in_force,
     usable_callers,
 )
@@ -216,3 +217,25 @@ def test_a_grammar_is_told_where_it_is_not_enforced(
     description: str | None, grammar: Grammar | None, told: str
 ) -> None:
     assert lowered_description(FreeformTool(name="p", description=description, grammar=grammar)) == told
+
+
+def test_who_may_call_is_reported_without_the_model_itself() -> None:
+    tool, report = FunctionTool(name="f", allowed_callers=("direct", "programs")), Report()
+    usable_callers(tool, ("tools", 0), report)
+    request = Request(origin="", messages=(), tools=(tool,))
+    assert [loss.path for loss in report.resolve(request, {})] == ["/tools/0/allowed_callers/1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (ToolChange(remove=(ToolRef(name="f"),)), "dropped"),
+        (ToolChange(add=(ToolRef(name="", server="crm", kind="server"),)), "dropped"),
+        (ToolChange(add=(ToolRef(name="f"),)), "approximated"),
+    ],
+)
+def test_a_change_of_tools_is_reported_as_what_becomes_of_it(change: ToolChange, kind: str) -> None:
+    report, trail = Report(), ("messages", 0, "parts", 0)
+    report_change(change, trail, report)
+    request = Request(origin="", messages=(Message(role="system", parts=(change,)),))
+    assert [loss.kind for loss in report.resolve(request, {})] == [kind]

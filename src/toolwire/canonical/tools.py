@@ -93,13 +93,15 @@ class ToolRef(Node, frozen=True, tag=True):
 
 class ToolChoice(Node, frozen=True):
     """`mode` absent: nothing was said of it, only of `parallel`. `natives`: names that may be chosen leave out the
-    vendor's own tools, too, if they do not name them; else only functions are meant."""
+    vendor's own tools, too, if they do not name them; else only functions are meant. `validated`: calls are held to
+    their schemas."""
 
     mode: Literal["auto", "none", "required", "named", "allowed"] | None = None
     names: tuple[ToolRef, ...] = ()
     required: bool = False
     natives: bool = False
     parallel: bool | None = None
+    validated: bool = False
 
 
 class Thinking(Node, frozen=True):

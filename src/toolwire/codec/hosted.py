@@ -270,6 +270,11 @@ def use_of(kind: HostedKind, said: Any, *, id: str | None = None) -> HostedUse:
     )
 
 
+def in_words(call: ToolCall) -> str:
+    """What a model reads of a call that another provider ran."""
+    return f"[{call.name} was called{f' with {call.arguments}' if call.arguments else ''}]"
+
+
 def asked(call: ToolCall) -> HostedUse:
     """What a call asks, by its arguments, which a stream brings after it."""
     if call.use is None:

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from toolwire.canonical.content import ToolChange
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolGroup, ToolRef
+from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
 
 from .interface import ToolName, Undo
 from .losses import Report, Trail
@@ -144,6 +144,22 @@ def leave_out(placed: PlacedTool, request: Request, report: Report, why: str) ->
         chosen = {named.name for named in request.tool_choice.names} if request.tool_choice is not None else set()
         if chosen.isdisjoint(member.name for member in group.tools):
             report.dropped(placed.trail[:2], "name", why)
+
+
+def report_change(change: ToolChange, trail: Trail, report: Report) -> None:
+    """Report a change of tools, at a target where all are declared at the start and stay."""
+    if change.add and all(isinstance(added, ToolRef) and added.kind == "server" for added in change.add):
+        report.dropped(trail, "", "the target has no tools of an MCP server")
+    elif change.add:
+        report.approximated(trail, "", "tools that come later are declared from the start")
+    if change.remove:
+        report.dropped(trail, "", "the target can't take tools away within a conversation")
+
+
+def report_validated(choice: ToolChoice | None, report: Report) -> None:
+    """Report a choice that holds all calls to their schemas, at a target that does so tool by tool, or not at all."""
+    if choice is not None and choice.validated:
+        report.dropped(("tool_choice",), "validated", "the target can't hold all calls to their schemas")
 
 
 def usable_callers(tool: FunctionTool | FreeformTool, trail: Trail, report: Report) -> None:

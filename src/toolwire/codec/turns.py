@@ -218,6 +218,8 @@ def _paired(turn: Turn, calls: list[_Call], report: Report) -> Turn:
             answers[part.call_id] = placed
         elif isinstance(part, ToolResult) and part.executor == "client":
             report.approximated(placed.trail, "call_id", "no call of the turn before has this id: sent as text")
+            if part.status != "ok":
+                report.approximated(placed.trail, "status", "told in words before the text")
             others.extend(_as_text(placed, part))
         else:
             others.append(placed)

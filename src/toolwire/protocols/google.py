@@ -1,7 +1,10 @@
-"""What is the same in both of Google's protocols: the schemas that its models take."""
+"""What is the same in both of Google's protocols: the schemas that its models take, and when calls are held to them."""
 
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import FunctionTool, NativeTool
 from toolwire.codec.check import words
 from toolwire.codec.schema.dialect import Dialect
+from toolwire.codec.tools import tools_in_force
 
 _BOTH = words("type format title description enum items minItems maxItems minimum maximum anyOf") | words(
     "properties required additionalProperties propertyOrdering"
@@ -27,3 +30,12 @@ OPENAPI = Dialect(
     typed=True,
     nullable=True,
 )
+
+
+def is_validated(request: Request) -> bool:
+    """Whether all functions are strict and may be chosen or not: that, and only that, is a mode of its own."""
+    choice = request.tool_choice
+    if choice is not None and choice.mode not in (None, "auto"):
+        return False
+    tools = [placed.tool for placed in tools_in_force(request) if not isinstance(placed.tool, NativeTool)]
+    return bool(tools) and all(isinstance(tool, FunctionTool) and tool.strict for tool in tools)

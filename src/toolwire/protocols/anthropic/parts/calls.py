@@ -11,7 +11,7 @@ from toolwire.canonical.content import Caller, Citation, Foreign, HostedUse, Too
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import HostedKind, Tool, ToolRef
 from toolwire.codec.fields import Reader
-from toolwire.codec.hosted import asked, json_of, use_of
+from toolwire.codec.hosted import asked, in_words, json_of, use_of
 from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import flattened, lower_input
@@ -239,7 +239,7 @@ def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
         return encode_asked(asked(part), plan)
     if not plan.home:
         plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
-        return TextBlock(text=f"[{part.name} was called with {part.arguments}]")
+        return TextBlock(text=in_words(part))
     arguments = Raw(part.arguments.encode()) if part.arguments else UNSET
     if part.native == "mcp_tool_use":
         body = Raw(b"{}") if arguments is UNSET else arguments

@@ -30,6 +30,7 @@ from toolwire.codec.tools import (
     leave_out,
     lowered_description,
     lowered_schema,
+    report_validated,
     usable_callers,
 )
 from toolwire.protocols.anthropic.rules.vocabulary import STRICT, refuses_forcing
@@ -266,6 +267,7 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
     choice = request.tool_choice
     if choice is None:
         return UNSET
+    report_validated(choice, plan.report)
     if not plan.home and not any_tools:
         plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
         if choice.parallel is not None:

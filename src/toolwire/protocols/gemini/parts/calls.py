@@ -7,11 +7,11 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Data, Part, Seal, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Data, Media, Part, Seal, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.ids import is_made
 from toolwire.codec.kept import given, joined, known
-from toolwire.codec.media import summed_up
+from toolwire.codec.media import summary, summed_up
 from toolwire.codec.plan import Plan
 from toolwire.codec.tools import lower_input
 from toolwire.codec.turns import Placed
@@ -266,7 +266,10 @@ def encode_result(part: ToolResult, placed: Placed, plan: Plan, encode_parts: An
         if isinstance(inner.part, Data) and not any(word in bytes(inner.part.json) for word in _REFERENCES):
             words.append(inner.part.json)
             continue
-        for shape in encode_parts([inner], plan):
+        shapes = encode_parts([inner], plan)
+        if not shapes and isinstance(inner.part, Media):
+            words.append(summary(inner.part))
+        for shape in shapes:
             if isinstance(shape, PartShape) and shape.text is not UNSET:
                 words.append(shape.text)
             else:

@@ -31,6 +31,7 @@ from toolwire.canonical.tools import ToolRef
 from toolwire.codec.kept import given, joined, known
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
+from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed
 from toolwire.protocols.gemini.wire import FAMILY, ISSUER, BlobShape, FileShape, PartShape
 
@@ -360,7 +361,7 @@ def _encode_reference(part: ToolRef, placed: Placed, plan: Plan) -> list[Any]:
 
 
 def _encode_change(part: ToolChange, placed: Placed, plan: Plan) -> list[Any]:
-    plan.report.approximated(placed.trail, "", "tools that come later are declared from the start")
+    report_change(part, placed.trail, plan.report)
     return []
 
 

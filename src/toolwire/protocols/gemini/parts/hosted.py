@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw
 
 from toolwire.canonical.content import Foreign, HostedUse, ToolCall, ToolResult
 from toolwire.canonical.tools import HostedKind
-from toolwire.codec.hosted import json_of, use_of
+from toolwire.codec.hosted import in_words, json_of, use_of
 from toolwire.codec.kept import given, known
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
@@ -159,7 +159,7 @@ def encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> list[Any]:
         return []
     if not plan.home:
         plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
-        return [PartShape(text=f"[{part.name} was called with {part.arguments}]")]
+        return [PartShape(text=in_words(part))]
     if part.native == "executableCode":
         code = CodeShape(id=given(part.id), **_decode(part.arguments.encode()))
         return [write(sealed(PartShape(executable_code=code), part, placed, plan), part)]

@@ -49,6 +49,7 @@ NAMES = {
     "OutputFormat.schema": "/generationConfig/responseJsonSchema",
     "ToolChoice.mode": "/mode",
     "ToolChoice.required": "/mode",
+    "ToolChoice.validated": "/mode",
     "ToolChoice.names": "/allowedFunctionNames",
     "FunctionTool.parameters": "/parametersJsonSchema",
     "FunctionTool.output_schema": "/responseJsonSchema",

@@ -14,8 +14,7 @@ from toolwire.codec.kept import joined
 from toolwire.codec.plan import Plan
 from toolwire.protocols.gemini.parts.spelling import Spelling, extra, write
 from toolwire.protocols.gemini.wire import FAMILY, CallingShape
-
-from .tools import is_validated
+from toolwire.protocols.google import is_validated
 
 # ---- decode
 
@@ -35,10 +34,11 @@ def decode_choice(config: Any, spelling: Spelling, place: str) -> ToolChoice | N
     told_names = () if listed is UNSET else listed
     names = tuple([ToolRef(name=name, at=f"{names_place}/{index}") for index, name in enumerate(told_names)])
     mode, required, form, more = _decode_mode(calling.mode, len(names))
+    validated = calling.mode == "VALIDATED"
     if listed == []:
         form = (*form, "gemini:names:empty")
     kept = joined(own.kept("ToolChoice", (calling, ""), form=form), more)
-    return ToolChoice(mode=mode, names=names, required=required, at=f"/{source}", **kept)
+    return ToolChoice(mode=mode, names=names, required=required, validated=validated, at=f"/{source}", **kept)
 
 
 def _decode_mode(word: Any, names: int) -> tuple[Any, bool, tuple[str, ...], dict[str, Any]]:
@@ -49,10 +49,7 @@ def _decode_mode(word: Any, names: int) -> tuple[Any, bool, tuple[str, ...], dic
             return ("allowed", True, (), {}) if names else ("required", False, (), {})
         case "NONE":
             return "none", False, (), {}
-        case "VALIDATED":
-            # To call only as the schema says: others promise that tool by tool.
-            return ("allowed" if names else "auto"), False, (), extra("mode", word)
-        case "AUTO":
+        case "AUTO" | "VALIDATED":
             return ("allowed" if names else "auto"), False, (), {}
         case _ if word is UNSET:
             return ("allowed" if names else None), False, ("gemini:absent:mode",), {}
@@ -68,7 +65,7 @@ def encode_choice(request: Request, plan: Plan, *, any_functions: bool) -> Any:
     choice = request.tool_choice
     if plan.home:
         return UNSET if choice is None else _encode_own_choice(choice)
-    validated = any_functions and is_validated(request)
+    validated = any_functions and (is_validated(request) or (choice is not None and choice.validated))
     if choice is None:
         return CallingShape(mode="VALIDATED") if validated else UNSET
     if choice.parallel is False:
@@ -87,7 +84,7 @@ _MODES: dict[Any, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
 def _encode_mode(choice: ToolChoice, plan: Plan, *, validated: bool) -> Any:
-    if validated:
+    if validated and not choice.names:
         return CallingShape(mode="VALIDATED")
     if choice.mode is None:
         return UNSET
@@ -110,7 +107,8 @@ def _encode_own_choice(choice: ToolChoice) -> Any:
     words = {**_MODES, "named": "ANY"}
     shape = CallingShape()
     if "gemini:absent:mode" not in choice.form and "mode" not in (choice.extras or {}).get(FAMILY, {}):
-        shape.mode = words.get(choice.mode, "ANY" if choice.required else "AUTO")
+        free = "VALIDATED" if choice.validated else "AUTO"
+        shape.mode = free if choice.mode == "auto" else words.get(choice.mode, "ANY" if choice.required else free)
     if choice.names or "gemini:names:empty" in choice.form:
         shape.allowed_function_names = [one.name for one in choice.names]
     return write(shape, choice)

@@ -32,13 +32,12 @@ from toolwire.codec.tools import (
     flattened,
     lowered_description,
     lowered_schema,
-    tools_in_force,
     usable_callers,
 )
 from toolwire.protocols.gemini.parts.calls import is_early
 from toolwire.protocols.gemini.parts.spelling import Spelling, extra, write
 from toolwire.protocols.gemini.wire import FAMILY, DeclarationShape
-from toolwire.protocols.google import OPENAPI
+from toolwire.protocols.google import OPENAPI, is_validated
 
 from .schema import decode_schema, dialect_of
 
@@ -253,15 +252,6 @@ def _encode_own_bags(request: Request, plan: Plan) -> Any:
     if _ONE_BAG in request.form and len(bags) == 1:
         return bags[min(bags)]
     return [bags[number] for number in sorted(bags)]
-
-
-def is_validated(request: Request) -> bool:
-    """Whether all functions are strict and may be chosen or not: that, and only that, is a mode of its own."""
-    choice = request.tool_choice
-    if choice is not None and choice.mode not in (None, "auto"):
-        return False
-    tools = [placed.tool for placed in tools_in_force(request) if not isinstance(placed.tool, NativeTool)]
-    return bool(tools) and all(isinstance(tool, FunctionTool) and tool.strict for tool in tools)
 
 
 def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan, *, validated: bool = False) -> Any:

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from toolwire.canonical.content import Data, Foreign, HostedUse, Part, Seal, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Data, Foreign, HostedUse, Media, Part, Seal, Text, ToolCall, ToolResult
 from toolwire.codec.fields import Reader, tag_of
-from toolwire.codec.hosted import json_of, use_of
+from toolwire.codec.hosted import in_words, json_of, use_of
 from toolwire.codec.kept import emit, given, joined, known, rest
-from toolwire.codec.media import summed_up
+from toolwire.codec.media import summary, summed_up
 from toolwire.codec.tools import lower_input
 from toolwire.codec.turns import Placed
 from toolwire.protocols.gemini_interactions.request.tools import HOSTED
@@ -276,7 +276,12 @@ def _encode_content(part: ToolResult, placed: Placed, plan: StepPlan) -> Any:
         return encode_content(places, plan, spoken=False)
     if plan.target.binary_results == "summary":
         places = summed_up(places, plan.report)
-    blocks = encode_content(places, plan, spoken=False)
+    blocks: list[Any] = []
+    for inner in places:
+        shown = encode_content([inner], plan, spoken=False)
+        if not shown and isinstance(inner.part, Media):
+            shown = [TextContent(text=summary(inner.part))]
+        blocks += shown
     if not blocks:
         return ""
     if len(blocks) == 1 and isinstance(told := blocks[0], TextContent):
@@ -291,7 +296,7 @@ def encode_server_call(part: ToolCall, placed: Placed, plan: StepPlan) -> Any:
             plan.report.dropped(placed.trail, "", "a call that another provider ran")
             return None
         plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
-        return TextContent(text=f"[{part.name} was called with {part.arguments}]")
+        return TextContent(text=in_words(part))
     shape = ServerCall(type=part.native or "", id=given(part.id), server_name=given(part.namespace))
     if _NO_NAME not in part.form:
         shape.name = part.name

@@ -22,6 +22,7 @@ from toolwire.canonical.content import (
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.fields import Other, Reader, tag_of, told
 from toolwire.codec.kept import emit, rest
+from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed, Turn
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
@@ -296,7 +297,7 @@ def encode_parts(places: list[Placed], plan: StepPlan, *, spoken: bool) -> list[
             case ToolCall() | ToolResult() | Reasoning():
                 step = _encode_own(part, placed, plan)
             case ToolChange():
-                plan.report.approximated(placed.trail, "", "tools that come later are declared from the start")
+                report_change(part, placed.trail, plan.report)
             case SettingChange():
                 plan.report.dropped(placed.trail, "", "the target can't change settings within a conversation")
             case ItemRef():

@@ -61,6 +61,7 @@ NAMES = {
     "ToolChoice.mode": "",
     "ToolChoice.names": "/allowed_tools/tools",
     "ToolChoice.required": "/allowed_tools/mode",
+    "ToolChoice.validated": "",
     "Message.parts": "/content",
     "Media.source": "/data",
     "Media.media_type": "/mime_type",

@@ -21,12 +21,14 @@ from toolwire.codec.tools import (
     usable_callers,
 )
 from toolwire.protocols.gemini_interactions.wire import FAMILY, AllowedShape, ChoiceShape, FunctionShape
-from toolwire.protocols.google import JSON_SCHEMA
+from toolwire.protocols.google import JSON_SCHEMA, is_validated
 
-CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+CHOICES = {"auto": "auto", "any": "required", "none": "none", "validated": "auto"}
 _WORDS = {"auto": "auto", "required": "any", "none": "none"}
 _MODE = "gemini-interactions:name:mode=allowed_tools/mode"
-_MODES = ("auto", "any")
+_VALIDATED = "validated"
+_MODES = ("auto", "any", _VALIDATED)
+_HELD = "gemini-interactions:name:validated=allowed_tools/mode"
 _NO_MODE = "gemini-interactions:absent:mode"
 _NO_TOOLS = "gemini-interactions:absent:tools"
 _EMPTY = "gemini-interactions:empty"
@@ -77,12 +79,14 @@ def decode_choice(choice: str | ChoiceShape | UnsetType) -> ToolChoice | None:
     if choice is UNSET:
         return None
     if isinstance(choice, str):
-        return ToolChoice(mode=CHOICES[choice]) if choice in CHOICES else None  # type: ignore[arg-type]
+        if choice not in CHOICES:
+            return None
+        return ToolChoice(mode=CHOICES[choice], validated=choice == _VALIDATED)  # type: ignore[arg-type]
     allowed = choice.allowed_tools
     if allowed is UNSET:
         return ToolChoice(**rest(choice, FAMILY, _EMPTY))
     kept = joined(rest(choice, FAMILY), rest(allowed, FAMILY, under="allowed_tools/"))
-    form = [_MODE]
+    form = [_MODE, _HELD]
     if allowed.mode not in _MODES:
         form.append(_NO_MODE)
         if isinstance(allowed.mode, str):
@@ -96,6 +100,7 @@ def decode_choice(choice: str | ChoiceShape | UnsetType) -> ToolChoice | None:
         mode="named" if named else "none" if allowed.mode == "none" else "allowed",
         names=names,
         required=allowed.mode == "any" and not named,
+        validated=allowed.mode == _VALIDATED,
         **joined(kept, {"form": tuple(form)}),
     )
 
@@ -149,8 +154,8 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
         shape.description, shape.parameters = lowered_description(tool), lowered_schema()
         return shape
     shape.description, shape.parameters = given(tool.description), _schema(tool, trail, plan)
-    if tool.strict:
-        plan.report.dropped(trail, "strict", "the target has no strict functions")
+    if tool.strict and not (plan.request is not None and is_validated(plan.request)):
+        plan.report.dropped(trail, "strict", "the target is strict for all functions or for none")
     if tool.output_schema is not None:
         plan.report.dropped(trail, "output_schema")
     return shape
@@ -168,25 +173,27 @@ def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
 def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
     """The choice, or UNSET."""
     choice = request.tool_choice
-    if choice is None:
-        return UNSET
     if plan.home:
-        return _encode_home_choice(choice)
+        return UNSET if choice is None else _encode_home_choice(choice)
+    held = is_validated(request)
+    if choice is None:
+        return _VALIDATED if held else UNSET
+    free = _VALIDATED if held or choice.validated else "auto"
     if choice.parallel is False:
         plan.report.dropped(("tool_choice",), "parallel", "the target's models may always call several at once")
     if choice.mode is None:
-        return UNSET
+        return _VALIDATED if held else UNSET
     if not any_tools:
         plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
         return UNSET
     if choice.mode not in ("named", "allowed"):
-        return _WORDS[choice.mode]
+        return free if choice.mode == "auto" else _WORDS[choice.mode]
     functions = [named for named in choice.names if named.kind in ("function", "freeform") and not chosen(request)]
     if len(functions) < len(choice.names):
         plan.report.approximated(("tool_choice",), "names", "the target chooses among functions only")
     if not functions:
         return "any" if choice.required else "auto"
-    mode = "any" if choice.mode == "named" or choice.required else "auto"
+    mode = "any" if choice.mode == "named" or choice.required else free
     names = [plan.name(named.name, named.namespace) for named in functions]
     return ChoiceShape(allowed_tools=AllowedShape(mode=mode, tools=names))
 
@@ -194,11 +201,12 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
 def _encode_home_choice(choice: ToolChoice) -> Any:
     if _EMPTY in choice.form:
         return restore({}, choice, FAMILY)
+    free = _VALIDATED if choice.validated else "auto"
     if _MODE not in choice.form and choice.mode in _WORDS:
-        return _WORDS[choice.mode]
+        return free if choice.mode == "auto" else _WORDS[choice.mode]
     allowed = AllowedShape(tools=[named.name for named in choice.names])
     if _NO_MODE not in choice.form:
-        allowed.mode = "any" if choice.mode == "named" or choice.required else "auto"
+        allowed.mode = "any" if choice.mode == "named" or choice.required else free
     if _NO_TOOLS in choice.form and not choice.names:
         allowed.tools = UNSET
     return restore({"allowed_tools": as_object(allowed)}, choice, FAMILY)

@@ -32,8 +32,10 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.tools import ToolRef
 from toolwire.codec.fields import Wire
+from toolwire.codec.hosted import in_words
 from toolwire.codec.kept import as_object
 from toolwire.codec.plan import Plan
+from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed
 from toolwire.protocols.ollama.wire import FAMILY
 
@@ -207,10 +209,7 @@ def _encode_tool_reference(part: ToolRef, placed: Placed, plan: Plan) -> str:
 
 
 def _encode_change(part: ToolChange, placed: Placed, plan: Plan) -> None:
-    if part.add:
-        plan.report.approximated(placed.trail, "", "tools that come later are declared from the start")
-    if part.remove:
-        plan.report.dropped(placed.trail, "", "the target can't take tools away within a conversation")
+    report_change(part, placed.trail, plan.report)
 
 
 def _encode_setting(part: SettingChange, placed: Placed, plan: Plan) -> None:
@@ -235,7 +234,7 @@ def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> str | Non
         plan.report.dropped(placed.trail, "", "a call that the provider ran itself")
         return None
     plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
-    return f"[{part.name} was called with {part.arguments}]"
+    return in_words(part)
 
 
 def _encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> str | None:

@@ -19,6 +19,7 @@ from toolwire.codec.tools import (
     leave_out,
     lowered_description,
     lowered_schema,
+    report_validated,
     tools_in_force,
     usable_callers,
 )
@@ -153,6 +154,7 @@ def report_choice(request: Request, plan: Plan, *, any_tools: bool) -> None:
     choice = request.tool_choice
     if choice is None or plan.home:
         return
+    report_validated(choice, plan.report)
     if choice.parallel is False:
         plan.report.dropped(("tool_choice",), "parallel", "the target can't be told to call one tool at a time")
     match choice.mode:

@@ -99,5 +99,5 @@ def encode_error_value(error: ApiError, trail: Trail, report: Report) -> str | R
         if getattr(error, field) is not None:
             report.dropped(trail, field, "the target tells errors by their text and HTTP status")
     if error.request_id is not None:
-        report.dropped(trail, "request_id", "the target tells it in a header")
+        report.dropped(trail, "request_id")
     return error.message

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import Foreign, Media, Nested, Part, Text, ToolCall, ToolResult
+from toolwire.codec.hosted import in_words
 from toolwire.codec.kept import as_object, joined, known, restore
 from toolwire.codec.media import ERROR_MARK, MARKED, opened, summary
 from toolwire.codec.plan import Plan
@@ -236,7 +237,7 @@ def encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
         plan.report.dropped(placed.trail, "", "a call that the provider ran itself")
         return None
     plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
-    return TextPart(text=f"[{part.name} was called{f' with {part.arguments}' if part.arguments else ''}]")
+    return TextPart(text=in_words(part))
 
 
 def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:

@@ -32,6 +32,7 @@ from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.losses import UNPLACED
 from toolwire.codec.media import data_url, opened, source_of
 from toolwire.codec.plan import Plan
+from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
@@ -374,12 +375,7 @@ def _encode_tool_reference(part: ToolRef, placed: Placed, plan: Plan) -> Any:
 
 
 def _encode_change(part: ToolChange, placed: Placed, plan: Plan) -> None:
-    if part.add and all(isinstance(one, ToolRef) and one.kind == "server" for one in part.add):
-        plan.report.dropped(placed.trail, "", "the target has no tools of an MCP server")
-    elif part.add:
-        plan.report.approximated(placed.trail, "", "tools that come later are declared from the start")
-    if part.remove:
-        plan.report.dropped(placed.trail, "", "the target can't take tools away within a conversation")
+    report_change(part, placed.trail, plan.report)
 
 
 def _encode_setting(part: SettingChange, placed: Placed, plan: Plan) -> None:

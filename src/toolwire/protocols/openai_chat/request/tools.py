@@ -23,7 +23,7 @@ from toolwire.codec.kept import as_object, emit, given, joined, known, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted_strictly
-from toolwire.codec.tools import PlacedTool, usable_callers
+from toolwire.codec.tools import PlacedTool, report_validated, usable_callers
 from toolwire.protocols.openai import STRICT
 from toolwire.protocols.openai_chat.parts.calls import LEGACY
 from toolwire.protocols.openai_chat.parts.content import kept, spelled, spelling
@@ -296,6 +296,7 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> dict[str,
     choice = request.tool_choice
     if choice is None:
         return {}
+    report_validated(choice, plan.report)
     if not plan.home and not any_tools:
         plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
         if choice.parallel is not None:

@@ -22,6 +22,7 @@ from toolwire.canonical.content import (
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import Tool, ToolGroup
 from toolwire.codec.fields import BAD_JSON, Other, Reader, tag_of
+from toolwire.codec.hosted import in_words
 from toolwire.codec.kept import as_object, emit, given, known, rest, restore
 from toolwire.codec.media import ERROR_MARK
 from toolwire.codec.turns import Placed
@@ -307,8 +308,7 @@ def _told(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -> list[P
         return []
     if isinstance(part, ToolCall):
         plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
-        asked = f" with {part.arguments}" if part.arguments else ""
-        return [Placed(Text(text=f"[{part.name} was called{asked}]"), placed.trail)]
+        return [Placed(Text(text=in_words(part)), placed.trail)]
     plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
     gists = [one.gist for one in part.content or () if isinstance(one, Foreign) and one.gist]
     text = chr(10).join(gists) or "no readable content"

@@ -14,6 +14,7 @@ from toolwire.canonical.tools import (
 from toolwire.codec.hosted import chosen, is_native
 from toolwire.codec.kept import as_object, emit, given, known, rest, restore
 from toolwire.codec.plan import Plan
+from toolwire.codec.tools import report_validated
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
     ChoiceShape,
@@ -75,6 +76,7 @@ def _decode_chosen(shape: ChosenShape) -> ToolRef:
 def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
     """The choice, or UNSET. Without tools there is nothing to choose, and the provider refuses the word."""
     choice = request.tool_choice
+    report_validated(choice, plan.report)
     if choice is None or choice.mode is None:
         return UNSET
     if not plan.home and not any_tools:
