@@ -151,7 +151,7 @@ def test_sr_5_the_whole_table_is_mapped(anthropic: str, chat: str) -> None:
         (ANTHROPIC, ("stop_reason",), "end_turn", "end_turn"),
         (RESPONSES, ("status",), "failed", "completed"),
         ("gemini", ("candidates", 0, "finishReason"), "OTHER", "OTHER"),
-        ("gemini-interactions", ("status",), "failed", "completed"),
+        ("gemini-interactions", ("status",), "failed", "incomplete"),
         ("ollama", ("done_reason",), "stop", "stop"),
     ],
 )

@@ -311,3 +311,48 @@ def test_a_format_is_told_in_the_schemas_of_the_model(model: str, field: str, to
     assert made.value["generationConfig"][field] == {**schema, "properties": {"a": told}}
     changed = ["/output_config/format/schema/properties/a/type/0", "/output_config/format/schema/properties/a/type/1"]
     assert [loss.path for loss in made.losses] == (changed if field == "responseSchema" else [])
+
+
+def test_where_there_is_no_thinking_no_thoughts_are_asked_for() -> None:
+    body = {"model": "m", "input": "Hello", "reasoning": {"effort": "none", "summary": "auto"}}
+    made = tw.translate(body, "openai-responses", "gemini")
+    assert made.value["generationConfig"]["thinkingConfig"] == {"thinkingBudget": 0}
+    assert [(loss.kind, loss.path) for loss in made.losses] == [("dropped", "/reasoning/summary")]
+
+
+def test_the_limit_and_the_tier_are_ones_that_the_target_has() -> None:
+    said = {"role": "user", "content": "Hello"}
+    body = {"model": "m", "max_tokens": 0, "service_tier": "standard_only", "messages": [said]}
+    made = tw.translate(body, "anthropic", "gemini")
+    assert made.value["generationConfig"] == {"maxOutputTokens": 1}
+    assert made.value["serviceTier"] == "standard"
+    told = {(loss.kind, loss.path) for loss in made.losses}
+    assert told == {("approximated", "/max_tokens"), ("approximated", "/service_tier")}
+
+
+@pytest.mark.parametrize("names", [(), ("f",)])
+@pytest.mark.parametrize("target", ["gemini-interactions", "anthropic"])
+def test_that_calls_are_held_to_their_schemas_is_a_mode_of_both_of_googles(names: tuple[str, ...], target: str) -> None:
+    calling = {"mode": "VALIDATED", **({"allowedFunctionNames": list(names)} if names else {})}
+    tools = [{"functionDeclarations": [{"name": "f"}, {"name": "g"}]}]
+    body = {"contents": [HELLO], "tools": tools, "toolConfig": {"functionCallingConfig": calling}}
+    made = tw.translate(body, "gemini", target)
+    place = "/toolConfig/functionCallingConfig/mode"
+    assert (place in {loss.path for loss in made.losses}) is (target == "anthropic")
+    if target == "gemini-interactions":
+        assert tw.translate(made.value, target, "gemini").value["toolConfig"] == body["toolConfig"]
+
+
+@pytest.mark.parametrize("target", ["gemini", "gemini-interactions"])
+def test_a_file_of_another_provider_in_a_result_is_a_line(target: str) -> None:
+    image = {"type": "image", "source": {"type": "file", "file_id": "file_1"}}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "shot", "input": {}}
+    found = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [image]}
+    messages = [
+        {"role": "user", "content": "Look"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [found]},
+    ]
+    made = tw.translate({"model": "m", "max_tokens": 9, "messages": messages}, "anthropic", target)
+    assert "Binary content of type image was processed." in json.dumps(made.value)
+    assert ("dropped", "/messages/2/content/0/content/0") in {(loss.kind, loss.path) for loss in made.losses}

@@ -115,3 +115,12 @@ def test_too_long_a_prompt_is_recognised() -> None:
     said = "The input token count (2000000) exceeds the maximum number of tokens allowed (1048576)."
     body = {"error": {"code": 400, "message": said, "status": "INVALID_ARGUMENT"}}
     assert tw.translate(body, "gemini", "openai-chat", "error").value["error"]["code"] == "context_length_exceeded"
+
+
+def test_a_status_is_reported_once() -> None:
+    body = {"id": "v1_a", "object": "interaction", "status": "failed", "model": "m", "steps": []}
+    made = tw.translate(body, "gemini-interactions", "gemini", "response")
+    assert made.value["candidates"][0]["finishReason"] == "OTHER"
+    assert [(loss.kind, loss.path) for loss in made.losses] == [("approximated", "/status")]
+    waiting = tw.translate({**body, "status": "queued"}, "gemini-interactions", "gemini", "response")
+    assert "/status" in {loss.path for loss in waiting.losses}

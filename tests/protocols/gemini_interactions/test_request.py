@@ -337,3 +337,30 @@ def test_schemas_are_told_as_google_takes_them() -> None:
         ("approximated", f"/{place}/properties/on/const")
         for place in ("tools/0/input_schema", "output_config/format/schema")
     ]
+
+
+def test_strict_functions_that_may_be_chosen_freely_are_a_mode() -> None:
+    strict = {"type": "function", "function": {"name": "f", "strict": True}}
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [strict]}
+    made = tw.translate(body, "openai-chat", "gemini-interactions")
+    assert made.value["generation_config"] == {"tool_choice": "validated"}
+    assert made.losses == []
+    loose = {"type": "function", "function": {"name": "g"}}
+    mixed = tw.translate({**body, "tools": [strict, loose]}, "openai-chat", "gemini-interactions")
+    assert "generation_config" not in mixed.value
+    assert [loss.path for loss in mixed.losses] == ["/tools/0/function/strict"]
+
+
+def test_a_budget_is_reported_once() -> None:
+    config = {"thinkingConfig": {"thinkingBudget": 2048}}
+    body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "generationConfig": config}
+    made = tw.translate(body, "gemini", "gemini-interactions")
+    assert [loss.path for loss in made.losses] == ["/generationConfig/thinkingConfig/thinkingBudget"]
+
+
+def test_a_text_document_is_reported_as_told() -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "Rain."}
+    said = {"role": "user", "content": [{"type": "document", "source": source}]}
+    made = tw.translate({"model": "m", "max_tokens": 9, "messages": [said]}, "anthropic", "gemini-interactions")
+    assert made.value["input"] == [{"type": "user_input", "content": [{"type": "text", "text": "Rain."}]}]
+    assert [(loss.kind, loss.path) for loss in made.losses] == [("approximated", "/messages/0/content/0/source")]

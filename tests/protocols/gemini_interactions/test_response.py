@@ -149,3 +149,11 @@ def test_moments_with_fractions_and_offsets() -> None:
     assert decode_moment("2026-05-15T12:00:00.25+02:00") == 1778839200.25
     assert encode_moment(1778839200.25) == "2026-05-15T10:00:00.25Z"
     assert decode_moment("yesterday") is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"), [("refusal", "incomplete"), ("malformed_call", "failed"), ("other", "incomplete")]
+)
+def test_only_what_ended_well_is_completed(reason: StopReason, status: str) -> None:
+    made = encode(Response(origin="", candidates=(Candidate(stop=Stop(reason=reason)),)))
+    assert made["status"] == status

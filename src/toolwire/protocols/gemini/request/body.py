@@ -50,7 +50,9 @@ RULES = Rules(
 _SDK = "gemini:sdk"
 _OWN_MODEL = "gemini:body:model"
 _HAD = "gemini:had:"
-_TIERS = {"flex": "flex", "priority": "priority", "standard": "standard", "default": "standard"}
+_TIERS = {name: name for name in ("flex", "priority", "standard")} | dict.fromkeys(
+    ("default", "standard_only"), "standard"
+)
 
 _ordinary = msgspec.json.Decoder(OrdinaryRequest).decode
 _read_request = Reader[RequestShape](RequestShape, FAMILY).read

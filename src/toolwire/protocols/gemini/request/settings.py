@@ -138,6 +138,9 @@ def encode_sampling(request: Request, out: dict[str, Any], plan: Plan) -> None:
     for name, wire in _SAMPLING.items():
         if (value := getattr(sampling, name)) is not None:
             out[wire] = value
+    if not plan.home and sampling.max_tokens is not None and sampling.max_tokens < 1:
+        plan.report.approximated(("sampling",), "max_tokens", "the target gives at least one")
+        out["max_output_tokens"] = 1
     if sampling.top_k is not None:
         out["top_k"] = sampling.top_k
     if sampling.stop is not None:
@@ -151,11 +154,12 @@ def encode_thinking(request: Request, out: dict[str, Any], plan: Plan) -> None:
     if thinking is None:
         return
     shape = ThinkingShape() if plan.home else _encode_foreign(thinking, request, plan)
-    if thinking.visibility is not None and (plan.home or thinking.enabled is not False):
+    thinks = thinking.enabled is not False and thinking.effort != "none"
+    if thinking.visibility is not None and (plan.home or thinks):
         shape.include_thoughts = thinking.visibility != "omitted"
     elif thinking.visibility is not None:
         plan.report.dropped(("thinking",), "visibility", "there is no thinking to show")
-    elif not plan.home and thinking.enabled and thinking.effort != "none":
+    elif not plan.home and thinking.enabled and thinks:
         shape.include_thoughts = True
     if plan.home:
         shape.thinking_budget = given(thinking.budget_tokens)

@@ -354,5 +354,6 @@ def report_response(response: Response, plan: Plan) -> None:
         plan.report.dropped(("error",), "", "the target tells errors apart from answers")
     if response.continuation is not None and response.continuation.id is not None:
         plan.report.dropped(("continuation",), "id")
-    if response.status not in (None, "completed"):
+    stopped = any(candidate.stop is not None for candidate in response.candidates)
+    if response.status not in (None, "completed") and not stopped:
         plan.report.dropped((), "status")

@@ -275,8 +275,7 @@ def encode_media(part: Media, trail: Trail, plan: Plan) -> Any:
         for field in ("name", "detail", "cache"):
             if getattr(part, field) is not None:
                 plan.report.dropped(trail, field, "a text document is told as text")
-        if part.media_type not in (None, "text/plain"):
-            plan.report.dropped(trail, "media_type", "a text document is told as text")
+        plan.report.approximated(trail, "source", "a text document is told as text")
         return TextContent(text=source.text)
     shape = _SHAPES[part.kind](mime_type=given(part.media_type))
     match source:

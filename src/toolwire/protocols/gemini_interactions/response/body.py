@@ -43,10 +43,13 @@ STATES: dict[StopReason, str] = {
     "filtered": "incomplete",
     "paused": "incomplete",
     "continuation": "incomplete",
+    "refusal": "incomplete",
+    "malformed_call": "failed",
     "cancelled": "cancelled",
     "error": "failed",
+    "other": "incomplete",
 }
-"""The status that tells a stop. All others are told as completed, and reported."""
+"""The status that tells a stop. Only what ended well is completed: clients look no further."""
 _FAITHFUL = ("end_turn", "tool_use", "max_tokens", "cancelled", "error")
 
 _NO_STEPS = "gemini-interactions:absent:steps"
@@ -235,7 +238,7 @@ def encode_status(status: str | None, stop: Stop | None, body: dict[str, Any], p
             body["status"] = status
         return
     reason: StopReason = "end_turn" if stop is None else stop.reason
-    body["status"] = STATES.get(reason, "completed")
+    body["status"] = STATES[reason]
     if stop is None:
         return
     if stop.reason not in _FAITHFUL:
