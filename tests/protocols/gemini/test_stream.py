@@ -258,3 +258,12 @@ def test_text_of_others_arrives_as_it_grows() -> None:
 def test_a_cut_upstream_ends_with_an_error() -> None:
     encoder = CODEC.stream_encoder(Context())
     assert json.loads(encoder.close()[6:])["error"]["status"] == "INTERNAL"
+
+
+def test_why_a_prompt_was_blocked_is_reported_where_it_stands() -> None:
+    body = {"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "m"}
+    stream = tw.translate_stream([sse(body)], "gemini", "ollama")
+    b"".join(stream)
+    whole = tw.translate(body, "gemini", "ollama", "response").losses
+    assert "/promptFeedback/blockReason" in {loss.path for loss in whole}
+    assert {loss.path for loss in stream.losses} == {loss.path for loss in whole}

@@ -202,7 +202,7 @@ def decode_feedback(
         own = {} if shape.block_reason is UNSET else extra(f"{place}/blockReason", shape.block_reason)
         return None, joined(rest(shape, FAMILY, f"gemini:had:{place}", under=place + "/"), own)
     name = f"gemini:name:reason={spelling.source('promptFeedback/blockReason').rpartition('/')[2]}"
-    stop = Stop(reason="filtered", raw=shape.block_reason, at=f"/{place}", form=(name,))
+    stop = Stop(reason="filtered", raw=shape.block_reason, at=f"//{place}", form=(name,))
     unknown = {} if shape.block_reason in _BLOCKS else extra(place + "/" + name.partition("=")[2], shape.block_reason)
     return Candidate(stop=stop, at="", form=(BLOCKED,)), joined(rest(shape, FAMILY, under=place + "/"), unknown)
 
