@@ -18,6 +18,7 @@ from toolwire.codec.carrying import StreamCarrying, carry_response
 from toolwire.codec.fields import escape
 from toolwire.codec.integers import integer_schemas
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
+from toolwire.codec.lines import in_one_line
 from toolwire.codec.losses import UNPLACED, Report, Trail, foreign_extras, guards
 from toolwire.codec.raising import StreamRaiser, raise_response
 from toolwire.codec.restoring import holds_carries, restore_carries
@@ -239,7 +240,7 @@ class Translation:
 
     def end(self) -> bytes:
         self._ended = True
-        return self._encoder.close()
+        return in_one_line(self._encoder.close())
 
     @property
     def losses(self) -> list[Loss]:
@@ -318,7 +319,7 @@ class Translation:
         out = self._encoder.encode(events)
         if (failure := self._encoder.failure) is not None and self.error is None:
             out += self._give_up(ResponseFailed(error=failure, broken=True))
-        return out
+        return in_one_line(out)
 
     def _give_up(self, failed: ResponseFailed) -> bytes:
         """End the stream here: what still comes is not passed on."""

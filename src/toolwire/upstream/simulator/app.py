@@ -12,6 +12,7 @@ from toolwire.canonical.events import Event, PartDelta
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import Codec, Context, Route
+from toolwire.codec.lines import in_one_line
 from toolwire.codec.surface import ModelCard
 from toolwire.protocols import PROTOCOLS
 
@@ -183,12 +184,12 @@ async def _stream(exchange: Exchange, codec: Codec, response: Response, context:
         if number and turn.garbage is not None:
             await exchange.write(turn.garbage.encode())
             return
-        if data := encoder.encode(events):
+        if data := in_one_line(encoder.encode(events)):
             await exchange.write(data, more=True)
         while turn.endless and _grows(events):
             await exchange.pause(max(turn.pace, _LEAST_PACE))
-            await exchange.write(encoder.encode(events[-1:]), more=True)
-    await exchange.write(encoder.close())
+            await exchange.write(in_one_line(encoder.encode(events[-1:])), more=True)
+    await exchange.write(in_one_line(encoder.close()))
 
 
 def _grows(events: list[Event]) -> bool:
