@@ -84,9 +84,22 @@ class App:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "lifespan":
-            await _lifespan(receive, send)
+            await self._live(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1000})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                self.close()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+
+    def close(self) -> None:
+        """Let go of the connections that are kept for the next request."""
+        self._exchanger.close()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         line = Line(id=f"ex_{secrets.token_hex(8)}", method=scope["method"], path=scope["path"], began=time.monotonic())
@@ -365,13 +378,3 @@ async def _watching(incoming: Incoming) -> AsyncIterator[None]:
         raise
     finally:
         watcher.cancel()
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        if message["type"] == "lifespan.startup":
-            await send({"type": "lifespan.startup.complete"})
-        elif message["type"] == "lifespan.shutdown":
-            await send({"type": "lifespan.shutdown.complete"})
-            return

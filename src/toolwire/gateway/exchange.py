@@ -143,6 +143,9 @@ class Exchanger:
         self._seal_keys = seal_keys
         self._heads: dict[tuple[str, str], tuple[Origin, bytes]] = {}
 
+    def close(self) -> None:
+        self._transport.close()
+
     def translate(self, asked: Asked) -> tuple[Sent, Encoding]:
         """What would be sent to the first upstream, and its losses."""
         request, routed = self._decode(asked)

@@ -167,6 +167,7 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
         simulator = uvicorn.Server(uvicorn.Config(Simulator(), **options()))
         serving = asyncio.ensure_future(simulator._serve([gateway.simulator]))  # noqa: SLF001 - signals are not its own
     await _Server(uvicorn.Config(gateway.app, **options())).serve(sockets=[listener])
+    gateway.app.close()
     if simulator is not None:
         simulator.should_exit = True
         await serving
