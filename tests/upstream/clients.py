@@ -18,9 +18,20 @@ from google import genai
 from google.genai._gaos.lib import compat_errors
 
 KEY = "a-key"
-SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-TOOL = "get_weather"
-ABOUT = "The weather in a city."
+
+
+@dataclass(frozen=True)
+class Tool:
+    name: str
+    about: str
+    schema: dict[str, Any]
+
+
+WEATHER = Tool(
+    "get_weather",
+    "The weather in a city.",
+    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +53,7 @@ class Heard:
 
 @dataclass
 class Client:
-    """`error` is what the SDK raises where a request is refused."""
+    """`error` is what the SDK raises where a request is refused. `options` has the last word on what is asked."""
 
     error: ClassVar[type[Exception]]
 
@@ -50,7 +61,7 @@ class Client:
     model: str
     stream: bool = False
     thinking: bool = False
-    tools: bool = True
+    tools: tuple[Tool, ...] = (WEATHER,)
     history: list[Any] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -59,6 +70,18 @@ class Client:
 
     def answer(self, calls: Sequence[Called], outputs: Sequence[str]) -> Heard:
         raise NotImplementedError
+
+
+def _flat(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    return [{"type": "function", **_function(tool)} for tool in tools]
+
+
+def _nested(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    return [{"type": "function", "function": _function(tool)} for tool in tools]
+
+
+def _function(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.about, "parameters": tool.schema}
 
 
 # One client for each address, kept open as in a long-lived program: most of its cost is reading certificates.
@@ -105,16 +128,14 @@ class Anthropic(Client):
         return self._ask()
 
     def _ask(self) -> Heard:
-        options: dict[str, Any] = {
-            "model": self.model,
-            "max_tokens": 2000,
-            "messages": self.history,
-            **self.options,
-        }
+        options: dict[str, Any] = {"model": self.model, "max_tokens": 2000, "messages": self.history}
         if self.tools:
-            options["tools"] = [{"name": TOOL, "description": ABOUT, "input_schema": SCHEMA}]
+            options["tools"] = [
+                {"name": tool.name, "description": tool.about, "input_schema": tool.schema} for tool in self.tools
+            ]
         if self.thinking:
             options["thinking"] = {"type": "adaptive", "display": "summarized"}
+        options |= self.options
         pieces = 1
         client = _anthropic(self.base_url)
         if self.stream:
@@ -146,12 +167,12 @@ class OpenaiChat(Client):
         return self._ask()
 
     def _ask(self) -> Heard:
-        options: dict[str, Any] = {"model": self.model, "messages": self.history, **self.options}
+        options: dict[str, Any] = {"model": self.model, "messages": self.history}
         if self.tools:
-            function = {"name": TOOL, "description": ABOUT, "parameters": SCHEMA}
-            options["tools"] = [{"type": "function", "function": function}]
+            options["tools"] = _nested(self.tools)
         if self.thinking:
             options["reasoning_effort"] = "high"
+        options |= self.options
         pieces = 1
         client = _openai(self.base_url)
         if self.stream:
@@ -190,12 +211,12 @@ class OpenaiResponses(Client):
         return self._ask()
 
     def _ask(self) -> Heard:
-        options: dict[str, Any] = {"model": self.model, "input": self.history, "store": False, **self.options}
+        options: dict[str, Any] = {"model": self.model, "input": self.history, "store": False}
         if self.tools:
-            tool = {"type": "function", "name": TOOL, "description": ABOUT, "parameters": SCHEMA, "strict": False}
-            options["tools"] = [tool]
+            options["tools"] = [{**tool, "strict": False} for tool in _flat(self.tools)]
         if self.thinking:
             options["reasoning"] = {"effort": "high", "summary": "auto"}
+        options |= self.options
         pieces = 1
         client = _openai(self.base_url)
         if self.stream:
@@ -240,12 +261,16 @@ class Gemini(Client):
         return self._ask()
 
     def _ask(self) -> Heard:
-        config: dict[str, Any] = {**self.options}
+        config: dict[str, Any] = {}
         if self.tools:
-            declared = {"name": TOOL, "description": ABOUT, "parameters_json_schema": SCHEMA}
-            config["tools"] = [{"function_declarations": [declared]}]
+            declared = [
+                {"name": tool.name, "description": tool.about, "parameters_json_schema": tool.schema}
+                for tool in self.tools
+            ]
+            config["tools"] = [{"function_declarations": declared}]
         if self.thinking:
             config["thinking_config"] = {"include_thoughts": True}
+        config |= self.options
         asked: dict[str, Any] = {"model": self.model, "contents": self.history, "config": config}
         client = _google(self.base_url)
         if self.stream:
@@ -284,11 +309,12 @@ class GeminiInteractions(Client):
         return self._ask()
 
     def _ask(self) -> Heard:
-        asked: dict[str, Any] = {"model": self.model, "input": self.history, "store": False, **self.options}
+        asked: dict[str, Any] = {"model": self.model, "input": self.history, "store": False}
         if self.tools:
-            asked["tools"] = [{"type": "function", "name": TOOL, "description": ABOUT, "parameters": SCHEMA}]
+            asked["tools"] = _flat(self.tools)
         if self.thinking:
             asked["generation_config"] = {"thinking_level": "high", "thinking_summaries": "auto"}
+        asked |= self.options
         pieces = 1
         client = _google(self.base_url)
         if self.stream:
@@ -348,12 +374,12 @@ class Ollama(Client):
         return self._ask()
 
     def _ask(self) -> Heard:
-        asked: dict[str, Any] = {"model": self.model, "messages": self.history, **self.options}
+        asked: dict[str, Any] = {"model": self.model, "messages": self.history}
         if self.tools:
-            function = {"name": TOOL, "description": ABOUT, "parameters": SCHEMA}
-            asked["tools"] = [{"type": "function", "function": function}]
+            asked["tools"] = _nested(self.tools)
         if self.thinking:
             asked["think"] = True
+        asked |= self.options
         client = _ollama(self.base_url)
         answers = list(client.chat(**asked, stream=True)) if self.stream else [client.chat(**asked, stream=False)]
         said = [answer.message for answer in answers]
@@ -386,12 +412,12 @@ class Openrouter(Client):
         return self._ask()
 
     def _ask(self) -> Heard:
-        asked: dict[str, Any] = {"model": self.model, "messages": self.history, **self.options}
+        asked: dict[str, Any] = {"model": self.model, "messages": self.history}
         if self.tools:
-            function = {"name": TOOL, "description": ABOUT, "parameters": SCHEMA}
-            asked["tools"] = [{"type": "function", "function": function}]
+            asked["tools"] = _nested(self.tools)
         if self.thinking:
             asked["reasoning"] = {"effort": "high"}
+        asked |= self.options
         client = _openrouter(self.base_url)
         if self.stream:
             chunks = [chunk.model_dump(by_alias=True) for chunk in client.chat.send(**asked, stream=True)]

@@ -1,0 +1,52 @@
+"""One gateway and one upstream for all scenarios: starting them takes longer than most of these."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.scenarios.watching import Place, gateway_in_front_of
+from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.script import parse_script
+
+# What the upstream does when it hears these words; else it answers by itself.
+SCRIPT = b"""
+[[turns]]
+when = "too fast"
+repeat = 0
+error = {kind = "rate_limit", message = "Slow down.", retry_after = 33}
+
+[[turns]]
+when = "what is that"
+repeat = 0
+error = {kind = "not_found", message = "No such model."}
+
+[[turns]]
+when = "senseless"
+repeat = 0
+error = {kind = "invalid_request", message = "That makes no sense."}
+
+[[turns]]
+when = "for ever"
+repeat = 0
+text = "on and on "
+endless = true
+pace = 0.005
+
+[[turns]]
+when = "think long"
+repeat = 0
+text = "at last"
+delay = 20
+"""
+
+
+@pytest.fixture(scope="session")
+def only_place() -> Iterator[Place]:
+    with gateway_in_front_of(Simulator(require_key=True, script=parse_script(SCRIPT, "script"))) as place:
+        yield place
+
+
+@pytest.fixture
+def place(only_place: Place) -> Place:
+    only_place.forget()
+    return only_place

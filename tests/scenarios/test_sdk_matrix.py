@@ -1,0 +1,155 @@
+"""Every official SDK in front of every upstream, through the gateway: a tool cycle of two turns, streamed and not.
+
+The upstream is strict: it refuses calls and results that don't pair, and a history without the proofs of its thinking.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import openrouter
+import pytest
+
+from tests.scenarios.watching import Place, model_of, proofs_in
+from tests.upstream.clients import CLIENTS, WEATHER, Called, Client, Heard, Tool
+from toolwire.protocols import PROTOCOLS
+
+NOTE = Tool(
+    "save_note",
+    "Saves a note.",
+    {
+        "type": "object",
+        "properties": {"text": {"type": "string"}, "number": {"type": "integer"}},
+        "required": ["text", "number"],
+    },
+)
+AWKWARD = {"text": 'Grüße, "Welt"\n\t𝄞 \\ </script> \u2028 日本', "number": 9007199254740993}
+WISH = f'get_weather {{"city": "Zürich"}} and save_note {json.dumps(AWKWARD, ensure_ascii=False)}'
+RESULTS = ["snow, 4711 mm", 'kept as "0815"\n→ ✓']
+# How thinking is asked for so that every upstream that can think does, if that is more than the SDK's usual way.
+THINKING: dict[str, dict[str, Any]] = {
+    "anthropic": {"output_config": {"effort": "high"}},
+    "gemini": {"thinking_config": {"include_thoughts": True, "thinking_level": "high"}},
+    "openrouter": {"reasoning": {"effort": "high", "summary": "auto"}},
+}
+PROVING = ("anthropic", "openai-responses", "gemini", "gemini-interactions", "openrouter")
+
+# Chat and Ollama have no field that a proof could travel in: it will come back once the gateway keeps it for them
+# (issue 5). Until then, by client and upstream: what the upstream gets in its place.
+NOTHING = "no proof, and takes that"
+DUMMY = "the documented word that skips the check"
+REFUSAL = "no proof, and refuses that"
+NEED_STATE = {
+    ("openai-chat", "openai-responses"): NOTHING,  # a call that is no named item stands alone
+    ("openai-chat", "gemini"): DUMMY,
+    ("openai-chat", "gemini-interactions"): REFUSAL,  # it knows its own call by the id
+    ("ollama", "anthropic"): NOTHING,  # the calls have other ids than its own: none that it would miss thinking at
+    ("ollama", "gemini"): DUMMY,
+    ("ollama", "gemini-interactions"): NOTHING,  # as with Anthropic
+    ("ollama", "openrouter"): NOTHING,  # it passes on what there is
+}
+# Effort without thinking: Chat has no word to turn thinking on, and Ollama's `true` says not how much.
+NOT_THINKING = {("openai-chat", "anthropic"), ("ollama", "openai-responses")}
+# Chat and OpenRouter are one family, and what belongs to the family is passed on as it is: `reasoning`, which Chat
+# refuses, and answers without `system_fingerprint`, which OpenRouter's SDK does not read. To be told apart.
+TOO_CLOSE = ("openrouter", "openai-chat")
+
+EVERY = [(client, upstream) for client in CLIENTS for upstream in CLIENTS]
+every_pair = pytest.mark.parametrize(("client", "upstream"), [pair for pair in EVERY if pair != TOO_CLOSE])
+streamed_or_not = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+def opened(place: Place, client: str, upstream: str, *, stream: bool, thinking: bool) -> Client:
+    return CLIENTS[client][0](
+        place.base_url,
+        model_of(upstream),
+        stream=stream,
+        thinking=thinking,
+        tools=(WEATHER, NOTE),
+        options=THINKING.get(client, {}) if thinking else {},
+    )
+
+
+def check_calls(heard: Heard) -> None:
+    assert [(call.name, call.arguments) for call in heard.calls] == [
+        ("get_weather", {"city": "Zürich"}),
+        ("save_note", AWKWARD),
+    ]
+
+
+def check_answer(heard: Heard) -> None:
+    assert heard.calls == ()
+    for result in RESULTS:
+        assert result in heard.text
+
+
+def check_pairs(place: Place, upstream: str, calls: Sequence[Called]) -> None:
+    """The calls that the upstream got back are its own, and each result has found its call."""
+    first, second = place.upstream.seen
+    made, results = second.calls(upstream), second.results(upstream)
+    assert [json.loads(call.arguments) for call in made] == [call.arguments for call in calls]
+    assert [call.id for call in made] == [result.call_id for result in results]
+    if calls[0].id is not None:
+        assert all(call.id is None or call.id.encode() in first.answered for call in made)
+
+
+@every_pair
+@streamed_or_not
+def test_a_tool_cycle_of_two_turns(place: Place, client: str, upstream: str, stream: bool) -> None:
+    talk = opened(place, client, upstream, stream=stream, thinking=True)
+    first = talk.say(WISH)
+    check_calls(first)
+    issued = proofs_in(place.upstream.seen[0].answered)
+    assert bool(issued) == (upstream in PROVING and (client, upstream) not in NOT_THINKING)
+    lacking = NEED_STATE.get((client, upstream))
+    if lacking == REFUSAL:
+        with pytest.raises(talk.error, match="missing a `thought_signature`"):
+            talk.answer(first.calls, RESULTS)
+        assert [seen.status for seen in place.upstream.seen] == [200, 400]
+        return
+    second = talk.answer(first.calls, RESULTS)
+    check_answer(second)
+    assert [seen.status for seen in place.upstream.seen] == [200, 200]
+    check_pairs(place, upstream, first.calls)
+    returned = proofs_in(place.upstream.seen[1].asked)
+    if lacking == NOTHING:
+        assert returned == set()
+    elif lacking == DUMMY:
+        assert returned.isdisjoint(issued)
+        assert len(returned) == 1
+    else:
+        assert returned == issued
+
+
+@every_pair
+def test_without_thinking(place: Place, client: str, upstream: str) -> None:
+    talk = opened(place, client, upstream, stream=False, thinking=False)
+    first = talk.say(WISH)
+    check_calls(first)
+    if NEED_STATE.get((client, upstream)) == REFUSAL:  # Gemini always thinks
+        with pytest.raises(talk.error, match="missing a `thought_signature`"):
+            talk.answer(first.calls, RESULTS)
+        return
+    check_answer(talk.answer(first.calls, RESULTS))
+    check_pairs(place, upstream, first.calls)
+
+
+@pytest.mark.parametrize(("client", "upstream"), list(NEED_STATE))
+@streamed_or_not
+def test_a_proof_that_can_not_be_given_to_the_client_is_told(
+    place: Place, client: str, upstream: str, stream: bool
+) -> None:
+    opened(place, client, upstream, stream=stream, thinking=True).say(WISH)
+    proofs = [loss for loss in place.losses() if loss["path"].endswith(("ignature", "/encrypted_content"))]
+    assert [loss["kind"] for loss in proofs] == ["dropped"]
+
+
+@pytest.mark.parametrize(("thinking", "status"), [(True, 400), (False, 200)])
+def test_two_dialects_of_one_family_are_taken_for_the_same(place: Place, thinking: bool, status: int) -> None:
+    with pytest.raises(openrouter.errors.ResponseValidationError):
+        opened(place, *TOO_CLOSE, stream=False, thinking=thinking).say(WISH)
+    assert [seen.status for seen in place.upstream.seen] == [status]
+
+
+def test_nothing_is_left_out() -> None:
+    assert len(EVERY) == len(PROTOCOLS) ** 2

@@ -1,0 +1,127 @@
+"""A gateway in front of the strict simulator, in every protocol at once, and what goes in and out of both."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from msgspec import Struct
+
+from tests.upstream.clients import CLIENTS
+from tests.upstream.serving import http, served
+from toolwire.canonical.content import Part, ToolCall, ToolResult
+from toolwire.canonical.request import Request
+from toolwire.codec.interface import Route
+from toolwire.gateway.config import parse_config
+from toolwire.gateway.server import build
+from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.simulator.app import Simulator
+
+UPSTREAM_KEY = "key-of-the-upstream"
+_PROOF = re.compile(r'"(?:signature|thoughtSignature|encrypted_content)":\s*"([^"]+)"')
+_STANDARD = str.maketrans("-_", "+/")
+
+
+class Seen(Struct):
+    """One request, and what was answered. `whole`: to the end of it. `let_go`: nobody works on it any more."""
+
+    path: str
+    asked: bytes = b""
+    status: int = 0
+    headers: dict[str, str] = {}
+    answered: bytes = b""
+    whole: bool = False
+    let_go: bool = False
+
+    def request(self, protocol: str) -> Request:
+        address = PROTOCOLS[protocol].surface.match(self.path)
+        assert address is not None
+        return PROTOCOLS[protocol].decode_request(self.asked, Route(model=address.model, stream=address.stream))
+
+    def parts(self, protocol: str) -> list[Part]:
+        return [part for message in self.request(protocol).messages for part in message.parts]
+
+    def calls(self, protocol: str) -> list[ToolCall]:
+        return [part for part in self.parts(protocol) if isinstance(part, ToolCall)]
+
+    def results(self, protocol: str) -> list[ToolResult]:
+        return [part for part in self.parts(protocol) if isinstance(part, ToolResult)]
+
+
+def proofs_in(body: bytes) -> set[str]:
+    """Every proof of thinking in a body or a stream, found without a codec. Clients may use the other alphabet."""
+    return {one.translate(_STANDARD).rstrip("=") for one in _PROOF.findall(body.decode())}
+
+
+class Watched:
+    """An ASGI app, and all that goes in and out of it."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self.seen: list[Seen] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        seen = Seen(scope["path"])
+        self.seen.append(seen)
+
+        async def watched_receive() -> Any:
+            message = await receive()
+            seen.asked += message.get("body", b"")
+            return message
+
+        async def watched_send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                seen.status = message["status"]
+                seen.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            else:
+                seen.answered += message["body"]
+                seen.whole = not message.get("more_body", False)
+            await send(message)
+
+        try:
+            await self._app(scope, watched_receive, watched_send)
+        finally:
+            seen.let_go = True
+
+
+class Place(Struct):
+    """Where clients go, and what is seen there and behind it."""
+
+    base_url: str
+    gateway: Watched
+    upstream: Watched
+
+    def forget(self) -> None:
+        self.gateway.seen.clear()
+        self.upstream.seen.clear()
+
+    def losses(self) -> list[dict[str, str]]:
+        """What the gateway reports of the last exchange."""
+        exchange = self.gateway.seen[-1].headers["toolwire-exchange"]
+        answer = http.get(f"{self.base_url}/toolwire/exchanges/{exchange}/losses")
+        found: list[dict[str, str]] = answer.json()["losses"] if answer.status_code == 200 else []
+        return found
+
+
+def model_of(upstream: str) -> str:
+    """The name under which the gateway knows the simulated model of this protocol."""
+    return f"{upstream}/{CLIENTS[upstream][1]}"
+
+
+@contextmanager
+def gateway_in_front_of(simulator: Simulator, more: str = "") -> Iterator[Place]:
+    """Every protocol's provider is named after the protocol."""
+    upstream = Watched(simulator)
+    with served(upstream) as url:
+        providers = "\n".join(
+            f'[providers.{name}]\nprotocol = "{name}"\nbase_url = "{url}"\napi_key = "{UPSTREAM_KEY}"\n'
+            f'models = ["{model}"]'
+            for name, (_, model) in CLIENTS.items()
+        )
+        built = build(parse_config(f"{more}\n{providers}", {}), None, {"HOME": "/nonexistent"})
+        gateway = Watched(built.app)
+        with served(gateway) as base_url:
+            yield Place(base_url, gateway, upstream)
