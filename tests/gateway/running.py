@@ -16,8 +16,6 @@ from toolwire.upstream.provider import Origin
 from toolwire.upstream.transport import Answer, Transport, head_of
 
 QUESTION: dict[str, Any] = {
-    "model": "m",
-    "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
     "tools": [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}],
 }
 
@@ -47,10 +45,13 @@ class Running(Struct):
         return await self.post(path, body, **headers)
 
 
-def question(protocol: str, *, stream: bool = False) -> tuple[str, bytes]:
+def question(
+    protocol: str, *, stream: bool = False, model: str = "m", text: str = "What is the weather in Paris?"
+) -> tuple[str, bytes]:
     """The same question in any protocol, and where it goes."""
     options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {"stream": False}
-    asked = tw.translate(QUESTION | options, "openai-chat", protocol, model="m", stream=stream)
+    said = QUESTION | {"model": model, "messages": [{"role": "user", "content": text}]} | options
+    asked = tw.translate(said, "openai-chat", protocol, model=model, stream=stream)
     assert asked.route.path is not None
     return asked.route.path, asked.to_bytes()
 

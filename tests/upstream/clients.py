@@ -99,7 +99,7 @@ def _openai(base_url: str) -> openai.OpenAI:
 
 @cache
 def _google(base_url: str) -> genai.Client:
-    return genai.Client(api_key=KEY, http_options={"base_url": base_url})
+    return genai.Client(api_key=KEY, http_options={"base_url": base_url, "retry_options": {"attempts": 1}})
 
 
 @cache

@@ -15,6 +15,8 @@ from .routing import Router
 OLLAMA_VERSION = "0.13.0"
 
 _LISTS = ("/v1/models", "/v1beta/models", "/api/v1/models", "/api/tags")
+# OpenRouter's address of a single model is in the singular.
+_SINGLES = ("/v1/models/", "/v1beta/models/", "/api/v1/model/")
 
 
 class Shown(Struct):
@@ -39,9 +41,9 @@ class Catalogue:
         if path == "/api/show":
             found = self._by_id.get(_asked(body))
             return None if found is None else codec.encode_model(found)
-        for prefix in _LISTS[:3]:
-            if path.startswith(f"{prefix}/"):
-                found = self._by_id.get(path.removeprefix(f"{prefix}/"))
+        for prefix in _SINGLES:
+            if path.startswith(prefix):
+                found = self._by_id.get(path.removeprefix(prefix))
                 return None if found is None else codec.encode_model(found)
         return None
 

@@ -131,7 +131,7 @@ class Simulator:
                 return codec.encode_model(ModelCard(self._serve(_named(await exchange.body(self._limit_body)), codec)))
             case "GET", ["v1" | "v1beta", "models"] | ["api", "v1", "models"]:
                 return codec.encode_models(models)
-            case "GET", ["v1" | "v1beta", "models", *name] if name:
+            case "GET", ["v1" | "v1beta", "models", *name] | ["api", "v1", "model", *name] if name:
                 return codec.encode_model(ModelCard(self._serve("/".join(name), codec)))
             case _:
                 raise Refused(_no_address(exchange))

@@ -7,10 +7,14 @@ from toolwire.codec.surface import ModelCard
 
 
 def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
-    return {"data": [encode_model(one) for one in models]}
+    return {"data": [_card(one) for one in models], "total_count": len(models), "links": {"next": None}}
 
 
 def encode_model(model: ModelCard) -> dict[str, Any]:
+    return {"data": _card(model)}
+
+
+def _card(model: ModelCard) -> dict[str, Any]:
     return {
         "id": model.id,
         "canonical_slug": model.id,

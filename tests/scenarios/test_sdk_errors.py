@@ -1,0 +1,109 @@
+"""What goes wrong is raised by each SDK as its own exception, with its status, whoever the upstream is."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import ollama
+import openai
+import openrouter
+import pytest
+from google import genai
+from google.genai._gaos.lib import compat_errors
+
+from tests.scenarios.test_sdk_matrix import TOO_CLOSE, every_pair, streamed_or_not
+from tests.scenarios.watching import Place, gateway_in_front_of, model_of
+from tests.upstream.clients import CLIENTS
+from toolwire.upstream.simulator.app import Simulator
+
+EXCEPTIONS: dict[str, dict[int, type[Exception]]] = {
+    "anthropic": {
+        400: anthropic.BadRequestError,
+        401: anthropic.AuthenticationError,
+        404: anthropic.NotFoundError,
+        429: anthropic.RateLimitError,
+    },
+    "openai-chat": {
+        400: openai.BadRequestError,
+        401: openai.AuthenticationError,
+        404: openai.NotFoundError,
+        429: openai.RateLimitError,
+    },
+    "gemini": dict.fromkeys((400, 401, 404, 429), genai.errors.ClientError),
+    "gemini-interactions": {
+        400: compat_errors.BadRequestError,
+        401: compat_errors.AuthenticationError,
+        404: compat_errors.NotFoundError,
+        429: compat_errors.RateLimitError,
+    },
+    "ollama": dict.fromkeys((400, 401, 404, 429), ollama.ResponseError),
+    "openrouter": {
+        400: openrouter.errors.BadRequestResponseError,
+        401: openrouter.errors.UnauthorizedResponseError,
+        404: openrouter.errors.NotFoundResponseError,
+        429: openrouter.errors.TooManyRequestsResponseError,
+    },
+}
+EXCEPTIONS["openai-responses"] = EXCEPTIONS["openai-chat"]
+# The words at which the simulated upstream fails, the status it fails with, and what it says.
+FAILURES = [
+    ("senseless", 400, "makes no sense"),
+    ("what is that", 404, "No such model"),
+    ("too fast", 429, "Slow down"),
+]
+# Ollama's SDK keeps no headers.
+WITHOUT_HEADERS = ("ollama",)
+
+
+def raised_by(client: str, base_url: str, model: str, words: str, *, stream: bool, status: int) -> Any:
+    talk = CLIENTS[client][0](base_url, model, stream=stream)
+    with pytest.raises(EXCEPTIONS[client][status]) as raised:
+        talk.say(words)
+    error: Any = raised.value
+    assert getattr(error, "status_code", getattr(error, "code", None)) == status
+    return error
+
+
+def headers_of(error: Any) -> Any:
+    response = getattr(error, "response", None) or error.raw_response
+    return response.headers
+
+
+@every_pair
+@streamed_or_not
+def test_what_an_upstream_refuses(place: Place, client: str, upstream: str, stream: bool) -> None:
+    for words, status, said in FAILURES:
+        error = raised_by(client, place.base_url, model_of(upstream), words, stream=stream, status=status)
+        assert said in str(error)
+        assert place.gateway.seen[-1].headers.get("retry-after") == ("33" if status == 429 else None)
+        if status == 429 and client not in WITHOUT_HEADERS:
+            assert headers_of(error)["retry-after"] == "33"
+    assert len(place.upstream.seen) == len(FAILURES)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@streamed_or_not
+def test_a_model_that_nobody_is_configured_for(place: Place, client: str, stream: bool) -> None:
+    error = raised_by(client, place.base_url, "nobody-knows", "Hi", stream=stream, status=404)
+    assert "no provider is configured for the model 'nobody-knows'" in str(error)
+    assert place.upstream.seen == []
+
+
+@pytest.fixture(scope="module")
+def locked() -> Iterator[Place]:
+    with gateway_in_front_of(Simulator(), '[server]\nkeys = ["a-key-of-the-gateway"]') as place:
+        yield place
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@streamed_or_not
+def test_a_key_that_is_not_the_gateways(locked: Place, client: str, stream: bool) -> None:
+    error = raised_by(client, locked.base_url, model_of("anthropic"), "Hi", stream=stream, status=401)
+    assert "no valid key was given" in str(error)
+    assert locked.upstream.seen == []
+
+
+def test_dialects_of_one_family_do_not_yet_tell_their_errors_apart(place: Place) -> None:
+    client, upstream = TOO_CLOSE
+    with pytest.raises(openrouter.errors.ResponseValidationError):
+        CLIENTS[client][0](place.base_url, model_of(upstream)).say("senseless")

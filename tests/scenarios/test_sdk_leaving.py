@@ -1,0 +1,123 @@
+"""A program that stops reading: the upstream is let go within a second, whatever the SDK and the upstream."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import anthropic
+import httpx
+import ollama
+import openai
+import openrouter
+import pytest
+from google import genai
+
+from tests.gateway.running import question
+from tests.scenarios.watching import Place, Seen, model_of
+from tests.upstream.clients import CLIENTS, KEY
+
+FOR_EVER: Any = [{"role": "user", "content": "for ever"}]
+
+
+@contextmanager
+def from_anthropic(base_url: str, model: str) -> Iterator[Iterator[Any]]:
+    with anthropic.Anthropic(base_url=base_url, api_key=KEY) as client:
+        with client.messages.stream(model=model, max_tokens=2000, messages=FOR_EVER) as stream:
+            yield iter(stream)
+
+
+@contextmanager
+def from_openai_chat(base_url: str, model: str) -> Iterator[Iterator[Any]]:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY) as client:
+        with client.chat.completions.create(model=model, messages=FOR_EVER, stream=True) as stream:
+            yield iter(stream)
+
+
+@contextmanager
+def from_openai_responses(base_url: str, model: str) -> Iterator[Iterator[Any]]:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY) as client:
+        with client.responses.create(model=model, input="for ever", stream=True) as stream:
+            yield iter(stream)
+
+
+@contextmanager
+def from_gemini(base_url: str, model: str) -> Iterator[Iterator[Any]]:
+    with genai.Client(api_key=KEY, http_options={"base_url": base_url}) as client:
+        yield client.models.generate_content_stream(model=model, contents="for ever")
+
+
+@contextmanager
+def from_gemini_interactions(base_url: str, model: str) -> Iterator[Iterator[Any]]:
+    with genai.Client(api_key=KEY, http_options={"base_url": base_url}) as client:
+        with client.interactions.create(model=model, input="for ever", store=False, stream=True) as stream:
+            yield iter(stream)
+
+
+@contextmanager
+def from_ollama(base_url: str, model: str) -> Iterator[Iterator[Any]]:
+    with ollama.Client(host=base_url) as client:
+        stream: Any = client.chat(model=model, messages=FOR_EVER, stream=True)
+        with closing(stream):
+            yield stream
+
+
+@contextmanager
+def from_openrouter(base_url: str, model: str) -> Iterator[Iterator[Any]]:
+    with openrouter.OpenRouter(api_key=KEY, server_url=f"{base_url}/api/v1") as client:
+        with client.chat.send(model=model, messages=FOR_EVER, stream=True) as stream:
+            yield iter(stream)
+
+
+STREAMS: dict[str, Callable[[str, str], Any]] = {
+    "anthropic": from_anthropic,
+    "openai-chat": from_openai_chat,
+    "openai-responses": from_openai_responses,
+    "gemini": from_gemini,
+    "gemini-interactions": from_gemini_interactions,
+    "ollama": from_ollama,
+    "openrouter": from_openrouter,
+}
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 1) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def check_let_go(seen: Seen) -> None:
+    wait_until(lambda: seen.let_go)
+    assert not seen.whole
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_in_the_middle_of_a_stream(place: Place, client: str) -> None:
+    with STREAMS[client](place.base_url, model_of("anthropic")) as events:
+        for _ in range(4):
+            next(events)
+        (seen,) = place.upstream.seen
+        assert not seen.let_go
+    check_let_go(seen)
+
+
+@pytest.mark.parametrize("upstream", CLIENTS)
+def test_whatever_the_upstream(place: Place, upstream: str) -> None:
+    with from_anthropic(place.base_url, model_of(upstream)) as events:
+        for _ in range(4):
+            next(events)
+        (seen,) = place.upstream.seen
+        assert not seen.let_go
+    check_let_go(seen)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_before_the_first_byte(place: Place, client: str, stream: bool) -> None:
+    path, body = question(client, stream=stream, model=CLIENTS["gemini"][1], text="think long")
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(place.base_url + path, content=body, timeout=0.3)
+    (seen,) = place.upstream.seen
+    assert seen.status == 0
+    check_let_go(seen)

@@ -1,0 +1,60 @@
+"""The models that the gateway offers, listed and looked up with each SDK."""
+
+from typing import Any
+
+import anthropic
+import ollama
+import openai
+import openrouter
+import pytest
+from google import genai
+
+from tests.scenarios.watching import Place, model_of
+from tests.upstream.clients import CLIENTS, KEY
+
+OFFERED = [model_of(name) for name in CLIENTS]
+
+
+def test_anthropic(place: Place) -> None:
+    with anthropic.Anthropic(base_url=place.base_url, api_key=KEY, max_retries=0) as client:
+        assert [model.id for model in client.models.list()] == OFFERED
+        assert [client.models.retrieve(name).id for name in OFFERED] == OFFERED
+        with pytest.raises(anthropic.NotFoundError):
+            client.models.retrieve("nobody-knows")
+
+
+def test_openai(place: Place) -> None:
+    with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=KEY, max_retries=0) as client:
+        assert [model.id for model in client.models.list()] == OFFERED
+        assert [client.models.retrieve(name).id for name in OFFERED] == OFFERED
+        with pytest.raises(openai.NotFoundError):
+            client.models.retrieve("nobody-knows")
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta"])
+def test_google(place: Place, version: str) -> None:
+    options: Any = {"base_url": place.base_url, "api_version": version}
+    with genai.Client(api_key=KEY, http_options=options) as client:
+        assert [model.name for model in client.models.list()] == [f"models/{name}" for name in OFFERED]
+        assert [client.models.get(model=name).name for name in OFFERED] == [f"models/{name}" for name in OFFERED]
+        with pytest.raises(genai.errors.ClientError, match="404"):
+            client.models.get(model="nobody-knows")
+
+
+def test_ollama(place: Place) -> None:
+    with ollama.Client(host=place.base_url) as client:
+        assert [model.model for model in client.list().models] == OFFERED
+        assert all("tools" in (client.show(name).capabilities or ()) for name in OFFERED)
+        with pytest.raises(ollama.ResponseError) as raised:
+            client.show("nobody-knows")
+        assert raised.value.status_code == 404
+
+
+def test_openrouter(place: Place) -> None:
+    with openrouter.OpenRouter(api_key=KEY, server_url=f"{place.base_url}/api/v1") as client:
+        assert [model.id for model in client.models.list().result.data] == OFFERED
+        for name in OFFERED:
+            author, _, slug = name.partition("/")
+            assert client.models.get(author=author, slug=slug).data.id == name
+        with pytest.raises(openrouter.errors.NotFoundResponseError):
+            client.models.get(author="nobody", slug="knows")
