@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import anthropic
 import httpx
@@ -22,23 +22,29 @@ FOR_EVER: Any = [{"role": "user", "content": "for ever"}]
 
 @contextmanager
 def from_anthropic(base_url: str, model: str) -> Iterator[Iterator[Any]]:
-    with anthropic.Anthropic(base_url=base_url, api_key=KEY) as client:
-        with client.messages.stream(model=model, max_tokens=2000, messages=FOR_EVER) as stream:
-            yield iter(stream)
+    with (
+        anthropic.Anthropic(base_url=base_url, api_key=KEY) as client,
+        client.messages.stream(model=model, max_tokens=2000, messages=FOR_EVER) as stream,
+    ):
+        yield iter(stream)
 
 
 @contextmanager
 def from_openai_chat(base_url: str, model: str) -> Iterator[Iterator[Any]]:
-    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY) as client:
-        with client.chat.completions.create(model=model, messages=FOR_EVER, stream=True) as stream:
-            yield iter(stream)
+    with (
+        openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY) as client,
+        client.chat.completions.create(model=model, messages=FOR_EVER, stream=True) as stream,
+    ):
+        yield iter(stream)
 
 
 @contextmanager
 def from_openai_responses(base_url: str, model: str) -> Iterator[Iterator[Any]]:
-    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY) as client:
-        with client.responses.create(model=model, input="for ever", stream=True) as stream:
-            yield iter(stream)
+    with (
+        openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY) as client,
+        client.responses.create(model=model, input="for ever", stream=True) as stream,
+    ):
+        yield iter(stream)
 
 
 @contextmanager
@@ -49,9 +55,13 @@ def from_gemini(base_url: str, model: str) -> Iterator[Iterator[Any]]:
 
 @contextmanager
 def from_gemini_interactions(base_url: str, model: str) -> Iterator[Iterator[Any]]:
-    with genai.Client(api_key=KEY, http_options={"base_url": base_url}) as client:
-        with client.interactions.create(model=model, input="for ever", store=False, stream=True) as stream:
-            yield iter(stream)
+    with (
+        genai.Client(api_key=KEY, http_options={"base_url": base_url}) as client,
+        closing(
+            cast("Any", client.interactions.create(model=model, input="for ever", store=False, stream=True))
+        ) as stream,
+    ):
+        yield iter(stream)
 
 
 @contextmanager
@@ -64,9 +74,11 @@ def from_ollama(base_url: str, model: str) -> Iterator[Iterator[Any]]:
 
 @contextmanager
 def from_openrouter(base_url: str, model: str) -> Iterator[Iterator[Any]]:
-    with openrouter.OpenRouter(api_key=KEY, server_url=f"{base_url}/api/v1") as client:
-        with client.chat.send(model=model, messages=FOR_EVER, stream=True) as stream:
-            yield iter(stream)
+    with (
+        openrouter.OpenRouter(api_key=KEY, server_url=f"{base_url}/api/v1") as client,
+        client.chat.send(model=model, messages=FOR_EVER, stream=True) as stream,
+    ):
+        yield iter(stream)
 
 
 STREAMS: dict[str, Callable[[str, str], Any]] = {

@@ -103,6 +103,13 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Conf
         raise ConfigError(f"{path}: {error}") from None
 
 
+def key_variables(path: Path) -> dict[str, str]:
+    """Which variable of the environment each provider's key comes from, in a file that was read before."""
+    providers = tomllib.loads(path.read_text(encoding="utf-8")).get("providers", {})
+    keys = {name: str(table.get("api_key", "")) for name, table in providers.items()}
+    return {name: key.removeprefix(_ENVIRONMENT) for name, key in keys.items() if key.startswith(_ENVIRONMENT)}
+
+
 def with_server(config: Config, host: str | None, port: int | None) -> Config:
     """The configuration, with what was said elsewhere about where to listen."""
     server = config.server

@@ -42,6 +42,9 @@ _FOUND = (
     ),
 )
 
+# Where each of them is found.
+VARIABLES = {name: variable for variable, name, *_ in _FOUND} | {"ollama": "OLLAMA_HOST"}
+
 
 def discover(environment: Mapping[str, str]) -> dict[str, Provider]:
     """A provider for each key there is, and for Ollama if its host is named."""

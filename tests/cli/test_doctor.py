@@ -1,0 +1,131 @@
+"""`toolwire doctor`, against providers on loopback."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.upstream.serving import served
+from toolwire.cli import main
+from toolwire.gateway.discovery import VARIABLES
+from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.simulator.app import Simulator
+
+SECRET = "canary-of-a-key"
+# Not the keys of whoever runs the tests.
+NO_KEYS = dict.fromkeys(VARIABLES.values())
+
+
+@pytest.fixture(scope="module")
+def base_url() -> Iterator[str]:
+    with served(Simulator(require_key=True)) as url:
+        yield url
+
+
+def doctor(folder: Path, config: str | None, **environment: str) -> Result:
+    arguments = ["doctor", "--timeout", "2"]
+    if config is not None:
+        (folder / "toolwire.toml").write_text(config, encoding="utf-8")
+        arguments += ["--config", str(folder / "toolwire.toml")]
+    result = CliRunner().invoke(main, arguments, env=NO_KEYS | environment)
+    assert SECRET not in result.output
+    return result
+
+
+def provider(protocol: str, url: str, more: str = "") -> str:
+    return f'[providers.{protocol}]\nprotocol = "{protocol}"\nbase_url = "{url}"\n{more}\n'
+
+
+def test_all_is_well_with_every_protocol(base_url: str, tmp_path: Path) -> None:
+    config = "".join(provider(name, base_url, 'api_key = "env:THE_KEY"') for name in PROTOCOLS)
+    result = doctor(tmp_path, config, THE_KEY=SECRET)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["ok", "configuration:"],
+        ["ok", "server:"],
+        *(["ok", f"{name}:"] for name in PROTOCOLS),
+    ]
+    assert f"anthropic: {base_url}, key from THE_KEY: answers" in result.output
+    assert "the key was not tried" in next(line for line in lines if "openrouter" in line)
+
+
+def test_without_a_file_and_keys_the_simulator_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = doctor(tmp_path, None)
+    assert result.exit_code == 0
+    assert "ok       configuration: no toolwire.toml" in result.output
+    assert "embedded simulator answers (no ANTHROPIC_API_KEY, OPENAI_API_KEY" in result.output
+
+
+def test_providers_found_in_the_environment(base_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with served(Simulator()) as open_to_all:
+        result = doctor(tmp_path, None, OLLAMA_HOST=open_to_all)
+    assert result.exit_code == 0
+    assert f"ok       ollama: {open_to_all}, without a key: answers\n" in result.output
+
+
+@pytest.mark.parametrize(
+    ("protocol", "status"), [("anthropic", 401), ("openai-chat", 401), ("gemini", 403), ("ollama", 401)]
+)
+def test_a_key_that_is_refused(base_url: str, tmp_path: Path, protocol: str, status: int) -> None:
+    result = doctor(tmp_path, provider(protocol, base_url))
+    assert result.exit_code == 1
+    line = result.output.splitlines()[-1]
+    assert line.startswith(f"problem  {protocol}: ")
+    assert f"refused the key ({status}); set providers.{protocol}.api_key" in line
+
+
+def test_a_provider_that_is_not_there(tmp_path: Path) -> None:
+    result = doctor(tmp_path, provider("anthropic", "http://127.0.0.1:9", f'api_key = "{SECRET}"'))
+    assert result.exit_code == 1
+    assert "127.0.0.1:9 can't be reached" in result.output
+    assert "see whether base_url is right" in result.output
+
+
+def answering(status: int) -> object:
+    async def app(scope: dict[str, object], receive: object, send: object) -> None:
+        if scope["type"] == "http":
+            start = {"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]}
+            await send(start)  # type: ignore[operator]
+            await send({"type": "http.response.body", "body": b""})  # type: ignore[operator]
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (404, 0, "answers, and has no list of models"),
+        (302, 1, "answered 302; a redirect is not followed"),
+        (503, 1, "answered 503; try again later"),
+    ],
+)
+def test_what_a_provider_may_answer(tmp_path: Path, status: int, code: int, said: str) -> None:
+    with served(answering(status)) as url:
+        result = doctor(tmp_path, provider("anthropic", url))
+    assert (result.exit_code, said in result.output) == (code, True), result.output
+
+
+def test_a_server_that_anyone_could_reach(tmp_path: Path) -> None:
+    outside = '[server]\nhost = "0.0.0.0"\n'
+    result = doctor(tmp_path, outside)
+    assert result.exit_code == 1
+    assert "problem  server: 0.0.0.0 can be reached from outside" in result.output
+    assert doctor(tmp_path, outside + f'keys = ["{SECRET}"]').exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("[server]\nprot = 3\n", "unknown key server.prot"),
+        (provider("anthropic", "http://x", 'api_key = "env:UNSET_KEY"'), "variable UNSET_KEY is not set"),
+        ("[server", "toolwire.toml"),
+    ],
+)
+def test_a_configuration_that_can_not_be_read(tmp_path: Path, config: str, said: str) -> None:
+    result = doctor(tmp_path, config)
+    assert result.exit_code == 2
+    assert said in result.output
