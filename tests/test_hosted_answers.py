@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 import toolwire as tw
+from tests.laws import material
 from tests.wire import ANTHROPIC, CHAT, RESPONSES, frames
+from toolwire.canonical.fold import unfold
+from toolwire.codec.interface import Context
+from toolwire.protocols import PROTOCOLS
 
 GEMINI, INTERACTIONS, OLLAMA, ROUTER = "gemini", "gemini-interactions", "ollama", "openrouter"
 
@@ -490,3 +494,26 @@ def test_a_call_without_arguments_is_told_without_them() -> None:
     steps = [{"type": "file_search_call", "id": "fs1"}, {"type": "user_input", "content": []}]
     made = tw.translate({"model": "m", "input": steps}, "gemini-interactions", "gemini").value
     assert made["contents"][0]["parts"] == [{"text": "[file_search was called]"}]
+
+
+def _told_by(name: str, source: str) -> bytes:
+    """The stream in which the protocol itself would have told a fixture."""
+    codec = PROTOCOLS[source]
+    encoder = codec.stream_encoder(Context())
+    body = json.dumps(material.fixture_responses(source)[name]).encode()
+    return encoder.encode(list(unfold(codec.decode_response(body, Context())))) + encoder.close()
+
+
+def test_streamed_grounding_is_citations_elsewhere() -> None:
+    body = material.fixture_responses(GEMINI)["grounded"]
+    page = body["candidates"][0]["groundingMetadata"]["groundingChunks"][0]["web"]["uri"]
+    for target in (ANTHROPIC, RESPONSES, "openai-chat", "gemini-interactions", "openrouter"):
+        assert page in b"".join(tw.translate_stream([_told_by("grounded", GEMINI)], GEMINI, target)).decode(), target
+
+
+def test_streamed_citations_are_grounding_at_gemini() -> None:
+    wire = b"".join(tw.translate_stream([_told_by("annotations", "openai-chat")], "openai-chat", GEMINI))
+    last = json.loads(wire.split(b"data: ")[-1])["candidates"][0]["groundingMetadata"]
+    assert last["groundingChunks"] == [{"web": {"uri": "https://example.com/paris", "title": "Paris weather"}}]
+    (support,) = last["groundingSupports"]
+    assert support["segment"] == {"startIndex": 0, "endIndex": 20, "text": "18 degrees in Paris."}
