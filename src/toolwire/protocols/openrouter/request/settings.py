@@ -118,4 +118,6 @@ def encode_thinking(thinking: Thinking, plan: Plan) -> dict[str, Any]:
         body["exclude"] = True
     elif thinking.visibility == "summary":
         body["summary"] = "auto"
+    elif thinking.visibility == "full":
+        body["exclude"] = False
     return body
