@@ -18,6 +18,7 @@ from toolwire.codec.carrying import StreamCarrying, carry_response
 from toolwire.codec.fields import escape
 from toolwire.codec.integers import integer_schemas
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
+from toolwire.codec.kin import are_kin, set_apart
 from toolwire.codec.lines import in_one_line
 from toolwire.codec.losses import UNPLACED, Report, Trail, foreign_extras, guards
 from toolwire.codec.raising import StreamRaiser, raise_response
@@ -93,7 +94,7 @@ def translate(
             root = reader.decode_request(data, Route(model=model, stream=stream))
             if holds_carries(root):
                 asked = root
-                root, missing = restore_carries(asked, reader, carrier, home=asked.origin in writer.families)
+                root, missing = restore_carries(asked, reader, carrier, home=asked.origin == writer.name)
                 lost = missing.resolve(asked, reader.names)
             options = Target(
                 model=model,
@@ -104,13 +105,14 @@ def translate(
                 binary_results=binary_results,
                 hosted_tools=hosted_tools,
             )
+            root = set_apart(root, reader, writer)
             encoding = writer.encode_request(root, options)
         case "response":
             context = replace(answering(request, reader, writer, hosted_tools), carrier=carrier)
             root = answer_for(reader.decode_response(data, context), reader, writer, context)
             encoding = writer.encode_response(root, context)
         case "error":
-            root = reader.decode_error(data, None)
+            root = set_apart(reader.decode_error(data, None), reader, writer)
             encoding = writer.encode_error(root)
         case _:
             raise ValueError(f"kind is request, response or error, not {kind!r}")
@@ -179,7 +181,7 @@ def answering(request: Body | None, reader: Codec, writer: Codec, hosted_tools: 
 def answer_for(response: Response, reader: Codec, writer: Codec, context: Context) -> Response:
     """An answer as `reader` read it, made ready for `writer`'s client: its calls have ids, its tools the client's
     names, and what its protocol has no place for is carried."""
-    named = response if reader is writer else identified(response, context)
+    named = response if reader is writer else identified(set_apart(response, reader, writer), context)
     return carry_response(raise_response(named, context.undo), writer, reader.names, context)
 
 
@@ -203,6 +205,7 @@ class Translation:
         self._writer = writer
         self._decoder = reader.stream_decoder(context)
         self._encoder = writer.stream_encoder(context)
+        self._kin = are_kin(reader, writer)
         self._names = None if reader is writer else CallNames(context)
         self._raiser = StreamRaiser(context.undo)
         self._change = change
@@ -293,6 +296,8 @@ class Translation:
             return b""
         if self._change is not None:
             events = self._change(events)
+        if self._kin:
+            events = [set_apart(event, self._reader, self._writer) for event in events]
         told = _more_than_growth(events)
         if told and self._names is not None and (named := self._names.name(told)):
             events = [named.get(id(event), event) for event in events]

@@ -67,8 +67,6 @@ from tests.wire import (
 
 NAMING = (GEMINI, INTERACTIONS, OLLAMA)
 TO_NAMING = [(source, target) for source, target in ALL_PAIRS if target in NAMING]
-# Chat and OpenRouter are one family: what one says is at home in the other.
-FOREIGN = [pair for pair in ALL_PAIRS if set(pair) != {CHAT, OPENROUTER}]
 
 
 def by_id_only(source: str) -> dict[str, Any]:
@@ -111,7 +109,7 @@ def user_text(protocol: str, body: Any) -> str:
             return "".join(text_of(message["content"]) for message in body["messages"])
 
 
-@pytest.mark.parametrize(("source", "target"), FOREIGN)
+@pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_id_7_a_result_has_the_name_of_its_call_and_without_a_call_it_is_text(source: str, target: str) -> None:
     made = translated(by_id_only(source), source, target)
     assert names(target, made) == ["get_weather" if target in NAMING else None]

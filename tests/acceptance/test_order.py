@@ -70,8 +70,6 @@ ADVISED: dict[str, Any] = {
 }
 NOTE: dict[str, Any] = {"type": "text", "text": "A note."}
 ABROAD = [protocol for protocol in SEVEN if protocol != ANTHROPIC]
-# Chat and OpenRouter are one family: what one says is at home in the other.
-FOREIGN = [pair for pair in ALL_PAIRS if set(pair) != {CHAT, OPENROUTER}]
 
 
 @pytest.mark.parametrize("target", [CHAT, "ollama", OPENROUTER])
@@ -130,7 +128,7 @@ UNANSWERED: dict[str, tuple[list[str | int], str]] = {
 }
 
 
-@pytest.mark.parametrize(("source", "target"), FOREIGN)
+@pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_or_4_results_share_one_turn_and_an_unanswered_call_gets_a_placeholder(source: str, target: str) -> None:
     made = translated(turn(source, "call_1", "call_2"), source, target)
     if target == ANTHROPIC:
@@ -183,7 +181,7 @@ def test_or_5_of_two_results_the_last_stands_at_the_place_of_the_first() -> None
 )
 def test_or_6_results_stand_in_call_order(source: str, body: dict[str, Any]) -> None:
     for target in SEVEN:
-        if {source, target} != {CHAT, OPENROUTER} and source != target:
+        if source != target:
             assert results(target, translated(body, source, target)) == [("call_1", "a"), ("call_2", "b")]
 
 

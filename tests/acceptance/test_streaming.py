@@ -90,8 +90,7 @@ THINKING = {
 }
 
 
-# Chat and OpenRouter are one family: what one says is at home in the other.
-FROM_THINKING = [(source, target) for source, target in ALL_PAIRS if source in THINKING and target != OPENROUTER]
+FROM_THINKING = [(source, target) for source, target in ALL_PAIRS if source in THINKING]
 
 
 @pytest.mark.parametrize(("source", "target"), FROM_THINKING)
@@ -181,10 +180,7 @@ def test_st_12_arguments_done_is_sent_once_and_suffices_alone(target: str) -> No
     assert fold_stream(target, streamed(only_done, RESPONSES, target))["calls"] == [PARIS]
 
 
-FOREIGN_TO_CHAT = [protocol for protocol in NOT_CHAT if protocol != OPENROUTER]
-
-
-@pytest.mark.parametrize("target", FOREIGN_TO_CHAT)
+@pytest.mark.parametrize("target", NOT_CHAT)
 def test_st_13_a_stream_without_finish_reason_still_ends(target: str) -> None:
     opened = chat_chunk({"role": "assistant", **WHOLE_CALL})
     made = streamed(chat_events(opened), CHAT, target)
@@ -246,7 +242,7 @@ def test_st_18_a_ping_keeps_the_other_side_alive(target: str) -> None:
     assert fold_stream(target, b"".join(pieces))["calls"] == [PARIS]
 
 
-@pytest.mark.parametrize("source", FOREIGN_TO_CHAT)
+@pytest.mark.parametrize("source", NOT_CHAT)
 def test_st_24_the_first_chunk_says_the_role(source: str) -> None:
     first = frames(streamed(STREAMS[source], source, CHAT))[0]
     assert first["choices"][0]["delta"]["role"] == "assistant"

@@ -2,6 +2,7 @@
 
 import json
 from functools import cache
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,7 @@ NAMES = tuple(PROTOCOLS)
 NO_PROVIDER = "test_openai/test_invalid_response#0"
 """Recorded to show what an address answers that is no provider's: its body is of no protocol."""
 
-# Two of one family are at home in each other: what one says passes to the other as it is.
-PAIRS = [
-    (source, target)
-    for source in NAMES
-    for target in NAMES
-    if PROTOCOLS[source].families[0] != PROTOCOLS[target].families[0]
-]
+PAIRS = list(permutations(NAMES, 2))
 
 
 @cache

@@ -9,7 +9,7 @@ from toolwire.canonical.node import Node
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.canonical.tools import FreeformTool, FunctionTool, ToolChoice
-from toolwire.codec.losses import Trail, _children
+from toolwire.codec.losses import Trail, children
 
 Marks = dict[int, set[str]]
 Mark = Callable[[Node, str], None]
@@ -43,7 +43,7 @@ def walk(root: Node) -> Iterator[Seen]:
         yield Seen(node, trail, owners, known)
         if isinstance(node, ToolChange | SettingChange):
             return
-        for field in _children(type(node)) or ():
+        for field in children(type(node)) or ():
             child = getattr(node, field)
             inner = enumerate(child) if isinstance(child, tuple) else ((None, child),)
             for index, element in inner:

@@ -60,7 +60,7 @@ class Sealer:
 
 def carry_response(response: Response, writer: Codec, names: Names, context: Context) -> Response:
     """The answer as the client is to have it; `names` are those of the protocol that it came in."""
-    if context.carrier is None or writer.carriage is None or response.origin in writer.families:
+    if context.carrier is None or writer.carriage is None or response.origin == writer.name:
         return response
     told = fold(StreamCarrying(writer, names, context).carry_events(unfold(response)))
     messages = {candidate.index: candidate.messages for candidate in told.candidates}
@@ -127,7 +127,7 @@ class StreamCarrying:
 
     def _carry_all(self, events: Iterable[Event], carrier: Carrier) -> Iterator[Event]:
         for event in events:
-            if type(event) is ResponseStart and event.origin not in self._writer.families and self._writer.carriage:
+            if type(event) is ResponseStart and event.origin != self._writer.name and self._writer.carriage:
                 self._sealing = Sealer(self._writer.carriage, carrier, self._context)
             if self._sealing is None:
                 yield event

@@ -1,6 +1,6 @@
 """What a protocol is to the rest of toolwire: one record of functions, and what they are given."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -102,7 +102,8 @@ class StreamEncoder(Protocol):
 class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `families` key the extras that it writes back, its own first; `names` gives wire names to canonical
     fields, for losses; `surface` says where it is spoken, `carriage` is the field that its clients echo, if there is
-    one."""
+    one. Of what it shares with another protocol of its family, `known` are the extras that it has, too, by canonical
+    type, and `spelling` the tokens of `form` that mean the same in both."""
 
     name: str
     families: tuple[str, ...]
@@ -120,3 +121,5 @@ class Codec(Struct, frozen=True, kw_only=True):
     stream_encoder: Callable[[Context], StreamEncoder]
     check_request: Callable[..., list[Finding]]
     carriage: Carriage | None = None
+    known: Mapping[str, frozenset[str]] = {}
+    spelling: frozenset[str] = frozenset()

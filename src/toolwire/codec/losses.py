@@ -162,7 +162,7 @@ def pinned(owner: N, names: Names, field: str = "parts") -> N:
 def has_extras(value: Any) -> bool:
     """Whether there are extras of any family in a value."""
     kind: type = type(value)
-    if (fields := _children(kind)) is None:
+    if (fields := children(kind)) is None:
         return False
     if value.extras:
         return True
@@ -197,7 +197,7 @@ def guards(root: Node, families: Container[str]) -> bool:
 def _collect(value: Any, families: Container[str], steps: list[str | int], found: Found, *, cited: bool) -> None:
     """`steps` lead to the value; most have no extras, so that a trail is only made where it is needed."""
     kind: type = type(value)
-    if (fields := _children(kind)) is None:
+    if (fields := children(kind)) is None:
         return
     if value.extras:
         for family, kept in value.extras.items():
@@ -221,7 +221,7 @@ def _collect(value: Any, families: Container[str], steps: list[str | int], found
 
 
 @cache
-def _children(kind: type) -> tuple[str, ...] | None:
+def children(kind: type) -> tuple[str, ...] | None:
     """The fields of a canonical type that can hold other canonical values; None if it is no canonical type."""
     if not issubclass(kind, Node):
         return None

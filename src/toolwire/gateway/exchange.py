@@ -22,6 +22,7 @@ from toolwire.canonical.response import Response, Usage
 from toolwire.codec.carries import Carrier
 from toolwire.codec.integers import integer_schemas
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
+from toolwire.codec.kin import set_apart
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation import Translation, answer_for, refuse, to_bytes
@@ -162,7 +163,7 @@ class Exchanger:
             except Refused as refused:
                 last = number == len(routed.ways) - 1
                 if last or refused.error.kind not in _PROVIDERS_FAULT:
-                    raise
+                    raise Refused(set_apart(refused.error, sent.upstream, asked.client)) from None
         raise AssertionError("a route has at least one way")
 
     def _decode(self, asked: Asked) -> tuple[Request, Routed]:
@@ -176,7 +177,7 @@ class Exchanger:
             carrier = Carrier(self._seal_keys, asked.tenant, realm=provider.name, model=way.model or "")
         restored, losses = request, list[Loss]()
         if holds_carries(request):
-            home = request.origin in upstream.families
+            home = request.origin == upstream.name
             restored, missing = restore_carries(request, client, carrier, home=home)
             losses = missing.resolve(request, client.names)
         target = Target(
@@ -186,6 +187,7 @@ class Exchanger:
             hosted_tools=routed.options.hosted_tools,
             binary_results=routed.options.binary_results,
         )
+        restored = set_apart(restored, client, upstream)
         encoding = upstream.encode_request(restored, target)
         if client is not upstream and request.tools:
             encoding.undo.integers = integer_schemas(request)

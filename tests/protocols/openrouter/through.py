@@ -7,6 +7,7 @@ from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import Codec, Context, Route, Target
+from toolwire.codec.kin import set_apart
 from toolwire.protocols import PROTOCOLS
 from toolwire.protocols.openrouter import CODEC
 
@@ -27,28 +28,28 @@ def answered(body: Any, source: str = ROUTER) -> Response:
 
 def request(body: Any, source: str, target: str, **options: Any) -> tuple[Any, dict[str, str]]:
     """The body in another protocol, and the kind of each loss by its path."""
-    root = decoded(body, source)
+    root = set_apart(decoded(body, source), codec(source), codec(target))
     made = codec(target).encode_request(root, Target(**options))
     losses = made.report.resolve(root, codec(source).names)
     return json.loads(made.to_bytes()), {loss.path: loss.kind for loss in losses}
 
 
 def response(body: Any, source: str, target: str, context: Context | None = None) -> tuple[Any, dict[str, str]]:
-    root = answered(body, source)
+    root = set_apart(answered(body, source), codec(source), codec(target))
     made = codec(target).encode_response(root, context or Context())
     losses = made.report.resolve(root, codec(source).names)
     return json.loads(made.to_bytes()), {loss.path: loss.kind for loss in losses}
 
 
 def error(body: Any, source: str, target: str) -> Any:
-    return json.loads(
-        codec(target).encode_error(codec(source).decode_error(json.dumps(body).encode(), None)).to_bytes()
-    )
+    root = codec(source).decode_error(json.dumps(body).encode(), None)
+    return json.loads(codec(target).encode_error(set_apart(root, codec(source), codec(target))).to_bytes())
 
 
 def stream(wire: bytes, source: str, target: str) -> bytes:
     decoder, encoder = codec(source).stream_decoder(Context()), codec(target).stream_encoder(Context())
-    return encoder.encode(decoder.feed(wire)) + encoder.encode(decoder.close()) + encoder.close()
+    events = [set_apart(event, codec(source), codec(target)) for event in decoder.feed(wire) + decoder.close()]
+    return encoder.encode(events) + encoder.close()
 
 
 def folded(wire: bytes, source: str = ROUTER) -> Response:

@@ -4,13 +4,19 @@ from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.openai import encode_model, encode_models
 
+from .parts.citations import NOTED
+from .parts.content import STRING
 from .request.body import NAMES, decode_request, encode_request
+from .request.settings import ALIAS, ONE_STOP
 from .response.body import decode_response, encode_response
 from .response.errors import decode_error, encode_error
 from .rules.checks import check_request
+from .rules.vocabulary import KNOWN
 from .stream.decoder import stream_decoder
 from .stream.encoder import stream_encoder
 from .wire import FAMILY, SHARED
+
+SPELLING = frozenset({ALIAS, NOTED, ONE_STOP, STRING})
 
 CODEC = Codec(
     name="openai-chat",
@@ -28,4 +34,6 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    known=KNOWN,
+    spelling=SPELLING,
 )

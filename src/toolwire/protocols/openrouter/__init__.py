@@ -3,6 +3,7 @@
 from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
+from toolwire.protocols.openai_chat import SPELLING
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED
 
 from .parts.details import UNNAMED
@@ -11,6 +12,7 @@ from .response.body import decode_response, encode_response
 from .response.errors import decode_error, encode_error
 from .response.models import encode_model, encode_models
 from .rules.checks import check_request
+from .rules.vocabulary import KNOWN
 from .stream.decoder import stream_decoder
 from .stream.encoder import stream_encoder
 
@@ -31,4 +33,6 @@ CODEC = Codec(
     stream_encoder=stream_encoder,
     check_request=check_request,
     carriage=Carriage(issuer=UNNAMED, kind="encrypted", first=True),
+    known=KNOWN,
+    spelling=SPELLING,
 )

@@ -114,8 +114,10 @@ EMPTY_OPTIONS = "openai-chat:stream_options:empty"
 _RAW = ("tool_choice", "function_call", "metadata")
 
 _CACHE_OPTIONS = {"mode", "ttl"}
+_MODALITIES = ("text", "audio")
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
+_names = msgspec.json.Decoder(list[str]).decode
 _reader = Reader[RequestShape](RequestShape, FAMILY)
 
 
@@ -233,6 +235,8 @@ def encode_request(request: Request, target: Target) -> Encoding:
         plan.report.dropped((), f"//{OBFUSCATION}", "nothing is streamed")
     if not home and "prompt_cache_options" in body:
         body["prompt_cache_options"] = _cache_options(body["prompt_cache_options"], plan)
+    if not home and "modalities" in body:
+        body["modalities"] = _modalities(body["modalities"], plan)
     if not request.plain:
         plan.report.unclaimed(request, (FAMILY, SHARED))
     return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1/chat/completions"))
@@ -247,6 +251,18 @@ def _cache_options(options: Raw, plan: Plan) -> Any:
     for name in members.keys() - _CACHE_OPTIONS:
         plan.report.dropped((), f"//prompt_cache_options/{escape(name)}")
     return {name: value for name, value in members.items() if name in _CACHE_OPTIONS}
+
+
+def _modalities(asked: Raw, plan: Plan) -> Any:
+    """OpenRouter has those of other vendors' models, too."""
+    try:
+        named = _names(asked)
+    except msgspec.DecodeError:
+        return asked
+    for index, name in enumerate(named):
+        if name not in _MODALITIES:
+            plan.report.dropped((), f"//modalities/{index}", f"the target answers with no {name}")
+    return [name for name in named if name in _MODALITIES]
 
 
 def _encode_system(request: Request, plan: Plan) -> list[Any]:

@@ -212,7 +212,7 @@ def _encode_choice(candidate: Candidate, number: int, plan: Plan) -> dict[str, A
     message = _encode_message(candidate, number, plan)
     body["message"] = message
     if not plan.home:
-        body["logprobs"] = None
+        body["logprobs"] = (candidate.extras or {}).get(FAMILY, {}).get("logprobs")
     calls = bool(message.get("tool_calls"))
     finish = encode_stop(
         candidate.stop, ("candidates", number, "stop"), plan, calls=calls, refused="refusal" in message

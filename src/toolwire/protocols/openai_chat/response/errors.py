@@ -190,7 +190,11 @@ def _encode_other_error(error: ApiError, trail: Trail, report: Report) -> dict[s
         report.approximated(trail, "raw", f"{error.raw} is told as {kind}")
     if error.request_id is not None:
         report.dropped(trail, "request_id", "the target tells it in a header")
-    return {"message": error.message, "type": kind, "param": error.param, "code": error.code or code}
+    word = error.code or code
+    if error.code is not None and error.code.isdecimal():
+        report.approximated(trail, "code", f"a status, which is told as {code or kind}")
+        word = code
+    return {"message": error.message, "type": kind, "param": error.param, "code": word}
 
 
 def _encode_own_error(error: ApiError) -> dict[str, Any]:

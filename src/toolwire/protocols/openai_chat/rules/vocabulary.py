@@ -22,6 +22,24 @@ from toolwire.protocols.openai import check_length, check_schema, openai_voice
 
 VOICE = openai_voice("openai-chat")
 
+KNOWN = {
+    "Request": words("audio logit_bias modalities prediction"),
+    "Sampling": words("max_tokens"),
+    # Of `service_tier` an upstream's own word may be told: "standard".
+    "Response": words("system_fingerprint"),
+    "ResponseStart": words("system_fingerprint"),
+    "ResponseEnd": words("system_fingerprint"),
+    "Candidate": words("logprobs"),
+    "Stopped": words("logprobs"),
+    "PartDelta": words("logprobs"),
+    "Notice": words("logprobs"),
+    "Usage": words("prompt_tokens_details/audio_tokens completion_tokens_details/audio_tokens")
+    | words(
+        "completion_tokens_details/accepted_prediction_tokens completion_tokens_details/rejected_prediction_tokens"
+    ),
+}
+"""What OpenAI itself has of the fields that are kept for this family, by canonical type."""
+
 _REQUEST = fields(
     "model!:string messages!:array tools:array functions:array parallel_tool_calls:boolean stop:string|array "
     "tool_choice:string|object function_call:string|object max_completion_tokens:integer max_tokens:integer "

@@ -286,7 +286,7 @@ class Encoder:
         if part is None:
             return b""
         kept = _own(event.extras)
-        if kept and self._plan.home:
+        if kept:
             plain = self._say(part, event.text) if event.text else b""
             delta = delta_of(plain) if plain else {}
             return self._chunk_with(event.candidate, delta, kept)

@@ -118,6 +118,7 @@ NAMES = {
 _SHARED = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "moderation", "safety_identifier")
 _OBFUSCATION = "stream_options/include_obfuscation"
 _INPUT_STRING = "openai-responses:input:string"
+_SAME_ROLES = ("openai-chat", "openrouter")
 _INPUT_ABSENT = "openai-responses:input:absent"
 _LISTED = "openai-responses:instructions:list"
 _TIERS = ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
@@ -322,7 +323,7 @@ def _encode_input(request: Request, body: dict[str, Any], plan: ItemPlan) -> Non
                     plan.report.dropped(("messages", index), field)
     turns = assemble(request, plan.report)
     leading = leading_system(messages)
-    if not request.origin.startswith("openai"):
+    if request.origin not in _SAME_ROLES:
         turns = turns[:leading] + [_as_developer(turn) for turn in turns[leading:]]
     body["input"] = [item for turn in turns for item in encode_turn(turn, plan)]
 

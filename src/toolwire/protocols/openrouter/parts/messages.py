@@ -24,7 +24,7 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.tools import CacheMark
 from toolwire.codec.interface import Target
-from toolwire.codec.losses import Report, Trail
+from toolwire.codec.losses import Report, Trail, elements
 from toolwire.codec.media import ERROR_MARK, data_url, summed_up
 from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.tools import lower_input
@@ -88,8 +88,9 @@ class DialectPlan(Plan):
 
 
 def encode_turn(turn: Turn, plan: DialectPlan) -> list[Any]:
+    own = _own_fields(turn, plan)
     if turn.role == "assistant":
-        return _encode_assistant(turn, plan)
+        return _encode_assistant(turn, plan, own)
     messages: list[Any] = []
     said: list[Placed] = []
     for placed in turn.parts:
@@ -103,13 +104,28 @@ def encode_turn(turn: Turn, plan: DialectPlan) -> list[Any]:
     return messages
 
 
-def _encode_assistant(turn: Turn, plan: DialectPlan) -> list[Any]:
+def _own_fields(turn: Turn, plan: DialectPlan) -> dict[str, Raw]:
+    """What a client of Chat wrote of this dialect: it stays on a message of the assistant that is a turn of its own."""
+    if turn.message is not None and turn.role == "assistant":
+        return (turn.message.extras or {}).get(FAMILY, {})
+    merged = [(("messages", number), message) for number, message in turn.messages or ()]
+    for trail, message in merged if turn.message is None else [(turn.trail, turn.message)]:
+        for name, value in (message.extras or {}).get(FAMILY, {}).items():
+            for place in elements(value, name):
+                plan.report.dropped(trail, f"//{place}", "only a turn of one message can have it, the assistant's")
+    return {}
+
+
+def _encode_assistant(turn: Turn, plan: DialectPlan, own: dict[str, Raw]) -> list[Any]:
     thinking = _Thinking(plan)
     places: list[Placed] = []
     for placed in turn.parts:
         part: Part = placed.part
         if isinstance(part, Reasoning):
-            thinking.add(part, placed)
+            if FIELD in own:
+                thinking.repeat(part)
+            else:
+                thinking.add(part, placed)
             continue
         if isinstance(part, ToolCall) and part.executor == "server" and part.seal is not None:
             plan.report.dropped((*placed.trail, "seal"), "", "a call that is told as text proves nothing")
@@ -118,7 +134,7 @@ def _encode_assistant(turn: Turn, plan: DialectPlan) -> list[Any]:
             part = replace(part, seal=None)
         places.append(Placed(shown(part, placed.trail, plan), placed.trail))
     thinking.finish()
-    if turn.parts and not places:
+    if turn.parts and not places and not own:
         # It may still be going on: then what is said next belongs to it, and what was sent must stay.
         for placed in thinking.proved:
             plan.report.dropped(placed.trail, "", "reasoning that led to nothing has no place")
@@ -128,6 +144,8 @@ def _encode_assistant(turn: Turn, plan: DialectPlan) -> list[Any]:
         messages[-1]["reasoning"] = "\n\n".join(thinking.texts)
     if messages and thinking.entries:
         messages[-1][FIELD] = thinking.entries
+    if messages:
+        messages[-1].update(own)
     return messages
 
 
@@ -160,6 +178,11 @@ class _Thinking:
         id = item_id(part, number, self._plan.messages) if isinstance(number, int) else part.id
         self.entries += encode_entries(part, id, len(self.entries))
         self.proved.append(placed)
+
+    def repeat(self, part: Reasoning) -> None:
+        """The plain text beside entries that stay as they came."""
+        if part.at is not None and not part.at.startswith(f"/{FIELD}"):
+            self.texts += [block.text for block in part.content if isinstance(block, ReasoningText)]
 
     def prove(self, seal: Seal, call_id: str | None) -> None:
         self.entries += encode_proof(seal, call_id, len(self.entries))
@@ -209,7 +232,7 @@ def encode_proof(seal: Seal, call_id: str | None, index: int) -> list[dict[str, 
 def shown(part: Part, trail: Trail, plan: Plan) -> Part:
     """A part as Chat's encoder will write it for this dialect."""
     match part:
-        case Text(cache=CacheMark() as mark) if mark.ttl in TTLS:
+        case Text(cache=CacheMark() as mark) if mark.ttl in TTLS and CACHE not in (part.extras or {}).get(FAMILY, {}):
             return replace(part, cache=None, extras={FAMILY: {CACHE: Raw(msgspec.json.encode(encode_cache(mark)))}})
         case Media():
             return _shown_media(part, trail, plan)

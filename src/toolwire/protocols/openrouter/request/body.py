@@ -11,6 +11,7 @@ from toolwire.canonical.request import Request
 from toolwire.codec.fields import escape
 from toolwire.codec.hosted import as_functions
 from toolwire.codec.interface import Encoding, Route, Target
+from toolwire.codec.kept import restore
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.turns import Placed, Turn, assemble
@@ -47,7 +48,7 @@ def decode_request(body: bytes, route: Route) -> Request:
         request = chat.decode_request(body, route)
     except DecodeError as error:
         raise renamed(error) from None
-    return _lift(request)
+    return replace(_lift(request), origin=PROTOCOL)
 
 
 def renamed(error: DecodeError) -> DecodeError:
@@ -99,7 +100,7 @@ def _names_of(raw: Raw | None) -> list[str]:
 
 
 def encode_request(request: Request, target: Target) -> Encoding:
-    encoding = _encode_own(request, target) if request.origin == FAMILY else _encode_other(request, target)
+    encoding = _encode_own(request, target) if request.origin == PROTOCOL else _encode_other(request, target)
     encoding.route = Route(path=PATH, headers=_headers(target))
     return encoding
 
@@ -114,7 +115,7 @@ def _headers(target: Target) -> tuple[tuple[str, str], ...]:
 
 def _encode_own(request: Request, target: Target) -> Encoding:
     if request.plain:
-        return chat.encode_request(request, target)
+        return chat.encode_request(replace(request, origin=FAMILY), target)
     messages = tuple([lower(message) for message in request.messages])
     own = dict((request.extras or {}).get(FAMILY, {}))
     thinking = request.thinking
@@ -125,7 +126,7 @@ def _encode_own(request: Request, target: Target) -> Encoding:
         thinking = None
     extras = {**(request.extras or {}), FAMILY: own}
     model = None if FIRST_MODEL in request.form else request.model
-    lowered = replace(request, model=model, messages=messages, thinking=thinking, extras=extras)
+    lowered = replace(request, origin=FAMILY, model=model, messages=messages, thinking=thinking, extras=extras)
     return chat.encode_request(lowered, target)
 
 
@@ -141,6 +142,8 @@ def _encode_other(request: Request, target: Target) -> Encoding:
     body.update(encode_choice(request, plan, any_tools=bool(tools)))
     _encode_settings(request, body, plan)
     _encode_rest(request, body, plan)
+    for node in (request, request.sampling):
+        restore(body, node, FAMILY)
     if not request.plain:
         _encode_shared(request, body, plan)
         plan.report.unclaimed(request, (FAMILY, SHARED))
@@ -169,7 +172,10 @@ def _encode_settings(request: Request, body: dict[str, Any], plan: Plan) -> None
         if sampling.top_k is not None:
             body["top_k"] = sampling.top_k
     if request.thinking is not None and (reasoning := encode_thinking(request.thinking, plan)):
-        body[REASONING] = reasoning
+        if REASONING in (request.extras or {}).get(FAMILY, {}):
+            body["reasoning_effort"] = reasoning["effort"]  # Chat's own word for it, and this protocol's beside it
+        else:
+            body[REASONING] = reasoning
     encode_output(request, body, plan)
     stream = request.stream if plan.target.stream is None else plan.target.stream
     if stream is not None:

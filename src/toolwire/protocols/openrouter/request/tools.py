@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
 from toolwire.codec.hosted import Spelling, choosable, chosen, decode_hosted, encode_hosted, is_native, without_native
+from toolwire.codec.kept import restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted_strictly
@@ -156,14 +157,14 @@ def _encode_tool(placed: PlacedTool, plan: Plan) -> Any:
         report.approximated(trail, "defer", "without the other provider's search it is declared at once")
     if tool.asynchronous:
         report.dropped(trail, "asynchronous")
-    body = {"type": "function", "function": _encode_function(tool, trail, plan)}
+    body: dict[str, Any] = {"type": "function", "function": _encode_function(tool, trail, plan)}
     if tool.cache is not None:
         mark = tool.cache
         if mark.ttl not in TTLS:
             report.approximated((*trail, "cache"), "ttl", f"{mark.ttl} is told as 1h")
             mark = replace(mark, ttl="1h")
         body[CACHE] = encode_cache(mark)
-    return body
+    return restore(body, tool, FAMILY)
 
 
 def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan) -> dict[str, Any]:
@@ -188,6 +189,8 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
 
 def _encode_native(tool: NativeTool, placed: PlacedTool, plan: Plan) -> Any:
     """The server tool that does the same; else what becomes of any vendor's own."""
+    if tool.kind.startswith(SERVER):
+        return tool.body  # Chat's clients write them, too
     if tool.hosted is not None and is_native(tool, HOSTED):
         return {"type": HOSTED.words[tool.hosted.kind][0], **encode_hosted(tool, placed.trail, HOSTED, plan)}
     without_native(placed, plan)

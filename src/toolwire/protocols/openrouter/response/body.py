@@ -14,7 +14,7 @@ from toolwire.protocols.openai_chat.response import body as chat
 from toolwire.protocols.openai_chat.wire import FAMILY
 from toolwire.protocols.openrouter.parts.details import FIELD, can_prove, encode_entries
 from toolwire.protocols.openrouter.parts.messages import encode_proof, is_item, item_id, lift, lower, report_images
-from toolwire.protocols.openrouter.request.body import renamed
+from toolwire.protocols.openrouter.request.body import PROTOCOL, renamed
 
 from .errors import as_own, known_kind, report_error
 
@@ -28,7 +28,7 @@ def decode_response(body: bytes, context: Context) -> Response:
         raise renamed(error) from None
     candidates = tuple([_each(candidate, lift) for candidate in response.candidates])
     error_told = None if response.error is None else known_kind(response.error)
-    return replace(response, candidates=candidates, error=error_told)
+    return replace(response, origin=PROTOCOL, candidates=candidates, error=error_told)
 
 
 def _each(candidate: Candidate, change: Any) -> Candidate:
@@ -39,12 +39,12 @@ def _each(candidate: Candidate, change: Any) -> Candidate:
 
 
 def encode_response(response: Response, context: Context) -> Encoding:
-    if response.origin == FAMILY:
+    if response.origin == PROTOCOL:
         candidates = tuple([_each(candidate, lower) for candidate in response.candidates])
-        return chat.encode_response(replace(response, candidates=candidates), context)
+        return chat.encode_response(replace(response, origin=FAMILY, candidates=candidates), context)
     error = None if response.error is None else as_own(response.error, under="")
     bare = tuple([_bare(candidate, context) for candidate in response.candidates])
-    encoding = chat.encode_response(replace(response, candidates=bare, error=error), context)
+    encoding = chat.encode_response(replace(response, origin="", candidates=bare, error=error), context)
     if response.error is not None:
         report_error(response.error, ("error",), encoding.report)
     encoding.body.setdefault("system_fingerprint", None)
@@ -114,8 +114,10 @@ def _complete(choice: dict[str, Any], candidate: Candidate) -> None:
                 entries += encode_proof(part.seal, call_id, len(entries))
     if entries:
         message[FIELD] = entries
+    for said in candidate.messages:
+        message.update((said.extras or {}).get(FAMILY, {}))  # what compatible servers write of it
     stop = candidate.stop
     if stop is not None and stop.raw is not None:
-        choice["native_finish_reason"] = stop.raw
+        choice.setdefault("native_finish_reason", stop.raw)
     if stop is not None and stop.reason == "error":
         choice["finish_reason"] = "error"

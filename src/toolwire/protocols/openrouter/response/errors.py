@@ -90,11 +90,13 @@ def as_own(error: ApiError, *, under: str = "error/") -> ApiError:
     if chat.OWN in error.form:
         return error
     code, word = _CODES[error.kind]
-    metadata = {"error_type": word} | ({} if error.code is None else {"provider_code": error.code})
+    numbered = error.code is not None and error.code.isdecimal()
+    metadata = {"error_type": word} | ({} if error.code is None or numbered else {"provider_code": error.code})
+    number = code if error.status is None else error.status
     return ApiError(
         kind=error.kind,
         message=error.message,
-        code=str(code if error.status is None else error.status),
+        code=error.code if numbered else str(number),
         extras={**(error.extras or {}), FAMILY: {f"{under}metadata": Raw(msgspec.json.encode(metadata))}},
         form=(chat.OWN, chat.NUMBER),
     )

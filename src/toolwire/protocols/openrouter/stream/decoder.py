@@ -15,12 +15,22 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Part, Reasoning
 from toolwire.canonical.errors import ApiError, DecodeError
-from toolwire.canonical.events import Event, MessageEnd, Notice, PartDelta, PartEnd, PartStart, ResponseFailed
+from toolwire.canonical.events import (
+    Event,
+    MessageEnd,
+    Notice,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseFailed,
+    ResponseStart,
+)
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.protocols.openai_chat.parts.reasoning import DETAILS, REASONING
 from toolwire.protocols.openai_chat.stream.decoder import stream_decoder as chat_decoder
 from toolwire.protocols.openai_chat.wire import FAMILY
 from toolwire.protocols.openrouter.parts.details import ENTRY, FIELD, PLACE, decode_entry, read_entries, repeats, told
+from toolwire.protocols.openrouter.request.body import PROTOCOL
 from toolwire.protocols.openrouter.response.errors import known_kind
 
 _NEWS = f"delta/{FIELD}"
@@ -217,6 +227,8 @@ class Decoder:
                     lifted += self._choice(event.candidate).finish(event)
                 case Notice() if event.kind.startswith("choice:"):
                     lifted += self._choice(int(event.kind.removeprefix("choice:"))).notice(event)
+                case ResponseStart():
+                    lifted.append(replace(event, origin=PROTOCOL))
                 case ResponseFailed():
                     lifted.append(replace(event, error=known_kind(event.error)))
                 case _:

@@ -33,6 +33,7 @@ from toolwire.protocols.openai_chat.stream.encoder import stream_encoder as chat
 from toolwire.protocols.openai_chat.wire import FAMILY
 from toolwire.protocols.openrouter.parts.details import FIELD, can_prove, encode_entries, field_of
 from toolwire.protocols.openrouter.parts.messages import encode_proof
+from toolwire.protocols.openrouter.request.body import PROTOCOL
 from toolwire.protocols.openrouter.response.body import free_text_tools
 from toolwire.protocols.openrouter.response.errors import as_own, report_error
 
@@ -91,8 +92,8 @@ class Encoder:
                 case PartDelta(plain=True) if not self._lowered:
                     yield event
                 case ResponseStart():
-                    self._start, self._home = event, event.origin == FAMILY
-                    yield event
+                    self._start, self._home = event, event.origin == PROTOCOL
+                    yield replace(event, origin=FAMILY if self._home else "")
                 case ResponseEnd():
                     self._ended = self.failure is None
                     yield event
@@ -118,7 +119,7 @@ class Encoder:
                 yield from self._delta(event)
             case PartEnd():
                 yield from self._part_end(event)
-            case Stopped(stop=Stop(raw=str(raw))):
+            case Stopped(stop=Stop(raw=str(raw))) if "native_finish_reason" not in (event.extras or {}).get(FAMILY, {}):
                 news = {"native_finish_reason": Raw(_raw(raw))}
                 yield Notice(kind=f"choice:{event.candidate}", extras={FAMILY: news})
                 yield event
@@ -167,6 +168,8 @@ class Encoder:
             thought.seal = event.seal
         if event.text:
             yield self._say(key, event.kind or "full", event.block, event.text)
+        if event.extras:
+            yield Notice(kind=f"choice:{event.candidate}", extras=event.extras)
 
     def _say(self, key: tuple[int, int], kind: str, block: int, text: str) -> Notice:
         """A piece of text: of the entry that it belongs to, and as plain text."""
