@@ -32,6 +32,11 @@ DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
         {"/error", "/error/code", "/error/metadata", "/created", "/id", "/provider"},
         {"/error/code"},
     ),
+    ("openai-chat", "error_in_choice"): (
+        "the protocol's own stream tells an error at its root, and a body in the choice",
+        {"/choices/0/error", "/choices/0/error/code"},
+        {"/choices/0/error", "/error/code"},
+    ),
     ("openrouter", "error_alone_in_200"): (
         _ERROR,
         {"/error", "/error/code", "/error/metadata", "/user_id"},
