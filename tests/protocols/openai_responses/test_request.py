@@ -186,6 +186,39 @@ def test_what_the_model_said_before_has_no_made_up_id() -> None:
     assert not any("id" in item for item in made["input"])
 
 
+LATER = {**anthropic_tool("later"), "defer_loading": True}
+
+
+def test_tools_that_are_loaded_later_are_searched_for_in_this_vendor_s_way() -> None:
+    kinds = ("tool_search_tool_regex", "tool_search_tool_bm25")
+    tools = [*({"type": f"{kind}_20251119", "name": kind} for kind in kinds), LATER]
+    body = anthropic_request(tools=tools)
+    search, later = translated(body, ANTHROPIC, RESPONSES)["tools"]
+    assert (search, later["defer_loading"]) == ({"type": "tool_search"}, True)
+    assert lost(body, ANTHROPIC, RESPONSES) == {"/tools/0", "/tools/1"}
+
+
+def test_a_tool_that_nothing_would_load_later_is_there_from_the_start() -> None:
+    body = anthropic_request(tools=[LATER])
+    assert "defer_loading" not in translated(body, ANTHROPIC, RESPONSES)["tools"][0]
+    assert lost(body, ANTHROPIC, RESPONSES) == {"/tools/0/defer_loading"}
+
+
+def test_a_tool_of_a_server_that_comes_later_is_not_there_at_all() -> None:
+    tool = {"type": "mcp_toolset_reference", "server_name": "crm"}
+    later = {"role": "system", "content": [{"type": "tool_addition", "tool": tool}]}
+    body = anthropic_request({"role": "user", "content": "Hi"}, later)
+    losses = toolwire.translate(body, ANTHROPIC, RESPONSES).losses
+    assert [(loss.kind, loss.path) for loss in losses] == [("dropped", "/messages/1/content/0/tool")]
+
+
+def test_the_model_may_still_call_what_another_vendor_s_programs_may() -> None:
+    callers = ["direct", "code_execution_20260120"]
+    body = anthropic_request(tools=[{**anthropic_tool(), "allowed_callers": callers}])
+    assert translated(body, ANTHROPIC, RESPONSES)["tools"][0]["allowed_callers"] == ["direct"]
+    assert lost(body, ANTHROPIC, RESPONSES) == {"/tools/0/allowed_callers/1"}
+
+
 def test_a_web_search_becomes_this_vendor_s_unless_something_bounds_it_that_can_t_be_said() -> None:
     search = {"type": "web_search_20250305", "name": "web_search", "allowed_domains": ["a.test"]}
     made = translated(anthropic_request(GO, tools=[search]), ANTHROPIC, RESPONSES)

@@ -19,13 +19,14 @@ from toolwire.canonical.tools import (
 )
 from toolwire.codec.check import object_of
 from toolwire.codec.fields import BAD_JSON, Reader, Wire, tag_of
-from toolwire.codec.hosted import Spelling, decode_hosted, encode_hosted, is_native, without_native
+from toolwire.codec.hosted import Spelling, decode_hosted, encode_hosted, is_demanded, is_native, without_native
 from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import PlacedTool, usable_callers
 from toolwire.protocols.openai import STRICT
+from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
     CustomShape,
@@ -52,6 +53,7 @@ HOSTED = Spelling(
 _DATED = re.compile(r"_\d{4}_\d{2}_\d{2}$")
 _CLIENT_RUN = ("apply_patch", "local_shell", "computer", "computer_use", "computer_use_preview")
 _FORMAT = "openai-responses:format:"
+_SEARCH = {"type": "tool_search"}
 
 _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
 _function = msgspec.json.Decoder(FunctionShape).decode
@@ -175,17 +177,18 @@ def _decode_native(raw: Raw, kind: str, members: dict[str, Raw]) -> NativeTool:
 # ---- encode
 
 
-def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
+def encode_tools(request: Request, plan: ItemPlan) -> list[Any] | None:
     plan.request = request
     if request.tools is None:
         return None
+    plan.searches = plan.home or any(isinstance(tool, NativeTool) and _is_search(tool) for tool in request.tools)
     encoded: list[Any] = []
     groups: dict[str, list[Any]] = {}
     for index, tool in enumerate(request.tools):
         plan.place = f"/tools/{len(encoded)}"
         wire = encode_tool(tool, ("tools", index), plan)
         namespace = getattr(tool, "namespace", None)
-        if wire is None:
+        if wire is None or (wire == _SEARCH and wire in encoded):
             continue
         if namespace is None:
             encoded.append(wire)
@@ -197,7 +200,12 @@ def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
     return encoded if encoded or plan.home else None
 
 
-def encode_tool(tool: Tool | ToolRef, trail: Trail, plan: Plan) -> Any:
+def _is_search(tool: NativeTool) -> bool:
+    """Whether it finds tools that are loaded later. Each vendor looks for them in its own way."""
+    return tool.kind.startswith("tool_search") and tool.executor == "server"
+
+
+def encode_tool(tool: Tool | ToolRef, trail: Trail, plan: ItemPlan) -> Any:
     match tool:
         case FunctionTool():
             return _encode_function(tool, trail, plan)
@@ -214,21 +222,29 @@ def encode_tool(tool: Tool | ToolRef, trail: Trail, plan: Plan) -> Any:
                 return tool.body
             if tool.hosted is not None and is_native(tool, HOSTED):
                 return _encode_hosted(tool, trail, plan)
+            if _is_search(tool) and not (plan.request is not None and is_demanded(tool, plan.request)):
+                plan.report.approximated(
+                    trail, "", "the target has a search of its own for tools that are loaded later"
+                )
+                return _SEARCH
             without_native(PlacedTool(tool, trail), plan)
+            return None
+        case ToolRef(kind="server"):
+            plan.report.dropped(trail, "", "the target has no tools of servers")
             return None
         case ToolRef():
             plan.report.approximated(trail, "", "a tool that comes later is declared from the start")
             return None
 
 
-def _encode_hosted(tool: NativeTool, trail: Trail, plan: Plan) -> dict[str, Any]:
+def _encode_hosted(tool: NativeTool, trail: Trail, plan: ItemPlan) -> dict[str, Any]:
     bounds = encode_hosted(tool, trail, HOSTED, plan)
     if tool.hosted is not None and tool.hosted.kind == "code_execution":
         return {"type": "code_interpreter", "container": {"type": "auto"}, **bounds}
     return {"type": "web_search", **bounds}
 
 
-def _encode_function(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
+def _encode_function(tool: FunctionTool, trail: Trail, plan: ItemPlan) -> Any:
     if plan.home:
         schema = given(tool.parameters)
         strict: Any = given(tool.strict)
@@ -245,7 +261,7 @@ def _encode_function(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
         description=given(tool.description),
         parameters=schema,
         strict=strict,
-        defer_loading=given(tool.defer),
+        defer_loading=_encode_defer(tool, trail, plan),
         allowed_callers=_encode_callers(tool, trail, plan),
         output_schema=given(tool.output_schema),
         asynchronous=given(tool.asynchronous),
@@ -266,7 +282,14 @@ def _encode_callers(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan)
     if plan.home or callers is None or set(callers) <= {"direct", "programmatic"}:
         return UNSET if callers is None else list(callers)
     usable_callers(tool, trail, plan.report)
-    return UNSET
+    return ["direct"] if "direct" in callers else UNSET
+
+
+def _encode_defer(tool: FunctionTool | FreeformTool, trail: Trail, plan: ItemPlan) -> Any:
+    if tool.defer and not plan.searches:
+        plan.report.approximated(trail, "defer", "nothing would load it later: it is there from the start")
+        return UNSET
+    return given(tool.defer)
 
 
 def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Raw:
@@ -296,7 +319,7 @@ def _is_object(raw: Raw | None) -> bool:
     return raw is not None and bytes(raw)[:1] == b"{"
 
 
-def _encode_custom(tool: FreeformTool, trail: Trail, plan: Plan) -> Any:
+def _encode_custom(tool: FreeformTool, trail: Trail, plan: ItemPlan) -> Any:
     wanted: Any = UNSET
     word = next((token[len(_FORMAT) :] for token in tool.form if token.startswith(_FORMAT)), None)
     if tool.grammar is not None:
@@ -310,7 +333,7 @@ def _encode_custom(tool: FreeformTool, trail: Trail, plan: Plan) -> Any:
         name=_declare(tool, trail, plan),
         description=given(tool.description),
         format=wanted,
-        defer_loading=given(tool.defer),
+        defer_loading=_encode_defer(tool, trail, plan),
         allowed_callers=_encode_callers(tool, trail, plan),
         asynchronous=given(tool.asynchronous),
     )
