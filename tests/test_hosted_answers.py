@@ -223,6 +223,28 @@ def test_so_it_does_in_a_stream_of_items(source: str, kind: str) -> None:
     assert events[-1]["response"]["output"] == done
 
 
+def test_what_a_page_says_is_quoted() -> None:
+    cited = {"url": "https://a.test", "title": "A", "content": "Sunny all day.", "start_index": 0, "end_index": 6}
+    said = {"role": "assistant", "content": "Sunny.", "annotations": [{"type": "url_citation", "url_citation": cited}]}
+    choice = {"index": 0, "message": said, "finish_reason": "stop"}
+    body = {"id": "gen-1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    made = tw.translate(body, ROUTER, ANTHROPIC, "response")
+    (note,) = made.value["content"][0]["citations"]
+    assert note["cited_text"] == "Sunny all day."
+    assert not [loss for loss in made.losses if loss.path.endswith("/content")]
+    assert tw.translate(body, ROUTER, ROUTER, "response").value == body
+
+
+def test_code_that_failed_is_so_told_in_a_history_too() -> None:
+    parts = [
+        {"executableCode": {"language": "PYTHON", "code": "0 / 0"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_FAILED"}},
+    ]
+    said = [{"role": "user", "parts": [{"text": "0 / 0?"}]}, {"role": "model", "parts": parts}]
+    made = tw.translate({"contents": said}, GEMINI, ANTHROPIC, model="gemini-3-pro").value
+    assert made["messages"][1]["content"][1]["text"] == "[codeExecutionResult failed: no readable content]"
+
+
 def test_to_look_for_something_in_a_page_is_no_search() -> None:
     action = {"type": "find_in_page", "url": "https://a.test", "pattern": "18"}
     item = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}

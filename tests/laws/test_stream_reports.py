@@ -24,6 +24,11 @@ DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
         {"/steps/0/summary/1"},
         {"/steps/0/summary/0"},
     ),
+    ("openai-chat", "compatible_openrouter"): (
+        "a stream to OpenRouter tells the reasoning of a compatible server as text, a body as it is",
+        set(),
+        {f"/choices/0/message/reasoning_details/{index}" for index in range(4)},
+    ),
     ("openai-chat", "error_in_200"): (_ERROR, {"/error", "/error/code", "/error/type"}, {"/error/code"}),
     ("openai-responses", "failed"): (_ERROR, {"/error", "/status"}, {"/error/code"}),
     ("openai-responses", "failed_policy"): (_ERROR, {"/error", "/error/type", "/status"}, {"/error/code"}),

@@ -113,8 +113,11 @@ class MessageShape(Wire):
 
 
 class UrlCitationShape(Wire):
+    """`content`, what the page says, is OpenRouter's."""
+
     url: str | UnsetType = UNSET
     title: str | UnsetType = UNSET
+    content: str | UnsetType = UNSET
     start_index: int | UnsetType = UNSET
     end_index: int | UnsetType = UNSET
 

@@ -265,7 +265,8 @@ def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
     if not plan.home:
         text = content.gist if isinstance(content, Foreign) else None
         plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
-        return TextBlock(text=f"[{part.native}: {text or 'no readable content'}]")
+        failed = "" if part.status == "ok" else " failed"
+        return TextBlock(text=f"[{part.native}{failed}: {text or 'no readable content'}]")
     body = content.body if isinstance(content, Foreign) else UNSET
     shape = ServerResult(type=part.native or "", tool_use_id=part.call_id or "", content=body)
     flagged = part.status == "error" and _ERROR_CONTENT not in part.form

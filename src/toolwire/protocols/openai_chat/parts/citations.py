@@ -31,6 +31,7 @@ def decode_citation(raw: Raw, at: str | None = None) -> Citation:
     return Citation(
         url=known(cited.url),
         title=known(cited.title),
+        quote=known(cited.content),
         start=known(cited.start_index),
         end=known(cited.end_index),
         at=at,
@@ -51,9 +52,8 @@ def decode_notes(notes: list[Raw], parts: list[Part], extras: dict[str, Raw]) ->
 
 
 def encode_citation(note: Citation) -> Any:
-    cited = UrlCitationShape(
-        url=given(note.url), title=given(note.title), start_index=given(note.start), end_index=given(note.end)
-    )
+    cited = UrlCitationShape(url=given(note.url), title=given(note.title), content=given(note.quote))
+    cited.start_index, cited.end_index = given(note.start), given(note.end)
     kind = spelling(note, "type", "url_citation")
     shape = CitationShape(type=kind)
     if (kind == "url_citation" and UNCITED not in note.form) or cited != UrlCitationShape():

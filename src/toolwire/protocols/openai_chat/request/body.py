@@ -77,6 +77,7 @@ NAMES = {
     "ToolResult.status": "/content",
     "Citation.url": "/url_citation/url",
     "Citation.title": "/url_citation/title",
+    "Citation.quote": "/url_citation/content",
     "Citation.start": "/url_citation/start_index",
     "Citation.end": "/url_citation/end_index",
     "Response.candidates": "/choices",

@@ -82,7 +82,7 @@ _NO_ROLE = "openai-responses:absent:role"
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "developer"}
 _ITEM_PARTS = (ToolCall, ToolResult, Reasoning, ItemRef, ToolChange, SettingChange)
-_READABLE = frozenset({"text", "query", "queries", "code", "logs", "output", "url", "title"})
+_READABLE = frozenset({"text", "query", "queries", "code", "logs", "output", "url", "title", "pattern", "message"})
 _UNREADABLE = frozenset({"compaction", "compaction_trigger", "mcp_list_tools", "image_generation_call"})
 # Of two halves, others get both or none.
 _HALVES = ("multi_agent_call", "program", "shell_call", "tool_search_call", "tool_search_output")
@@ -254,7 +254,7 @@ def _gist(kind: str, members: dict[str, Raw], limit: int = 100_000) -> str | Non
     found: list[str] = []
 
     def walk(value: object, *, readable: bool) -> None:
-        if isinstance(value, str) and readable and value:
+        if isinstance(value, str) and readable and value not in ("", *found[-1:]):
             found.append(value)
         elif isinstance(value, dict):
             for name, inner in value.items():

@@ -185,6 +185,7 @@ def decode_native_result(kind: str, members: Members, path: str, calls: dict[str
         case "apply_patch_call_output":
             content, state = _decode_text(members, "output"), "error" if status == "failed" else "ok"
             form.append(_FAILED)
+            status = None if status == "failed" else status
         case "tool_search_output":
             content, loaded = _decode_loaded(members, path)
             form.append(_EXECUTION)
@@ -348,7 +349,7 @@ def _encode_answer(part: ToolResult, out: dict[str, Any], placed: Placed, plan: 
             if text is not None:
                 out["output"] = _encode_shell(part, text)
         case "apply_patch_call_output":
-            if not plan.home and message.status is None:
+            if message.status is None and (part.status != "ok" or not plan.home):
                 out["status"] = "completed" if part.status == "ok" else "failed"
             if text is not None:
                 out["output"] = text
