@@ -121,6 +121,7 @@ class StreamCarrying:
         self._moved: dict[_Key, str] = {}
         self._indices: dict[_Key, int] = {}
         self._ids: dict[_Key, str] = {}
+        self._withheld: set[_Key] = set()
 
     def carry_events(self, events: Iterable[Event]) -> Iterable[Event]:
         return events if self._context.carrier is None else self._carry_all(events, self._context.carrier)
@@ -140,6 +141,7 @@ class StreamCarrying:
             self._opening = None
             if isinstance(event, PartStart) and isinstance(event.part, Reasoning):
                 id, opening = opening.id, replace(opening, id=None)
+                self._withheld.add((opening.candidate, opening.message))
             yield opening
         if (text := self._sealed_text) is not None:
             self._sealed_text = None
@@ -148,7 +150,8 @@ class StreamCarrying:
             case MessageStart():
                 self._opening = event
             case MessageEnd():
-                yield replace(event, id=self._ids.pop((event.candidate, event.message), event.id))
+                message = (event.candidate, event.message)
+                yield replace(event, id=self._ids.pop(message, None if message in self._withheld else event.id))
             case PartStart():
                 yield from self._part_start(event, sealing, id)
             case PartDelta():
