@@ -12,13 +12,14 @@ from toolwire.codec.interface import Context
 from toolwire.protocols import PROTOCOLS
 
 _ERROR = "a stream ends with the error, told as far as an error of the target can; a body has it in an answer"
+_WHY = "a stream that ends says why, if only by ending"
 _EMPTY = "a stream has no delta for a text that is empty"
 
 # Where the two differ: what only the body reports, and what only the stream does.
 DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
     ("gemini-interactions", "failed"): (_ERROR, {"/errors/0", "/errors/0/code"}, {"/errors/0/code"}),
-    ("gemini-interactions", "in_progress"): ("a stream that ends says why, if only by ending", {"/status"}, {"/status"}),
-    ("gemini-interactions", "queued"): ("a stream that ends says why, if only by ending", {"/status"}, {"/status"}),
+    ("gemini-interactions", "in_progress"): (_WHY, {"/status"}, {"/status"}),
+    ("gemini-interactions", "queued"): (_WHY, {"/status"}, {"/status"}),
     ("gemini-interactions", "thought_with_image"): (
         "a step starts with its pictures, so that this one stands before the text",
         {"/steps/0/summary/1"},
