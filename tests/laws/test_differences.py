@@ -6,6 +6,7 @@ names escaped for another protocol, so that parts are found again by what they s
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,8 +43,8 @@ SETTINGS = {
     "tool_choice": ("mode", "parallel"),
     "continuation": ("id", "store", "background"),
 }
-# How Gemini says strict, for all functions at once.
-VALIDATED = b'"mode":"VALIDATED"'
+# How Google's protocols say strict, for all functions at once.
+VALIDATED = re.compile(rb'"mode":"VALIDATED"|"tool_choice":"validated"|"mode":"validated"')
 DECLARED = ("description", "parameters", "strict", "defer", "asynchronous", "output_schema")
 EVERY = 3
 """Of the recorded bodies each third: the fixtures hold what is rare."""
@@ -62,7 +63,7 @@ def test_a_request_differs_only_where_losses_say_so(source: str, target: str) ->
         after = PROTOCOLS[target].decode_request(encoded.to_bytes(), encoded.route)
         said = Said(source, before, encoded.losses)
         for trail, field in (*_settings(before, after), *_tools(before, after)):
-            if not said.tells(trail, field) and not (field == "strict" and VALIDATED in encoded.to_bytes()):
+            if not said.tells(trail, field) and not (field == "strict" and VALIDATED.search(encoded.to_bytes())):
                 wrong.append(f"{name}: {'.'.join(map(str, trail))} {field}")
         parts = [part for message in after.messages for part in message.parts] + list(after.system or ())
         wrong += [
@@ -128,10 +129,13 @@ def _settings(before: Request, after: Request) -> Iterator[tuple[Trail, str]]:
             if field == "mode" and said.names:
                 if heard is None or [one.name for one in said.names] != [one.name for one in heard.names]:
                     yield (group,), "names"
+            elif field == "visibility" and None not in (heard, told) and heard.visibility in SHOWN and told in SHOWN:
+                continue  # that it is shown: how much of it there is, is the provider's to say
             elif field not in ("enabled", "effort") or _thinks(said, field) != _thinks(heard, field):
                 yield (group,) if group else (), field
 
 
+SHOWN = ("full", "summary")
 # What holds anyway where nothing is said.
 USUAL = {
     "kind": "text",
