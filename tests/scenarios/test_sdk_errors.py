@@ -11,7 +11,7 @@ import pytest
 from google import genai
 from google.genai._gaos.lib import compat_errors
 
-from tests.scenarios.test_sdk_matrix import TOO_CLOSE, every_pair, streamed_or_not
+from tests.scenarios.test_sdk_matrix import every_pair, streamed_or_not
 from tests.scenarios.watching import Place, gateway_in_front_of, model_of
 from tests.upstream.clients import CLIENTS
 from toolwire.upstream.simulator.app import Simulator
@@ -101,9 +101,3 @@ def test_a_key_that_is_not_the_gateways(locked: Place, client: str, stream: bool
     error = raised_by(client, locked.base_url, model_of("anthropic"), "Hi", stream=stream, status=401)
     assert "no valid key was given" in str(error)
     assert locked.upstream.seen == []
-
-
-def test_dialects_of_one_family_do_not_yet_tell_their_errors_apart(place: Place) -> None:
-    client, upstream = TOO_CLOSE
-    with pytest.raises(openrouter.errors.ResponseValidationError):
-        CLIENTS[client][0](place.base_url, model_of(upstream)).say("senseless")
