@@ -96,6 +96,8 @@ class Gathering:
         while self._waiting:
             site = self._waiting.popleft()
             if site.value is False:
+                for lost in (one for held in self.members.values() for one in held):
+                    self._changes.lost(lost, "beside what is never valid")
                 return False
             if site.value is True:
                 self._changes.changed(site, "told as an empty schema")
@@ -117,6 +119,8 @@ class Gathering:
                 self._waiting += [site.at(index) for index in range(len(site.value))]
             case "$defs" | "definitions" if self._place.dialect.references != "kept" and isinstance(site.value, dict):
                 self._define(key, site)
+            case "$defs" if self._place.dialect.references != "kept" and "definitions" in owner.value:
+                self._changes.malformed(site)
             case "oneOf" if not takes(key) and takes("anyOf"):
                 self._changes.changed(site, "told as anyOf")
                 self._add("anyOf", site)
