@@ -63,6 +63,8 @@ def test_a_request_differs_only_where_losses_say_so(source: str, target: str) ->
         after = PROTOCOLS[target].decode_request(encoded.to_bytes(), encoded.route)
         said = Said(source, before, encoded.losses)
         for trail, field in (*_settings(before, after), *_tools(before, after)):
+            if field == "enabled" and said.tells(trail, "budget_tokens"):
+                continue  # how much to think, and so whether, is told by the budget
             if not said.tells(trail, field) and not (field == "strict" and VALIDATED.search(encoded.to_bytes())):
                 wrong.append(f"{name}: {'.'.join(map(str, trail))} {field}")
         parts = [part for message in after.messages for part in message.parts] + list(after.system or ())

@@ -7,7 +7,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Citation, Message, Part, Text
-from toolwire.codec.fields import escape
+from toolwire.codec.fields import BAD_JSON, escape
 from toolwire.codec.kept import note_extras
 from toolwire.protocols.gemini.wire import FAMILY
 
@@ -29,7 +29,10 @@ def ground(
     raw = own.get(_FIELD)
     if raw is None or bytes(raw)[:1] != b"{" or len(messages) != 1:
         return kept, messages
-    whole = _decode(raw)
+    try:
+        whole = _decode(raw)
+    except BAD_JSON:  # a number that nobody can hold: it is kept as it is
+        return kept, messages
     chunks, supports = whole.get("groundingChunks"), whole.get("groundingSupports")
     if not _is_web(chunks, supports):
         return kept, messages

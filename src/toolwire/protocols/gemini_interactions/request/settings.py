@@ -161,7 +161,7 @@ def encode_thinking(thinking: Thinking | None, config: dict[str, Any], plan: Pla
         elif level is not None and level not in LEVELS:
             plan.report.approximated(("thinking",), "effort", f"{level} is told as high")
             level = "high"
-        elif thinking.enabled and level is None:
+        elif thinking.enabled and level is None and thinking.budget_tokens is None:
             plan.report.approximated(("thinking",), "enabled", "the target's models decide how much to think")
         if thinking.budget_tokens is not None:
             plan.report.dropped(("thinking",), "budget_tokens", "the target's models decide how much to think")
