@@ -185,7 +185,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     body = {name: value for name, value in shape.items() if value is not UNSET and value is not None}
     for node in (request, request.thinking, request.output):
         restore(body, node, FAMILY)
-    if not request.plain:
+    if not plan.home and not request.plain:
         plan.report.unclaimed(request, (FAMILY,))
     return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1/messages"))
 

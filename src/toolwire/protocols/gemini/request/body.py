@@ -208,7 +208,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     else:
         _report_rest(request, plan)
     restore(body, request, FAMILY)
-    if not request.plain:
+    if not plan.home and not request.plain:
         plan.report.unclaimed(request, (FAMILY,))
     return Encoding(body, plan.report, plan.tools.undo, _route(request, model, target))
 

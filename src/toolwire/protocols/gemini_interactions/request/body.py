@@ -193,7 +193,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     restore(body, request, FAMILY)
     if not plan.home:
         _report_rest(request, plan)
-    if not request.plain:
+    if not plan.home and not request.plain:
         plan.report.unclaimed(request, (FAMILY,))
     return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1beta/interactions"))
 

@@ -153,7 +153,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
         _report_rest(request, plan)
     for node in (request, request.sampling):
         restore(body, node, FAMILY)
-    if not request.plain:
+    if not plan.home and not request.plain:
         plan.report.unclaimed(request, (FAMILY, GUARDED))
     return Encoding(body, plan.report, plan.tools.undo, Route(path="/api/chat"))
 

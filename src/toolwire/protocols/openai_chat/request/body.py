@@ -238,7 +238,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
         body["prompt_cache_options"] = _cache_options(body["prompt_cache_options"], plan)
     if not home and "modalities" in body:
         body["modalities"] = _modalities(body["modalities"], plan)
-    if not request.plain:
+    if not plan.home and not request.plain:
         plan.report.unclaimed(request, (FAMILY, SHARED))
     return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1/chat/completions"))
 

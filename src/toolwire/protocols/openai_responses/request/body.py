@@ -281,7 +281,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     restore(body, request, SHARED)
     for node in (request, request.thinking, request.output, request.continuation):
         restore(body, node, FAMILY)
-    if not request.plain:
+    if not plan.home and not request.plain:
         plan.report.unclaimed(request, FAMILIES)
     return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1/responses"))
 

@@ -144,7 +144,7 @@ def _encode_other(request: Request, target: Target) -> Encoding:
     _encode_rest(request, body, plan)
     for node in (request, request.sampling):
         restore(body, node, FAMILY)
-    if not request.plain:
+    if not plan.home and not request.plain:
         _encode_shared(request, body, plan)
         plan.report.unclaimed(request, (FAMILY, SHARED))
     return Encoding(body, plan.report, plan.tools.undo)
