@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Part, Reasoning, Seal, Text, ToolCall
+from toolwire.canonical.content import Media, Part, Reasoning, Seal, Text, ToolCall
 from toolwire.canonical.events import (
     Event,
     MessageEnd,
@@ -33,6 +33,7 @@ from .history import prefix
 from .interface import Codec, Context
 from .losses import Names, Trail
 
+_PROVABLE = frozenset({Text, ToolCall, Media})
 _Key = tuple[int, int]
 _Held = tuple[Part, tuple[int, int]]
 """A part that is carried, and where it stood: after how many calls, and characters since."""
@@ -62,10 +63,17 @@ def carry_response(response: Response, writer: Codec, names: Names, context: Con
     """The answer as the client is to have it; `names` are those of the protocol that it came in."""
     if context.carrier is None or writer.carriage is None or response.origin == writer.name:
         return response
+    if not any(_has_proof(part) for one in response.candidates for said in one.messages for part in said.parts):
+        return response
     told = fold(StreamCarrying(writer, names, context).carry_events(unfold(response)))
     messages = {candidate.index: candidate.messages for candidate in told.candidates}
     candidates = [replace(one, messages=messages.get(one.index, one.messages)) for one in response.candidates]
     return replace(response, candidates=tuple(candidates))
+
+
+def _has_proof(part: Part) -> bool:
+    """Whether there is anything to carry in it: mostly not, and it is asked of every answer."""
+    return type(part) is Reasoning or (type(part) in _PROVABLE and part.seal is not None)  # type: ignore[union-attr]
 
 
 class _Thought:
@@ -132,6 +140,8 @@ class StreamCarrying:
                 self._sealing = Sealer(self._writer.carriage, carrier, self._context)
             if self._sealing is None:
                 yield event
+            elif type(event) is PartDelta and self._opening is None and self._sealed_text is None:
+                yield self._delta(event)
             else:
                 yield from self._carry(event, self._sealing)
 
@@ -155,7 +165,7 @@ class StreamCarrying:
             case PartStart():
                 yield from self._part_start(event, sealing, id)
             case PartDelta():
-                yield from self._delta(event)
+                yield self._delta(event)
             case PartEnd():
                 yield from self._part_end(event, sealing)
             case Stopped():
@@ -253,14 +263,14 @@ class StreamCarrying:
 
     # ---- it grows and ends
 
-    def _delta(self, event: PartDelta) -> Iterator[Event]:
+    def _delta(self, event: PartDelta) -> PartDelta:
         key = (event.candidate, event.index)
         if (thought := self._thoughts.get(key)) is not None:
             thought.deltas.append(event)
             event = event if event.seal is None else replace(event, seal=None)
         elif event.index in (speaker := self._speakers[event.candidate]).texts:
             speaker.characters += len(event.text)
-        yield replace(event, index=self._indices[key]) if key in self._indices else event
+        return replace(event, index=self._indices[key]) if key in self._indices else event
 
     def _part_end(self, event: PartEnd, sealing: Sealer) -> Iterator[Event]:
         key = (event.candidate, event.index)

@@ -114,7 +114,10 @@ def tools_in_force(request: Request) -> Iterator[PlacedTool]:
 
 def _declared(request: Request) -> Iterator[PlacedTool]:
     for index, tool in enumerate(request.tools or ()):
-        yield from flattened(tool, ("tools", index))
+        if isinstance(tool, ToolGroup):
+            yield from flattened(tool, ("tools", index))
+        else:
+            yield PlacedTool(tool, ("tools", index))
     for number, message in enumerate(request.messages):
         if message.role not in ("system", "developer") and not (
             message.parts and type(message.parts[-1]) is ToolChange

@@ -242,10 +242,14 @@ class RequestShape(Wire):
 class PromptDetailsShape(Wire):
     cached_tokens: int | UnsetType | None = UNSET
     cache_write_tokens: int | UnsetType | None = UNSET
+    audio_tokens: Extra = UNSET
 
 
 class CompletionDetailsShape(Wire):
     reasoning_tokens: int | UnsetType | None = UNSET
+    accepted_prediction_tokens: Extra = UNSET
+    audio_tokens: Extra = UNSET
+    rejected_prediction_tokens: Extra = UNSET
 
 
 class UsageShape(Wire):

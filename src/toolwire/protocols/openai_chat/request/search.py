@@ -57,12 +57,18 @@ def _flat(location: Raw) -> Raw:
 
 def is_search(tool: NativeTool, plan: Plan) -> bool:
     """Whether it is the search of the model that is asked."""
-    return _SEARCHES.search(plan.target.model or "") is not None and is_native(tool, HOSTED)
+    return _has_search(plan) and is_native(tool, HOSTED)
+
+
+def _has_search(plan: Plan) -> bool:
+    return _SEARCHES.search(plan.target.model or "") is not None
 
 
 def encode_search(request: Request, plan: Plan) -> dict[str, Any]:
     """The field, where another protocol's request has a search and the model one, too."""
-    for placed in () if plan.home else choosable(request, plan):
+    if plan.home or not _has_search(plan):
+        return {}
+    for placed in choosable(request, plan):
         if isinstance(placed.tool, NativeTool) and is_search(placed.tool, plan):
             options = encode_hosted(placed.tool, placed.trail, HOSTED, plan)
             if "user_location" in options:

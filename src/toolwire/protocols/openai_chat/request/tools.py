@@ -82,12 +82,19 @@ def _decode_tool(raw: Raw, path: str) -> tuple[Tool, bool]:
     members = _members(raw) if kind is None else {}
     if kind == "function" or "function" in members:
         shape, plain = _read_function_tool(raw, path)
+        if plain and shape.type == "function" and _says_all(shape.function):
+            return _decode_function(shape.function, {}), True
         found = joined(kept(shape), spelled("type", shape.type, "function"), kept(shape.function, under="function/"))
         return _decode_function(shape.function, found), plain
     if kind == "custom":
         custom, plain = _read_custom_tool(raw, path)
         return _decode_custom(custom), plain
     return NativeTool(protocol=FAMILY, kind=kind or "", body=raw), True
+
+
+def _says_all(shape: FunctionShape) -> bool:
+    """Whether there is no null in it, whose spelling would have to be kept."""
+    return shape.description is not None and shape.strict is not None
 
 
 def _decode_function(shape: FunctionShape, found: dict[str, Any]) -> FunctionTool:

@@ -107,7 +107,9 @@ def _decode_choice(shape: AnswerShape, position: int, count: int) -> Candidate:
     stop = None
     if isinstance(shape.finish_reason, str):
         stop = decode_stop(shape.finish_reason, message)
-    message = replace(message, parts=tuple([_completed(part, stop) for part in message.parts]))
+    parts = tuple([_completed(part, stop) for part in message.parts])
+    if parts != message.parts:
+        message = replace(message, parts=parts)
     form = () if shape.index is not UNSET else (NO_INDEX,)
     if position == 0 and shape.error is not UNSET:
         form = (*form, f"{FAMILY}:told:error")

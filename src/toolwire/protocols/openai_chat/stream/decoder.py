@@ -8,10 +8,11 @@
 3. Without `[DONE]` a finish reason is enough, and without a finish reason `[DONE]` is, unless a call was cut.
 """
 
+from operator import attrgetter
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import Part, Reasoning, Refusal, Text
 from toolwire.canonical.errors import ApiError, DecodeError
@@ -50,11 +51,13 @@ from toolwire.protocols.openai_chat.wire import (
 )
 
 from .fragments import Calls
+from .repeats import Repeats, has_extras, repeats_of, says_more
 
 _reader = Reader[ChunkShape](ChunkShape, FAMILY)
 _fast = msgspec.json.Decoder(ChunkShape).decode
 _decode = msgspec.json.Decoder().decode
 _CHUNK_EXTRAS = ("service_tier", "system_fingerprint", "provider")
+_chunk_extras = attrgetter(*_CHUNK_EXTRAS)
 # A whole answer has these even where there is nothing to say of them.
 _SPELLING = (STRING, f"{FAMILY}:null:content", f"{FAMILY}:null:refusal")
 _SAID_ONCE = frozenset({"type", "id", "index", "format", "role", "object"})
@@ -70,6 +73,8 @@ class Decoder:
         self._finished = False
         self._id = ""
         self._choices: dict[int, _Choice] = {}
+        self._repeats: Repeats | None = None
+        self._said: tuple[Raw | UnsetType, ...] = ()
         self._seen: dict[str, Raw] = {}
         self._early: dict[str, Raw] = {}
         self._late: dict[str, Raw] = {}
@@ -93,6 +98,9 @@ class Decoder:
         for data in frames:
             if self._ended:
                 break
+            if self._repeats is not None and (delta := self._repeats.delta(data)) is not None:
+                self._choices[self._repeats.choice].grow(delta, events)
+                continue
             try:
                 try:
                     shape = _fast(data)
@@ -102,6 +110,8 @@ class Decoder:
                         break
                     shape = _reader.read(data)
                 self._take(shape, events)
+                if self._repeats is None and shape.choices:
+                    self._repeats = repeats_of(data, shape)
             except (DecodeError, *BAD_JSON) as error:
                 if not self._finished:
                     events += self._break(str(error))
@@ -114,12 +124,7 @@ class Decoder:
             return
         if not self._started:
             self._start(shape, events)
-        elif (
-            shape.system_fingerprint is not UNSET
-            or shape.service_tier is not UNSET
-            or shape.provider is not UNSET
-            or shape.unknown is not UNSET
-        ):
+        elif shape.unknown is not UNSET or _chunk_extras(shape) != self._said:
             self._notice_extras(shape)
         for choice in shape.choices or ():
             number = 0 if choice.index is UNSET else choice.index
@@ -158,8 +163,10 @@ class Decoder:
 
     def _notice_extras(self, shape: ChunkShape) -> None:
         """What a later chunk says of the whole response, if it is news."""
-        for name in _CHUNK_EXTRAS:
-            if (value := getattr(shape, name)) is not UNSET:
+        self._repeats = None  # what it says no more may be said again
+        self._said = _chunk_extras(shape)
+        for name, value in zip(_CHUNK_EXTRAS, self._said, strict=True):
+            if value is not UNSET:
                 self._notice_extra(name, value)
         if shape.unknown is not UNSET:
             for name, value in shape.unknown.items():
@@ -210,21 +217,24 @@ class _Choice:
             if not self._started:
                 self._start(delta, events)
             before = len(events)
-            content, calls = delta.content, delta.tool_calls
-            if (content and calls) or isinstance(content, list) or _says_more(delta):
-                self._take_all(delta, events)
-            elif content:
-                self._say("text", content, events)
-            elif calls:
-                for fragment in calls:
-                    self._calls.take(fragment, events)
-            if shape.unknown is not UNSET or delta.unknown is not UNSET or _has_extras(shape):
+            self.grow(delta, events)
+            if shape.unknown is not UNSET or delta.unknown is not UNSET or has_extras(shape):
                 self._keep(shape, delta, events, before)
-        elif shape.unknown is not UNSET or _has_extras(shape):
+        elif shape.unknown is not UNSET or has_extras(shape):
             self._keep(shape, None, events, len(events))
         if isinstance(shape.finish_reason, str):
             self.finished = True
             self.finish(shape.finish_reason, events)
+
+    def grow(self, delta: DeltaShape, events: list[Event]) -> None:
+        content, calls = delta.content, delta.tool_calls
+        if (content and calls) or isinstance(content, list) or says_more(delta):
+            self._take_all(delta, events)
+        elif content:
+            self._say("text", content, events)
+        elif calls:
+            for fragment in calls:
+                self._calls.take(fragment, events)
 
     def _start(self, delta: DeltaShape, events: list[Event]) -> None:
         self._started = True
@@ -352,23 +362,6 @@ _OPENED: dict[str, Part] = {
     "thinking": Reasoning(at="/content", form=(THINKING,)),
 }
 _GROWS: dict[str, Any] = dict.fromkeys(("reasoning_content", "reasoning", "details", "thinking"), "full")
-
-
-def _has_extras(shape: StreamedShape) -> bool:
-    probabilities, native = shape.logprobs, shape.native_finish_reason
-    return not (probabilities is UNSET or probabilities == _NULL) or not (native is UNSET or native == _NULL)
-
-
-def _says_more(delta: DeltaShape) -> bool:
-    """Whether it has more to say than text and calls; nulls, empty strings and lists say nothing."""
-    return bool(
-        delta.reasoning_content
-        or delta.reasoning
-        or delta.refusal
-        or delta.function_call
-        or delta.annotations
-        or delta.unknown
-    )
 
 
 def _texts(parts: list[Any]) -> list[str]:

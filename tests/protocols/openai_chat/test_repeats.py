@@ -1,0 +1,70 @@
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from toolwire.canonical.events import PartDelta, ResponseEnd
+from toolwire.codec.interface import Context
+from toolwire.protocols.openai_chat.stream.decoder import stream_decoder
+from toolwire.protocols.openai_chat.stream.repeats import Repeats, repeats_of
+from toolwire.protocols.openai_chat.wire import ChunkShape
+
+HEAD = b'{"id":"c1","model":"m","choices":[{"index":0,"delta":'
+TAIL = b',"logprobs":null,"finish_reason":null}],"usage":null}'
+
+
+def learnt(data: bytes) -> Repeats | None:
+    return repeats_of(data, msgspec.json.decode(data, type=ChunkShape))
+
+
+def test_what_stands_around_a_delta_is_learnt_and_the_next_delta_found_in_it() -> None:
+    repeats = learnt(HEAD + b'{"content":"a"}' + TAIL)
+    assert repeats == Repeats(HEAD, TAIL, 0)
+    delta = repeats.delta(HEAD + b'{"content":"b"}' + TAIL)
+    assert delta is not None
+    assert delta.content == "b"
+    assert delta.role is UNSET
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        HEAD.replace(b"c1", b"c2") + b'{"content":"b"}' + TAIL,
+        HEAD + b'{"content":"b"}' + TAIL.replace(b":null}]", b':"stop"}]'),
+        HEAD + b'{"content":"b","unheard_of":1}' + TAIL,
+        HEAD + b'{"content":"b"},"delta":{}' + TAIL,
+        HEAD + TAIL,
+        HEAD + TAIL[5:],
+    ],
+)
+def test_a_chunk_that_says_anything_else_is_read_whole(chunk: bytes) -> None:
+    assert Repeats(HEAD, TAIL, 0).delta(chunk) is None
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b'{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}',
+        b'{"choices":[{"delta":{"content":"a"},"logprobs":{"content":[]}}]}',
+        b'{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":1}}',
+        b'{"choices":[{"delta":{"content":"a"}},{"index":1,"delta":{"content":"b"}}]}',
+        b'{"choices":[{"delta":{"content":"a"},"delta":{"content":"a"}}]}',
+        b'{"choices":[{"delta":null}]}',
+        b'{"choices":[]}',
+    ],
+)
+def test_nothing_is_learnt_from_a_chunk_that_says_more_than_its_delta(chunk: bytes) -> None:
+    assert learnt(chunk) is None
+
+
+def test_what_changes_around_the_deltas_is_still_told() -> None:
+    tiers = [b"default", b"default", b"flex", b"default"]
+    frames = [
+        b'{"id":"c1","service_tier":"%b","choices":[{"delta":{"content":"%d"}}]}' % (tier, number)
+        for number, tier in enumerate(tiers)
+    ]
+    frames.append(b'{"id":"c1","choices":[{"delta":{},"finish_reason":"stop"}]}')
+    decoder = stream_decoder(Context())
+    events = decoder.feed(b"".join(b"data: %b\n\n" % frame for frame in [*frames, b"[DONE]"]))
+    assert [event.text for event in events if isinstance(event, PartDelta)] == ["0", "1", "2", "3"]
+    assert isinstance(end := events[-1], ResponseEnd)
+    assert end.extras == {"openai-chat": {"service_tier": msgspec.Raw(b'"default"')}}
