@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import msgspec
@@ -23,9 +23,9 @@ from .metrics import Metrics
 from .models import Catalogue
 from .report import Exchanges, losses_header
 from .routing import NoRoute
+from .watch import Receive, Watch
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
@@ -44,6 +44,7 @@ class Incoming(Struct):
     send: Send
     headers: dict[bytes, bytes]
     line: Line
+    watch: Watch
     caller: Caller = Caller("")
 
     @property
@@ -79,6 +80,7 @@ class App:
         self._exchanges = Exchanges(limits.exchanges)
         self._streams = 0
         self._beats: set[asyncio.Task[None]] = set()
+        self._codecs = tuple(PROTOCOLS.values())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -103,12 +105,20 @@ class App:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         line = Line(id=f"ex_{secrets.token_hex(8)}", method=scope["method"], path=scope["path"], began=time.monotonic())
-        incoming = Incoming(scope, receive, send, dict(scope["headers"]), line)
+        watch = Watch(receive, line, self._limits.receive)
+        incoming = Incoming(scope, receive, send, dict(scope["headers"]), line, watch)
         codec, address = self._recognise(incoming)
         try:
             await self._serve(incoming, codec, address)
         except Gone:
             line.status = 499
+        except asyncio.CancelledError:
+            if watch.left:
+                line.status = 499
+            elif watch.late:
+                await self._refuse(incoming, codec, self._late())
+            else:
+                raise
         except Exception as error:  # noqa: BLE001 - the one place that turns whatever went wrong into an answer
             if not isinstance(error, ToolwireError | Refused):
                 line.crash = error
@@ -116,13 +126,14 @@ class App:
                 return
             await self._refuse(incoming, codec, _told(error))
         finally:
+            watch.close()
             self._metrics.count(line)
             self._log(line)
 
     def _recognise(self, incoming: Incoming) -> tuple[Codec, Address | None]:
         """Whose address it is; for one that is nobody's, in whose words it is answered."""
         path = incoming.path
-        for codec in PROTOCOLS.values():
+        for codec in self._codecs:
             if (address := codec.surface.match(path)) is not None:
                 return codec, address
         return PROTOCOLS[_speaker(incoming)], None
@@ -152,12 +163,12 @@ class App:
 
     async def _exchange(self, incoming: Incoming, codec: Codec, address: Address) -> None:
         asked = await self._ask(incoming, codec, address)
-        async with _watching(incoming):
-            answer = await self._exchanger.exchange(asked, incoming.line.goes_to)
-            if isinstance(answer, Streaming):
-                await self._stream(incoming, codec, answer)
-                return
         line = incoming.line
+        answer = await self._exchanger.exchange(asked, line.goes_to)
+        if isinstance(answer, Streaming):
+            await self._stream(incoming, codec, answer)
+            return
+        incoming.watch.close()
         line.usage, line.losses = answer.usage, len(answer.losses)
         headers = [_JSON]
         if answer.losses:
@@ -182,25 +193,25 @@ class App:
         )
 
     async def _body(self, incoming: Incoming) -> bytes:
-        """The whole body, within its limits of size and time."""
+        """The whole body, within its limit of size; how long it may take is the watch's to know."""
         limit = self._limits.body
         announced = incoming.headers.get(b"content-length", b"0")
         pieces: list[bytes] = []
         size = int(announced) if announced.isdigit() else 0
-        try:
-            async with asyncio.timeout(self._limits.receive):
-                while size <= limit:
-                    message = await incoming.receive()
-                    if message["type"] == "http.disconnect":
-                        raise Gone
-                    pieces.append(message.get("body", b""))
-                    if not message.get("more_body", False):
-                        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-                    size = sum(map(len, pieces))
-        except TimeoutError:
-            why = f"the body did not arrive within {self._limits.receive:g} seconds"
-            raise Refused(ApiError(kind="timeout", message=why, status=408)) from None
+        while size <= limit:
+            message = await incoming.receive()
+            if message["type"] == "http.disconnect":
+                raise Gone
+            pieces.append(message.get("body", b""))
+            if not message.get("more_body", False):
+                incoming.watch.received()
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            size = sum(map(len, pieces))
         raise Refused(ApiError(kind="too_large", message=f"the body is longer than {limit} bytes", status=413))
+
+    def _late(self) -> ApiError:
+        why = f"the body did not arrive within {self._limits.receive:g} seconds"
+        return ApiError(kind="timeout", message=why, status=408)
 
     async def _stream(self, incoming: Incoming, codec: Codec, answer: Streaming) -> None:
         line, send = incoming.line, incoming.send
@@ -353,28 +364,3 @@ def _speaker(incoming: Incoming) -> str:
 async def _quietly(sending: Awaitable[None]) -> None:
     with contextlib.suppress(Exception):
         await sending
-
-
-@contextlib.asynccontextmanager
-async def _watching(incoming: Incoming) -> AsyncIterator[None]:
-    """Give up the work as soon as the client leaves."""
-    task = asyncio.current_task()
-    left = False
-
-    async def watch() -> None:
-        nonlocal left
-        while (await incoming.receive())["type"] != "http.disconnect":
-            pass
-        if task is not None and not incoming.line.over:
-            left = True
-            task.cancel()
-
-    watcher = asyncio.ensure_future(watch())
-    try:
-        yield
-    except asyncio.CancelledError:
-        if left:
-            raise Gone from None
-        raise
-    finally:
-        watcher.cancel()

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import parse_qs
 
 from msgspec import Struct
@@ -65,6 +66,7 @@ def _offered(headers: dict[bytes, bytes], query: bytes) -> list[bytes]:
     return found
 
 
+@lru_cache(maxsize=256)
 def _host_of(authority: str) -> str:
     """The host of `host:port`; empty if it is none."""
     if any(sign in authority for sign in "/?#@\\ "):

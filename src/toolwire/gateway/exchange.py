@@ -143,6 +143,7 @@ class Exchanger:
         self._limits = limits
         self._seal_keys = seal_keys
         self._heads: dict[tuple[str, str], tuple[Origin, bytes]] = {}
+        self._carriers: dict[tuple[str, str, str | None], Carrier] = {}
 
     def close(self) -> None:
         self._transport.close()
@@ -172,9 +173,7 @@ class Exchanger:
 
     def _encode(self, asked: Asked, request: Request, routed: Routed, way: Way) -> tuple[Sent, Encoding]:
         client, upstream, provider = asked.client, PROTOCOLS[way.provider.protocol], way.provider
-        carrier = None
-        if self._seal_keys:
-            carrier = Carrier(self._seal_keys, asked.tenant, realm=provider.name, model=way.model or "")
+        carrier = self._carrier(asked.tenant, way)
         restored, losses = request, list[Loss]()
         if holds_carries(request):
             home = request.origin == upstream.name
@@ -196,6 +195,17 @@ class Exchanger:
         context = Context(request=request, undo=encoding.undo, created=asked.created, carrier=carrier)
         legs = Legs() if upstream.surface.pauses and client is not upstream else None
         return Sent(way, upstream, context, losses, encoding.route, encoding.to_bytes(), legs), encoding
+
+    def _carrier(self, tenant: str, way: Way) -> Carrier | None:
+        key = (tenant, way.provider.name, way.model)
+        if not self._seal_keys:
+            return None
+        if (known := self._carriers.get(key)) is not None:
+            return known
+        made = Carrier(self._seal_keys, tenant, realm=way.provider.name, model=way.model or "")
+        if len(self._carriers) < 4096:  # names are the clients' to choose
+            self._carriers[key] = made
+        return made
 
     async def _persist(self, asked: Asked, request: Request, sent: Sent) -> Whole | Streaming:
         """Ask one upstream, again if it is only busy."""
@@ -256,25 +266,27 @@ class Exchanger:
         return replace(error, message=message, status=answer.status, retry_after=after or error.retry_after)
 
     async def _whole(self, asked: Asked, sent: Sent, answer: Answer) -> Whole:
-        decoded = await self._read(sent, answer)
+        body, decoded = await self._read(sent, answer)
         for _ in range(self._limits.pauses):
             if sent.legs is None or not is_paused(decoded):
                 break
-            body = resumed(sent.upstream, sent.body, decoded.candidates[0].messages)
-            decoded = joined(decoded, await self._read(sent, await self._send(sent, body)))
+            further = resumed(sent.upstream, sent.body, decoded.candidates[0].messages)
+            decoded = joined(decoded, (await self._read(sent, await self._send(sent, further)))[1])
         if decoded.error is not None and not decoded.candidates:
             raise Refused(_cleaned(decoded.error, sent.way.provider))
         response = answer_for(decoded, sent.upstream, asked.client, sent.context)
+        if asked.client is sent.upstream and response is decoded and decoded.error is None:
+            return Whole(body, sent.losses, decoded.usage)  # home is exact
         encoding = asked.client.encode_response(response, sent.context)
         losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
         return Whole(encoding.to_bytes(), sent.losses + losses, decoded.usage)
 
-    async def _read(self, sent: Sent, answer: Answer) -> Response:
-        """A whole answer."""
+    async def _read(self, sent: Sent, answer: Answer) -> tuple[bytes, Response]:
+        """A whole answer, as it came and as it is meant."""
         provider = sent.way.provider
         try:
-            body = await answer.read(self._limits.answer)
-            return sent.upstream.decode_response(to_bytes(body, sent.upstream.name), sent.context)
+            body = to_bytes(await answer.read(self._limits.answer), sent.upstream.name)
+            return body, sent.upstream.decode_response(body, sent.context)
         except TransportError as error:
             raise Refused(_transport_fault(provider, error)) from None
         except DecodeError as error:
@@ -285,7 +297,7 @@ class Exchanger:
         translation = Translation(sent.upstream, asked.client, sent.context, _changing(sent))
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/json") and sent.upstream.name != "gemini":
-            response = await self._read(sent, answer)
+            _, response = await self._read(sent, answer)
             return Streaming(sent, None, translation, translation.whole(unfold(response)))
         first = b""
         try:

@@ -1,7 +1,9 @@
 """Counters in Prometheus' text form."""
 
 import time
+from bisect import bisect_left
 from collections import Counter
+from itertools import accumulate
 
 from .log import Line
 
@@ -13,7 +15,7 @@ class Metrics:
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
         self._losses = 0
-        self._times: Counter[float] = Counter()
+        self._times = [0] * (len(_BUCKETS) + 1)
         self._seconds = 0.0
         self._count = 0
 
@@ -25,9 +27,7 @@ class Metrics:
         self._losses += line.losses
         self._count += 1
         self._seconds += seconds
-        for bucket in _BUCKETS:
-            if seconds <= bucket:
-                self._times[bucket] += 1
+        self._times[bisect_left(_BUCKETS, seconds)] += 1
         if line.usage is not None:
             self._tokens[line.provider, "input"] += line.usage.input_tokens or 0
             self._tokens[line.provider, "output"] += line.usage.output_tokens or 0
@@ -43,7 +43,8 @@ class Metrics:
         lines += ["# TYPE toolwire_losses_total counter", f"toolwire_losses_total {self._losses}"]
         lines += ["# TYPE toolwire_streams gauge", f"toolwire_streams {streams}"]
         lines.append("# TYPE toolwire_request_seconds histogram")
-        lines += [f'toolwire_request_seconds_bucket{{le="{bucket:g}"}} {self._times[bucket]}' for bucket in _BUCKETS]
+        for bucket, count in zip(_BUCKETS, accumulate(self._times), strict=False):
+            lines.append(f'toolwire_request_seconds_bucket{{le="{bucket:g}"}} {count}')
         lines.append(f'toolwire_request_seconds_bucket{{le="+Inf"}} {self._count}')
         lines += [f"toolwire_request_seconds_sum {self._seconds:.6f}", f"toolwire_request_seconds_count {self._count}"]
         return ("\n".join(lines) + "\n").encode()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -21,7 +22,7 @@ from .auth import Gate, is_loopback
 from .config import Config, ConfigError, provider_of, with_server
 from .discovery import discover, simulated
 from .exchange import Exchanger
-from .log import to_stderr
+from .log import Log
 from .models import Catalogue, models_of
 from .routing import Router
 from .seals import seal_keys
@@ -35,6 +36,7 @@ class Gateway(Struct):
     app: App
     config: Config
     router: Router
+    log: Log
     simulator: socket.socket | None = None
 
 
@@ -47,14 +49,15 @@ def build(config: Config, catch_all: str | None = None, environment: Mapping[str
         embedded = listening("127.0.0.1", 0)
         found = simulated(f"http://127.0.0.1:{embedded.getsockname()[1]}")
     router = Router(found, config.routes, catch_all)
+    log = Log()
     app = App(
         Exchanger(router, Transport(), config.limits, seal_keys(config.server, environment)),
         Gate(config.server.keys, config.server.hosts, config.server.origins),
         Catalogue(models_of(router)),
         config.limits,
-        to_stderr,
+        log.add,
     )
-    return Gateway(app, config, router, embedded)
+    return Gateway(app, config, router, log, embedded)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -160,14 +163,23 @@ def options() -> dict[str, Any]:
     }
 
 
+def spare_the_collector() -> None:
+    """What is there at the start stays, and a request leaves no cycles: both need not be looked for all the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
 async def serve(gateway: Gateway, listener: socket.socket) -> None:
     """Serve until a signal says stop; streams that are under way are finished first."""
     simulator = None
     if gateway.simulator is not None:
         simulator = uvicorn.Server(uvicorn.Config(Simulator(), **options()))
         serving = asyncio.ensure_future(simulator._serve([gateway.simulator]))  # noqa: SLF001 - signals are not its own
+    spare_the_collector()
     await _Server(uvicorn.Config(gateway.app, **options())).serve(sockets=[listener])
     gateway.app.close()
+    gateway.log.flush()
     if simulator is not None:
         simulator.should_exit = True
         await serving

@@ -173,6 +173,8 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser: Any = None
         self._waiter: asyncio.Future[None] | None = None
+        self._waits_since = self._silence = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
         self._chunks: list[bytes] = []
         self._buffered = 0
         self._head_size = 0
@@ -231,15 +233,34 @@ class _Connection(asyncio.Protocol):
             raise TransportError(why, sent=True)
 
     async def _wait(self, silence: float) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        self._waits_since = loop.time()
+        if self._alarm is None or silence < self._silence:
+            self._set_alarm(loop, silence)
+        self._silence = silence
         try:
-            async with asyncio.timeout(silence):
-                await self._waiter
-        except TimeoutError:
-            why = f"{self.origin.authority} was silent for {silence:g} seconds"
-            raise TransportError(why, sent=True, timed_out=True) from None
+            await self._waiter
         finally:
             self._waiter = None
+
+    def _set_alarm(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        """Whether it has been silent for too long. One timer runs on for all that a connection waits for."""
+        self._alarm = None
+        if self._waiter is None or self._waiter.done():
+            return
+        loop = asyncio.get_running_loop()
+        if (left := self._waits_since + self._silence - loop.time()) > 0:
+            self._set_alarm(loop, left)
+            return
+        why = f"{self.origin.authority} was silent for {self._silence:g} seconds"
+        self._failure = TransportError(why, sent=True, timed_out=True)
+        self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -280,6 +301,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
+        if self._alarm is not None:
+            self._alarm.cancel()
         self._wake()
 
     # ---- what the parser tells
