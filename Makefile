@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format bench golden matrix clean
+.PHONY: help serve test check format bench bench-gateway golden matrix clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 serve: $(READY) ## start the gateway; with no key in the environment, on the embedded simulator
 	$(BIN)/toolwire serve
@@ -30,6 +30,9 @@ format: $(READY) ## format the code and apply the safe fixes
 
 bench: $(READY) ## print the speed ratios
 	$(BIN)/python -m benchmarks
+
+bench-gateway: $(READY) ## print what an exchange costs, beside nginx and LiteLLM where they are installed
+	$(BIN)/python -m benchmarks.gateway $(ARGUMENTS)
 
 golden: $(READY) ## write the golden files anew, for review
 	TOOLWIRE_REWRITE_GOLDEN=1 $(BIN)/pytest tests/laws/test_golden.py

@@ -1,0 +1,195 @@
+"""`make bench-gateway`: what one exchange costs, in processor time, beside nginx and LiteLLM. Exits 1 if over a limit.
+
+Each program runs alone on one core; clients and model share the other. Only figures of one run compare.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from benchmarks.gateway import peers
+from benchmarks.gateway.load import Order, Outcome
+from benchmarks.gateway.peers import Peer
+from benchmarks.gateway.workloads import STALLED, Workload, workloads
+
+ROOT = Path(__file__).parents[2]
+RESIDENT_LIMIT = 80.0
+# 100 bytes kept of each of 20,000 requests would be as much.
+GROWTH_LIMIT = 2.0
+REQUESTS, CANCELLED = 20_000, 2_000
+CONCURRENCY = 8
+
+
+class Bench(Struct):
+    """`figures`: microseconds for one request, by workload and program, one for each round."""
+
+    load: "subprocess.Popen[bytes]"
+    upstream: int
+    peers: list[Peer]
+    figures: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    over: list[str] = field(default_factory=list)
+
+    def order(self, order: Order) -> None:
+        assert self.load.stdin is not None
+        assert self.load.stdout is not None
+        self.load.stdin.write(msgspec.json.encode(order) + b"\n")
+        self.load.stdin.flush()
+        outcome = msgspec.json.decode(self.load.stdout.readline(), type=Outcome)
+        if outcome.bad or outcome.good != order.count:
+            raise SystemExit(f"{order}: {outcome.good} good answers, {outcome.bad} bad; the first one: {outcome.why}")
+
+    def slice(self, peer: Peer, workload: Workload, count: int) -> float:
+        """Microseconds of the processor for one request."""
+        before = peer.seconds()
+        self.order(Order(peer.port, workload.name, count, min(CONCURRENCY, count), translated=peer.translates))
+        return (peer.seconds() - before) / count * 1e6
+
+    def held(self, label: str, figure: float, limit: float, *, least: bool = False) -> str:
+        if figure < limit if least else figure > limit:
+            self.over.append(label)
+            return f"{figure:7.1f} OVER {limit:g}"
+        return f"{figure:7.1f} ({'at least' if least else 'at most'} {limit:g})"
+
+    def ratio(self, workload: Workload, above: str, below: str) -> float | None:
+        """The median of ratios, each of slices of one round."""
+        pairs = zip(
+            self.figures.get((workload.name, above), ()), self.figures.get((workload.name, below), ()), strict=False
+        )
+        found = [one / other for one, other in pairs]
+        return statistics.median(found) if found else None
+
+
+def main() -> int:
+    options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is stopped on the way out
+    names = None if options.only is None else set(options.only.split(","))
+    asked = [one for one in workloads() if one.name != STALLED and (names is None or one.name in names)]
+    with _bench(options.litellm) as bench:
+        _measured(bench, asked, options.rounds)
+        if options.growth:
+            _growth(bench)
+        over = bench.over
+    print(f"\n{len(over)} over the limit: {', '.join(over)}" if over else "\nall within their limits")
+    return 1 if over else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds; default 7")
+    parser.add_argument("--only", help="workloads, by comma")
+    parser.add_argument("--litellm", help="LiteLLM's executable; default: the one on PATH, if any")
+    parser.add_argument("--growth", action="store_true", help="also whether memory grows; takes a minute")
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def _bench(litellm: str | None) -> Iterator[Bench]:
+    cores = sorted(os.sched_getaffinity(0))
+    near, far = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
+    upstream = peers.free_port()
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        with peers.on_core(far):
+            model = subprocess.Popen([sys.executable, "-m", "benchmarks.gateway.upstream", str(upstream)], cwd=ROOT)
+            stack.callback(_stop, model)
+            load = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.gateway.load"],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            stack.callback(_stop, load)
+        with peers.on_core(near):
+            found = [
+                peers.toolwire(folder, upstream),
+                peers.nginx(folder, upstream),
+                peers.litellm(folder, upstream, litellm),
+            ]
+        running = [peer for peer in found if peer is not None]
+        for peer in running:
+            stack.callback(_stop, peer.process)
+        for missing in {"nginx", "litellm"} - {peer.name for peer in running}:
+            print(f"{missing} is not installed: no figures beside it, and no ratio to it is checked")
+        yield Bench(load, upstream, running)
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _measured(bench: Bench, asked: list[Workload], rounds: int) -> None:
+    for workload in asked:
+        for peer in bench.peers:
+            bench.slice(peer, workload, _count(peer, workload) // 2)
+    for _ in range(rounds):
+        for workload in asked:
+            for peer in bench.peers:
+                figure = bench.slice(peer, workload, _count(peer, workload))
+                bench.figures.setdefault((workload.name, peer.name), []).append(figure)
+    print(f"µs of the processor for one request, medians of {rounds} interleaved rounds; every answer was checked\n")
+    print("      " + "".join(f"{peer.name:>12}" for peer in bench.peers) + "   toolwire / nginx    litellm / toolwire")
+    for workload in asked:
+        medians = [statistics.median(bench.figures[workload.name, peer.name]) for peer in bench.peers]
+        line = f"{workload.name:6}" + "".join(f"{one:12,.0f}" for one in medians)
+        line += f"   {_judged(bench, workload, 'nginx', workload.limit):18}"
+        line += f"  {_judged(bench, workload, 'litellm', workload.field)}"
+        print(line.rstrip(), flush=True)
+    print()
+    for peer in bench.peers:
+        size = peer.megabytes()
+        told = bench.held("resident", size, RESIDENT_LIMIT) if peer.name == "toolwire" else f"{size:7.1f}"
+        print(f"MB resident, {peer.name:10} {told}", flush=True)
+
+
+def _judged(bench: Bench, workload: Workload, other: str, limit: float | None) -> str:
+    field = other == "litellm"
+    ratio = bench.ratio(workload, other, "toolwire") if field else bench.ratio(workload, "toolwire", other)
+    if ratio is None:
+        return ""
+    return f"{ratio:7.1f}" if limit is None else bench.held(f"{workload.name} / {other}", ratio, limit, least=field)
+
+
+def _count(peer: Peer, workload: Workload) -> int:
+    return workload.field_count if peer.name == "litellm" else workload.count
+
+
+def _growth(bench: Bench) -> None:
+    """Memory and connections after many requests, and after many clients that left in the middle of a stream."""
+    gateway = bench.peers[0]
+
+    def work(requests: int, cancelled: int) -> None:
+        bench.order(Order(gateway.port, "W1", requests, CONCURRENCY))
+        bench.order(Order(gateway.port, STALLED, cancelled, CONCURRENCY, leave=True))
+        time.sleep(1)
+
+    work(REQUESTS // 10, CANCELLED // 10)
+    size, open_before = gateway.megabytes(), gateway.descriptors()
+    work(REQUESTS, CANCELLED)
+    grown, opened = gateway.megabytes() - size, gateway.descriptors() - open_before
+    with urllib.request.urlopen(f"http://127.0.0.1:{bench.upstream}/", timeout=10) as answer:
+        left = int(answer.read())
+    print(f"\nafter {REQUESTS:,} requests and {CANCELLED:,} cancelled streams:")
+    print(f"MB more            {bench.held('growth', grown, GROWTH_LIMIT)}")
+    print(f"descriptors more   {bench.held('descriptors', opened, 0)}")
+    print(f"streams left open  {bench.held('streams', left, 0)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""The model that everybody asks: prepared answers, and a refusal of a request that lost something on its way."""
+
+import asyncio
+import re
+import sys
+from typing import ClassVar, cast
+
+import httptools
+import uvloop
+
+from benchmarks.gateway.workloads import MARK, STALLED, Workload, workloads
+
+_MODEL = re.compile(rb'"model" ?: ?"(?:[a-z]+/)?%b(\w+)"' % MARK)
+_BAD = b'{"error":{"message":"the request lost something","type":"invalid_request_error","code":null,"param":null}}'
+
+
+class Upstream(asyncio.Protocol):
+    """One connection. How many streams stand still is what `GET` answers."""
+
+    stalled = 0
+    known: ClassVar[set[tuple[str, int]]] = set()
+
+    def __init__(self, answers: dict[bytes, bytes], asked: dict[bytes, Workload]) -> None:
+        self._answers = answers
+        self._asked = asked
+        self._body: list[bytes] = []
+        self._stands = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._parser = httptools.HttpRequestParser(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._stands:
+            Upstream.stalled -= 1
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_body(self, data: bytes) -> None:
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        body = b"".join(self._body)
+        self._body.clear()
+        if self._parser.get_method() == b"GET":
+            self._transport.write(whole(b"%d" % Upstream.stalled, 200))
+            return
+        found = _MODEL.search(body)
+        name = b"" if found is None else found[1]
+        if name not in self._answers or not self._is_whole(body, self._asked[name]):
+            self._transport.write(whole(_BAD, 400))
+            return
+        self._transport.write(self._answers[name])
+        if name == STALLED.encode() and not self._stands:
+            self._stands = True
+            Upstream.stalled += 1
+
+    def _is_whole(self, body: bytes, asked: Workload) -> bool:
+        key = (asked.name, hash(body))
+        if key not in self.known:
+            if not all(mark in body for mark in asked.marks):
+                return False
+            self.known.add(key)
+        return True
+
+
+def whole(body: bytes, status: int) -> bytes:
+    head = b"HTTP/1.1 %d OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    return head % (status, len(body)) + body
+
+
+def streamed(stream: bytes, *, ends: bool) -> bytes:
+    """In one burst; as providers do, each event is a chunk of its own."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
+    frames = [frame + b"\n\n" for frame in stream.split(b"\n\n") if frame]
+    if not ends:
+        frames = frames[: len(frames) // 2]
+    return head + b"".join(b"%x\r\n%b\r\n" % (len(frame), frame) for frame in frames) + (b"0\r\n\r\n" if ends else b"")
+
+
+async def main() -> None:
+    asked = {one.name.encode(): one for one in workloads()}
+    answers = {
+        name: streamed(one.answer, ends=one.name != STALLED) if one.streamed else whole(one.answer, 200)
+        for name, one in asked.items()
+    }
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Upstream(answers, asked), "127.0.0.1", int(sys.argv[1]))
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    uvloop.run(main())

@@ -1,0 +1,244 @@
+"""What is asked, what the model answers, and what the client must be told."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from benchmarks.workloads import anthropic_request, small_request
+
+MARK = b"bench-"
+DELTAS = 300
+STALLED = "stalled"
+
+_TEXT = "I look for the report on the outage first."
+_CALL = "call_5Xn0aTq2RrJp8vKdLm3Yw7Zb"
+_ARGUMENTS = {"query": "report on the outage of last Tuesday", "limit": 5}
+_HEAD = {"id": "chatcmpl-C9fX2mQ", "created": 1_790_000_000, "system_fingerprint": None, "service_tier": "default"}
+_USAGE = {
+    "prompt_tokens": 812,
+    "completion_tokens": 64,
+    "total_tokens": 876,
+    "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+    "completion_tokens_details": {
+        "reasoning_tokens": 0,
+        "audio_tokens": 0,
+        "accepted_prediction_tokens": 0,
+        "rejected_prediction_tokens": 0,
+    },
+}
+
+Said = tuple[str, str, Any, str]
+"""What an answer says, in whatever protocol: its text, the call's id, the call's input, and why it stopped."""
+
+
+class Workload(Struct, frozen=True, kw_only=True):
+    """`limit`: how many times what nginx costs it may cost; `field`: how many times less than LiteLLM it must.
+    `marks` are what a request must still hold when it arrives. `count` is how many requests make a slice, `field_count`
+    the same for LiteLLM."""
+
+    name: str
+    path: str
+    body: bytes
+    answer: bytes
+    streamed: bool
+    said: Said
+    read: Callable[[bytes], Said]
+    marks: tuple[bytes, ...]
+    limit: float | None
+    field: float | None = None
+    count: int
+    field_count: int
+
+    @property
+    def model(self) -> str:
+        return MARK.decode() + self.name
+
+
+def workloads() -> list[Workload]:
+    small, large = json.loads(small_request()), json.loads(anthropic_request())
+    return [
+        _workload("W1", small, limit=8, field=50, count=1000, field_count=20),
+        _workload("W2", large, limit=15, count=40, field_count=8),
+        _workload("W3b", small, streamed=True, limit=8, field=50, count=80, field_count=2),
+        _workload("W4", small, home=True, limit=6, count=1000, field_count=20),
+        _workload("W4L", large, home=True, count=40, field_count=8),
+        _workload("W4b", small, home=True, streamed=True, limit=6, count=80, field_count=2),
+        _workload(STALLED, small, streamed=True),
+    ]
+
+
+def _workload(
+    name: str,
+    asked: dict[str, Any],
+    *,
+    home: bool = False,
+    streamed: bool = False,
+    limit: float | None = None,
+    field: float | None = None,
+    count: int = 0,
+    field_count: int = 0,
+) -> Workload:
+    model = MARK.decode() + name
+    marks = [tool["name"] for tool in asked["tools"]]
+    marks += [
+        block["id"]
+        for message in asked["messages"]
+        for block in message["content"]
+        if isinstance(block, dict) and block["type"] == "tool_use"
+    ]
+    body = (chat_request(asked) if home else asked) | {"model": model}
+    if streamed:
+        body |= {"stream": True, "stream_options": {"include_usage": True}} if home else {"stream": True}
+    return Workload(
+        name=name,
+        path="/v1/chat/completions" if home else "/v1/messages",
+        body=_json(body),
+        answer=_answer_stream(model) if streamed else _answer(model),
+        streamed=streamed,
+        said=_said_in_deltas() if streamed else (_TEXT, _CALL, _ARGUMENTS, "tool_use"),
+        read=_READERS[home, streamed],
+        marks=tuple(mark.encode() for mark in marks),
+        limit=limit,
+        field=field,
+        count=count,
+        field_count=field_count,
+    )
+
+
+def chat_request(asked: dict[str, Any]) -> dict[str, Any]:
+    """An Anthropic request as Chat Completions writes it."""
+    messages: list[dict[str, Any]] = []
+    if "system" in asked:
+        messages.append({"role": "system", "content": asked["system"][0]["text"]})
+    for message in asked["messages"]:
+        if isinstance(message["content"], str):
+            messages.append(message)
+        elif message["role"] == "assistant":
+            text, call = message["content"]
+            function = {"name": call["name"], "arguments": json.dumps(call["input"], separators=(",", ":"))}
+            calls = [{"id": call["id"], "type": "function", "function": function}]
+            messages.append({"role": "assistant", "content": text["text"], "tool_calls": calls})
+        else:
+            (result,) = message["content"]
+            messages.append({"role": "tool", "tool_call_id": result["tool_use_id"], "content": result["content"]})
+    functions = [
+        {"name": tool["name"], "description": tool["description"], "parameters": tool["input_schema"]}
+        for tool in asked["tools"]
+    ]
+    tools = [{"type": "function", "function": one} for one in functions]
+    return {"max_completion_tokens": asked["max_tokens"], "tools": tools, "messages": messages}
+
+
+# ---- what the model answers, as OpenAI writes it
+
+
+def _answer(model: str) -> bytes:
+    function = {"name": "search_files", "arguments": _json(_ARGUMENTS).decode()}
+    message = {
+        "role": "assistant",
+        "content": _TEXT,
+        "tool_calls": [{"id": _CALL, "type": "function", "function": function}],
+        "refusal": None,
+        "annotations": [],
+    }
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "tool_calls"}
+    return _json(_HEAD | {"object": "chat.completion", "model": model, "choices": [choice], "usage": _USAGE})
+
+
+def _answer_stream(model: str) -> bytes:
+    first = {"index": 0, "id": _CALL, "type": "function", "function": {"name": "search_files", "arguments": ""}}
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": "", "refusal": None}]
+    deltas += [{"content": word} for word in _words()]
+    deltas += [{"tool_calls": [first]}]
+    deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in _pieces()]
+    choices: list[dict[str, Any]] = [{"delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"delta": {}, "finish_reason": "tool_calls"})
+    head = _HEAD | {"object": "chat.completion.chunk", "model": model}
+    frames = [_json(head | {"choices": [{"index": 0, "logprobs": None} | one], "usage": None}) for one in choices]
+    frames += [_json(head | {"choices": [], "usage": _USAGE}), b"[DONE]"]
+    return b"".join(b"data: %b\n\n" % frame for frame in frames)
+
+
+def _words() -> list[str]:
+    return [f" word{number}" for number in range(DELTAS // 2)]
+
+
+def _pieces() -> list[str]:
+    text = json.dumps({"query": "x" * (DELTAS // 2 * 8 - 13)})
+    return [text[start : start + 8] for start in range(0, len(text), 8)]
+
+
+def _said_in_deltas() -> Said:
+    return "".join(_words()), _CALL, json.loads("".join(_pieces())), "tool_use"
+
+
+# ---- what the client is told
+
+
+def _said_by_anthropic(body: bytes) -> Said:
+    value = json.loads(body)
+    text, call = value["content"]
+    return text["text"], call["id"], call["input"], value["stop_reason"]
+
+
+def _said_by_chat(body: bytes) -> Said:
+    (choice,) = json.loads(body)["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    given = json.loads(call["function"]["arguments"])
+    return choice["message"]["content"], call["id"], given, _reason(choice["finish_reason"])
+
+
+def _told_by_anthropic(body: bytes) -> Said:
+    text = given = call = reason = ""
+    ended = False
+    for event in _frames(body):
+        match event["type"]:
+            case "content_block_start" if event["content_block"]["type"] == "tool_use":
+                call += event["content_block"]["id"]
+            case "content_block_delta":
+                delta = event["delta"]
+                text += delta.get("text", "")
+                given += delta.get("partial_json", "")
+            case "message_delta":
+                reason = event["delta"]["stop_reason"]
+            case "message_stop":
+                ended = True
+            case _:
+                pass
+    return text, call, json.loads(given), reason if ended else "no end"
+
+
+def _told_by_chat(body: bytes) -> Said:
+    text = given = call = reason = ""
+    for event in _frames(body):
+        for choice in event["choices"]:
+            delta = choice["delta"]
+            text += delta.get("content") or ""
+            for piece in delta.get("tool_calls") or ():
+                call += piece.get("id") or ""
+                given += piece["function"].get("arguments") or ""
+            reason = choice.get("finish_reason") or reason
+    ended = body.rstrip().endswith(b"[DONE]")
+    return text, call, json.loads(given), _reason(reason) if ended else "no end"
+
+
+def _reason(word: str) -> str:
+    return "tool_use" if word == "tool_calls" else word
+
+
+def _frames(body: bytes) -> Iterator[Any]:
+    return (json.loads(line[6:]) for line in body.split(b"\n") if line.startswith(b"data: {"))
+
+
+_READERS: dict[tuple[bool, bool], Callable[[bytes], Said]] = {
+    (False, False): _said_by_anthropic,
+    (True, False): _said_by_chat,
+    (False, True): _told_by_anthropic,
+    (True, True): _told_by_chat,
+}
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
