@@ -167,7 +167,7 @@ def spare_the_collector() -> None:
     """What is there at the start stays, and a request leaves no cycles: both need not be looked for all the time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    gc.set_threshold(5_000, 5, 5)
 
 
 async def serve(gateway: Gateway, listener: socket.socket) -> None:
