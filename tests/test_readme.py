@@ -9,6 +9,7 @@ folder, so that it can be copied alone. An `sh` block holds targets of make. Oth
 import doctest
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -81,9 +82,9 @@ def test_console_block(block: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", list(SHELL.values()), ids=list(SHELL))
 def test_shell_block(block: str) -> None:
     for line in block.splitlines():
-        program, target = line.partition("#")[0].split()
+        program, *arguments = shlex.split(line.partition("#")[0])
         assert program == "make"
-        code, output = run(["make", "--dry-run", target], ROOT)
+        code, output = run(["make", "--dry-run", *arguments], ROOT)
         assert code == 0, output
 
 
