@@ -349,3 +349,25 @@ def test_a_whole_number_reaches_the_client_as_the_integer_that_its_schema_says()
             assert b'"input":{"days": 3}' in await answer.read(10_000)
 
     run(work())
+
+
+def test_an_answer_that_may_not_lose_its_guard_is_refused() -> None:
+    check = {"id": "sc_1", "code": "malicious_instructions", "message": "Look first."}
+    call = {
+        "type": "computer_call",
+        "id": "cu_1",
+        "call_id": "call_1",
+        "status": "completed",
+        "action": {"type": "click", "x": 1, "y": 2, "button": "left"},
+        "pending_safety_checks": [check],
+    }
+    answered = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [call]}
+
+    async def work() -> None:
+        script = Script(whole("200 OK", json.dumps(answered).encode()))
+        async with upstream(script) as origin, running(in_front_of(origin, "openai-responses")) as gateway:
+            answer = await gateway.ask("anthropic")
+            assert answer.status == 400
+            assert "pending_safety_checks" in error_of("anthropic", 400, await answer.read(10_000)).message
+
+    run(work())

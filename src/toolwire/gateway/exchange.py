@@ -279,6 +279,7 @@ class Exchanger:
             return Whole(body, sent.losses, decoded.usage)  # home is exact
         encoding = asked.client.encode_response(response, sent.context)
         losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
+        refuse(losses, asked.client.name, strict=False)
         return Whole(encoding.to_bytes(), sent.losses + losses, decoded.usage)
 
     async def _read(self, sent: Sent, answer: Answer) -> tuple[bytes, Response]:
