@@ -1,0 +1,115 @@
+"""`toolwire serve` as a process of its own: what it says, what it answers, and how it ends."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+COMMAND = [sys.executable, "-c", "from toolwire.cli import main; main()", "serve"]
+ASKED = {"model": "any-name", "max_tokens": 99, "messages": [{"role": "user", "content": "Say heliotrope."}]}
+
+
+def environment(home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_HOST"))}
+    return {**kept, "HOME": str(home), "XDG_STATE_HOME": str(home)}
+
+
+@contextmanager
+def serving(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    process = subprocess.Popen(
+        [*COMMAND, "--port", "0", *options], stderr=subprocess.PIPE, text=True, env=environment(home), cwd=home
+    )
+    try:
+        assert process.stderr is not None
+        found = re.fullmatch(r"toolwire listens on (http://127\.0\.0\.1:\d+)\n", process.stderr.readline())
+        assert found is not None
+        yield process, found[1]
+    finally:
+        process.kill()
+        process.wait(10)
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_it_answers_with_no_key_and_ends_when_told(tmp_path: Path, workers: str) -> None:
+    with serving(tmp_path, "--workers", workers) as (process, root):
+        answer = httpx.post(f"{root}/v1/messages", json=ASKED, timeout=10)
+        assert answer.status_code == 200
+        assert "heliotrope" in answer.json()["content"][0]["text"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+        assert process.stderr is not None
+        told = process.stderr.read()
+        assert "the embedded simulator answers" in told
+        assert re.search(r"200 POST /v1/messages -> anthropic/simulated \d+ms", told)
+
+
+def test_a_stream_that_is_under_way_is_finished_first(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path) as (process, root),
+        httpx.stream("POST", f"{root}/v1/messages", json={**ASKED, "stream": True}, timeout=10) as answer,
+    ):
+        lines = answer.iter_lines()
+        assert next(lines) == "event: message_start"
+        process.send_signal(signal.SIGTERM)
+        assert "event: message_stop" in list(lines)
+        assert process.wait(10) == 0
+
+
+def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [*COMMAND, "--port", port],
+            check=False,
+            capture_output=True,
+            text=True,
+            env=environment(tmp_path),
+            cwd=tmp_path,
+            timeout=20,
+        )
+    assert done.returncode == 2
+    assert done.stderr == f"Error: can't listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "why"),
+    [
+        (["--host", "0.0.0.0"], "", "set server.keys"),
+        ([], "[server]\nprot = 1", "unknown key server.prot"),
+        (["--model", "nobody"], "", "no provider is configured for the model 'nobody'"),
+    ],
+)
+def test_what_can_not_be_served_is_said_in_one_line(tmp_path: Path, options: list[str], config: str, why: str) -> None:
+    if config:
+        (tmp_path / "toolwire.toml").write_text(config)
+    done = subprocess.run(
+        [*COMMAND, "--port", "0", *options],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment(tmp_path),
+        cwd=tmp_path,
+        timeout=20,
+    )
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_key_of_carries_is_kept_for_the_user_alone(tmp_path: Path) -> None:
+    with serving(tmp_path) as (_, root):
+        httpx.post(f"{root}/v1/messages", json=ASKED, timeout=10)
+    kept = tmp_path / "toolwire" / "seal.key"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert len(bytes.fromhex(json.loads(f'"{kept.read_text().strip()}"'))) == 32
