@@ -1,9 +1,10 @@
-"""What is the same in both of OpenAI's protocols: how its servers put what they refuse, their strict schemas, and how
-they list models."""
+"""What is the same in both of OpenAI's protocols: how its servers put what they refuse, their strict schemas, what a
+status means, and how they list models."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from toolwire.canonical.errors import ErrorKind
 from toolwire.codec.check import Findings, Path, Voice, subschemas, text_of, unstrict, words
 from toolwire.codec.schema.dialect import Dialect
 from toolwire.codec.surface import ModelCard
@@ -13,6 +14,24 @@ OWN_ERROR = "openai:error"
 
 OWN_ERROR = "openai:error"
 """In the form of an error: OpenAI's own object, whose type is the same word in both protocols."""
+
+STATUSES: dict[int, ErrorKind] = {
+    400: "invalid_request",
+    401: "authentication",
+    402: "billing",
+    403: "permission",
+    404: "not_found",
+    408: "timeout",
+    409: "conflict",
+    413: "too_large",
+    422: "invalid_request",
+    429: "rate_limit",
+    500: "server",
+    502: "server",
+    503: "overloaded",
+    504: "timeout",
+    529: "overloaded",
+}
 
 # https://platform.openai.com/docs/guides/structured-outputs#supported-schemas; a default, a length or another format is
 # refused by name.

@@ -12,7 +12,7 @@ from toolwire.codec.fields import Reader, told, well_formed
 from toolwire.codec.interface import Encoding
 from toolwire.codec.kept import known, restore
 from toolwire.codec.losses import Report, Trail
-from toolwire.protocols.openai import OWN_ERROR
+from toolwire.protocols.openai import OWN_ERROR, STATUSES
 from toolwire.protocols.openai_chat.parts.content import kept
 from toolwire.protocols.openai_chat.wire import FAMILY, AnswerShape, ErrorShape
 
@@ -42,23 +42,6 @@ _TYPES: dict[str, ErrorKind] = {
     "overloaded_error": "overloaded",
     "service_unavailable_error": "overloaded",
     "timeout_error": "timeout",
-}
-_STATUSES: dict[int, ErrorKind] = {
-    400: "invalid_request",
-    401: "authentication",
-    402: "billing",
-    403: "permission",
-    404: "not_found",
-    408: "timeout",
-    409: "conflict",
-    413: "too_large",
-    422: "invalid_request",
-    429: "rate_limit",
-    500: "server",
-    502: "server",
-    503: "overloaded",
-    504: "timeout",
-    529: "overloaded",
 }
 _GENERIC: dict[str, ErrorKind] = {
     "invalid_request_error": "invalid_request",
@@ -119,7 +102,7 @@ def decode_error_object(raw: Raw, status: int | None, *, at: str | None = None) 
         message = said if isinstance(said, str) else bytes(raw).decode()
         spelling = (OWN, TEXT_ERROR) if isinstance(said, str) else (OWN, TEXT_ERROR, RAW_ERROR)
         return ApiError(
-            kind=_STATUSES.get(status or 0, "other"), message=message, status=status, form=(*spelling, *names), at=at
+            kind=STATUSES.get(status or 0, "other"), message=message, status=status, form=(*spelling, *names), at=at
         )
     shape = _read_error(raw, "/error")
     code = shape.code
@@ -155,7 +138,7 @@ def _kind(shape: ErrorShape, status: int | None) -> ErrorKind:
     code, kind = str(shape.code), known(shape.type) or ""
     found = _CODES.get(code) or _TYPES.get(kind)
     if found is None and status is not None:
-        found = _STATUSES.get(status)
+        found = STATUSES.get(status)
         if found is None and status >= 500:
             found = "server"
     return found or _GENERIC.get(kind) or "other"
@@ -166,7 +149,7 @@ def _decode_bare_error(members: dict[str, Raw], status: int | None) -> ApiError:
     said = members.get("message", members.get("detail", Raw(b'""')))
     text = _decode(said)
     message = text if isinstance(text, str) else bytes(said).decode()
-    kind = _STATUSES.get(status or 0, "other")
+    kind = STATUSES.get(status or 0, "other")
     return ApiError(kind=kind, message=message, status=status, extras={FAMILY: dict(members)}, form=(OWN, BODY_ERROR))
 
 

@@ -11,7 +11,7 @@ from toolwire.codec.interface import Encoding
 from toolwire.codec.kept import emit, given, known, rest, restore
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan
-from toolwire.protocols.openai import OWN_ERROR
+from toolwire.protocols.openai import OWN_ERROR, STATUSES
 from toolwire.protocols.openai_responses.wire import ECHO, FAMILY, ErrorShape
 
 CODES: dict[str, ErrorKind] = {
@@ -43,23 +43,6 @@ KINDS: dict[str, ErrorKind] = {
     "timeout_error": "timeout",
     "overloaded_error": "overloaded",
     "service_unavailable_error": "overloaded",
-}
-STATUSES: dict[int, ErrorKind] = {
-    400: "invalid_request",
-    401: "authentication",
-    402: "billing",
-    403: "permission",
-    404: "not_found",
-    408: "timeout",
-    409: "conflict",
-    413: "too_large",
-    422: "invalid_request",
-    429: "rate_limit",
-    500: "server",
-    502: "server",
-    503: "overloaded",
-    504: "timeout",
-    529: "overloaded",
 }
 TYPES: dict[ErrorKind, tuple[str, str | None]] = {
     "invalid_request": ("invalid_request_error", None),
