@@ -5,10 +5,11 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from functools import cached_property
 from typing import Any, Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
-from toolwire.canonical.events import Event, Notice, PartDelta, PartEnd, PartStart, ResponseFailed, UsageReport
+from toolwire.canonical.events import UNKNOWN, Event, Notice, PartDelta, PartEnd, PartStart, ResponseFailed, UsageReport
 from toolwire.canonical.fold import fold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Response, Usage
@@ -279,6 +280,8 @@ class Translation:
         trails: dict[tuple[int, int], Trail] = {}
         counts: dict[Trail, int] = {}
         for event in self._told:
+            if type(event) is Notice and event.kind == UNKNOWN:
+                self._report_unknown(event, report)
             if isinstance(event, PartStart):
                 message = ("candidates", event.candidate, "messages", event.message)
                 place = counts.get(message, 0)
@@ -290,6 +293,13 @@ class Translation:
                         for key in [key for key in kept if key.removeprefix("delta/") not in folded]:
                             trail = trails.get((event.candidate, event.index), ())
                             report.dropped(trail, "//" + key, "a field that only its own protocol has")
+
+    def _report_unknown(self, event: Notice, report: Report) -> None:
+        for family, kept in (event.extras or {}).items():
+            if family not in self._writer.families:
+                told = msgspec.json.decode(kept["frame"])
+                named = told.get("type", told.get("event_type", "frame"))
+                report.dropped((), "//" + escape(str(named)), "a frame that nobody here knows")
 
     def _pass(self, events: list[Event]) -> bytes:
         if self._over:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from tests.laws import material
 from tests.matrix.features import GROUPS, PREFIXES
 from tests.matrix.places import Seen, walk
+from toolwire.canonical.events import UNKNOWN, Notice
 from toolwire.canonical.fold import fold
 from toolwire.canonical.node import Node
 from toolwire.codec.interface import Context, Route
@@ -54,7 +55,8 @@ class Body(NamedTuple):
 def bodies(protocol: str) -> tuple[Body, ...]:
     """Every fixture of a protocol, by the golden file that it is in."""
     return tuple(
-        Body(file, name, tuple(_instances(KINDS[file], root, protocol))) for file, name, root in _roots(protocol)
+        Body(file, name, (*_instances(KINDS[file], root, protocol), *_unknown(file, name, protocol)))
+        for file, name, root in _roots(protocol)
     )
 
 
@@ -69,6 +71,18 @@ def _roots(protocol: str) -> Iterator[tuple[str, str, Node]]:
         yield "streams", name, fold(decoder.feed(wire) + decoder.close())
     for name, body in material.fixture_errors(protocol).items():
         yield "errors", name, codec.decode_error(json.dumps(body).encode(), None)
+
+
+def _unknown(file: str, name: str, protocol: str) -> Iterator[Instance]:
+    """The frames of a stream that nobody knows: they are in no answer."""
+    if file != "streams":
+        return
+    decoder = PROTOCOLS[protocol].stream_decoder(Context())
+    for event in decoder.feed(material.fixture_streams(protocol)[name]):
+        if isinstance(event, Notice) and event.kind == UNKNOWN and event.extras:
+            for kept in event.extras.values():
+                told = json.loads(bytes(kept["frame"]))
+                yield Instance("answer-own-fields", frozenset({"/" + told.get("type", told.get("event_type"))}))
 
 
 def _instances(kind: str, root: Node, protocol: str) -> Iterator[Instance]:

@@ -88,6 +88,10 @@ class Stopped(Node, frozen=True):
     candidate: int = 0
 
 
+UNKNOWN = "unknown frame"
+"""The kind of a notice that is a frame nobody here knows: what it says is lost to other protocols."""
+
+
 class Notice(Node, frozen=True):
     """Something to pass on or ignore: a ping, a progress report. It has no place in the folded response."""
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Foreign, Seal, ToolCall
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import (
+    UNKNOWN,
     Event,
     MessageEnd,
     MessageStart,
@@ -169,7 +170,7 @@ class Decoder:
         except DecodeError as error:
             return self._fail(str(error))
         if isinstance(shape, Other):
-            return [Notice(kind="frame", extras={FAMILY: {"frame": shape.body}})]
+            return [Notice(kind=UNKNOWN, extras={FAMILY: {"frame": shape.body}})]
         return self._told(shape)
 
     def _message_start(self, shape: MessageStartFrame) -> list[Event]:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Media, Message, Part, Reasoning, ReasoningText, Text, ToolCall
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import (
+    UNKNOWN,
     Event,
     MessageEnd,
     MessageStart,
@@ -95,7 +96,7 @@ class Decoder:
             StopFrame: self._step_stop,
             CompletedFrame: self._completed,
             ErrorFrame: self._error,
-            Other: lambda _, data: [passed_on(data)],
+            Other: lambda _, data: [passed_on(data, UNKNOWN)],
         }
 
     def feed(self, data: bytes) -> list[Event]:

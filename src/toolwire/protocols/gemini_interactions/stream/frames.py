@@ -43,8 +43,8 @@ def around(shape: CreatedFrame | CompletedFrame | StartFrame) -> dict[str, Any]:
     return rest(replace(shape, event_id=UNSET), FAMILY, *form)
 
 
-def passed_on(data: bytes) -> Notice:
-    return Notice(kind="frame", extras={FAMILY: {"frame": Raw(data)}})
+def passed_on(data: bytes, kind: str = "frame") -> Notice:
+    return Notice(kind=kind, extras={FAMILY: {"frame": Raw(data)}})
 
 
 def news(told: ResponseShape, start: ResponseStart | None) -> dict[str, Any]:

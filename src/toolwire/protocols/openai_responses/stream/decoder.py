@@ -10,6 +10,7 @@
 3. Every text is told once: what only `done`, or only the terminal event, brings is told then.
 """
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -17,6 +18,7 @@ from msgspec import UNSET, Raw
 
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import (
+    UNKNOWN,
     Event,
     PartDelta,
     ResponseEnd,
@@ -65,6 +67,11 @@ _WORDS: dict[type, str] = {
 # These open and close a response themselves; all others need it open.
 _WHOLE = frozenset({ArgumentsDelta, InputDelta})
 _OTHER = -2
+# How an item grows that is told whole when it is done.
+_OF_ITEMS = re.compile(
+    r"response\.(web_search_call|file_search_call|code_interpreter_call|image_generation_call|mcp_call|mcp_list_tools"
+    r"|shell_call|local_shell_call|apply_patch_call|computer_call|compaction|tool_search|program|reasoning|output)"
+)
 _STATES = ("created", "in_progress", "queued", "completed", "incomplete", "failed")
 _ENVELOPE = frozenset(["error", *(f"response.{state}" for state in _STATES)])
 
@@ -162,7 +169,9 @@ class Decoder:
             if frame.type in _ENVELOPE:
                 return self._methods[frame.type](frame, data)
             method = self._methods.get(frame.type)
-            return self._begin() + ([passed_on(data)] if method is None else method(frame, data))
+            if method is None:
+                return [*self._begin(), passed_on(data, "frame" if _OF_ITEMS.match(frame.type) else UNKNOWN)]
+            return self._begin() + method(frame, data)
         except (DecodeError, *BAD_JSON) as error:
             if b'"response.created"' in data[:200] or b'"response.in_progress"' in data[:200]:
                 return []  # some proxies cut these long frames, and they say nothing that comes later would not

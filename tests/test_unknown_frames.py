@@ -1,0 +1,35 @@
+"""A frame that nobody here knows: passed on at home, and named as lost elsewhere."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.laws import material
+from toolwire.protocols import PROTOCOLS
+
+# A stream of each protocol whose frames have types, where one of tomorrow's is put after the first.
+NEWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "anthropic": ("block_of_tomorrow", {"type": "block_of_tomorrow", "x": 1}),
+    "openai-responses": ("response.audio.delta", {"type": "response.audio.delta", "delta": "QUJD"}),
+    "gemini-interactions": ("step.of_tomorrow", {"event_type": "step.of_tomorrow", "x": 1}),
+}
+PAIRS = [(source, target) for source in NEWS for target in PROTOCOLS]
+
+
+def with_news(source: str) -> bytes:
+    kind, body = NEWS[source]
+    name = next(one for one in material.fixture_streams(source) if "text" in one or "basic" in one or "plain" in one)
+    first, end, others = material.fixture_streams(source)[name].partition(b"\n\n")
+    return first + end + f"event: {kind}\ndata: {json.dumps(body)}\n\n".encode() + others
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_an_unknown_frame_is_passed_on_or_named(source: str, target: str) -> None:
+    kind, _ = NEWS[source]
+    stream = tw.translate_stream([with_news(source)], source, target)
+    wire = b"".join(stream)
+    assert stream.error is None
+    lost = [(loss.kind, loss.path) for loss in stream.losses if loss.path == f"/{kind}"]
+    assert (kind.encode() in wire, lost) == (source == target, [] if source == target else [("dropped", f"/{kind}")])
