@@ -151,7 +151,7 @@ def test_cu_1_the_flat_and_the_nested_form_are_one_tool() -> None:
 CUSTOM_REQUEST = responses_request(GO, tools=[PATCH])
 
 
-def test_cu_2_a_custom_tool_without_a_description_gets_none_at_anthropic() -> None:
+def test_a_custom_tool_without_a_description_gets_none_at_anthropic() -> None:
     body = {"model": "m", "input": "Go", "tools": [{"type": "custom", "name": "bare"}]}
     (tool,) = translated(body, RESPONSES, ANTHROPIC)["tools"]
     assert tool.keys() == {"name", "input_schema"}
