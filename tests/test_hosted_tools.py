@@ -281,6 +281,28 @@ def test_a_filter_goes_with_the_tool_that_it_bounds(source: str, tool: Any, path
         made_of(asking(source, [tool]), source, OLLAMA, hosted_tools="function")
 
 
+FOR_PROGRAMS = [
+    (RESPONSES, {"type": "code_interpreter", "container": {"type": "auto"}, "allowed_callers": ["programmatic"]}),
+    (ANTHROPIC, {**DECLARED[ANTHROPIC]["web_search"], "allowed_callers": ["code_execution_20250825"]}),
+]
+
+
+@pytest.mark.parametrize(("source", "tool"), FOR_PROGRAMS)
+def test_one_that_only_programs_may_call_is_refused_where_the_model_could(source: str, tool: dict[str, Any]) -> None:
+    other = RESPONSES if source == ANTHROPIC else ANTHROPIC
+    for target in (other, GEMINI, INTERACTIONS):
+        with pytest.raises(tw.LossRefused, match="/tools/0/allowed_callers/0"):
+            made_of(asking(source, [tool]), source, target)
+        also_direct = {**tool, "allowed_callers": ["direct", *tool["allowed_callers"]]}
+        assert made_of(asking(source, [also_direct]), source, target).value["tools"]
+
+
+def test_nor_may_a_function_stand_in_for_it() -> None:
+    _, tool = FOR_PROGRAMS[1]
+    with pytest.raises(tw.LossRefused, match="/tools/0"):
+        made_of(asking(ANTHROPIC, [tool]), ANTHROPIC, OLLAMA, hosted_tools="function")
+
+
 def test_excluded_domains_of_vertex_go_where_they_can_be_kept() -> None:
     body = asking(GEMINI, [{"googleSearch": {"excludeDomains": SITES}}])
     assert made_of(body, GEMINI, ANTHROPIC).value["tools"][0]["blocked_domains"] == SITES

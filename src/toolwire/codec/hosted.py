@@ -184,8 +184,10 @@ def encode_hosted(tool: NativeTool, trail: Trail, spelling: Spelling, plan: Plan
         else:
             why = f"the target's {hosted.kind} has no such bound"
             plan.report.dropped((*trail, "hosted"), field, why, guarded=field in _FILTERS and bool(value))
+    programs_only = _is_for_programs(tool)
     for pointer in hosted.others:
-        plan.report.dropped(trail, "//" + pointer, f"the target's {hosted.kind} has no such setting")
+        guarded = programs_only and pointer.startswith("allowed_callers")
+        plan.report.dropped(trail, "//" + pointer, f"the target's {hosted.kind} has no such setting", guarded=guarded)
     if tool.cache is not None:
         plan.report.dropped((*trail, "cache"), "", "the target has no cache marks on its own tools")
     return wire
@@ -210,7 +212,7 @@ def as_functions(request: Request, plan: Plan, spelling: Spelling | None = None)
             continue
         if spelling is not None and kind in spelling.native:
             continue
-        if tool.hosted.allowed_domains or tool.hosted.blocked_domains:
+        if tool.hosted.allowed_domains or tool.hosted.blocked_domains or _is_for_programs(tool):
             why = f"its filter can't be kept by a function in place of {kind}"
             plan.report.dropped(("tools", index), "", why, guarded=True)
             continue
@@ -239,6 +241,15 @@ def without_native(placed: PlacedTool, plan: Plan) -> None:
     if _wants_approval(tool):
         why = f"a person is to be asked before {tool.kind} runs, and the target has no such tool"
         plan.report.dropped(placed.trail, "//require_approval", why, guarded=True)
+
+
+def _is_for_programs(tool: NativeTool) -> bool:
+    """Only programs may call this tool, not the model itself."""
+    if b'"allowed_callers"' not in bytes(tool.body):
+        return False
+    body = msgspec.json.decode(tool.body)
+    callers = body.get("allowed_callers") if isinstance(body, dict) else None
+    return isinstance(callers, list) and "direct" not in callers
 
 
 def _wants_approval(tool: NativeTool) -> bool:
