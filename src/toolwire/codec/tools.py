@@ -31,7 +31,10 @@ class NameRules(Struct, frozen=True):
     limit: int
 
 
-class PlacedTool(Struct, frozen=True):
+_CHANGING = ("system", "developer")
+
+
+class PlacedTool(Struct, frozen=True, gc=False):
     """A tool, no group any more, and the trail that leads to it."""
 
     tool: FunctionTool | FreeformTool | NativeTool
@@ -119,11 +122,11 @@ def _declared(request: Request) -> Iterator[PlacedTool]:
         else:
             yield PlacedTool(tool, ("tools", index))
     for number, message in enumerate(request.messages):
-        if message.role not in ("system", "developer") and not (
-            message.parts and type(message.parts[-1]) is ToolChange
-        ):
-            continue  # only a system, and a search whose result ends with what it loaded, change tools
-        for position, part in enumerate(message.parts):
+        parts = message.parts
+        # Only a system, and a search whose result ends with what it loaded, change tools.
+        if not parts or (type(parts[-1]) is not ToolChange and message.role not in _CHANGING):
+            continue
+        for position, part in enumerate(parts):
             if isinstance(part, ToolChange):
                 for index, added in enumerate(part.add):
                     if not isinstance(added, ToolRef):

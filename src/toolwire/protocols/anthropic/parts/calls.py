@@ -70,14 +70,11 @@ _ERROR_CONTENT = "anthropic:error:content"
 # ---- decode
 
 
-def _is_plain(block: ToolUseBlock) -> bool:
-    return block.unknown is UNSET and block.nulls is UNSET and block.toolset_name is UNSET
-
-
 def decode_tool_use(block: ToolUseBlock) -> ToolCall:
-    server = isinstance(block, ServerToolUseBlock)
+    server = type(block) is ServerToolUseBlock
+    bare = block.unknown is UNSET and block.nulls is UNSET and block.toolset_name is UNSET
     arguments = "" if block.input is UNSET else str(block.input, "utf-8")
-    if not server and block.caller is UNSET and block.cache_control is UNSET and _is_plain(block):
+    if bare and not server and block.caller is UNSET and block.cache_control is UNSET:
         return ToolCall(id=block.id, name=block.name, arguments=arguments)
     return ToolCall(
         id=block.id,

@@ -147,12 +147,9 @@ def _decode_redacted(block: RedactedBlock) -> Reasoning:
     return Reasoning(hidden="redacted", seal=seal, **rest(block, FAMILY))
 
 
-def _is_plain(block: ToolResultBlock) -> bool:
-    return block.unknown is UNSET and block.nulls is UNSET and block.toolset_name is UNSET
-
-
 def _decode_tool_result(block: ToolResultBlock) -> ToolResult:
-    if type(block.content) is str and block.is_error is UNSET and block.cache_control is UNSET and _is_plain(block):
+    bare = block.unknown is UNSET and block.nulls is UNSET and block.toolset_name is UNSET
+    if bare and type(block.content) is str and block.is_error is UNSET and block.cache_control is UNSET:
         return ToolResult(call_id=block.tool_use_id, content=(Text(text=block.content, at="/content"),), form=_STRING)
     form = () if block.is_error is not False else (NOT_ERROR,)
     content: tuple[Part, ...] | None = None

@@ -39,12 +39,15 @@ def _decode_message(shape: MessageShape, index: int) -> Message:
     role = _ROLES.get(shape.role)
     if role is None:
         raise DecodeError(FAMILY, f"/messages/{index}/role", "user, assistant or system", repr(shape.role))
-    if isinstance(shape.content, str):
-        parts: tuple[Any, ...] = (Text(text=shape.content, at="/content"),)
-        form: tuple[str, ...] = (STRING,)
+    parts: tuple[Any, ...] = ()
+    form: tuple[str, ...] = ()
+    if type(content := shape.content) is list:
+        parts = decode_blocks(content)
+    elif isinstance(content, str):
+        parts = (Text(text=content, at="/content"),)
+        form = (STRING,)
     else:
-        parts = () if shape.content is UNSET else decode_blocks(shape.content)
-        form = ("anthropic:content:absent",) if shape.content is UNSET else ()
+        form = ("anthropic:content:absent",)
     if shape.unknown is UNSET and shape.nulls is UNSET and shape.clear_at is UNSET and shape.output_config is UNSET:
         return Message(role=role, parts=parts, form=form)
     if shape.output_config is not UNSET:

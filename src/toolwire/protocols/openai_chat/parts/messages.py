@@ -164,12 +164,17 @@ def encode_turn(turn: Turn, plan: Plan) -> list[Any]:
 def _ordinary(turn: Turn, plan: Plan) -> list[Any] | None:
     """The messages of a turn in which nothing is out of the ordinary: most are like that, and nothing is to be reported
     of them. None for any other."""
-    if turn.message is not None and turn.message.name is not None:
+    message = turn.message
+    if message is not None and message.name is not None:
         return None
-    parts = said(turn)
+    parts = message.parts if message is not None and turn.placed is None else said(turn)
     if turn.role != "assistant":
-        results = [ordinary_result(part, plan) for part in parts]
-        return results if results and None not in results else None
+        results = []
+        for part in parts:
+            if (result := ordinary_result(part, plan)) is None:
+                return None
+            results.append(result)
+        return results or None
     text: str | None = None
     calls: list[Any] = []
     for part in parts:
