@@ -66,6 +66,20 @@ class Hosted(Node, frozen=True, tag=True):
     others: tuple[str, ...] = ()
 
 
+class McpServer(Node, frozen=True, tag=True):
+    """A server whose tools the provider itself calls; `allowed` are the only ones, if not all. `unportable`: why no
+    other vendor can be told of it. `others` are pointers from the root to what has no common word."""
+
+    name: str
+    url: str
+    authorization: str | None = None
+    headers: Raw | None = None
+    allowed: tuple[str, ...] | None = None
+    description: str | None = None
+    unportable: str | None = None
+    others: tuple[str, ...] = ()
+
+
 class NativeTool(Node, frozen=True, tag=True):
     """A vendor's own tool, as it declares it. `kind` is the vendor's word without its date."""
 
@@ -76,6 +90,7 @@ class NativeTool(Node, frozen=True, tag=True):
     executor: Literal["client", "server"] = "server"
     cache: CacheMark | None = None
     hosted: Hosted | None = None
+    server: McpServer | None = None
 
 
 Tool = FunctionTool | FreeformTool | ToolGroup | NativeTool

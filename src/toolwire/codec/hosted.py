@@ -227,8 +227,9 @@ def as_functions(request: Request, plan: Plan, spelling: Spelling | None = None)
     return replace(request, tools=tuple(tools), tool_choice=choice)
 
 
-def without_native(placed: PlacedTool, plan: Plan) -> None:
-    """Report a vendor's own tool at a target that lacks it; it is refused if an answer without it is worth nothing."""
+def without_native(placed: PlacedTool, plan: Plan, *, connects: bool = False) -> None:
+    """Report a vendor's own tool at a target that lacks it; it is refused if an answer without it is worth nothing.
+    `connects`: the target has MCP connectors, but may not be told of this one."""
     tool = placed.tool
     if not isinstance(tool, NativeTool):
         raise TypeError(f"{type(tool).__name__} is no vendor's own tool")
@@ -237,7 +238,11 @@ def without_native(placed: PlacedTool, plan: Plan) -> None:
         plan.report.dropped(placed.trail, "", why, guarded=True)
         return
     guarded = plan.target.hosted_tools == "refuse"
-    plan.report.dropped(placed.trail, "", f"the target has no {tool.kind} tool", guarded=guarded)
+    why = f"the target has no {tool.kind} tool"
+    if tool.server is not None:
+        why = (connects and tool.server.unportable) or why
+        plan.report.dropped((*placed.trail, "server"), "", why)
+    plan.report.dropped(placed.trail, "", why, guarded=guarded)
     if _wants_approval(tool):
         why = f"a person is to be asked before {tool.kind} runs, and the target has no such tool"
         plan.report.dropped(placed.trail, "//require_approval", why, guarded=True)

@@ -1,6 +1,7 @@
 """What an encoder decided for a whole request or response before it writes the parts."""
 
 import re
+from typing import Any
 
 from msgspec import Struct
 
@@ -49,6 +50,7 @@ class Plan:
         self.served = ""
         self.uses: dict[str, int] = {}
         self.hosted: set[str] = set()
+        self.servers: list[Any] = []
         self.request: Request | None = None
         self.place = ""
         self.count = 0

@@ -31,6 +31,7 @@ from toolwire.protocols.anthropic.wire import (
     ThinkingShape,
 )
 
+from .connectors import BETA, TOLD, connected, is_told
 from .settings import (
     decode_sampling,
     decode_settings,
@@ -70,6 +71,7 @@ NAMES = {
     "FunctionTool.parameters": "/input_schema",
     "FunctionTool.defer": "/defer_loading",
     "FunctionTool.cache": "/cache_control",
+    "McpServer.authorization": "/authorization_token",
     "Message.parts": "/content",
     "Text.annotations": "/citations",
     "Text.cache": "/cache_control",
@@ -121,12 +123,13 @@ def decode_request(body: bytes, route: Route) -> Request:
 def _decode_request(shape: RequestShape, route: Route) -> Request:
     thinking, output = decode_settings(shape)
     system = shape.system
+    tools = None if shape.tools is UNSET else connected(decode_tools(shape.tools), shape.mcp_servers)
     return Request(
         origin=FAMILY,
         model=route.model if shape.model is UNSET else shape.model,
         messages=() if shape.messages is UNSET else decode_messages(shape.messages),
         system=None if system is UNSET else decode_system(system),
-        tools=None if shape.tools is UNSET else decode_tools(shape.tools),
+        tools=tools,
         tool_choice=None if shape.tool_choice is UNSET else decode_choice(shape.tool_choice),
         sampling=decode_sampling(shape),
         thinking=thinking,
@@ -135,12 +138,13 @@ def _decode_request(shape: RequestShape, route: Route) -> Request:
         end_user=None if shape.metadata is UNSET else known(shape.metadata.user_id),
         tier=known(shape.service_tier),
         cache=decode_cache(shape.cache_control),
-        **_decode_rest(shape),
+        **_decode_rest(shape, *((TOLD,) if is_told(tools) else ())),
     )
 
 
-def _decode_rest(shape: RequestShape) -> dict[str, Any]:
-    form = ("anthropic:system:string",) if isinstance(shape.system, str) else ()
+def _decode_rest(shape: RequestShape, *form: str) -> dict[str, Any]:
+    if isinstance(shape.system, str):
+        form = (*form, "anthropic:system:string")
     if shape.messages is UNSET:
         form = (*form, "anthropic:absent:messages")
     if shape.metadata is UNSET:
@@ -169,6 +173,8 @@ def encode_request(request: Request, target: Target) -> Encoding:
             trim_prefill(messages[-1]["content"], turns[-1].parts[-1].trail, plan)
     if tools is not None:
         shape["tools"] = tools
+    if plan.servers:
+        shape["mcp_servers"] = plan.servers
     shape["tool_choice"] = encode_choice(request, plan, any_tools=bool(tools))
     encode_sampling(request, shape, plan)
     encode_settings(request, shape, plan)
@@ -187,7 +193,8 @@ def encode_request(request: Request, target: Target) -> Encoding:
         restore(body, node, FAMILY)
     if not plan.home and not request.plain:
         plan.report.unclaimed(request, (FAMILY,))
-    return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1/messages"))
+    headers = (BETA,) if plan.servers else ()
+    return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1/messages", headers=headers))
 
 
 def _encode_turns(turns: list[Turn], plan: Plan) -> list[Any]:

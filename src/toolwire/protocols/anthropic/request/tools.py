@@ -18,6 +18,7 @@ from toolwire.canonical.tools import (
     ToolGroup,
     ToolRef,
 )
+from toolwire.codec.connectors import connector
 from toolwire.codec.fields import Reader, tag_of, told
 from toolwire.codec.hosted import Spelling, choosable, chosen, decode_hosted, encode_hosted, is_native, without_native
 from toolwire.codec.kept import emit, given, joined, known, rest
@@ -35,6 +36,8 @@ from toolwire.codec.tools import (
 )
 from toolwire.protocols.anthropic.rules.vocabulary import STRICT, refuses_forcing
 from toolwire.protocols.anthropic.wire import FAMILY, CacheShape, ChoiceShape, ToolShape
+
+from .connectors import encode_server
 
 MAX_MARKS = 4
 _NULL = Raw(b"null")
@@ -184,7 +187,9 @@ def encode_tool(placed: PlacedTool, plan: Plan) -> Any:
                 return None
             plan.hosted.add(kind)
             return {"type": f"{kind}_{_DATES[kind]}", "name": kind, **encode_hosted(tool, placed.trail, HOSTED, plan)}
-        without_native(placed, plan)
+        if (server := connector(tool)) is not None:
+            return encode_server(server, placed.trail, plan)
+        without_native(placed, plan, connects=True)
         return None
     return _encode_function(tool, placed.trail, plan)
 

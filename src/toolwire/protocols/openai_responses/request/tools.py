@@ -18,6 +18,7 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 from toolwire.codec.check import object_of
+from toolwire.codec.connectors import connector
 from toolwire.codec.fields import BAD_JSON, Reader, Wire, tag_of
 from toolwire.codec.hosted import Spelling, decode_hosted, encode_hosted, is_demanded, is_native, without_native
 from toolwire.codec.kept import emit, given, known, rest
@@ -34,6 +35,8 @@ from toolwire.protocols.openai_responses.wire import (
     GrammarShape,
     NamespaceShape,
 )
+
+from .connectors import decode_server, encode_server
 
 EMPTY_SCHEMA = Raw(b'{"type":"object","properties":{}}')
 
@@ -89,7 +92,7 @@ def _decode_by_tag(raw: Raw, path: str) -> Tool:
         case "namespace":
             return _decode_namespace(_read_namespace(raw, path), raw, path)
         case kind:
-            return _decode_native(raw, kind or "", _read_object(raw, path))
+            return _decode_native(raw, kind or "", _read_object(raw, path), path)
 
 
 def decode_function(shape: FunctionShape) -> FunctionTool:
@@ -155,7 +158,7 @@ def _decode_namespace(shape: NamespaceShape, raw: Raw, path: str) -> ToolGroup |
     return ToolGroup(name=shape.name, description=known(shape.description), tools=usual, **rest(shape, FAMILY))
 
 
-def _decode_native(raw: Raw, kind: str, members: dict[str, Raw]) -> NativeTool:
+def _decode_native(raw: Raw, kind: str, members: dict[str, Raw], path: str) -> NativeTool:
     kind = _DATED.sub("", kind)
     name = _decode(members.get("server_label", b"null"))
     client = kind in _CLIENT_RUN
@@ -171,6 +174,7 @@ def _decode_native(raw: Raw, kind: str, members: dict[str, Raw]) -> NativeTool:
         executor="client" if client else "server",
         body=raw,
         hosted=decode_hosted(kind, raw, HOSTED),
+        server=decode_server(raw, path) if kind == "mcp" else None,
     )
 
 
@@ -222,12 +226,14 @@ def encode_tool(tool: Tool | ToolRef, trail: Trail, plan: ItemPlan) -> Any:
                 return tool.body
             if tool.hosted is not None and is_native(tool, HOSTED):
                 return _encode_hosted(tool, trail, plan)
+            if (server := connector(tool)) is not None:
+                return encode_server(server, trail, plan)
             if _is_search(tool) and not (plan.request is not None and is_demanded(tool, plan.request)):
                 plan.report.approximated(
                     trail, "", "the target has a search of its own for tools that are loaded later"
                 )
                 return _SEARCH
-            without_native(PlacedTool(tool, trail), plan)
+            without_native(PlacedTool(tool, trail), plan, connects=True)
             return None
         case ToolRef(kind="server"):
             plan.report.dropped(trail, "", "the target has no tools of servers")
