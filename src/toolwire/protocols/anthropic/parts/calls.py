@@ -222,9 +222,14 @@ def _encode_arguments(part: ToolCall, placed: Placed, plan: Plan) -> Raw:
     try:
         _decode_object(text)
     except (msgspec.DecodeError, RecursionError):
-        plan.report.approximated(placed.trail, "arguments", "not a JSON object: sent inside one, as text")
-        return Raw(msgspec.json.encode({"_raw": part.arguments}))
+        plan.report.approximated(placed.trail, "arguments", "not a JSON object: sent as text")
+        return Raw(unreadable(part.arguments))
     return Raw(text)
+
+
+def unreadable(arguments: str) -> bytes:
+    """Arguments that are no object, inside one."""
+    return msgspec.json.encode({"_raw": arguments})
 
 
 def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:

@@ -32,6 +32,7 @@ from toolwire.codec.sequence import Sequence
 from toolwire.codec.sse import frame
 from toolwire.codec.tools import LOWERED_END, lower_input
 from toolwire.codec.turns import Placed
+from toolwire.protocols.anthropic.parts.calls import unreadable
 from toolwire.protocols.anthropic.parts.citations import cite, encode_citation
 from toolwire.protocols.anthropic.parts.content import encode_parts
 from toolwire.protocols.anthropic.request.body import RULES
@@ -74,6 +75,7 @@ class Encoder:
         self._counts: dict[int, int] = {}
         self._notes: dict[tuple[int, int], int] = {}
         self._lowered: set[int] = set()
+        self._unopened: dict[int, str] = {}
         self._held: dict[tuple[int, int], tuple[Part, list[str]]] = {}
         # What stands before the text of each delta of a part that is open; there is one candidate only.
         self._speaking: dict[int, bytes] = {}
@@ -174,12 +176,11 @@ class Encoder:
         if block is None:
             return b""
         body = restore({"index": self._open(key, part), "content_block": block}, event, FAMILY)
-        if not (isinstance(part, ToolCall) and part.shape == "freeform"):
-            self._speaking[event.index] = self._heads[self._index]
         started = _frame(b"content_block_start", body)
         if isinstance(part, ToolCall) and not self._plan.home:
             self._calls = True
-            started += self._call_start(part, self._index)
+            return started + self._call_start(part, event.index)
+        self._speaking[event.index] = self._heads[self._index]
         return started
 
     def _open(self, key: tuple[int, int], part: Part) -> int:
@@ -219,14 +220,27 @@ class Encoder:
             blocks[0].input = UNSET
         return blocks[0] if blocks else None
 
-    def _call_start(self, part: ToolCall, index: int) -> bytes:
+    def _call_start(self, part: ToolCall, number: int) -> bytes:
         """What a call starts with; the text of a free-text one is told as a string in an object."""
+        index = self._index
         if part.shape == "freeform":
             self._lowered.add(index)
-            text = lower_input(part.arguments)[: -len(LOWERED_END)]
-        else:
-            text = part.arguments
-        return b"%b%b}}\n\n" % (self._heads[index], _text(text)) if text else b""
+            return self._told(index, lower_input(part.arguments)[: -len(LOWERED_END)])
+        self._unopened[index] = ""
+        return self._argue(index, number, part.arguments)
+
+    def _argue(self, index: int, number: int, text: str) -> bytes:
+        """Arguments that have not begun to be an object: clients read them as JSON while they grow, and fail on any
+        other text."""
+        self._unopened[index] = text = self._unopened[index] + text
+        if not text.lstrip().startswith("{"):
+            return b""
+        del self._unopened[index]
+        self._speaking[number] = self._heads[index]
+        return self._told(index, text)
+
+    def _told(self, index: int, text: str) -> bytes:
+        return b"%b%b}}\n\n" % (self._heads[index], _text(text))
 
     def _delta(self, event: PartDelta) -> bytes:
         key = (event.candidate, event.index)
@@ -240,9 +254,11 @@ class Encoder:
         if event.extras or event.form or event.seal is not None or event.annotation is not None:
             return self._rare_delta(event, index)
         text = event.text
+        if index in self._unopened:
+            return self._argue(index, event.index, text)
         if index in self._lowered:
             text = msgspec.json.encode(text)[1:-1].decode()
-        return b"%b%b}}\n\n" % (self._heads[index], _text(text))
+        return self._told(index, text)
 
     def _think(self, event: PartDelta, key: tuple[int, int]) -> bytes:
         """Another protocol's thought: several texts of one are paragraphs here."""
@@ -306,7 +322,9 @@ class Encoder:
         self._speaking.pop(event.index, None)
         ending = b""
         if index in self._lowered:
-            ending = b"%b%b}}\n\n" % (self._heads[index], _text(LOWERED_END))
+            ending = self._told(index, LOWERED_END)
+        elif (text := self._unopened.pop(index, "")).strip() not in ("", "null"):
+            ending = self._told(index, unreadable(text).decode())
         return ending + _frame(b"content_block_stop", restore({"index": index}, event, FAMILY))
 
     def _stop(self, event: Stopped) -> bytes:

@@ -228,7 +228,7 @@ def _encode_arguments(part: ToolCall, placed: Placed, plan: Plan) -> Raw:
     try:
         _members(text)
     except (msgspec.DecodeError, RecursionError):
-        plan.report.approximated(placed.trail, "arguments", "not a JSON object: sent inside one, as text")
+        plan.report.approximated(placed.trail, "arguments", "not a JSON object: sent as text")
         return Raw(msgspec.json.encode({"_raw": part.arguments}))
     return Raw(text)
 

@@ -229,7 +229,7 @@ def _encode_arguments(part: ToolCall, placed: Placed, plan: StepPlan) -> Raw:
     try:
         _members(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        plan.report.approximated(placed.trail, "arguments", "not a JSON object: sent inside one, as text")
+        plan.report.approximated(placed.trail, "arguments", "not a JSON object: sent as text")
         return wrapped(part.arguments)
     return Raw(text)
 

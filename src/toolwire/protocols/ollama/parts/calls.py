@@ -134,7 +134,7 @@ def _encode_arguments(part: ToolCall, placed: Placed, plan: Plan) -> Raw:
         return Raw(b"{}")
     if _is_object(text):
         return Raw(text.encode())
-    plan.report.approximated(placed.trail, "arguments", "not a JSON object: sent inside one, as text")
+    plan.report.approximated(placed.trail, "arguments", "not a JSON object: sent as text")
     return Raw(msgspec.json.encode({"_raw": part.arguments}))
 
 
