@@ -33,6 +33,7 @@ from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.canonical.tools import (
     FreeformTool,
     FunctionTool,
+    McpServer,
     NativeTool,
     OutputFormat,
     Sampling,
@@ -156,11 +157,13 @@ HOSTED = {
 
 def _hosted(seen: Seen) -> str:
     """The first row that a vendor's tool fits."""
+    if isinstance(seen.node, McpServer):
+        return "mcp-connector"
     return next(name for name, (_, pattern) in HOSTED.items() if re.search(pattern, seen.node.kind))
 
 
 def _hosted_row(name: str, title: str) -> Feature:
-    return row(name, title, NativeTool, where=lambda seen: _hosted(seen) == name)
+    return row(name, title, (NativeTool, McpServer), where=lambda seen: _hosted(seen) == name)
 
 
 def _offered(seen: Seen) -> bool:
