@@ -19,6 +19,15 @@ def test_an_asynchronous_call() -> None:
     assert "/input/1/async" in paths(tw.translate(body, "openai-responses", "anthropic").losses)
 
 
+def test_a_client_is_told_to_run_a_call_that_could_be_answered_later() -> None:
+    source = "openai-responses"
+    body = tw.translate(material.fixture_responses(source)["async_call"], source, "anthropic", "response").value
+    assert [block["type"] for block in body["content"]] == ["tool_use", "text"]
+    assert body["stop_reason"] == "tool_use"
+    stream = b"".join(tw.translate_stream([material.fixture_streams(source)["async_call"]], source, "anthropic"))
+    assert b'"stop_reason":"tool_use"' in stream
+
+
 @pytest.mark.parametrize(
     ("source", "name", "path"),
     [

@@ -17,7 +17,7 @@ from toolwire.codec.turns import Placed
 from toolwire.protocols.anthropic.parts.content import decode_blocks, encode_parts
 from toolwire.protocols.anthropic.parts.messages import is_call_id
 from toolwire.protocols.anthropic.request.body import RULES
-from toolwire.protocols.anthropic.wire import FAMILY, ResponseShape, UsageDetailsShape, UsageShape
+from toolwire.protocols.anthropic.wire import FAMILY, ResponseShape, ToolUseBlock, UsageDetailsShape, UsageShape
 
 STOPS: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -130,7 +130,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
     if response.model is not None or not plan.home:
         body["model"] = response.model or ""
     body["content"] = content
-    encode_stop(candidate.stop, body, plan)
+    encode_stop(candidate.stop, body, plan, calls=ToolUseBlock in map(type, content))
     if response.usage is not None or not plan.home:
         body["usage"] = encode_usage(response.usage or Usage(), plan)
     restore(restore(body, response, FAMILY), candidate, FAMILY)
@@ -158,12 +158,14 @@ def message_id(id: str | None, plan: Plan) -> str:
     return f"msg_{id or 'tw'}"
 
 
-def encode_stop(stop: Stop | None, body: dict[str, Any], plan: Plan) -> None:
+def encode_stop(stop: Stop | None, body: dict[str, Any], plan: Plan, *, calls: bool = False) -> None:
     if stop is None:
         if not plan.home:
             body["stop_reason"], body["stop_sequence"] = None, None
         return
-    if not plan.home:
+    if stop.reason == "end_turn" and calls and not plan.home:
+        body["stop_reason"] = "tool_use"  # a call that may be answered later: here its client would take it for the end
+    elif not plan.home:
         body["stop_reason"] = REASONS[stop.reason]
     elif stop.raw is not None:
         body["stop_reason"] = stop.raw

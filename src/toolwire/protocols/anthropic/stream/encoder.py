@@ -342,7 +342,7 @@ class Encoder:
         stop = None if self._stopped is None else self._stopped.stop
         if stop is None and not self._plan.home:
             stop = Stop(reason="tool_use" if self._calls else "end_turn")
-        encode_stop(stop, delta, self._plan)
+        encode_stop(stop, delta, self._plan, calls=self._calls)
         usage = self._usage if event is None else event.usage
         if usage is not None and not self._plan.home:
             report_usage(usage, self._plan)
