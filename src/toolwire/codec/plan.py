@@ -30,7 +30,8 @@ class Plan:
     `place` is where in the output the encoder writes, or `count` which message, for what it invents there; `marks`
     counts cache marks.
     `served` is the id of the last call of a hosted tool, for a result that names none; `uses` counts them by kind.
-    `hosted` are the kinds of hosted tools that are declared.
+    `hosted` are the kinds of hosted tools that are declared, `servers` those of MCP; `searches`: tools that are
+    loaded later can be found.
     `request` is the one that is encoded, once its tools are.
     `answering`: it is an answer, for a client to read; else a request, for a provider to take.
     """
@@ -51,6 +52,7 @@ class Plan:
         self.uses: dict[str, int] = {}
         self.hosted: set[str] = set()
         self.servers: list[Any] = []
+        self.searches = home
         self.request: Request | None = None
         self.place = ""
         self.count = 0

@@ -32,6 +32,7 @@ class NameRules(Struct, frozen=True):
 
 
 _CHANGING = ("system", "developer")
+OWN_SEARCH = "the target has a search of its own for tools that are loaded later"
 
 
 class PlacedTool(Struct, frozen=True, gc=False):
@@ -140,6 +141,11 @@ def flattened(tool: Tool, trail: Trail) -> Iterator[PlacedTool]:
             yield PlacedTool(named, (*trail, "tools", index))
     else:
         yield PlacedTool(tool, trail)
+
+
+def finds_tools(tool: Tool) -> bool:
+    """Whether it is a provider's search for tools that are loaded later. Each vendor looks for them in its own way."""
+    return isinstance(tool, NativeTool) and tool.kind.startswith("tool_search") and tool.executor == "server"
 
 
 def leave_out(placed: PlacedTool, request: Request, report: Report, why: str) -> None:

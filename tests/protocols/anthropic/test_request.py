@@ -1,5 +1,8 @@
 """What the Anthropic codec makes of other protocols' requests."""
 
+from typing import Any
+
+import toolwire as tw
 from tests.bodies import chat_request, chat_tool
 from tests.wire import ANTHROPIC, CHAT, lost, translated
 
@@ -15,3 +18,32 @@ def test_a_strict_tool_keeps_to_what_is_compiled_or_is_not_strict() -> None:
         assert tool["input_schema"] == {**schema, "properties": {"n": told}}
         below = "parameters/properties/n/minimum" if strict else "strict"
         assert [path for path in lost(body, CHAT, ANTHROPIC) if path] == [f"/tools/0/function/{below}"]
+
+
+def _deferred(name: str, **fields: Any) -> dict[str, Any]:
+    tool = {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}, "strict": False}
+    return {**tool, "defer_loading": True, **fields}
+
+
+def test_tools_that_are_loaded_later_are_found_by_its_own_search() -> None:
+    body = {"model": "m", "input": "Go", "tools": [{"type": "tool_search"}, _deferred("f")]}
+    made = tw.translate(body, "openai-responses", "anthropic")
+    search, function = made.value["tools"]
+    assert search == {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+    assert function["defer_loading"] is True
+    assert [loss.path for loss in made.losses if loss.kind != "invented"] == ["/tools/0"]
+
+
+def test_one_that_came_with_a_result_or_that_nothing_would_find_is_there_from_the_start() -> None:
+    search = {"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {"query": "x"}}
+    found = {"type": "tool_search_output", "call_id": "c", "execution": "client", "tools": [_deferred("found")]}
+    body = {
+        "model": "m",
+        "input": [{"role": "user", "content": "Go"}, search, found],
+        "tools": [{"type": "tool_search"}, _deferred("waiting")],
+    }
+    tools = tw.translate(body, "openai-responses", "anthropic").value["tools"]
+    assert {tool["name"]: tool.get("defer_loading") for tool in tools[1:]} == {"waiting": True, "found": None}
+    alone = tw.translate({"model": "m", "input": "Go", "tools": [_deferred("f")]}, "openai-responses", "anthropic")
+    assert "defer_loading" not in alone.value["tools"][0]
+    assert ("approximated", "/tools/0/defer_loading") in {(loss.kind, loss.path) for loss in alone.losses}

@@ -20,13 +20,24 @@ from toolwire.canonical.tools import (
 )
 from toolwire.codec.connectors import connector
 from toolwire.codec.fields import Reader, tag_of, told
-from toolwire.codec.hosted import Spelling, choosable, chosen, decode_hosted, encode_hosted, is_native, without_native
+from toolwire.codec.hosted import (
+    Spelling,
+    choosable,
+    chosen,
+    decode_hosted,
+    encode_hosted,
+    is_demanded,
+    is_native,
+    without_native,
+)
 from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import (
+    OWN_SEARCH,
     PlacedTool,
+    finds_tools,
     flattened,
     leave_out,
     lowered_description,
@@ -55,6 +66,7 @@ HOSTED = Spelling(
     },
     one_filter=True,
 )
+_SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
 _CLIENT_RUN = ("bash", "text_editor", "memory", "computer", "computer_toolset", "browser_toolset")
 
 _decode_tool = msgspec.json.Decoder(ToolShape).decode
@@ -151,6 +163,7 @@ def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
     for index, group in enumerate(request.tools or ()):
         if isinstance(group, ToolGroup) and group.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
+    plan.searches = any(finds_tools(placed.tool) for placed in plan.offered(request))
     offered: list[Any] = []
     for placed in choosable(request, plan):
         plan.place = f"/tools/{len(offered)}"
@@ -189,6 +202,9 @@ def encode_tool(placed: PlacedTool, plan: Plan) -> Any:
             return {"type": f"{kind}_{_DATES[kind]}", "name": kind, **encode_hosted(tool, placed.trail, HOSTED, plan)}
         if (server := connector(tool)) is not None:
             return encode_server(server, placed.trail, plan)
+        if finds_tools(tool) and not (plan.request is not None and is_demanded(tool, plan.request)):
+            plan.report.approximated(placed.trail, "", OWN_SEARCH)
+            return _SEARCH
         without_native(placed, plan, connects=True)
         return None
     return _encode_function(tool, placed.trail, plan)
@@ -197,14 +213,17 @@ def encode_tool(placed: PlacedTool, plan: Plan) -> Any:
 def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan) -> Any:
     name = tool.name
     callers: tuple[str, ...] | None = tool.allowed_callers
+    deferred: bool | UnsetType = given(tool.defer)
     if not plan.home:
         name = plan.tools.declare(tool, trail, plan.report)
         usable_callers(tool, trail, plan.report)
         callers = None
         if tool.asynchronous:
             plan.report.dropped(trail, "asynchronous")
-        if tool.defer:
-            plan.report.approximated(trail, "defer", "without the other provider's search it is declared at once")
+        # It stays so when it was found: the provider binds thinking to the tools as they were.
+        deferred = True if tool.defer and plan.searches and trail[0] == "tools" and tool.cache is None else UNSET
+        if tool.defer and not deferred:
+            plan.report.approximated(trail, "defer", "nothing would load it later: it is there from the start")
     if isinstance(tool, FreeformTool):
         schema, strict = lowered_schema(), None
         description: str | None = lowered_description(tool) or None
@@ -220,7 +239,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
         type="custom" if "anthropic:type:custom" in tool.form else UNSET,
         description=given(description),
         strict=given(strict),
-        defer_loading=given(tool.defer) if plan.home else UNSET,
+        defer_loading=deferred,
         allowed_callers=UNSET if callers is None else list(callers),
         cache_control=encode_cache(tool.cache, trail, plan),
     )

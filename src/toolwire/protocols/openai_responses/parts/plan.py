@@ -11,15 +11,13 @@ from toolwire.codec.plan import Plan, Rules
 class ItemPlan(Plan):
     """`calls` remembers the shape and name of each call, so that its output is written to match. `seed` is there for
     answers, whose items must have ids; `asked` is what hosted tools were asked, by call, until the results come;
-    `searches`: whether tools that are loaded later can be found; `held` is the envelope of an item that a stream has
-    announced already."""
+    `held` is the envelope of an item that a stream has announced already."""
 
     def __init__(self, rules: Rules, report: Report, target: Target, *, home: bool, seed: str | None = None) -> None:
         super().__init__(rules, report, target, home=home, answering=seed is not None)
         self.seed = seed
         self.calls: dict[str, tuple[str, str]] = {}
         self.held: Message | None = None
-        self.searches = home
         self.asked: dict[str | None, HostedUse] = {}
         self._minted = 0
 

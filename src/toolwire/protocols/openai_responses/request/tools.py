@@ -25,7 +25,7 @@ from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted_strictly
-from toolwire.codec.tools import PlacedTool, usable_callers
+from toolwire.codec.tools import OWN_SEARCH, PlacedTool, finds_tools, usable_callers
 from toolwire.protocols.openai import STRICT
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.wire import (
@@ -185,7 +185,7 @@ def encode_tools(request: Request, plan: ItemPlan) -> list[Any] | None:
     plan.request = request
     if request.tools is None:
         return None
-    plan.searches = plan.home or any(isinstance(tool, NativeTool) and _is_search(tool) for tool in request.tools)
+    plan.searches = plan.home or any(map(finds_tools, request.tools))
     encoded: list[Any] = []
     groups: dict[str, list[Any]] = {}
     for index, tool in enumerate(request.tools):
@@ -202,11 +202,6 @@ def encode_tools(request: Request, plan: ItemPlan) -> list[Any] | None:
             groups[namespace] = [wire]
             encoded.append(NamespaceShape(type="namespace", name=namespace, description="", tools=groups[namespace]))
     return encoded if encoded or plan.home else None
-
-
-def _is_search(tool: NativeTool) -> bool:
-    """Whether it finds tools that are loaded later. Each vendor looks for them in its own way."""
-    return tool.kind.startswith("tool_search") and tool.executor == "server"
 
 
 def encode_tool(tool: Tool | ToolRef, trail: Trail, plan: ItemPlan) -> Any:
@@ -228,10 +223,8 @@ def encode_tool(tool: Tool | ToolRef, trail: Trail, plan: ItemPlan) -> Any:
                 return _encode_hosted(tool, trail, plan)
             if (server := connector(tool)) is not None:
                 return encode_server(server, trail, plan)
-            if _is_search(tool) and not (plan.request is not None and is_demanded(tool, plan.request)):
-                plan.report.approximated(
-                    trail, "", "the target has a search of its own for tools that are loaded later"
-                )
+            if finds_tools(tool) and not (plan.request is not None and is_demanded(tool, plan.request)):
+                plan.report.approximated(trail, "", OWN_SEARCH)
                 return _SEARCH
             without_native(PlacedTool(tool, trail), plan, connects=True)
             return None
