@@ -33,7 +33,8 @@ class Stop(Node, frozen=True):
 
 
 class Usage(Node, frozen=True):
-    """Tokens; `None` is "not said". `input_tokens` includes what came from or went to a cache."""
+    """Tokens; `None` is "not said". `input_tokens` includes what came from or went to a cache. `searches` and `fetches`
+    are how often the provider looked something up itself."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -42,6 +43,8 @@ class Usage(Node, frozen=True):
     reasoning: int | None = None
     tool_use: int | None = None
     total: int | None = None
+    searches: int | None = None
+    fetches: int | None = None
 
 
 class Candidate(Node, frozen=True):

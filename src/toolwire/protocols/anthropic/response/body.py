@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.counts import read_counts
 from toolwire.codec.fields import Reader
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import as_object, given, joined, known, rest, restore, watching_extras
@@ -47,6 +48,11 @@ REASONS: dict[StopReason, str] = {
 NO_DETAILS = "anthropic:usage:no details"
 _FAITHFUL = ("end_turn", "max_tokens", "stop_sequence", "tool_use", "paused", "refusal", "context_window")
 
+
+_COUNTS = {
+    "searches": "server_tool_use/web_search_requests",
+    "fetches": "server_tool_use/web_fetch_requests",
+}
 
 _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
@@ -96,12 +102,14 @@ def decode_usage(shape: UsageShape) -> Usage:
         reasoning = known(details.thinking_tokens)
         empty = () if details.thinking_tokens is not UNSET else (NO_DETAILS,)
         kept = joined(kept, rest(details, FAMILY, *empty, under="output_tokens_details/"))
+    kept, counts = read_counts(kept, FAMILY, _COUNTS)
     return Usage(
         input_tokens=total,
         output_tokens=shape.output_tokens if isinstance(shape.output_tokens, int) else None,
         cache_read=_count(shape.cache_read_input_tokens),
         cache_write=_count(shape.cache_creation_input_tokens),
         reasoning=reasoning,
+        **counts,
         **kept,
     )
 
@@ -190,9 +198,12 @@ def encode_usage(usage: Usage, plan: Plan) -> Any:
     if usage.reasoning is not None or NO_DETAILS in usage.form:
         shape.output_tokens_details = UsageDetailsShape(thinking_tokens=given(usage.reasoning))
     body = restore(as_object(shape), usage, FAMILY)
-    if plan.uses and not plan.home:
-        kinds = ("web_search", "web_fetch")
-        body["server_tool_use"] = {f"{kind}_requests": plan.uses.get(kind, 0) for kind in kinds}
+    if not plan.home and (plan.uses or usage.searches is not None or usage.fetches is not None):
+        # A provider that does not count leaves that to whoever reads its calls.
+        counted = {"web_search": usage.searches, "web_fetch": usage.fetches}
+        body["server_tool_use"] = {
+            f"{kind}_requests": plan.uses.get(kind, 0) if said is None else said for kind, said in counted.items()
+        }
     return body
 
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Text, ToolCall
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.counts import drop_counts
 from toolwire.codec.fields import Reader
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import as_object, given, joined, known, rest, restore, watching_extras
@@ -346,6 +347,7 @@ def encode_usage(usage: Usage, plan: Plan) -> Any:
             shape.total_token_count = usage.input_tokens + usage.output_tokens
         if usage.cache_write:
             plan.report.dropped(("usage",), "cache_write")
+        drop_counts(usage, plan.report)
     return restore(spell(as_object(shape), usage), usage, FAMILY)
 
 

@@ -10,7 +10,9 @@ from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.counts import drop_counts
 from toolwire.codec.fields import Reader
+from toolwire.codec.hosted import json_of
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import as_object, given, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report
@@ -57,6 +59,7 @@ _NO_OBJECT = "gemini-interactions:absent:object"
 _CREATED = "gemini-interactions:created:"
 _AGENT = "gemini-interactions:name:model=agent"
 _SPLIT = "gemini-interactions:thoughts"
+_COUNTS = "grounding_tool_count"
 
 _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
@@ -154,6 +157,7 @@ def decode_usage(shape: UsageShape) -> Usage:
     """Thoughts are counted apart from the output; canonically they are part of it."""
     output, thoughts = known(shape.total_output_tokens), known(shape.total_thought_tokens)
     split = output is not None and thoughts is not None
+    kept, counts = _counted(rest(shape, FAMILY, *((_SPLIT,) if split else ())))
     return Usage(
         input_tokens=known(shape.total_input_tokens),
         output_tokens=output + thoughts if output is not None and thoughts is not None else output,
@@ -161,7 +165,32 @@ def decode_usage(shape: UsageShape) -> Usage:
         reasoning=thoughts,
         tool_use=known(shape.total_tool_use_tokens),
         total=known(shape.total_tokens),
-        **rest(shape, FAMILY, *((_SPLIT,) if split else ())),
+        **counts,
+        **kept,
+    )
+
+
+def _counted(kept: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How often Google searched; what else it counts stays its own."""
+    own: dict[str, Raw] = (kept.get("extras") or {}).get(FAMILY, {})
+    counts = json_of(own[_COUNTS]) if _COUNTS in own else None
+    searches = [index for index, one in enumerate(counts or ()) if _is_search(one)] if isinstance(counts, list) else []
+    if not isinstance(counts, list) or len(searches) != 1:
+        return kept, {}
+    (place,) = searches
+    others = {f"{_COUNTS}/{index}": one for index, one in enumerate(counts) if index != place}
+    more = {name: Raw(msgspec.json.encode(one)) for name, one in others.items()}
+    form = (f"{FAMILY}:told:{_COUNTS}", f"{FAMILY}:name:searches={_COUNTS}/{place}")
+    extras = {**kept["extras"], FAMILY: {**own, **more}}
+    return {"extras": extras, "form": (*kept.get("form", ()), *form)}, {"searches": counts[place]["count"]}
+
+
+def _is_search(one: Any) -> bool:
+    return (
+        isinstance(one, dict)
+        and one.keys() == {"type", "count"}
+        and one["type"] == "google_search"
+        and (isinstance(one["count"], int))
     )
 
 
@@ -264,6 +293,9 @@ def encode_usage(usage: Usage, plan: StepPlan) -> Any:
             shape.total_tokens = usage.input_tokens + usage.output_tokens
         if usage.cache_write:
             plan.report.dropped(("usage",), "cache_write")
+        drop_counts(usage, plan.report, "fetches")
+        if usage.searches is not None:
+            return {**as_object(shape), _COUNTS: [{"type": "google_search", "count": usage.searches}]}
     return restore(as_object(shape), usage, FAMILY)
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.counts import drop_counts
 from toolwire.codec.fields import Reader
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import joined, known, note_extras, rest, restore, watching_extras
@@ -241,6 +242,7 @@ def encode_usage(usage: Usage | None, body: dict[str, Any], plan: Plan) -> None:
     for field in ("cache_read", "cache_write", "reasoning", "tool_use"):
         if getattr(usage, field):
             plan.report.dropped(("usage",), field)
+    drop_counts(usage, plan.report)
     if usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
         plan.report.dropped(("usage",), "total", "the target has no total of its own")
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Refusal, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.counts import drop_counts, read_counts
 from toolwire.codec.fields import Reader
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import as_object, joined, known, restore
@@ -64,6 +65,10 @@ _FAITHFUL = ("end_turn", "max_tokens", "tool_use", "filtered")
 
 _read_message = Reader[MessageShape](MessageShape, FAMILY).read
 _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
+
+
+COUNTS = {"searches": "server_tool_use_details/web_search_requests"}
+"""OpenRouter's, and of those who write as it does."""
 
 
 # ---- decode
@@ -154,6 +159,7 @@ def decode_usage(shape: UsageShape) -> Usage:
         reasoning = known(shape.completion_tokens_details.reasoning_tokens)
         under = "completion_tokens_details/"
         rests.append(kept(shape.completion_tokens_details, "openai-chat:details:completion", under=under))
+    found, counts = read_counts(joined(*rests), FAMILY, COUNTS)
     return Usage(
         input_tokens=known(shape.prompt_tokens),
         output_tokens=known(shape.completion_tokens),
@@ -161,7 +167,8 @@ def decode_usage(shape: UsageShape) -> Usage:
         cache_read=read,
         cache_write=write,
         reasoning=reasoning,
-        **joined(*rests),
+        **counts,
+        **found,
     )
 
 
@@ -263,6 +270,8 @@ def encode_stop(stop: Stop | None, trail: Trail, plan: Plan, *, calls: bool, ref
 def encode_usage(usage: Usage, plan: Plan) -> dict[str, Any]:
     if usage.tool_use is not None:
         plan.report.dropped(("usage",), "tool_use")
+    if not plan.home:
+        drop_counts(usage, plan.report)
     body: dict[str, Any] = {}
     if usage.input_tokens is not None or not plan.home:
         body["prompt_tokens"] = usage.input_tokens or 0

@@ -113,6 +113,7 @@ NAMES = {
     "Usage.cache_write": "/input_tokens_details/cache_write_tokens",
     "Usage.reasoning": "/output_tokens_details/reasoning_tokens",
     "Usage.total": "/total_tokens",
+    "Usage.searches": "//tool_usage/web_search/num_requests",
     "ApiError.message": "/error/message",
     "ApiError.raw": "/error/type",
     "ApiError.code": "/error/code",

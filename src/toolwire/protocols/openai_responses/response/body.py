@@ -4,7 +4,7 @@ import hashlib
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import Foreign, Message, Refusal, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
@@ -12,6 +12,7 @@ from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.node import Node
 from toolwire.canonical.request import Continuation
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.counts import drop_counts, read_counts
 from toolwire.codec.fields import Reader
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import as_object, given, joined, known, rest, restore
@@ -71,6 +72,14 @@ _DETAILS = "openai-responses:details"
 _IN_DETAILS = tuple(f"openai-responses:name:{field}=incomplete_details/reason" for field in ("reason", "raw"))
 _INPUT = "openai-responses:input_tokens_details"
 _OUTPUT = "openai-responses:output_tokens_details"
+_COUNTS = {"searches": "tool_usage/web_search/num_requests"}
+# All tools are there as soon as one is.
+_NO_IMAGES = {
+    "input_tokens": 0,
+    "input_tokens_details": {"image_tokens": 0, "text_tokens": 0},
+    "output_tokens": 0,
+    "total_tokens": 0,
+}
 
 _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
@@ -96,7 +105,7 @@ def assembled(shape: ResponseShape, messages: tuple[Message, ...]) -> Response:
         model=known(shape.model),
         created=known(shape.created_at),
         candidates=(Candidate(messages=messages, stop=stop, at=""),) if messages or stop is not None else (),
-        usage=decode_usage(shape.usage) if isinstance(shape.usage, UsageShape) else None,
+        usage=decode_usage(shape.usage, shape.tool_usage) if isinstance(shape.usage, UsageShape) else None,
         status=known(shape.status),
         error=decode_failure(shape.error) if isinstance(shape.error, ErrorShape) else None,
         continuation=decode_held(shape),
@@ -111,8 +120,9 @@ def decode_held(shape: ResponseShape) -> Continuation | None:
     return Continuation(kind="conversation", id=held.id, **rest(held, FAMILY, "openai-responses:name:id=id"))
 
 
-def envelope(shape: ResponseShape) -> dict[str, Any]:
-    """Extras and form of an answer, what merely repeats the request kept apart from what is new."""
+def envelope(shape: ResponseShape, *, begun: bool = False) -> dict[str, Any]:
+    """Extras and form of an answer, what merely repeats the request kept apart from what is new. `begun`: its counts
+    are told again at its end."""
     form = [_NO_OUTPUT] if shape.output is UNSET else []
     if shape.object is UNSET:
         form.append("openai-responses:absent:object")
@@ -129,7 +139,8 @@ def envelope(shape: ResponseShape) -> dict[str, Any]:
     echo = {name: value for name, value in found.items() if name in _ECHO_NAMES}
     own = {name: value for name, value in found.items() if name not in _ECHO_NAMES}
     extras = ({FAMILY: own} if own else {}) | ({ECHO: echo} if echo else {})
-    return {"extras": extras or None, "form": kept.get("form", ())}
+    whole = {"extras": extras or None, "form": kept.get("form", ())}
+    return read_counts(whole, FAMILY, _COUNTS)[0] if begun or isinstance(shape.usage, UsageShape) else whole
 
 
 def _details(shape: ResponseShape) -> IncompleteShape | None:
@@ -171,8 +182,10 @@ def _ended(messages: tuple[Message, ...]) -> StopReason:
     return "end_turn"
 
 
-def decode_usage(shape: UsageShape) -> Usage:
+def decode_usage(shape: UsageShape, tools: Raw | UnsetType) -> Usage:
+    """What hosted tools did is counted beside the usage, not in it."""
     kept = rest(shape, FAMILY)
+    _, counts = read_counts({} if tools is UNSET else {"extras": {FAMILY: {"tool_usage": tools}}}, FAMILY, _COUNTS)
     read = write = reasoning = None
     if shape.input_tokens_details is not UNSET:
         details = shape.input_tokens_details
@@ -188,6 +201,7 @@ def decode_usage(shape: UsageShape) -> Usage:
         cache_write=write,
         reasoning=reasoning,
         total=known(shape.total_tokens),
+        **counts,
         **kept,
     )
 
@@ -212,6 +226,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
     encode_stop(candidate.stop, body, plan)
     if response.usage is not None or not plan.home:
         body["usage"] = encode_usage(response.usage or Usage(), plan)
+    encode_counts(response.usage, body, plan)
     if response.error is not None:
         body["error"] = encode_failure(response.error, plan)
         if not plan.home:
@@ -356,6 +371,15 @@ def encode_usage(usage: Usage, plan: ItemPlan) -> dict[str, Any]:
         "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
         "total_tokens": taken + given_out if usage.total is None else usage.total,
     }
+
+
+def encode_counts(usage: Usage | None, body: dict[str, Any], plan: ItemPlan) -> None:
+    """How often hosted tools ran, which stands beside the usage."""
+    if plan.home or usage is None:
+        return
+    drop_counts(usage, plan.report, "fetches")
+    if usage.searches is not None:
+        body["tool_usage"] = {"image_gen": _NO_IMAGES, "web_search": {"num_requests": usage.searches}}
 
 
 def encode_held(held: Continuation | None, body: dict[str, Any], plan: ItemPlan) -> None:

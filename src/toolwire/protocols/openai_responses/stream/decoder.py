@@ -191,7 +191,8 @@ class Decoder:
             return []
         self._started = True
         shape = _read_response(frame.response, "/response")
-        own = (envelope(shape)["extras"] or {}).get(FAMILY)
+        kept = envelope(shape, begun=True)
+        own = (kept["extras"] or {}).get(FAMILY)
         start = ResponseStart(
             origin=FAMILY,
             id=known(shape.id),
@@ -199,6 +200,7 @@ class Decoder:
             created=known(shape.created_at),
             status=known(shape.status),
             extras={FAMILY: own} if own else None,
+            form=tuple([token for token in kept["form"] if ":told:" in token]),
         )
         return [start, passed_on(data, "created")]
 
@@ -220,7 +222,7 @@ class Decoder:
         if stop is not None:
             events.append(Stopped(stop=stop))
         if isinstance(shape.usage, UsageShape):
-            events.append(UsageReport(usage=decode_usage(shape.usage)))
+            events.append(UsageReport(usage=decode_usage(shape.usage, shape.tool_usage)))
         kept = envelope(shape)
         if isinstance(shape.error, ErrorShape):
             events.append(ResponseFailed(error=decode_failure(shape.error), status=known(shape.status), **kept))

@@ -29,6 +29,7 @@ from toolwire.codec.sse import frame
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.request.body import RULES
 from toolwire.protocols.openai_responses.response.body import (
+    encode_counts,
     encode_held,
     encode_stop,
     encode_usage,
@@ -208,6 +209,7 @@ class Encoder:
         encode_stop(self._stop, body, self._plan)
         if self._usage is not None or not self._plan.home:
             body["usage"] = encode_usage(self._usage or Usage(), self._plan)
+        encode_counts(self._usage, body, self._plan)
         return body
 
     def _fail(self, event: ResponseFailed) -> bytes:

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Part, Reasoning, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
-from toolwire.canonical.response import Candidate, Response
+from toolwire.canonical.response import Candidate, Response, Usage
 from toolwire.canonical.tools import FreeformTool
 from toolwire.codec.interface import Context, Encoding
 from toolwire.codec.tools import lower_input
@@ -44,7 +45,9 @@ def encode_response(response: Response, context: Context) -> Encoding:
         return chat.encode_response(replace(response, origin=FAMILY, candidates=candidates), context)
     error = None if response.error is None else as_own(response.error, under="")
     bare = tuple([_bare(candidate, context) for candidate in response.candidates])
-    encoding = chat.encode_response(replace(response, origin="", candidates=bare, error=error), context)
+    usage = None if response.usage is None else counted(response.usage)
+    shown = replace(response, origin="", candidates=bare, error=error, usage=usage)
+    encoding = chat.encode_response(shown, context)
     if response.error is not None:
         report_error(response.error, ("error",), encoding.report)
     encoding.body.setdefault("system_fingerprint", None)
@@ -56,6 +59,15 @@ def encode_response(response: Response, context: Context) -> Encoding:
                 if isinstance(part, Reasoning):
                     report_images(part, (*trail, "parts", position), encoding.report)
     return encoding
+
+
+def counted(usage: Usage) -> Usage:
+    """Another protocol's counts with the searches where this dialect has them, which Chat has not."""
+    if usage.searches is None:
+        return usage
+    own = {chat.COUNTS["searches"]: Raw(b"%d" % usage.searches)}
+    extras = {**(usage.extras or {}), FAMILY: {**(usage.extras or {}).get(FAMILY, {}), **own}}
+    return replace(usage, searches=None, extras=extras)
 
 
 def _bare(candidate: Candidate, context: Context) -> Candidate:

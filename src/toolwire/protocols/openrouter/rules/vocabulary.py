@@ -21,5 +21,7 @@ KNOWN = {
     "PartDelta": _CHOICE,
     "Notice": _CHOICE,
     "Usage": CHAT["Usage"]
-    | words("cost cost_details is_byok server_tool_use_details prompt_tokens_details/video_tokens"),
+    | words("cost cost_details is_byok server_tool_use_details prompt_tokens_details/video_tokens")
+    | words("server_tool_use_details/web_search_requests server_tool_use_details/tool_calls_requested")
+    | words("server_tool_use_details/tool_calls_executed"),
 }

@@ -23,6 +23,7 @@ from toolwire.canonical.events import (
     ResponseFailed,
     ResponseStart,
     Stopped,
+    UsageReport,
 )
 from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Context, StreamEncoder
@@ -34,7 +35,7 @@ from toolwire.protocols.openai_chat.wire import FAMILY
 from toolwire.protocols.openrouter.parts.details import FIELD, can_prove, encode_entries, field_of
 from toolwire.protocols.openrouter.parts.messages import encode_proof
 from toolwire.protocols.openrouter.request.body import PROTOCOL
-from toolwire.protocols.openrouter.response.body import free_text_tools
+from toolwire.protocols.openrouter.response.body import counted, free_text_tools
 from toolwire.protocols.openrouter.response.errors import as_own, report_error
 
 _raw = msgspec.json.Encoder().encode
@@ -119,6 +120,8 @@ class Encoder:
                 yield from self._delta(event)
             case PartEnd():
                 yield from self._part_end(event)
+            case UsageReport():
+                yield replace(event, usage=counted(event.usage))
             case Stopped(stop=Stop(raw=str(raw))) if "native_finish_reason" not in (event.extras or {}).get(FAMILY, {}):
                 news = {"native_finish_reason": Raw(_raw(raw))}
                 yield Notice(kind=f"choice:{event.candidate}", extras={FAMILY: news})
