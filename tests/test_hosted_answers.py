@@ -6,158 +6,13 @@ from typing import Any
 import pytest
 
 import toolwire as tw
+from tests.hosted import ASKED, CASES, GEMINI, INTERACTIONS, OLLAMA, ROUTER, USED, answer, streamed
 from tests.laws import material
+from tests.laws.leaves import resolve
 from tests.wire import ANTHROPIC, CHAT, RESPONSES, frames
 from toolwire.canonical.fold import unfold
 from toolwire.codec.interface import Context
 from toolwire.protocols import PROTOCOLS
-
-GEMINI, INTERACTIONS, OLLAMA, ROUTER = "gemini", "gemini-interactions", "ollama", "openrouter"
-
-USED: dict[str, dict[str, list[dict[str, Any]]]] = {
-    ANTHROPIC: {
-        "web_search": [
-            {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "Oslo"}},
-            {
-                "type": "web_search_tool_result",
-                "tool_use_id": "srvtoolu_1",
-                "content": [
-                    {"type": "web_search_result", "url": "https://a.test", "title": "A", "encrypted_content": "E"}
-                ],
-            },
-        ],
-        "web_fetch": [
-            {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_fetch", "input": {"url": "https://a.test"}},
-            {
-                "type": "web_fetch_tool_result",
-                "tool_use_id": "srvtoolu_1",
-                "content": {"type": "web_fetch_result", "url": "https://a.test"},
-            },
-        ],
-        "code_execution": [
-            {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {"code": "print(1)"}},
-            {
-                "type": "code_execution_tool_result",
-                "tool_use_id": "srvtoolu_1",
-                "content": {"type": "code_execution_result", "stdout": "1\n", "stderr": "", "return_code": 0},
-            },
-        ],
-    },
-    RESPONSES: {
-        "web_search": [
-            {
-                "type": "web_search_call",
-                "id": "ws_1",
-                "status": "completed",
-                "action": {
-                    "type": "search",
-                    "query": "Oslo",
-                    "queries": ["Oslo"],
-                    "sources": [{"type": "url", "url": "https://a.test"}],
-                },
-            }
-        ],
-        "web_fetch": [
-            {
-                "type": "web_search_call",
-                "id": "ws_1",
-                "status": "completed",
-                "action": {"type": "open_page", "url": "https://a.test"},
-            }
-        ],
-        "code_execution": [
-            {
-                "type": "code_interpreter_call",
-                "id": "ci_1",
-                "status": "completed",
-                "container_id": "c",
-                "code": "print(1)",
-                "outputs": [{"type": "logs", "logs": "1\n"}],
-            }
-        ],
-    },
-    GEMINI: {
-        "web_search": [
-            {"toolCall": {"id": "a", "toolType": "GOOGLE_SEARCH_WEB", "args": {"queries": ["Oslo"]}}},
-            {"toolResponse": {"id": "a", "toolType": "GOOGLE_SEARCH_WEB", "response": {"search_suggestions": "<p>"}}},
-        ],
-        "web_fetch": [
-            {"toolCall": {"id": "a", "toolType": "URL_CONTEXT", "args": {"urls": ["https://a.test"]}}},
-            {"toolResponse": {"id": "a", "toolType": "URL_CONTEXT", "response": {}}},
-        ],
-        "code_execution": [
-            {"executableCode": {"language": "PYTHON", "code": "print(1)"}},
-            {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1\n"}},
-        ],
-    },
-    INTERACTIONS: {
-        "web_search": [
-            {"type": "google_search_call", "id": "a", "arguments": {"queries": ["Oslo"]}},
-            {"type": "google_search_result", "call_id": "a", "result": [{"search_suggestions": "<p>"}]},
-        ],
-        "web_fetch": [
-            {"type": "url_context_call", "id": "a", "arguments": {"urls": ["https://a.test"]}},
-            {"type": "url_context_result", "call_id": "a", "result": [{"url": "https://a.test", "status": "success"}]},
-        ],
-        "code_execution": [
-            {"type": "code_execution_call", "id": "a", "arguments": {"language": "python", "code": "print(1)"}},
-            {"type": "code_execution_result", "call_id": "a", "result": "1\n"},
-        ],
-    },
-}
-ASKED = {
-    "web_search": {"query": "Oslo"},
-    "web_fetch": {"url": "https://a.test"},
-    "code_execution": {"code": "print(1)"},
-}
-CASES = [(source, kind) for source, kinds in USED.items() for kind in kinds]
-
-
-def answer(protocol: str, blocks: list[Any]) -> dict[str, Any]:
-    match protocol:
-        case "anthropic":
-            about = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
-            usage = {"input_tokens": 1, "output_tokens": 1}
-            return {**about, "content": blocks, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage}
-        case "openai-responses":
-            return {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "output": blocks}
-        case "gemini":
-            return {"candidates": [{"content": {"role": "model", "parts": blocks}, "finishReason": "STOP", "index": 0}]}
-        case _:
-            return {"id": "i", "status": "completed", "steps": blocks}
-
-
-def streamed(source: str, blocks: list[Any], target: str) -> bytes:
-    """An answer as a stream of its own protocol, translated."""
-    events: list[dict[str, Any]]
-    match source:
-        case "gemini":
-            events = [answer(source, [block]) for block in blocks]
-            for event in events[:-1]:
-                del event["candidates"][0]["finishReason"]
-        case "openai-responses":
-            events = [{"type": "response.created", "response": {**answer(source, []), "status": "in_progress"}}]
-            for index, item in enumerate(blocks):
-                started = {**item, "status": "in_progress"}
-                events.append({"type": "response.output_item.added", "output_index": index, "item": started})
-                events.append({"type": "response.output_item.done", "output_index": index, "item": item})
-            events.append({"type": "response.completed", "response": answer(source, blocks)})
-        case _:
-            events = [{"type": "message_start", "message": {**answer(source, []), "stop_reason": None}}]
-            for index, block in enumerate(blocks):
-                hollow = {**block, "input": {}} if "input" in block else block
-                events.append({"type": "content_block_start", "index": index, "content_block": hollow})
-                if "input" in block:
-                    delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-                    events.append({"type": "content_block_delta", "index": index, "delta": delta})
-                events.append({"type": "content_block_stop", "index": index})
-            ended = {"stop_reason": "end_turn", "stop_sequence": None}
-            events.append({"type": "message_delta", "delta": ended, "usage": {"output_tokens": 1}})
-            events.append({"type": "message_stop"})
-    wire = [f"event: {one.get('type', '')}\ndata: {json.dumps(one)}\n\n".encode() for one in events]
-    if source == GEMINI:
-        wire = [b"data: " + json.dumps(one).encode() + b"\r\n\r\n" for one in events]
-    return b"".join(tw.translate_stream(wire, source, target))
 
 
 def check_anthropic(blocks: list[Any], kind: str, *, pages: bool) -> None:
@@ -181,7 +36,7 @@ def test_a_client_of_anthropic_reads_a_call_and_its_result(source: str, kind: st
 
 
 @pytest.mark.parametrize("kind", ASKED)
-@pytest.mark.parametrize("source", [RESPONSES, GEMINI])
+@pytest.mark.parametrize("source", [RESPONSES, GEMINI, INTERACTIONS])
 def test_so_it_does_in_a_stream(source: str, kind: str) -> None:
     wire = streamed(source, USED[source][kind], ANTHROPIC)
     events = frames(wire)
@@ -215,7 +70,7 @@ def test_a_client_of_responses_reads_an_item(source: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ASKED)
-@pytest.mark.parametrize("source", [ANTHROPIC, GEMINI])
+@pytest.mark.parametrize("source", [ANTHROPIC, GEMINI, INTERACTIONS])
 def test_so_it_does_in_a_stream_of_items(source: str, kind: str) -> None:
     events = frames(streamed(source, USED[source][kind], RESPONSES))
     done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
@@ -362,7 +217,12 @@ def test_all_that_a_result_says_is_told_to_the_next_model(native: str, content: 
 
 @pytest.mark.parametrize(
     ("source", "kind", "target"),
-    [(*one, target) for one in CASES for target in (*USED, CHAT, OLLAMA, ROUTER) if target != one[0]],
+    [
+        (*one, target)
+        for one in CASES
+        for target in (*USED, CHAT, OLLAMA, ROUTER)
+        if target != one[0] and {one[0], target} != {GEMINI, INTERACTIONS}
+    ],
 )
 def test_in_a_history_it_is_told_as_text_since_no_other_provider_takes_it(source: str, kind: str, target: str) -> None:
     blocks = USED[source][kind]
@@ -514,8 +374,8 @@ def test_what_a_server_found_is_told_to_a_model(native: str, content: Any, told:
 
 def test_a_call_without_arguments_is_told_without_them() -> None:
     steps = [{"type": "file_search_call", "id": "fs1"}, {"type": "user_input", "content": []}]
-    made = tw.translate({"model": "m", "input": steps}, "gemini-interactions", "gemini").value
-    assert made["contents"][0]["parts"] == [{"text": "[file_search was called]"}]
+    made = tw.translate({"model": "m", "input": steps}, INTERACTIONS, CHAT).value
+    assert made["messages"][0] == {"role": "assistant", "content": "[file_search was called]"}
 
 
 def _told_by(name: str, source: str) -> bytes:
@@ -539,3 +399,45 @@ def test_streamed_citations_are_grounding_at_gemini() -> None:
     assert last["groundingChunks"] == [{"web": {"uri": "https://example.com/paris", "title": "Paris weather"}}]
     (support,) = last["groundingSupports"]
     assert support["segment"] == {"startIndex": 0, "endIndex": 20, "text": "18 degrees in Paris."}
+
+
+INVENTED = {
+    (RESPONSES, ANTHROPIC, "web_search"): [("/output/0", "/content/1/content/0/encrypted_content")],
+    (ANTHROPIC, RESPONSES, "code_execution"): [("/content/1", "/output/0/container_id")],
+    (GEMINI, RESPONSES, "code_execution"): [("/candidates/0/content/parts/1", "/output/0/container_id")],
+    (INTERACTIONS, RESPONSES, "code_execution"): [("/steps/1", "/output/0/container_id")],
+}
+
+
+@pytest.mark.parametrize(("source", "target", "kind"), INVENTED)
+def test_a_proof_that_nobody_gave_is_reported_as_invented(source: str, target: str, kind: str) -> None:
+    made = tw.translate(answer(source, USED[source][kind]), source, target, "response")
+    invented = [(loss.path, str(loss.target)) for loss in made.losses if loss.kind == "invented"]
+    assert invented == INVENTED[source, target, kind]
+    assert [resolve(made.value, place) for _, place in invented] == [""]
+
+
+@pytest.mark.parametrize("source", CITING)
+def test_so_is_the_proof_of_a_citation(source: str) -> None:
+    made = tw.translate(said(source), source, ANTHROPIC, "response")
+    (place,) = [str(loss.target) for loss in made.losses if loss.kind == "invented"]
+    assert place == "/content/0/citations/0/encrypted_index"
+    assert resolve(made.value, place) == ""
+
+
+def test_each_invented_proof_is_named_where_it_stands() -> None:
+    search, code = USED[RESPONSES]["web_search"][0], USED[ANTHROPIC]["code_execution"]
+    found = [{"type": "url", "url": f"https://{name}.test"} for name in "ab"]
+    many = {**search, "id": "ws_2", "action": {**search["action"], "sources": found}}
+    made = tw.translate(answer(RESPONSES, [search, many]), RESPONSES, ANTHROPIC, "response")
+    assert [loss.target for loss in made.losses if loss.kind == "invented"] == [
+        "/content/1/content/0/encrypted_content",
+        "/content/3/content/0/encrypted_content",
+        "/content/3/content/1/encrypted_content",
+    ]
+    text = {"type": "text", "text": "So:"}
+    blocks = [text, *code, text, {**code[0], "id": "srvtoolu_2"}]
+    body = tw.translate(answer(ANTHROPIC, blocks), ANTHROPIC, RESPONSES, "response")
+    places = [str(loss.target) for loss in body.losses if loss.kind == "invented"]
+    assert places == ["/output/1/container_id", "/output/3/container_id"]
+    assert [resolve(body.value, place) for place in places] == ["", ""]

@@ -148,6 +148,7 @@ class ToolResult(Node, frozen=True, tag=True):
     native: str | None = None
     toolset: str | None = None
     caller: Caller | None = None
+    seal: Seal | None = None
     cache: CacheMark | None = None
     use: HostedUse | None = None
 

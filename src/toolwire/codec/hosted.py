@@ -180,7 +180,7 @@ def encode_hosted(tool: NativeTool, trail: Trail, spelling: Spelling, plan: Plan
         if field == "blocked_domains" and spelling.one_filter and hosted.allowed_domains:
             pointer = None
         if pointer is not None:
-            _put(wire, pointer, value)
+            put(wire, pointer, value)
         else:
             why = f"the target's {hosted.kind} has no such bound"
             plan.report.dropped((*trail, "hosted"), field, why, guarded=field in _FILTERS and bool(value))
@@ -193,7 +193,8 @@ def encode_hosted(tool: NativeTool, trail: Trail, spelling: Spelling, plan: Plan
     return wire
 
 
-def _put(wire: dict[str, Any], pointer: str, value: Any) -> None:
+def put(wire: dict[str, Any], pointer: str, value: Any) -> None:
+    """Set the value that a pointer names, in objects made as needed."""
     *parents, last = pointer.split("/")
     for name in parents:
         wire = wire.setdefault(unescape(name), {})

@@ -30,6 +30,7 @@ class Plan:
     `place` is where in the output the encoder writes, or `count` which message, for what it invents there; `marks`
     counts cache marks.
     `served` is the id of the last call of a hosted tool, for a result that names none; `uses` counts them by kind.
+    `steps` are the vendor's words for such calls, by their ids.
     `hosted` are the kinds of hosted tools that are declared, `servers` those of MCP; `searches`: tools that are
     loaded later can be found.
     `request` is the one that is encoded, once its tools are.
@@ -50,6 +51,7 @@ class Plan:
         self.marks = 0
         self.served = ""
         self.uses: dict[str, int] = {}
+        self.steps: dict[str | None, str] = {}
         self.hosted: set[str] = set()
         self.servers: list[Any] = []
         self.searches = home

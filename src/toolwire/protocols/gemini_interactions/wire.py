@@ -125,7 +125,7 @@ class ServerResult(Wire):
     server_name: str | UnsetType = UNSET
     result: Raw | UnsetType = UNSET
     is_error: bool | UnsetType = UNSET
-    signature: Extra = UNSET
+    signature: str | UnsetType = UNSET
 
 
 # ---- tools

@@ -263,7 +263,7 @@ def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
             plan.report.dropped(placed.trail, "", "a result that another provider got")
             return None
         plan.report.approximated(placed.trail, "", "a result that another provider got, told as one of the target's")
-        return encode_found(part.use, plan, failed=part.status != "ok")
+        return encode_found(part.use, placed, plan, failed=part.status != "ok")
     if not plan.home:
         text = content.gist if isinstance(content, Foreign) else None
         plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
@@ -294,12 +294,15 @@ def encode_asked(use: HostedUse, plan: Plan) -> Any:
     return {"type": "server_tool_use", "id": plan.served, "name": use.kind, "input": said}
 
 
-def encode_found(use: HostedUse, plan: Plan, *, failed: bool = False) -> Any:
+def encode_found(use: HostedUse, placed: Placed, plan: Plan, *, failed: bool = False) -> Any:
     """What it found. The proofs that the provider would want back are empty: there are none."""
     content: Any
     match use.kind:
         case "web_search":
             content = [_encode_page(page) for page in use.pages if page.url is not None]
+            for index in range(len(content)):
+                place = f"/content/{plan.count}/content/{index}/encrypted_content"
+                plan.report.invented(placed.trail, "", place, "there is no proof of what others found: it is empty")
         case "web_fetch":
             url = use.pages[0].url if use.pages else ""
             source = {"type": "text", "media_type": "text/plain", "data": use.output or ""}

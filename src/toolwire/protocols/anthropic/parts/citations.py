@@ -21,15 +21,16 @@ def decode_citation(raw: Raw) -> Citation:
     )
 
 
-def cite(note: Citation, trail: Trail, plan: Plan) -> dict[str, Any] | None:
+def cite(note: Citation, trail: Trail, place: str, plan: Plan) -> dict[str, Any] | None:
     """A citation of another protocol, for a client to read: here it is of a whole text. None, reported, for a provider,
-    who takes only its own."""
+    who takes only its own. `place` is where it will stand."""
     if note.url is None or not plan.answering:
         plan.report.dropped(trail, "", "citations only go back to their issuer")
         return None
     for field in ("start", "end"):
         if getattr(note, field) is not None:
             plan.report.dropped(trail, field, "the target cites for whole texts")
+    plan.report.invented(trail, "", f"{place}/encrypted_index", "there is no proof of what others found: it is empty")
     told = {"url": note.url, "title": note.title, "cited_text": note.quote or "", "encrypted_index": ""}
     return {"type": "web_search_result_location", **told}
 

@@ -197,9 +197,11 @@ _DECODERS: dict[type, Any] = {
 # ---- encode
 
 
-def encode_parts(places: list[Placed], plan: Plan) -> list[Any]:
-    blocks = []
+def encode_parts(places: list[Placed], plan: Plan, first: int = 0) -> list[Any]:
+    """The blocks, of which the first one stands at this place."""
+    blocks: list[Any] = []
     for placed in places:
+        plan.count = first + len(blocks)
         block = _ENCODERS[type(placed.part)](placed.part, placed, plan)
         if type(block) is list:
             blocks += block
@@ -220,9 +222,12 @@ def _encode_text(part: Text, placed: Placed, plan: Plan) -> Any:
     if part.annotations is not None and plan.home:
         notes = [encode_citation(note) for note in part.annotations]
     elif part.annotations:
-        trails = [(*placed.trail, "annotations", index) for index in range(len(part.annotations))]
-        found = [cite(note, trail, plan) for note, trail in zip(part.annotations, trails, strict=True)]
-        notes = [note for note in found if note is not None] or UNSET
+        notes = []
+        for index, note in enumerate(part.annotations):
+            place = f"/content/{plan.count}/citations/{len(notes)}"
+            if (cited := cite(note, (*placed.trail, "annotations", index), place, plan)) is not None:
+                notes.append(cited)
+        notes = notes or UNSET
     return emit(
         TextBlock(text=part.text, citations=notes, cache_control=encode_cache(part.cache, placed.trail, plan)),
         part,
@@ -385,7 +390,9 @@ def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> Any:
         return part.body
     if part.use is not None and plan.answering:
         plan.report.approximated(placed.trail, "", "what another provider ran, told as a call and its result")
-        return [encode_asked(part.use, plan), encode_found(part.use, plan)]
+        call = encode_asked(part.use, plan)
+        plan.count += 1
+        return [call, encode_found(part.use, placed, plan)]
     if part.gist and not plan.answering:
         plan.report.approximated(placed.trail, "", f"only {part.protocol} has {part.kind}: its text is told")
         return TextBlock(text=part.gist)

@@ -196,7 +196,8 @@ class Encoder:
         if isinstance(part, ToolCall) and not part.arguments:
             part = replace(part, arguments="".join(pieces))
         out = b""
-        for block in encode_parts([Placed(part, self._trails[event.candidate, event.index])], self._plan):
+        placed = Placed(part, self._trails[event.candidate, event.index])
+        for block in encode_parts([placed], self._plan, self._index + 1):
             self._index += 1
             out += _frame(b"content_block_start", {"index": self._index, "content_block": block})
             out += _frame(b"content_block_stop", {"index": self._index})
@@ -293,7 +294,8 @@ class Encoder:
             if not self._plan.home:
                 key = (event.candidate, event.index)
                 self._notes[key] = count = self._notes.get(key, -1) + 1
-                cited = cite(event.annotation, (*self._trails[key], "annotations", count), self._plan)
+                place = f"/content/{index}/citations/{count}"
+                cited = cite(event.annotation, (*self._trails[key], "annotations", count), place, self._plan)
                 return b"" if cited is None else b'%b"citations_delta","citation":%b}}\n\n' % (head, _text(cited))
             return b'%b"citations_delta","citation":%b}}\n\n' % (
                 head,

@@ -132,7 +132,7 @@ def kept(
     *more: dict[str, Any],
 ) -> dict[str, Any]:
     found = spelling.kept(kind, (part, ""), inner, form=form)
-    side = beside(part, spelling, sealed=kind != "ToolResult")
+    side = beside(part, spelling, sealed=inner[1] != "functionResponse")
     return joined(found, side, *more) if side or more else found
 
 

@@ -52,6 +52,7 @@ from .hosted import (
     decode_hosted_result,
     encode_server_call,
     encode_server_result,
+    encode_used,
 )
 from .signatures import HANDED_ON, decode_seal
 from .spelling import Spelling, whole, write
@@ -383,6 +384,9 @@ def _encode_item_reference(part: ItemRef, placed: Placed, plan: Plan) -> list[An
 def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> list[Any]:
     if part.protocol == FAMILY:
         return [part.body]
+    if part.use is not None and plan.answering:
+        plan.report.approximated(placed.trail, "", "what another provider ran, told as a call and its result")
+        return encode_used(part.use, plan)
     if part.gist and not plan.answering:
         plan.report.approximated(placed.trail, "", f"only {part.protocol} has {part.kind}: its text is told")
         return [PartShape(text=part.gist)]

@@ -22,9 +22,10 @@ _decode = msgspec.json.Decoder().decode
 
 
 def ground(
-    kept: dict[str, Any], messages: tuple[Message, ...], path: str
+    kept: dict[str, Any], messages: tuple[Message, ...], path: str, only: int | None = None
 ) -> tuple[dict[str, Any], tuple[Message, ...]]:
-    """What a candidate kept, and its messages with citations where they are grounded in pages of the web."""
+    """What a candidate kept, and its messages with citations where they are grounded in pages of the web. `only`: the
+    part that can still be told what it rests on."""
     own: dict[str, Raw] = dict((kept.get("extras") or {}).get(FAMILY, {}))
     raw = own.get(_FIELD)
     if raw is None or bytes(raw)[:1] != b"{" or len(messages) != 1:
@@ -38,13 +39,18 @@ def ground(
         return kept, messages
     parts = list(messages[0].parts)
     unsaid: dict[str, Any] = {}
+    cited: list[dict[str, Any]] = []
     for number, support in enumerate(supports):
         at = f"{_FIELD}/groundingSupports/{number}"
+        if only is not None and _owner(support["segment"], parts) != only:
+            unsaid[at] = support
+            continue
+        cited.append(support)
         unsaid |= {f"{at}/{escape(name)}": value for name, value in support.items() if name not in _KNOWN}
         if not _cite(support, chunks, parts, f"{path}/{at}"):
             return kept, messages
         unsaid |= _unlike(support, parts, at)
-    used = {index for support in supports for index in support.get("groundingChunkIndices", ())}
+    used = {index for support in cited for index in support.get("groundingChunkIndices", ())}
     for index, chunk in enumerate(chunks):
         at = f"{_FIELD}/groundingChunks/{index}"
         left = [f"{at}/{escape(name)}" for name in chunk if name != "web"] if index in used else [at]

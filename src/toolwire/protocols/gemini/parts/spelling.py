@@ -65,6 +65,7 @@ NAMES = {
     "ToolCall.name": "/functionCall/name",
     "ToolCall.arguments": "/functionCall/args",
     "ToolCall.seal": "/thoughtSignature",
+    "ToolResult.seal": "/thoughtSignature",
     "ToolResult.call_id": "/functionResponse/id",
     "ToolResult.name": "/functionResponse/name",
     "ToolResult.content": "/functionResponse/response",

@@ -4,7 +4,6 @@ A tool on the wire is a bag: functions in a list, and each of Google's own tools
 tool of its own, and its form says which bag it was in.
 """
 
-import re
 from typing import Any
 
 import msgspec
@@ -38,6 +37,7 @@ from toolwire.protocols.gemini.parts.calls import is_early
 from toolwire.protocols.gemini.parts.spelling import Spelling, extra, write
 from toolwire.protocols.gemini.wire import FAMILY, DeclarationShape
 from toolwire.protocols.google import OPENAPI, is_validated
+from toolwire.protocols.google_tools import LISTED, NEWER, camel, older, snake
 
 from .schema import decode_schema, dialect_of
 
@@ -62,7 +62,6 @@ _READ = msgspec.structs.replace(
     HOSTED,
     options={"web_search": {"blocked_domains": "excludeDomains"}},
 )
-_UPPER = re.compile(r"[A-Z]")
 
 _read_declaration = Reader[DeclarationShape](DeclarationShape, FAMILY).read
 _elements = msgspec.json.Decoder(list[Raw]).decode
@@ -171,10 +170,10 @@ def _decode_function(raw: Raw, path: str, bag: str) -> FunctionTool:
 
 
 def _decode_native(name: str, value: Raw, path: str, bag: int, *more: str) -> NativeTool:
-    camel = re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
-    kind = HOSTED.kind(camel) or _UPPER.sub(lambda match: "_" + match[0].lower(), camel)
+    usual = camel(name)
+    kind = HOSTED.kind(usual) or snake(usual)
     form = (f"{_BAG}{bag}:{name}", *more)
-    executor: Any = "client" if camel == "computerUse" else "server"
+    executor: Any = "client" if usual == "computerUse" else "server"
     return NativeTool(
         protocol=FAMILY,
         kind=kind,
@@ -183,7 +182,7 @@ def _decode_native(name: str, value: Raw, path: str, bag: int, *more: str) -> Na
         executor=executor,
         at=path,
         form=form,
-        hosted=decode_hosted(camel, value, _READ),
+        hosted=decode_hosted(usual, value, _READ),
     )
 
 
@@ -197,6 +196,7 @@ def encode_tools(request: Request, plan: Plan) -> tuple[Any, dict[str, Any]]:
     plan.request = request
     functions: list[Any] = []
     hosted: list[Any] = []
+    config: dict[str, Any] = {}
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
@@ -207,20 +207,40 @@ def encode_tools(request: Request, plan: Plan) -> tuple[Any, dict[str, Any]]:
         tool = placed.tool
         if not isinstance(tool, NativeTool):
             functions.append(_encode_function(tool, placed.trail, plan, validated=validated))
+        elif tool.protocol == NEWER and (own := older(tool, placed.trail, plan.report, config)) is not None:
+            if not _clashes(placed, plan, beside=any_functions):
+                _add_own(*own, hosted)
         elif is_native(tool, HOSTED):
             hosted += [one for one in _hosted(tool, placed, plan, beside=any_functions) if one not in hosted]
         else:
             without_native(placed, plan)
-    config: dict[str, Any] = {}
     if functions and hosted:
         config["includeServerSideToolInvocations"] = True
     tools = [{"functionDeclarations": functions}] if functions else []
     return [*tools, *hosted] or None, config
 
 
-def _hosted(tool: NativeTool, placed: PlacedTool, plan: Plan, *, beside: bool) -> list[Any]:
+def _clashes(placed: PlacedTool, plan: Plan, *, beside: bool) -> bool:
+    """Whether the model takes none of its own tools since there are functions."""
     if beside and is_early(plan):
         plan.report.dropped(placed.trail, "", "the model can't have its own tools beside functions")
+        return True
+    return False
+
+
+def _add_own(member: str, body: dict[str, Any], hosted: list[Any]) -> None:
+    """A tool of Google's own in the bag for it."""
+    bag = next((one for one in hosted if member in one), None)
+    if member not in LISTED:
+        hosted += [{member: body}] if bag is None else []
+    elif bag is None:
+        hosted.append({member: [body]})
+    else:
+        bag[member].append(body)
+
+
+def _hosted(tool: NativeTool, placed: PlacedTool, plan: Plan, *, beside: bool) -> list[Any]:
+    if _clashes(placed, plan, beside=beside):
         return []
     if beside:
         plan.report.approximated(placed.trail, "", "beside functions the model's own calls are shown, too")

@@ -80,6 +80,7 @@ class Speaker:
         self._next = 0
         self._kind: str | None = None
         self._call: tuple[int, Arguments] | None = None
+        self._proofs: list[Text] = []
 
     def take(self, shape: CandidateShape, events: list[Event]) -> None:
         spelling = Spelling(f"/candidates/{self.number}")
@@ -110,13 +111,17 @@ class Speaker:
             self._piece(part, call, events)
             return
         made = decode_part(part, f"/candidates/{self.number}/content/parts")
+        if self._kind == "text" and isinstance(made, Text) and not made.text:
+            # A proof behind the last word: what the word rests on may come with it, or later.
+            self._proofs.append(made)
+            return
         self._close(events)
         self._whole(made, events)
 
     def text(self, text: str, kind: str, events: list[Event]) -> None:
         if not text:
             return
-        if self._kind != kind:
+        if self._kind != kind or self._proofs:
             self._close(events)
             self._kind = kind
             part: Part = Text(text="") if kind == "text" else Reasoning()
@@ -130,7 +135,7 @@ class Speaker:
     @property
     def open_text(self) -> tuple[int, list[str]] | None:
         """The part that grows by plain text, if one does, and what it has said."""
-        return (self._next, self._texts[self._next]) if self._kind == "text" else None
+        return (self._next, self._texts[self._next]) if self._kind == "text" and not self._proofs else None
 
     def _whole(self, part: Part, events: list[Event]) -> None:
         index, number = self._next, self.number
@@ -182,15 +187,18 @@ class Speaker:
             events.append(PartEnd(index=self._next, candidate=self.number))
             self._kind = None
             self._next += 1
+        proofs, self._proofs = self._proofs, []
+        for proof in proofs:
+            self._whole(proof, events)
 
     def _cite(self, events: list[Event]) -> None:
-        """What the text that is still open rests on. What others rest on came too late to be told."""
+        """What the text that is still open rests on. What others rest on came too late to be told, and is a loss."""
         texts = self._texts
         said = [Text(text="".join(texts[index])) if index in texts else Reasoning() for index in range(self._next + 1)]
         message = Message(role="assistant", parts=tuple(said))
-        kept, (grounded,) = ground(self.kept, (message,), f"/candidates/{self.number}")
-        *before, last = grounded.parts
-        if isinstance(last, Text) and last.annotations and tuple(before) == message.parts[:-1]:
+        kept, (grounded,) = ground(self.kept, (message,), f"/candidates/{self.number}", only=self._next)
+        last = grounded.parts[-1]
+        if isinstance(last, Text) and last.annotations:
             self.kept = kept
             index, number = self._next, self.number
             events += [PartDelta(index=index, candidate=number, annotation=note) for note in last.annotations]

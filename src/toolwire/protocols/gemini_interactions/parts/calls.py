@@ -1,41 +1,34 @@
-"""Calls and results, the client's and those that Google's own tools made, to canonical and back."""
+"""Calls that the client runs, and their results, to canonical and back."""
 
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw
 
-from toolwire.canonical.content import Data, Foreign, HostedUse, Media, Part, Seal, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Data, Media, Part, Seal, Text, ToolCall, ToolResult
 from toolwire.codec.fields import Reader, tag_of
-from toolwire.codec.hosted import in_words, json_of, use_of
-from toolwire.codec.kept import emit, given, joined, known, rest
+from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.media import summary, summed_up
 from toolwire.codec.tools import lower_input
 from toolwire.codec.turns import Placed
-from toolwire.protocols.gemini_interactions.request.tools import HOSTED
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
     ISSUER,
     ContentUnion,
     FunctionCall,
     FunctionResult,
-    ServerCall,
-    ServerResult,
     TextContent,
 )
 
-from .content import STRING, decode_content, encode_content, gist
+from .content import STRING, decode_content, encode_content
 from .plan import StepPlan
 
 NOT_ERROR = "gemini-interactions:is_error:false"
-_NO_ARGUMENTS = "gemini-interactions:absent:arguments"
+NO_ARGUMENTS = "gemini-interactions:absent:arguments"
 _NO_RESULT = "gemini-interactions:absent:result"
 _NO_SIGNATURE = "gemini-interactions:empty:signature"
-_NO_NAME = "gemini-interactions:absent:name"
 
 _read_contents = Reader[list[Any]](list[ContentUnion], FAMILY).read
-_read_call = Reader[ServerCall](ServerCall, FAMILY).read
-_read_result = Reader[ServerResult](ServerResult, FAMILY).read
 _elements = msgspec.json.Decoder(list[Raw]).decode
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
@@ -49,7 +42,7 @@ def decode_call(shape: FunctionCall) -> ToolCall:
     arguments = "" if shape.arguments is UNSET else str(shape.arguments, "utf-8")
     if shape.signature is UNSET and shape.unknown is UNSET and shape.nulls is UNSET and arguments:
         return ToolCall(id=known(shape.id), name=shape.name, arguments=arguments, at="")
-    form = () if arguments else (_NO_ARGUMENTS,)
+    form = () if arguments else (NO_ARGUMENTS,)
     seal = None
     if shape.signature:
         seal = Seal(issuer=ISSUER, data=shape.signature, kind="signature", at="/signature")
@@ -86,56 +79,6 @@ def _decode_content(shape: FunctionResult, path: str) -> tuple[tuple[Part, ...] 
             return decode_content(_read_contents(raw, f"{path}/result")), ()
         case _:
             return (Data(json=raw, at="/result"),), ()
-
-
-def decode_server_call(raw: Raw, path: str) -> ToolCall:
-    """What one of Google's own tools was asked."""
-    shape = _read_call(raw, path)
-    kept = rest(shape, FAMILY)
-    form: tuple[str, ...] = () if shape.arguments is not UNSET else (_NO_ARGUMENTS,)
-    seal = None
-    if shape.signature is not UNSET:
-        seal = Seal(issuer=ISSUER, data=shape.signature, kind="signature", at="/signature")
-    if shape.name is UNSET:
-        form = (*form, _NO_NAME)
-    return ToolCall(
-        id=known(shape.id),
-        name=shape.type.removesuffix("_call") if shape.name is UNSET else shape.name,
-        namespace=known(shape.server_name),
-        arguments="" if shape.arguments is UNSET else str(shape.arguments, "utf-8"),
-        executor="server",
-        native=shape.type,
-        seal=seal,
-        use=_decode_use(shape.type, shape.arguments, known(shape.id)),
-        at="",
-        **joined(kept, {"form": form}),
-    )
-
-
-def decode_server_result(raw: Raw, path: str) -> ToolResult:
-    shape = _read_result(raw, path)
-    content = None
-    if shape.result is not UNSET:
-        told = gist(shape.result)
-        content = (Foreign(protocol=FAMILY, kind="result", body=shape.result, gist=told, at="/result"),)
-    form = () if shape.is_error is not False else (NOT_ERROR,)
-    return ToolResult(
-        call_id=known(shape.call_id),
-        content=content,
-        name=known(shape.name),
-        namespace=known(shape.server_name),
-        status="error" if shape.is_error is True else "ok",
-        executor="server",
-        native=shape.type,
-        use=_decode_use(shape.type, shape.result, known(shape.call_id)),
-        at="",
-        **rest(shape, FAMILY, *form),
-    )
-
-
-def _decode_use(word: str, said: Raw | UnsetType, id: str | None) -> HostedUse | None:
-    kind = HOSTED.kind(word.removesuffix("_call").removesuffix("_result"))
-    return None if kind is None else use_of(kind, None if said is UNSET else json_of(said), id=id)
 
 
 # ---- encode
@@ -184,17 +127,17 @@ def encode_call(part: ToolCall, placed: Placed, plan: StepPlan) -> Any:
         _report_call(part, placed, plan)
         arguments = _encode_arguments(part, placed, plan)
         return FunctionCall(id=call_id, name=plan.name(part.name, part.namespace), arguments=arguments)
-    shape = FunctionCall(id=call_id, name=part.name, arguments=_home_arguments(part))
+    shape = FunctionCall(id=call_id, name=part.name, arguments=home_arguments(part))
     shape.signature = "" if _NO_SIGNATURE in part.form else UNSET
     if part.seal is not None:
         shape.signature = part.seal.data
     return emit(shape, part, FAMILY)
 
 
-def _home_arguments(part: ToolCall) -> Any:
+def home_arguments(part: ToolCall) -> Any:
     """The object as it was; a stream may have told one that is no JSON."""
     if not part.arguments:
-        return UNSET if _NO_ARGUMENTS in part.form else Raw(b"{}")
+        return UNSET if NO_ARGUMENTS in part.form else Raw(b"{}")
     try:
         return _whole(part.arguments.encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -287,38 +230,3 @@ def _encode_content(part: ToolResult, placed: Placed, plan: StepPlan) -> Any:
     if len(blocks) == 1 and isinstance(told := blocks[0], TextContent):
         return told.text
     return blocks
-
-
-def encode_server_call(part: ToolCall, placed: Placed, plan: StepPlan) -> Any:
-    """At home the step; else what another provider ran: told as text to a model, and not at all to a client."""
-    if not plan.home:
-        if plan.answering:
-            plan.report.dropped(placed.trail, "", "a call that another provider ran")
-            return None
-        plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
-        return TextContent(text=in_words(part))
-    shape = ServerCall(type=part.native or "", id=given(part.id), server_name=given(part.namespace))
-    if _NO_NAME not in part.form:
-        shape.name = part.name
-    if part.arguments or _NO_ARGUMENTS not in part.form:
-        shape.arguments = _home_arguments(part)
-    shape.signature = UNSET if part.seal is None else part.seal.data
-    return emit(shape, part, FAMILY)
-
-
-def encode_server_result(part: ToolResult, placed: Placed, plan: StepPlan) -> Any:
-    content = part.content or ()
-    if not plan.home:
-        if plan.answering:
-            plan.report.dropped(placed.trail, "", "a result that another provider got")
-            return None
-        plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
-        gists = [one.gist for one in content if isinstance(one, Foreign) and one.gist]
-        return TextContent(text=f"[{part.native}: {chr(10).join(gists) or 'no readable content'}]")
-    shape = ServerResult(type=part.native or "", call_id=given(part.call_id), name=given(part.name))
-    shape.server_name = given(part.namespace)
-    if content and isinstance(only := content[0], Foreign):
-        shape.result = only.body
-    if part.status != "ok" or NOT_ERROR in part.form:
-        shape.is_error = part.status != "ok"
-    return emit(shape, part, FAMILY)

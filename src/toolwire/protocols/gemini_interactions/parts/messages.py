@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import (
     Foreign,
+    HostedUse,
     ItemRef,
     Media,
     Message,
@@ -31,6 +32,7 @@ from toolwire.protocols.gemini_interactions.wire import (
     FunctionResult,
     InputUnion,
     ModelOutput,
+    ServerCall,
     StepUnion,
     TextContent,
     Thought,
@@ -40,16 +42,13 @@ from toolwire.protocols.gemini_interactions.wire import (
 from .calls import (
     decode_call,
     decode_result,
-    decode_server_call,
-    decode_server_result,
     encode_call,
     encode_result,
-    encode_server_call,
-    encode_server_result,
     plain_call,
     plain_result,
 )
 from .content import STRING, decode_block, encode_content, gist
+from .hosted import decode_server_call, decode_server_result, encode_server_call, encode_server_result, encode_used
 from .plan import StepPlan
 from .reasoning import decode_thought, encode_thought
 
@@ -296,6 +295,10 @@ def encode_parts(places: list[Placed], plan: StepPlan, *, spoken: bool) -> list[
         match part:
             case ToolCall() | ToolResult() | Reasoning():
                 step = _encode_own(part, placed, plan)
+            case Foreign(use=HostedUse() as use) if plan.answering:
+                plan.report.approximated(placed.trail, "", "what another provider ran, told as a call and its result")
+                flush()
+                steps += encode_used(use, plan)
             case ToolChange():
                 report_change(part, placed.trail, plan.report)
             case SettingChange():
@@ -312,7 +315,7 @@ def encode_parts(places: list[Placed], plan: StepPlan, *, spoken: bool) -> list[
             content.append(step)
         elif step is not None:
             flush()
-            if _is_sealed(part):
+            if _is_sealed(part) and not isinstance(step, ServerCall):
                 _prove(part, steps)
             steps.append(step)
     flush()

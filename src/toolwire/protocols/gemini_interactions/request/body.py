@@ -73,6 +73,7 @@ NAMES = {
     "Reasoning.seal": "/signature",
     "ToolCall.namespace": "/server_name",
     "ToolCall.seal": "/signature",
+    "ToolResult.seal": "/signature",
     "ToolResult.content": "/result",
     "ToolResult.status": "/is_error",
     "ToolResult.namespace": "/server_name",

@@ -22,6 +22,7 @@ from toolwire.codec.tools import (
 )
 from toolwire.protocols.gemini_interactions.wire import FAMILY, AllowedShape, ChoiceShape, FunctionShape
 from toolwire.protocols.google import JSON_SCHEMA, is_validated
+from toolwire.protocols.google_tools import OLDER, newer
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none", "validated": "auto"}
 _WORDS = {"auto": "auto", "required": "any", "none": "none"}
@@ -131,6 +132,8 @@ def _encode_tool(placed: PlacedTool, plan: Plan) -> Any:
         return _encode_function(tool, placed.trail, plan)
     if tool.protocol == FAMILY:
         return tool.body
+    if tool.protocol == OLDER and (made := newer(tool, placed.trail, plan.report)) is not None:
+        return made
     if tool.hosted is not None and is_native(tool, HOSTED):
         return {"type": HOSTED.words[tool.hosted.kind][0], **encode_hosted(tool, placed.trail, HOSTED, plan)}
     without_native(placed, plan)

@@ -10,17 +10,28 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Media, Message, Part, Reasoning, Refusal, Text, ToolCall
+from toolwire.canonical.content import (
+    Foreign,
+    Media,
+    Message,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from toolwire.canonical.events import MessageEnd, MessageStart, PartDelta, PartEnd, PartStart
-from toolwire.codec.kept import restore
+from toolwire.codec.kept import as_object, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.sse import frame
 from toolwire.codec.tools import LOWERED_END, lower_input
 from toolwire.codec.turns import Placed
+from toolwire.protocols.gemini_interactions.parts.calls import home_arguments
 from toolwire.protocols.gemini_interactions.parts.content import encode_annotation, encode_content
 from toolwire.protocols.gemini_interactions.parts.messages import encode_parts, encode_step
 from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
-from toolwire.protocols.gemini_interactions.wire import FAMILY, ISSUER, Thought
+from toolwire.protocols.gemini_interactions.wire import FAMILY, ISSUER, ServerCall, ServerResult, Thought
 
 from .frames import INDEX, event_id
 
@@ -28,6 +39,7 @@ _text = msgspec.json.Encoder().encode
 _HEAD = b'event: step.delta\ndata: {"event_type":"step.delta","index":%d,"delta":{"type":'
 _TEXT = b'"text","text":'
 _ARGUMENTS = b'"arguments_delta","arguments":'
+_HOLLOW: dict[bytes, Any] = {b"{": {}, b"[": [], b'"': ""}
 
 
 class OpenPart:
@@ -136,19 +148,41 @@ class StepWriter:
                 return b""
             case ToolCall() if part.executor == "client":
                 return self._call(held, part, event.message)
+            case ToolCall() | ToolResult() | Foreign():
+                return b""  # what a provider ran is only known at its end
             case _:
                 del self.parts[event.index]
-                steps = encode_parts([Placed(part, trail)], self.plan, spoken=True)
-                return b"".join([self._whole(step, event.message) for step in steps])
+                return self._steps_of(part, trail)
+
+    def _steps_of(self, part: Part, trail: Trail) -> bytes:
+        steps = encode_parts([Placed(part, trail)], self.plan, spoken=True)
+        return b"".join([self._whole(step, int(trail[3])) for step in steps])
 
     def _whole(self, step: Any, number: int) -> bytes:
         """A step of another protocol's part that comes at once."""
         if isinstance(step, Thought):
             return self._proof(str(step.signature), number)
+        if isinstance(step, ServerCall | ServerResult):
+            return self._ran(as_object(step), number)
         opened = self._open_step(number, {"type": "model_output"})
         index = self._shown[number]
         deltas = [write("step.delta", {"index": index, "delta": block}) for block in step.content]
         return b"".join((opened, *deltas, write("step.stop", {"index": index})))
+
+    def _ran(self, step: dict[str, Any], number: int) -> bytes:
+        """What a provider ran: the step starts hollow, and one delta of its own type fills it."""
+        about = {name: value for name, value in step.items() if name in ("type", "id", "call_id")}
+        hollow = {name: _HOLLOW[bytes(step[name])[:1]] for name in ("arguments", "result") if name in step}
+        opened = self._open_step(number, {**about, **hollow})
+        index = self._shown[number]
+        delta = {name: value for name, value in step.items() if name not in ("id", "call_id")}
+        return b"".join(
+            (
+                opened,
+                write("step.delta", {"index": index, "delta": delta}),
+                write("step.stop", {"index": index}),
+            )
+        )
 
     def _call(self, held: OpenPart, part: ToolCall, number: int) -> bytes:
         self.calls = True
@@ -202,8 +236,12 @@ class StepWriter:
             text = _text(event.text)[1:-1].decode() if held.lowered else event.text
             if not text:
                 return b""
+            if _is_run(held.part):
+                held.pieces.append(text)
+                return b""
             return self._frame_text(held, text) if isinstance(held.part, ToolCall) else self._say(held, text)
         if not held.head:
+            held.pieces.append(event.text)
             return b""
         if not event.extras:
             return self._frame_text(held, event.text)
@@ -257,11 +295,18 @@ class StepWriter:
         part = held.part if event.final is None else event.final
         if self.plan.home:
             self._ends[int(held.trail[3])] = event
+            if isinstance(part, ToolCall) and not held.head and (asked := "".join(held.pieces)):
+                own = {"type": part.native, "arguments": home_arguments(replace(part, arguments=asked))}
+                return write("step.delta", {"index": held.step, "delta": own})  # of an answer that came whole
             left = (part.annotations or ())[held.notes :] if isinstance(part, Text) else ()
             if not left:
                 return b""
             delta = {"type": "text_annotation_delta", "annotations": [encode_annotation(note) for note in left]}
             return write("step.delta", {"index": held.step, "delta": delta})
+        if _is_run(part):
+            if event.final is None and isinstance(part, ToolCall):
+                part = replace(part, arguments=part.arguments + "".join(held.pieces))
+            return self._steps_of(part, held.trail)
         closing = b""
         if isinstance(part, Reasoning):
             closing = self._proven(part, held)
@@ -304,6 +349,11 @@ class StepWriter:
             return b""
         delta = {"type": "text_annotation_delta", "annotations": block.annotations}
         return write("step.delta", {"index": held.step, "delta": delta})
+
+
+def _is_run(part: Part) -> bool:
+    """Whether it tells what a provider ran, or is of one protocol only."""
+    return isinstance(part, ToolResult | Foreign) or (isinstance(part, ToolCall) and part.executor == "server")
 
 
 def write(kind: str, body: dict[str, Any]) -> bytes:

@@ -286,12 +286,12 @@ def encode_items(places: list[Placed], plan: ItemPlan, message: Message) -> list
                 continue
             items += _encode_message(content, plan, message) if content else ()
             content = []
-            items += encode_use(part, placed, plan)
+            items += encode_use(part, placed, plan, plan.count + len(items))
         elif isinstance(part, _ITEM_PARTS) or (isinstance(part, Foreign) and part.at == "" and part.protocol == FAMILY):
             items += _encode_message(content, plan, message) if content else ()
             content = []
             if plan.asked and isinstance(part, ToolCall):
-                items += unanswered(plan)
+                items += unanswered(plan, plan.count + len(items))
             if (item := _encode_item(part, placed, plan, message)) is not None:
                 items.append(item)
         else:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import HostedUse, Message, ToolCall, ToolResult
 from toolwire.canonical.tools import HostedKind
 from toolwire.codec.hosted import asked, use_of
+from toolwire.codec.losses import Trail
 from toolwire.codec.turns import Placed
 
 from .plan import ItemPlan
@@ -38,30 +39,32 @@ def decode_use(kind: str, members: dict[str, Raw]) -> HostedUse:
 # ---- encode
 
 
-def encode_use(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -> list[Any]:
-    """A call waits for its result, since one item tells both."""
+def encode_use(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan, at: int) -> list[Any]:
+    """A call waits for its result, since one item tells both. `at` is the place of the next item."""
     if part.use is None:
         raise TypeError("nothing that others ran")
     plan.report.approximated(placed.trail, "", "what another provider ran, told as an item of the target's")
     if isinstance(part, ToolCall):
-        plan.asked[part.id] = asked(part)
+        plan.asked[part.id] = asked(part), placed.trail
         return []
-    use = plan.asked.pop(part.call_id, part.use)
+    use, _ = plan.asked.pop(part.call_id, (part.use, placed.trail))
     found = replace(use, pages=part.use.pages, output=part.use.output)
-    return [_encode_item(found, plan, "completed" if part.status == "ok" else "failed")]
+    return [_encode_item(found, "completed" if part.status == "ok" else "failed", plan, placed.trail, at)]
 
 
-def unanswered(plan: ItemPlan) -> list[Any]:
+def unanswered(plan: ItemPlan, at: int) -> list[Any]:
     """The calls whose results did not come."""
     uses, plan.asked = plan.asked, {}
-    return [_encode_item(use, plan, "incomplete") for use in uses.values()]
+    called = enumerate(uses.values(), at)
+    return [_encode_item(use, "incomplete", plan, trail, place) for place, (use, trail) in called]
 
 
-def _encode_item(use: HostedUse, plan: ItemPlan, status: str) -> dict[str, Any]:
+def _encode_item(use: HostedUse, status: str, plan: ItemPlan, trail: Trail, at: int) -> dict[str, Any]:
     own: Message = plan.envelope("ci" if use.kind == "code_execution" else "ws")
     item: dict[str, Any] = {"id": own.id, "status": status}
     if use.kind == "code_execution":
         outputs = None if use.output is None else [{"type": "logs", "logs": use.output}]
+        plan.report.invented(trail, "", f"/output/{at}/container_id", "the target names a container: there is none")
         return {"type": "code_interpreter_call", **item, "container_id": "", "code": use.code, "outputs": outputs}
     if use.kind == "web_fetch":
         url = use.urls[0] if use.urls else use.pages[0].url if use.pages else None

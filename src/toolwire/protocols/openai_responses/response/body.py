@@ -216,8 +216,9 @@ def encode_response(response: Response, context: Context) -> Encoding:
         plan.report.dropped(("candidates", index), "", "the target has one answer only")
     output: list[Any] = []
     for number, message in enumerate(candidate.messages):
+        plan.count = len(output)
         output += encode_answer(message, ("candidates", 0, "messages", number), plan)
-    output += unanswered(plan)
+    output += unanswered(plan, len(output))
     body = start_body(response, plan, context)
     if not (_NO_OUTPUT in response.form and not output):
         body["output"] = output

@@ -134,7 +134,7 @@ class ItemWriter:
         closing = self._close_last(cut=cut)
         for item in list(self._items.values()) if self._plan.home else ():
             closing += self._close(item)
-        return closing + self._write(unanswered(self._plan))
+        return closing + self._write(unanswered(self._plan, len(self.output)))
 
     def close_whole(self) -> bytes:
         """End the item that only waits, when the answer failed."""
@@ -216,6 +216,7 @@ class ItemWriter:
             self._items.setdefault(message, OpenItem(message, message, own, "whole")).places.append(placed)
             return b""
         closing = self._close_last()
+        self._plan.count = len(self.output)
         return closing + self._write(encode_items([placed], self._plan, _NOBODY))
 
     def _write(self, bodies: list[Any]) -> bytes:
@@ -287,7 +288,8 @@ class ItemWriter:
     # ---- calls
 
     def _open_call(self, held: OpenPart, part: ToolCall) -> bytes:
-        opening = self._close_last() + self._write(unanswered(self._plan))
+        opening = self._close_last()
+        opening += self._write(unanswered(self._plan, len(self.output)))
         if not part.id and not self._plan.home:
             # It keeps this id when its arguments are there.
             place = [step for step in held.trail if isinstance(step, int)]
