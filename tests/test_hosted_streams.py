@@ -140,3 +140,28 @@ def test_of_two_texts_the_last_one_cites_and_the_other_is_reported() -> None:
     assert lost == ["/candidates/0/groundingMetadata/groundingSupports/0"]
     home = tw.translate_stream([wire], GEMINI, GEMINI)
     assert two == frames(b"".join(home))[-1]["candidates"][0]["groundingMetadata"]
+
+
+# ---- what was drawn
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+DRAWN = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": PIXEL, "output_format": "webp"}
+SHOWN: dict[str, Any] = {
+    GEMINI: {"inlineData": {"mimeType": "image/webp", "data": PIXEL}},
+    INTERACTIONS: {"type": "model_output", "content": [{"type": "image", "mime_type": "image/webp", "data": PIXEL}]},
+}
+
+
+@pytest.mark.parametrize("target", SHOWN)
+def test_a_client_of_google_sees_the_picture_that_a_tool_made(target: str) -> None:
+    made = tw.translate(answer(RESPONSES, [DRAWN]), RESPONSES, target, "response")
+    assert told(target, made.value) == [SHOWN[target]]
+    assert [(loss.kind, loss.path) for loss in made.losses if "output" in loss.path] == [("approximated", "/output/0")]
+    assert told(target, folded(target, streamed(RESPONSES, [DRAWN], target))) == [SHOWN[target]]
+
+
+def test_a_picture_that_is_not_there_yet_is_reported() -> None:
+    body = answer(RESPONSES, [{**DRAWN, "status": "generating", "result": None}])
+    made = tw.translate(body, RESPONSES, GEMINI, "response")
+    assert ("dropped", "/output/0") in [(loss.kind, loss.path) for loss in made.losses]
+    assert tw.translate(body, RESPONSES, RESPONSES, "response").value == body

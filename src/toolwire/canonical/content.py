@@ -164,13 +164,15 @@ class ItemRef(Node, frozen=True, tag=True):
 
 
 class Foreign(Node, frozen=True, tag=True):
-    """A part that only its own protocol understands. `pair` keeps two halves together; `gist` is what others get."""
+    """A part that only its own protocol understands. `pair` keeps two halves together; `gist` is what others get, or
+    the `media` that a tool made, where a client can be shown them."""
 
     protocol: str
     body: Raw
     kind: str = ""
     pair: str | None = None
     gist: str | None = None
+    media: Media | None = None
     use: HostedUse | None = None
 
 

@@ -387,6 +387,9 @@ def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> list[Any]:
     if part.use is not None and plan.answering:
         plan.report.approximated(placed.trail, "", "what another provider ran, told as a call and its result")
         return encode_used(part.use, plan)
+    if part.media is not None and plan.answering:
+        plan.report.approximated(placed.trail, "", "what a tool made, told as the model's own")
+        return _encode_media(part.media, Placed(part.media, (*placed.trail, "media")), plan)
     if part.gist and not plan.answering:
         plan.report.approximated(placed.trail, "", f"only {part.protocol} has {part.kind}: its text is told")
         return [PartShape(text=part.gist)]

@@ -299,6 +299,9 @@ def encode_parts(places: list[Placed], plan: StepPlan, *, spoken: bool) -> list[
                 plan.report.approximated(placed.trail, "", "what another provider ran, told as a call and its result")
                 flush()
                 steps += encode_used(use, plan)
+            case Foreign(media=Media() as media) if plan.answering:
+                plan.report.approximated(placed.trail, "", "what a tool made, told as the model's own")
+                content += encode_content([Placed(media, (*placed.trail, "media"))], plan, spoken=spoken)
             case ToolChange():
                 report_change(part, placed.trail, plan.report)
             case SettingChange():

@@ -73,7 +73,7 @@ from .natives import (
 from .ordinary import EASY, read_ordinary
 from .plan import ItemPlan
 from .reasoning import decode_reasoning, encode_reasoning
-from .uses import USES, decode_use, encode_use, unanswered
+from .uses import PICTURE, USES, decode_picture, decode_use, encode_use, unanswered
 
 _NO_CONTENT = "openai-responses:absent:content"
 _NO_TYPE = "openai-responses:absent:type"
@@ -187,6 +187,8 @@ class ItemReader:
         foreign = Foreign(protocol=FAMILY, kind=kind, body=raw, pair=call_id, gist=_gist(kind, members), at="")
         if kind in USES:
             foreign = replace(foreign, use=decode_use(kind, members))
+        elif kind == PICTURE:
+            foreign = replace(foreign, media=decode_picture(members))
         return Message(role="assistant", parts=(foreign,))
 
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import HostedUse, Message, ToolCall, ToolResult
+from toolwire.canonical.content import HostedUse, Inline, Media, Message, ToolCall, ToolResult
 from toolwire.canonical.tools import HostedKind
 from toolwire.codec.hosted import asked, use_of
 from toolwire.codec.losses import Trail
@@ -15,6 +15,7 @@ from toolwire.codec.turns import Placed
 from .plan import ItemPlan
 
 USES: dict[str, HostedKind] = {"web_search_call": "web_search", "code_interpreter_call": "code_execution"}
+PICTURE = "image_generation_call"
 
 _decode = msgspec.json.Decoder().decode
 
@@ -34,6 +35,15 @@ def decode_use(kind: str, members: dict[str, Raw]) -> HostedUse:
     if found := [log for log in logs if isinstance(log, str)]:
         said["output"] = "\n".join(found)
     return use_of(meaning, said, id=id if isinstance(id, str) else None)
+
+
+def decode_picture(members: dict[str, Raw]) -> Media | None:
+    """What a tool drew."""
+    data, form = (_decode(members.get(name, b"null")) for name in ("result", "output_format"))
+    if not isinstance(data, str) or not data:
+        return None
+    media_type = f"image/{form}" if isinstance(form, str) else "image/png"
+    return Media(kind="image", source=Inline(data=data, at=""), media_type=media_type, at="/result")
 
 
 # ---- encode
