@@ -213,11 +213,17 @@ def test_a_setting_that_only_one_has_is_reported() -> None:
     assert [(loss.kind, loss.path) for loss in made.losses] == [("dropped", "/tools/0/googleSearch/timeRangeFilter")]
 
 
-def test_a_server_of_which_only_some_tools_may_be_called_is_refused() -> None:
+def test_a_server_of_which_only_some_tools_may_be_called_is_left_out() -> None:
     tool = {"type": "mcp_server", "name": "docs", "url": "https://a.test", "allowed_tools": [{"tools": ["look"]}]}
-    with pytest.raises(tw.LossRefused) as refused:
-        tw.translate(asking(INTERACTIONS, [tool]), INTERACTIONS, GEMINI)
-    assert refused.value.losses[0].path == "/tools/0/allowed_tools"
+    made = tw.translate(asking(INTERACTIONS, [tool]), INTERACTIONS, GEMINI)
+    assert "tools" not in made.value
+    assert [(loss.kind, loss.path) for loss in made.losses] == [("dropped", "/tools/0")]
+
+
+@pytest.mark.parametrize("name", ["excludeDomains", "exclude_domains"])
+def test_a_search_that_must_leave_out_domains_is_refused(name: str) -> None:
+    with pytest.raises(tw.LossRefused):
+        tw.translate(asking(GEMINI, [{"googleSearch": {name: ["a.test"]}}]), GEMINI, INTERACTIONS, model="gemini-3-pro")
 
 
 # ---- calls and results

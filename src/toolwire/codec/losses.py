@@ -64,7 +64,8 @@ class Report:
 
     def unclaimed(self, root: Node, families: Container[str]) -> None:
         """Report all extras below `root` that belong to none of these families."""
-        uncited = any(trail[-2:-1] == ("annotations",) and not field for _, trail, field, *_ in self._entries)
+        dropped = [(trail, field) for kind, trail, field, *_ in self._entries if kind == "dropped"]
+        uncited = any(trail[-2:-1] == ("annotations",) and not field for trail, field in dropped)
         for trail, family, key, value in foreign_extras(root, families, cited=not uncited):
             guarded = family.endswith(":guarded")
             why = "may not be dropped" if guarded else "a field that only its own protocol has"

@@ -89,7 +89,7 @@ SILENT = ("file_search", "processing")
 """Whose steps say neither what was asked nor what was found."""
 
 IMAGES = "image_search"
-_GUARDS = ("allowed_tools", "excludeDomains")
+_GUARDS = ("allowed_tools", "excludeDomains", "exclude_domains")
 _ENVIRONMENT = "ENVIRONMENT_"
 _UNDERSCORE = re.compile("_([a-z])")
 _UPPER = re.compile("[A-Z]")
@@ -110,15 +110,15 @@ def snake(name: str) -> str:
 
 
 def newer(tool: NativeTool, trail: Trail, report: Report) -> dict[str, Any] | None:
-    """The older protocol's declaration as the newer one's; None if it has no such tool."""
+    """The older protocol's declaration as the newer one's; None if it has no such tool, or none that is so bound."""
     known = next((one for one in _TOOLS if one.member and one.member == camel(tool.name or "")), None)
-    if known is None or bytes(tool.body)[:1] != b"{":
+    if known is None or _is_guarded(tool):
         return None
     wire: dict[str, Any] = {"type": known.word}
     for name, place, raw in _opened(tool.body, known.fields, spelt=True):
         field = known.fields.get(name)
         if field is None or (field == _SEARCHES and bytes(raw) != b"{}"):
-            _drop(name, place, trail, report)
+            _drop(place, trail, report)
         elif field == _SEARCHES:
             wire.setdefault(field, []).append(snake(name.partition("/")[2]))
         else:
@@ -129,7 +129,7 @@ def newer(tool: NativeTool, trail: Trail, report: Report) -> dict[str, Any] | No
 def older(tool: NativeTool, trail: Trail, report: Report, config: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
     """The newer protocol's declaration as the older one's: the member, and what is in it. Some of it is `config`."""
     known = next((one for one in _TOOLS if one.member and one.word == tool.kind), None)
-    if known is None:
+    if known is None or _is_guarded(tool):
         return None
     fields = {theirs: ours for ours, theirs in known.fields.items()}
     wire: dict[str, Any] = {}
@@ -138,7 +138,7 @@ def older(tool: NativeTool, trail: Trail, report: Report, config: dict[str, Any]
         if name == "type":
             continue
         if pointer is None or (value := _older_value(name, raw)) is None:
-            _drop(name, place, trail, report)
+            _drop(place, trail, report)
         elif name == _SEARCHES:
             wire["searchTypes"] = value
         elif pointer.startswith(CONFIG):
@@ -148,8 +148,14 @@ def older(tool: NativeTool, trail: Trail, report: Report, config: dict[str, Any]
     return known.member, wire
 
 
-def _drop(name: str, place: str, trail: Trail, report: Report) -> None:
-    report.dropped(trail, "//" + place, "Google's other protocol has no such setting", guarded=name in _GUARDS)
+def _is_guarded(tool: NativeTool) -> bool:
+    """Whether it is bound by what only one of the protocols can keep: without that it may not run."""
+    body = json_of(tool.body)
+    return not isinstance(body, dict) or any(body.get(name) is not None for name in _GUARDS)
+
+
+def _drop(place: str, trail: Trail, report: Report) -> None:
+    report.dropped(trail, "//" + place, "Google's other protocol has no such setting")
 
 
 def _opened(body: Raw, fields: Mapping[str, str], *, spelt: bool) -> Iterator[tuple[str, str, Raw]]:

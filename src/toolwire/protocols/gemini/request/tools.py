@@ -58,10 +58,10 @@ HOSTED = HostedSpelling(
     options={},
 )
 # Only Vertex knows them, so that they are read but not written.
-_READ = msgspec.structs.replace(
-    HOSTED,
-    options={"web_search": {"blocked_domains": "excludeDomains"}},
-)
+_READ = {
+    name: msgspec.structs.replace(HOSTED, options={"web_search": {"blocked_domains": name}})
+    for name in ("excludeDomains", "exclude_domains")
+}
 
 _read_declaration = Reader[DeclarationShape](DeclarationShape, FAMILY).read
 _elements = msgspec.json.Decoder(list[Raw]).decode
@@ -172,6 +172,7 @@ def _decode_function(raw: Raw, path: str, bag: str) -> FunctionTool:
 def _decode_native(name: str, value: Raw, path: str, bag: int, *more: str) -> NativeTool:
     usual = camel(name)
     kind = HOSTED.kind(usual) or snake(usual)
+    snaked = b'"exclude_domains"' in bytes(value)
     form = (f"{_BAG}{bag}:{name}", *more)
     executor: Any = "client" if usual == "computerUse" else "server"
     return NativeTool(
@@ -182,7 +183,7 @@ def _decode_native(name: str, value: Raw, path: str, bag: int, *more: str) -> Na
         executor=executor,
         at=path,
         form=form,
-        hosted=decode_hosted(usual, value, _READ),
+        hosted=decode_hosted(usual, value, _READ["exclude_domains" if snaked else "excludeDomains"]),
     )
 
 
