@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import toolwire as tw
+from tests import sdk
 from tests.hosted import ASKED, CASES, GEMINI, INTERACTIONS, OLLAMA, ROUTER, USED, answer, streamed
 from tests.laws import material
 from tests.laws.leaves import resolve
@@ -124,6 +125,27 @@ def test_code_that_failed_is_told_as_failed() -> None:
     assert (result["content"]["return_code"], result["content"]["stderr"]) == (1, "oops")
     (item,) = tw.translate(body, GEMINI, RESPONSES, "response").value["output"]
     assert item["status"] == "failed"
+
+
+@pytest.mark.parametrize("kind", ["web_search", "web_fetch"])
+def test_so_is_a_search_or_a_fetch(kind: str) -> None:
+    call, result = USED[INTERACTIONS][kind]
+    body = answer(INTERACTIONS, [call, {**result, "is_error": True}])
+    made = tw.translate(body, INTERACTIONS, ANTHROPIC, "response").value
+    assert made["content"][1]["content"] == {"type": f"{kind}_tool_result_error", "error_code": "unavailable"}
+    assert sdk.accept_response(ANTHROPIC, made) is None
+
+
+def test_so_is_code_that_failed_at_openai() -> None:
+    (item,) = USED[RESPONSES]["code_execution"]
+    body = answer(RESPONSES, [{**item, "status": "failed", "outputs": [{"type": "logs", "logs": "oops"}]}])
+    (_, result) = tw.translate(body, RESPONSES, ANTHROPIC, "response").value["content"]
+    assert (result["content"]["return_code"], result["content"]["stderr"]) == (1, "oops")
+    made = tw.translate(body, RESPONSES, GEMINI, "response").value
+    ran = made["candidates"][0]["content"]["parts"][1]["codeExecutionResult"]
+    assert (ran["outcome"], ran["output"]) == ("OUTCOME_FAILED", "oops")
+    (_, step) = tw.translate(body, RESPONSES, INTERACTIONS, "response").value["steps"]
+    assert (step["is_error"], step["result"]) == (True, "oops")
 
 
 @pytest.mark.parametrize("kind", ["web_search", "web_fetch", "code_execution"])

@@ -103,7 +103,8 @@ class Caller(Node, frozen=True, tag=True):
 
 
 class HostedUse(Node, frozen=True, tag=True):
-    """What a hosted tool was asked, or what it found, in common words: of a call, a result, or an item that is both."""
+    """What a hosted tool was asked, or what it found, in common words: of a call, a result, or an item that is both,
+    which alone says here that it failed."""
 
     kind: HostedKind
     id: str | None = None
@@ -112,6 +113,7 @@ class HostedUse(Node, frozen=True, tag=True):
     code: str | None = None
     pages: tuple[Citation, ...] = ()
     output: str | None = None
+    failed: bool = False
 
 
 class ToolCall(Node, frozen=True, tag=True):

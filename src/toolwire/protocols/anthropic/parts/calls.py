@@ -298,6 +298,8 @@ def encode_found(use: HostedUse, placed: Placed, plan: Plan, *, failed: bool = F
     """What it found. The proofs that the provider would want back are empty: there are none."""
     content: Any
     match use.kind:
+        case "web_search" | "web_fetch" if failed:
+            content = {"type": f"{use.kind}_tool_result_error", "error_code": "unavailable"}
         case "web_search":
             content = [_encode_page(page) for page in use.pages if page.url is not None]
             for index in range(len(content)):

@@ -392,7 +392,7 @@ def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> Any:
         plan.report.approximated(placed.trail, "", "what another provider ran, told as a call and its result")
         call = encode_asked(part.use, plan)
         plan.count += 1
-        return [call, encode_found(part.use, placed, plan)]
+        return [call, encode_found(part.use, placed, plan, failed=part.use.failed)]
     if part.gist and not plan.answering:
         plan.report.approximated(placed.trail, "", f"only {part.protocol} has {part.kind}: its text is told")
         return TextBlock(text=part.gist)

@@ -262,9 +262,9 @@ def _result_of_step(part: ToolResult, placed: Placed, plan: Plan) -> PartShape |
 # ---- what others ran, for a client to read
 
 
-def encode_used(use: HostedUse, plan: Plan, *, failed: bool = False) -> list[Any]:
+def encode_used(use: HostedUse, plan: Plan) -> list[Any]:
     """What another provider tells at once, as a call and its result."""
-    return [_asked(use, plan), _found(use, plan, failed=failed)]
+    return [_asked(use, plan), _found(use, plan, failed=use.failed)]
 
 
 def _asked(use: HostedUse, plan: Plan) -> PartShape:

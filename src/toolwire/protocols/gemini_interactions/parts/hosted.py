@@ -192,7 +192,7 @@ def _proof(part: ToolCall | ToolResult) -> str | None:
 
 def encode_used(use: HostedUse, plan: StepPlan) -> list[Any]:
     """What another provider tells at once, as a call and its result."""
-    return [_asked(use, plan), _found(use, plan, failed=False)]
+    return [_asked(use, plan), _found(use, plan, failed=use.failed)]
 
 
 def _asked(use: HostedUse, plan: StepPlan) -> ServerCall:

@@ -34,7 +34,8 @@ def decode_use(kind: str, members: dict[str, Raw]) -> HostedUse:
     logs = [one.get("logs") for one in outputs if isinstance(one, dict)] if isinstance(outputs, list) else []
     if found := [log for log in logs if isinstance(log, str)]:
         said["output"] = "\n".join(found)
-    return use_of(meaning, said, id=id if isinstance(id, str) else None)
+    use = use_of(meaning, said, id=id if isinstance(id, str) else None)
+    return replace(use, failed=True) if bytes(members.get("status", b"")) == b'"failed"' else use
 
 
 def decode_picture(members: dict[str, Raw]) -> Media | None:
