@@ -213,6 +213,12 @@ def test_a_setting_that_only_one_has_is_reported() -> None:
     assert [(loss.kind, loss.path) for loss in made.losses] == [("dropped", "/tools/0/googleSearch/timeRangeFilter")]
 
 
+def test_a_search_that_only_one_has_is_reported_by_its_place() -> None:
+    tool = {"type": "google_search", "search_types": ["web_search", "enterprise_web_search"]}
+    made = tw.translate(asking(INTERACTIONS, [tool]), INTERACTIONS, GEMINI)
+    assert [loss.path for loss in made.losses] == ["/tools/0/search_types/0", "/tools/0/search_types/1"]
+
+
 def test_a_server_of_which_only_some_tools_may_be_called_is_left_out() -> None:
     tool = {"type": "mcp_server", "name": "docs", "url": "https://a.test", "allowed_tools": [{"tools": ["look"]}]}
     made = tw.translate(asking(INTERACTIONS, [tool]), INTERACTIONS, GEMINI)

@@ -357,6 +357,7 @@ ANSWERS = (
     row("usage-cache", "usage: cache", Usage, "cache_read", "cache_write"),
     row("usage-thinking", "usage: thinking", Usage, "reasoning"),
     row("usage-tools", "usage: tools", Usage, "tool_use"),
+    row("usage-searches", "usage: searches and fetches", Usage, "searches", "fetches"),
     row("answer-id", "id of the answer", Response, "id"),
     row("answer-model", "model", Response, "model"),
     row("answer-created", "when it was made", Response, "created"),

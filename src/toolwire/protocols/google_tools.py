@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from toolwire.canonical.tools import NativeTool
 from toolwire.codec.fields import escape
 from toolwire.codec.hosted import json_of, put
-from toolwire.codec.losses import Report, Trail
+from toolwire.codec.losses import Report, Trail, elements
 
 OLDER, NEWER = "gemini", "gemini-interactions"
 
@@ -118,7 +118,7 @@ def newer(tool: NativeTool, trail: Trail, report: Report) -> dict[str, Any] | No
     for name, place, raw in _opened(tool.body, known.fields, spelt=True):
         field = known.fields.get(name)
         if field is None or (field == _SEARCHES and bytes(raw) != b"{}"):
-            _drop(place, trail, report)
+            _drop(place, raw, trail, report)
         elif field == _SEARCHES:
             wire.setdefault(field, []).append(snake(name.partition("/")[2]))
         else:
@@ -138,7 +138,7 @@ def older(tool: NativeTool, trail: Trail, report: Report, config: dict[str, Any]
         if name == "type":
             continue
         if pointer is None or (value := _older_value(name, raw)) is None:
-            _drop(place, trail, report)
+            _drop(place, raw, trail, report)
         elif name == _SEARCHES:
             wire["searchTypes"] = value
         elif pointer.startswith(CONFIG):
@@ -154,8 +154,9 @@ def _is_guarded(tool: NativeTool) -> bool:
     return not isinstance(body, dict) or any(body.get(name) is not None for name in _GUARDS)
 
 
-def _drop(place: str, trail: Trail, report: Report) -> None:
-    report.dropped(trail, "//" + place, "Google's other protocol has no such setting")
+def _drop(place: str, raw: Raw, trail: Trail, report: Report) -> None:
+    for each in elements(raw, place):
+        report.dropped(trail, "//" + each, "Google's other protocol has no such setting")
 
 
 def _opened(body: Raw, fields: Mapping[str, str], *, spelt: bool) -> Iterator[tuple[str, str, Raw]]:
