@@ -17,7 +17,6 @@ from toolwire.codec.answers import CallNames, identified
 from toolwire.codec.carries import Carrier
 from toolwire.codec.carrying import StreamCarrying, carry_response
 from toolwire.codec.fields import escape
-from toolwire.codec.integers import integer_schemas
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.kin import are_kin, set_apart
 from toolwire.codec.lines import in_one_line
@@ -175,7 +174,7 @@ def answering(request: Body | None, reader: Codec, writer: Codec, hosted_tools: 
     asked = writer.decode_request(to_bytes(request, writer.name), Route())
     undo = reader.encode_request(asked, Target(hosted_tools=hosted_tools)).undo
     if reader is not writer:
-        undo.integers = integer_schemas(asked)
+        undo.integers = asked
     return Context(request=asked, undo=undo)
 
 

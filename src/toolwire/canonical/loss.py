@@ -7,7 +7,7 @@ from msgspec import Struct
 LossKind = Literal["dropped", "approximated", "invented"]
 
 
-class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """`path` is a JSON pointer into the source body, exact to the field; for something invented it is where the need
     arose, and `target` is a pointer into what was made. `guarded`: refused under every policy."""
 

@@ -11,12 +11,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from toolwire.canonical.content import ToolCall
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool
 
 from .tools import tools_in_force
-
-Schemas = dict[tuple[str | None, str], Raw]
 
 _WHOLE = re.compile(r"(-?\d+)\.0+")
 _NUMBER = re.compile(r"[-+.0-9eE]+")
@@ -27,19 +26,23 @@ _LIMIT_SCHEMAS = 200
 _LIMIT_DEPTH = 100
 
 
-def integer_schemas(request: Request) -> Schemas:
-    """The schemas of a request that say integer anywhere, by the tool that they are for."""
-    found: Schemas = {}
+def integer_schema(request: Request | None, call: ToolCall) -> Raw | None:
+    """The schema of the tool that is called, if it says integer anywhere."""
+    if request is None:
+        return None
     for placed in tools_in_force(request):
         tool = placed.tool
-        if isinstance(tool, FunctionTool) and tool.parameters is not None and b'"integer"' in bytes(tool.parameters):
-            found[tool.namespace, tool.name] = tool.parameters
-    return found
+        if isinstance(tool, FunctionTool) and (tool.namespace, tool.name) == (call.namespace, call.name):
+            schema = tool.parameters
+            return schema if schema is not None and b'"integer"' in bytes(schema) else None
+    return None
+
+
+def may_need_integers(arguments: str) -> bool:
+    return ".0" in arguments
 
 
 def with_integers(arguments: str, schema: Raw) -> str:
-    if ".0" not in arguments:
-        return arguments
     text = IntegerText(schema)
     return text.feed(arguments) + text.close()
 

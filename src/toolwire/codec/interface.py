@@ -52,11 +52,11 @@ class ToolName(Struct, frozen=True):
 
 
 class Undo(Struct):
-    """How to raise an answer again to what the client asked: aliases and what was lowered; and the schemas that want
-    integers, by the client's own namespace and name."""
+    """How to raise an answer again to what the client asked: aliases and what was lowered; and the request whose
+    schemas say where it wants integers, if another protocol's model answers."""
 
     names: dict[str, ToolName] = field(default_factory=dict)
-    integers: dict[tuple[str | None, str], Raw] = field(default_factory=dict)
+    integers: Request | None = None
 
 
 class Context(Struct, frozen=True, kw_only=True):

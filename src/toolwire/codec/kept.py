@@ -4,8 +4,6 @@
 image. `known` and `given` cross between UNSET, which is absent on the wire, and None, which is absent in the model.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from operator import attrgetter
 from types import NoneType
@@ -36,8 +34,8 @@ class _Kept:
         specs = msgspec.structs.fields(kind)
         nullable = [spec for spec in specs if NoneType in members_of(hints[spec.name])]
         extra = [spec for spec in specs if hints[spec.name] is Extra]
-        self.nullable = tuple(spec.encode_name for spec in nullable)
-        self.extra = tuple(spec.encode_name for spec in extra)
+        self.nullable = ("", "", *(spec.encode_name for spec in nullable))
+        self.extra = ("", "", *(spec.encode_name for spec in extra))
         self.get_nullable = attrgetter("unknown", "nulls", *(spec.name for spec in nullable))
         self.get_extra = attrgetter("unknown", "nulls", *(spec.name for spec in extra))
         self.no_extra = (UNSET, UNSET) + (UNSET,) * len(extra)
@@ -59,16 +57,19 @@ def given(value: W | None) -> W | UnsetType:
 _noted: ContextVar[list[bool] | None] = ContextVar("extras were made", default=None)
 
 
-@contextmanager
-def watching_extras() -> Iterator[list[bool]]:
+class watching_extras:  # noqa: N801 - read as the statement that it is for
     """While a body is decoded: the list that is not empty once anything went into extras. A value without any need
     not be searched for them."""
-    seen: list[bool] = []
-    token = _noted.set(seen)
-    try:
-        yield seen
-    finally:
-        _noted.reset(token)
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> list[bool]:
+        seen: list[bool] = []
+        self._token = _noted.set(seen)
+        return seen
+
+    def __exit__(self, *failure: object) -> None:
+        _noted.reset(self._token)
 
 
 def note_extras() -> None:
@@ -85,24 +86,29 @@ def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]
     if (shape := _KEPT.get(type(wire))) is None:
         shape = _KEPT[type(wire)] = _Kept(type(wire))
     extra, nullable = shape.get_extra(wire), shape.get_nullable(wire)
-    if extra == shape.no_extra and None not in nullable:
+    plain = extra == shape.no_extra
+    if plain and None not in nullable:
         return {"form": form} if form else _NOTHING
-    kept = {under + name: value for name, value in zip(shape.extra, extra[2:], strict=True) if value is not UNSET}
-    nothing = [name for name, value in kept.items() if value == _NULL]
-    for name in nothing:
-        del kept[name]
-    if wire.unknown is not UNSET:
-        kept.update((under + escape(name), value) for name, value in wire.unknown.items())
-    nulls = [name for name, value in zip(shape.nullable, nullable[2:], strict=True) if value is None]
+    nulls = [name for name, value in zip(shape.nullable, nullable, strict=True) if value is None]
     if wire.nulls is not UNSET:
-        nulls.extend(wire.nulls)
+        nulls += wire.nulls
     found: dict[str, Any] = {}
-    if kept:
-        found["extras"] = {family: kept}
-        note_extras()
-    if nulls or nothing:
-        places = [under + name for name in nulls] + list(nothing)
-        form = (*form, *(f"{family}:null:{place}" for place in places))
+    if not plain:
+        kept: dict[str, Any] = {}
+        for name, value in zip(shape.extra, extra, strict=True):
+            if value is UNSET or not name:
+                continue
+            if value == _NULL:
+                nulls.append(name)
+            else:
+                kept[under + name] = value
+        if wire.unknown is not UNSET:
+            kept.update([(under + escape(name), value) for name, value in wire.unknown.items()])
+        if kept:
+            found["extras"] = {family: kept}
+            note_extras()
+    if nulls:
+        form = (*form, *[f"{family}:null:{under}{name}" for name in nulls])
     if form:
         found["form"] = form
     return found
@@ -113,8 +119,11 @@ def joined(*rests: dict[str, Any]) -> dict[str, Any]:
     extras: dict[str, dict[str, Raw]] = {}
     form: tuple[str, ...] = ()
     for one in rests:
-        for family, kept in (one.get("extras") or _NOTHING).items():
-            extras.setdefault(family, {}).update(kept)
+        if not one:
+            continue
+        if kept := one.get("extras"):
+            for family, fields in kept.items():
+                extras[family] = extras[family] | fields if family in extras else fields
         form += one.get("form", ())
     if extras:
         note_extras()

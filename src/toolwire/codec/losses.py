@@ -6,7 +6,7 @@ source codec's `names` gives for the field (`"Message.parts": "/content"`; `""` 
 object of its own; `"//parallel_tool_calls"` for a field that stands at the root instead) and the index.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -74,8 +74,11 @@ class Report:
 
     def resolve(self, root: Node, names: Names) -> list[Loss]:
         found: dict[tuple[str, str, str | None], Loss] = {}
+        places: dict[Trail, _Place] = {}
         for kind, trail, field, why, target, guarded in self._entries:
-            for path in pointers(root, trail, field, names):
+            if (place := places.get(trail)) is None:
+                place = places[trail] = _led(root, trail, names)
+            for path in _pointers(place, field, names):
                 loss = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)
                 if found.setdefault((kind, path, target), loss) is not loss and guarded:
                     found[kind, path, target] = loss
@@ -92,17 +95,23 @@ def _lost(path: str, found: Container[tuple[str, str, str | None]]) -> bool:
     return ("approximated", path, None) not in found
 
 
-def elements(value: Raw, path: str) -> Iterator[str]:
+def elements(value: Raw, path: str) -> list[str]:
     """The path of a value; of a list, those of its elements, since naming a list says too little."""
     if bytes(value)[:1] != b"[" or not (inner := _decode_array(value)):
-        yield path
-        return
-    for index, element in enumerate(inner):
-        yield from elements(element, f"{path}/{index}")
+        return [path]
+    return [place for index, element in enumerate(inner) for place in elements(element, f"{path}/{index}")]
 
 
-def pointers(root: Node, trail: Trail, field: str, names: Names) -> Iterator[str]:
+def pointers(root: Node, trail: Trail, field: str, names: Names) -> list[str]:
     """Where the field of the node that the trail leads to stands in the source; if it is a list, its elements."""
+    return _pointers(_led(root, trail, names), field, names)
+
+
+_Place = tuple[Any, str, str]
+"""What a trail leads to, and where it stands; of a list, also the name of its elements' field."""
+
+
+def _led(root: Node, trail: Trail, names: Names) -> _Place:
     node: Any = root
     path = ""
     steps = iter(trail)
@@ -113,33 +122,37 @@ def pointers(root: Node, trail: Trail, field: str, names: Names) -> Iterator[str
         if isinstance(node, tuple):
             index = next(steps, None)
             if index is None:
-                yield from _element_paths(node, path, place)
-                return
+                return node, path, place
             node = node[int(index)]
             place = f"{place}/{index}" if place else ""
         at = getattr(node, "at", None)
         place = place if at is None else at
         path = place[1:] if place.startswith("//") else path + place
+    return node, path, ""
+
+
+def _pointers(led: _Place, field: str, names: Names) -> list[str]:
+    node, path, place = led
+    if isinstance(node, tuple):
+        return _element_paths(node, path, place)
     if field.startswith("//"):
-        yield f"{path}/{field[2:]}"
-    elif not field:
-        yield path
-    else:
-        place = _place(node, field, names)
-        if place.startswith("//"):
-            path, place = "", place[1:]
-        value: Any = getattr(node, field, None)
-        if not isinstance(value, tuple) or any(token.endswith(f":{field}:string") for token in node.form):
-            value = ()
-        yield from _element_paths(value, path, place)
+        return [f"{path}/{field[2:]}"]
+    if not field:
+        return [path]
+    place = _place(node, field, names)
+    if place.startswith("//"):
+        path, place = "", place[1:]
+    value: Any = getattr(node, field, None)
+    if not isinstance(value, tuple) or any(token.endswith(f":{field}:string") for token in node.form):
+        value = ()
+    return _element_paths(value, path, place)
 
 
-def _element_paths(values: tuple[Any, ...], path: str, place: str) -> Iterator[str]:
+def _element_paths(values: tuple[Any, ...], path: str, place: str) -> list[str]:
     if not values:
-        yield path + place
-    for index, element in enumerate(values):
-        at = element.at if isinstance(element, Node) else None
-        yield path + (at if at is not None else f"{place}/{index}")
+        return [path + place]
+    ats = [element.at if isinstance(element, Node) else None for element in values]
+    return [path + (at if at is not None else f"{place}/{index}") for index, at in enumerate(ats)]
 
 
 def _place(node: Node, field: str, names: Names) -> str:
@@ -201,12 +214,13 @@ def _collect(value: Any, families: Container[str], steps: list[str | int], found
     if (fields := children(kind)) is None:
         return
     if value.extras:
+        trail, form = tuple(steps), value.form
         for family, kept in value.extras.items():
             if family not in families:
                 for key, raw in kept.items():
-                    told = f"{family}:told:{key}" in value.form or (cited and f"{family}:cited:{key}" in value.form)
+                    told = form and (f"{family}:told:{key}" in form or (cited and f"{family}:cited:{key}" in form))
                     if not told:
-                        found.append((tuple(steps), family, key, raw))
+                        found.append((trail, family, key, raw))
     for field in fields:
         child = getattr(value, field)
         if type(child) is tuple:

@@ -11,16 +11,22 @@ from toolwire.canonical.content import Message, Part, ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
 from toolwire.canonical.response import Candidate, Response
 
-from .integers import IntegerText, with_integers
+from .integers import IntegerText, integer_schema, may_need_integers, with_integers
 from .interface import Undo
 from .schema.absent import without_nulls
 from .tools import INPUT, raise_input
 
 
 def raise_response(response: Response, undo: Undo) -> Response:
-    if not undo.names and not undo.integers:
+    if not undo.names and (undo.integers is None or not _holds_fractions(response)):
         return response
     return replace(response, candidates=tuple(_raise_candidate(one, undo) for one in response.candidates))
+
+
+def _holds_fractions(response: Response) -> bool:
+    """Whether a number may have to be written anew: mostly not, and it is asked of every answer."""
+    parts = [part for one in response.candidates for message in one.messages for part in message.parts]
+    return any(type(part) is ToolCall and may_need_integers(part.arguments) for part in parts)
 
 
 def _raise_candidate(candidate: Candidate, undo: Undo) -> Candidate:
@@ -50,8 +56,9 @@ def _raise_call(part: ToolCall, undo: Undo) -> ToolCall:
 
 
 def _with_integers(call: ToolCall, undo: Undo) -> ToolCall:
-    schema = undo.integers.get((call.namespace, call.name))
-    if schema is None or (arguments := with_integers(call.arguments, schema)) == call.arguments:
+    if not may_need_integers(call.arguments) or (schema := integer_schema(undo.integers, call)) is None:
+        return call
+    if (arguments := with_integers(call.arguments, schema)) == call.arguments:
         return call
     return replace(call, arguments=arguments)
 
@@ -64,7 +71,7 @@ class StreamRaiser:
         self._texts: dict[tuple[int, int], InputText | IntegerText | WholeArguments] = {}
 
     def raise_events(self, events: Sequence[Event]) -> Iterable[Event]:
-        if not self._undo.names and not self._undo.integers:
+        if not self._undo.names and self._undo.integers is None:
             return events
         if not self._texts and not any(type(event) in _CALLING and _is_call(event) for event in events):
             return events
@@ -97,7 +104,7 @@ class StreamRaiser:
         known = self._undo.names.get(alias)
         if known is not None and known.freeform:
             return InputText()
-        schema = self._undo.integers.get((raised.namespace, raised.name))
+        schema = integer_schema(self._undo.integers, raised)
         if known is not None and known.parameters is not None:
             return WholeArguments(known.parameters, schema)
         return None if schema is None else IntegerText(schema)

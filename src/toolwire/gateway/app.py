@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import secrets
+import random
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -21,7 +21,7 @@ from .exchange import Asked, Exchanger, Refused, Streaming
 from .log import Line
 from .metrics import Metrics
 from .models import Catalogue
-from .report import Exchanges, losses_header
+from .report import Exchanges, losses_body, losses_header
 from .routing import NoRoute
 from .watch import Receive, Watch
 
@@ -81,6 +81,12 @@ class App:
         self._streams = 0
         self._beats: set[asyncio.Task[None]] = set()
         self._codecs = tuple(PROTOCOLS.values())
+        self._addresses = {
+            endpoint.path: (codec, Address(stream=endpoint.stream))
+            for codec in reversed(self._codecs)
+            for endpoint in codec.surface.endpoints
+            if "{model}" not in endpoint.path
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -104,7 +110,8 @@ class App:
         self._exchanger.close()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        line = Line(id=f"ex_{secrets.token_hex(8)}", method=scope["method"], path=scope["path"], began=time.monotonic())
+        id = f"ex_{random.getrandbits(64):016x}"  # a name, no secret: only its own caller is told of an exchange
+        line = Line(id=id, method=scope["method"], path=scope["path"], began=time.monotonic())
         watch = Watch(receive, line, self._limits.receive)
         incoming = Incoming(scope, receive, send, dict(scope["headers"]), line, watch)
         codec, address = self._recognise(incoming)
@@ -127,12 +134,15 @@ class App:
             await self._refuse(incoming, codec, _told(error))
         finally:
             watch.close()
+            line.seconds = time.monotonic() - line.began
             self._metrics.count(line)
             self._log(line)
 
     def _recognise(self, incoming: Incoming) -> tuple[Codec, Address | None]:
         """Whose address it is; for one that is nobody's, in whose words it is answered."""
         path = incoming.path
+        if (known := self._addresses.get(path)) is not None:
+            return known
         for codec in self._codecs:
             if (address := codec.surface.match(path)) is not None:
                 return codec, address
@@ -172,8 +182,9 @@ class App:
         line.usage, line.losses = answer.usage, len(answer.losses)
         headers = [_JSON]
         if answer.losses:
-            self._exchanges.keep(line.id, incoming.caller, answer.losses)
-            headers.append((b"toolwire-losses", losses_header(answer.losses)))
+            told = losses_body(answer.losses)
+            self._exchanges.keep(line.id, incoming.caller, told)
+            headers.append((b"toolwire-losses", losses_header(answer.losses, told)))
         await incoming.answer(200, answer.body, headers)
 
     async def _ask(self, incoming: Incoming, codec: Codec, address: Address) -> Asked:
@@ -221,8 +232,8 @@ class App:
             (b"x-accel-buffering", b"no"),
             (b"toolwire-exchange", line.id.encode()),
         ]
-        if answer.losses:
-            headers.append((b"toolwire-losses", losses_header(answer.losses)))
+        if losses := answer.losses:
+            headers.append((b"toolwire-losses", losses_header(losses, losses_body(losses))))
         if self._streams >= self._limits.streams:
             answer.close()
             raise Refused(ApiError(kind="overloaded", message="too many streams at once", status=503))
@@ -243,7 +254,7 @@ class App:
             line.usage, line.failed = answer.translation.usage, answer.translation.error is not None
             if losses := answer.losses:
                 line.losses = len(losses)
-                self._exchanges.keep(line.id, incoming.caller, losses)
+                self._exchanges.keep(line.id, incoming.caller, losses_body(losses))
 
     def _beat(self, incoming: Incoming, answer: Streaming) -> None:
         """Say something harmless while the upstream is silent, at a boundary between events."""
@@ -296,7 +307,7 @@ class App:
             id = path.removeprefix("/toolwire/exchanges/").removesuffix("/losses")
             losses = self._exchanges.losses(id, incoming.caller)
             if losses is not None:
-                await incoming.answer(200, msgspec.json.encode({"losses": losses}), [_JSON])
+                await incoming.answer(200, losses, [_JSON])
                 return
         body = self._catalogue.look_up(path, codec.name, await self._shown(incoming))
         if body is None:

@@ -20,7 +20,6 @@ from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
 from toolwire.codec.carries import Carrier
-from toolwire.codec.integers import integer_schemas
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.kin import set_apart
 from toolwire.codec.restoring import holds_carries, restore_carries
@@ -188,8 +187,8 @@ class Exchanger:
         )
         restored = set_apart(restored, client, upstream)
         encoding = upstream.encode_request(restored, target)
-        if client is not upstream and request.tools:
-            encoding.undo.integers = integer_schemas(request)
+        if client is not upstream:
+            encoding.undo.integers = request
         losses += encoding.report.resolve(restored, client.names) if encoding.report else ()
         refuse(losses, upstream.name, strict=asked.strict or routed.options.strict)
         context = Context(request=request, undo=encoding.undo, created=asked.created, carrier=carrier)

@@ -20,6 +20,7 @@ class Line(Struct, kw_only=True):
     method: str
     path: str
     began: float
+    seconds: float = 0.0
     status: int = 0
     client: str = ""
     provider: str = ""
@@ -37,11 +38,11 @@ class Line(Struct, kw_only=True):
     def goes_to(self, provider: str, model: str | None) -> None:
         self.provider, self.model = provider, model or ""
 
-    def text(self) -> str:
-        parts = [time.strftime("%H:%M:%S"), str(self.status or 499), self.method, self.path]
+    def text(self, clock: str) -> str:
+        parts = [clock, str(self.status or 499), self.method, self.path]
         if self.provider:
             parts.append(f"-> {self.provider}/{self.model}")
-        parts.append(f"{(time.monotonic() - self.began) * 1000:.0f}ms")
+        parts.append(f"{self.seconds * 1000:.0f}ms")
         if self.streamed:
             parts.append("stream")
         if self.usage is not None:
@@ -63,18 +64,22 @@ class Log:
     """Writes to stderr, many lines at a time where there are many: writing each alone costs more than making it."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
+        self._lines: list[Line] = []
 
     def add(self, line: Line) -> None:
         if not self._lines:
             asyncio.get_running_loop().call_later(PAUSE, self.flush)
-        if line.path != "/healthz":
-            self._lines.append(line.text() + "\n")
-        if line.crash is not None:
-            self._lines += traceback.format_exception(line.crash)
+        self._lines.append(line)
         if len(self._lines) >= LIMIT_LINES:
             self.flush()
 
     def flush(self) -> None:
         lines, self._lines = self._lines, []
-        sys.stderr.write("".join(lines))
+        clock = time.strftime("%H:%M:%S")
+        told: list[str] = []
+        for line in lines:
+            if line.path != "/healthz":
+                told.append(line.text(clock) + "\n")
+            if line.crash is not None:
+                told += traceback.format_exception(line.crash)
+        sys.stderr.write("".join(told))

@@ -1,6 +1,5 @@
 """Counters in Prometheus' text form."""
 
-import time
 from bisect import bisect_left
 from collections import Counter
 from itertools import accumulate
@@ -22,7 +21,7 @@ class Metrics:
     def count(self, line: Line) -> None:
         if not line.client:
             return
-        seconds = time.monotonic() - line.began
+        seconds = line.seconds
         self._requests[line.client, line.provider, line.status] += 1
         self._losses += line.losses
         self._count += 1

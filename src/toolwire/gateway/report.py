@@ -24,22 +24,25 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
     return _SECRET.sub(REMOVED, text)
 
 
-def losses_header(losses: Sequence[Loss]) -> bytes:
-    """The losses as ASCII JSON, cut at whole losses with `more` for the rest."""
-    told = [_told(loss) for loss in losses]
-    for count in range(len(told), -1, -1):
-        body: dict[str, object] = {"losses": told[:count]}
-        if count < len(told):
-            body["more"] = len(told) - count
-        text = _ascii(msgspec.json.encode(body))
-        if len(text) <= LIMIT_HEADER:
-            return text
-    return b"{}"
+def losses_body(losses: Sequence[Loss]) -> bytes:
+    """All of them, as JSON."""
+    return msgspec.json.encode({"losses": losses})
 
 
-def _told(loss: Loss) -> dict[str, str]:
-    found = {"kind": loss.kind, "path": loss.path, "target": loss.target, "why": loss.why}
-    return {name: value for name, value in found.items() if value}
+def losses_header(losses: Sequence[Loss], body: bytes) -> bytes:
+    """The body of these losses as ASCII; what is too long for a header is cut at whole losses, with `more` for the
+    rest."""
+    if len(body) <= LIMIT_HEADER and len(whole := _ascii(body)) <= LIMIT_HEADER:
+        return whole
+    room = LIMIT_HEADER - len(b'{"losses":[],"more":%d}' % len(losses))
+    told: list[bytes] = []
+    for loss in losses:
+        told.append(_ascii(msgspec.json.encode(loss)))
+        room -= len(told[-1]) + len(b",")
+        if room < 0:
+            told.pop()
+            break
+    return b'{"losses":[%b],"more":%d}' % (b",".join(told), len(losses) - len(told))
 
 
 def _ascii(data: bytes) -> bytes:
@@ -60,7 +63,7 @@ class Kept(Struct):
     """What is remembered of one exchange, for the key that made it."""
 
     caller: Caller
-    losses: list[Loss]
+    losses: bytes
 
 
 class Exchanges:
@@ -70,11 +73,11 @@ class Exchanges:
         self._limit = limit
         self._kept: OrderedDict[str, Kept] = OrderedDict()
 
-    def keep(self, id: str, caller: Caller, losses: list[Loss]) -> None:
+    def keep(self, id: str, caller: Caller, losses: bytes) -> None:
         self._kept[id] = Kept(caller, losses)
         if len(self._kept) > self._limit:
             self._kept.popitem(last=False)
 
-    def losses(self, id: str, caller: Caller) -> list[Loss] | None:
+    def losses(self, id: str, caller: Caller) -> bytes | None:
         found = self._kept.get(id)
         return found.losses if found is not None and found.caller == caller else None

@@ -22,6 +22,7 @@ from .auth import Gate, is_loopback
 from .config import Config, ConfigError, provider_of, with_server
 from .discovery import discover, simulated
 from .exchange import Exchanger
+from .http import Protocol
 from .log import Log
 from .models import Catalogue, models_of
 from .routing import Router
@@ -152,7 +153,7 @@ def options() -> dict[str, Any]:
     return {
         "log_config": None,
         "access_log": False,
-        "http": "httptools",
+        "http": Protocol,
         "ws": "none",
         "lifespan": "off",
         "server_header": False,
