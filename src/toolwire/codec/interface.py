@@ -9,7 +9,7 @@ from msgspec import Raw, Struct, field
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Event
 from toolwire.canonical.request import Request
-from toolwire.canonical.response import Response
+from toolwire.canonical.response import Response, Usage
 
 from .carries import Carriage, Carrier
 from .check import Finding
@@ -103,7 +103,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `families` key the extras that it writes back, its own first; `names` gives wire names to canonical
     fields, for losses; `surface` says where it is spoken, `carriage` is the field that its clients echo, if there is
     one. Of what it shares with another protocol of its family, `known` are the extras that it has, too, by canonical
-    type, and `spelling` the tokens of `form` that mean the same in both."""
+    type, and `spelling` the tokens of `form` that mean the same in both. `glance`: the usage that an ordinary answer
+    tells, for who passes it on as it is; None if it must be decoded to be understood."""
 
     name: str
     families: tuple[str, ...]
@@ -121,5 +122,6 @@ class Codec(Struct, frozen=True, kw_only=True):
     stream_encoder: Callable[[Context], StreamEncoder]
     check_request: Callable[..., list[Finding]]
     carriage: Carriage | None = None
+    glance: Callable[[bytes], Usage | None] = lambda _: None
     known: Mapping[str, frozenset[str]] = {}
     spelling: frozenset[str] = frozenset()

@@ -70,7 +70,7 @@ class Plan:
     def offered(self, request: Request) -> list[PlacedTool]:
         """All tools of the conversation, found once."""
         if self._offered is None:
-            self._offered = list(tools_in_force(request))
+            self._offered = tools_in_force(request)
         return self._offered
 
     def is_legal(self, id: str | None) -> bool:

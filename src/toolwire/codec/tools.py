@@ -103,25 +103,30 @@ class ToolPlan:
         return f"{readable[: self._rules.limit - 9]}_{digest}"
 
 
-def tools_in_force(request: Request) -> Iterator[PlacedTool]:
+def tools_in_force(request: Request) -> list[PlacedTool]:
     """All tools of a conversation in order of first appearance, groups flattened: those declared at the start, and
     those that came later. A removed one stays, since its calls may be in the history."""
-    seen: set[tuple[str | None, str]] = set()
-    for placed in _declared(request):
-        tool = placed.tool
-        if not isinstance(tool, NativeTool):
-            if (tool.namespace, tool.name) in seen:
-                continue
-            seen.add((tool.namespace, tool.name))
-        yield placed
-
-
-def _declared(request: Request) -> Iterator[PlacedTool]:
+    declared: list[PlacedTool] = []
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup):
-            yield from flattened(tool, ("tools", index))
+            declared += flattened(tool, ("tools", index))
         else:
-            yield PlacedTool(tool, ("tools", index))
+            declared.append(PlacedTool(tool, ("tools", index)))
+    declared += _loaded(request)
+    seen: set[tuple[str | None, str]] = set()
+    found: list[PlacedTool] = []
+    for placed in declared:
+        tool = placed.tool
+        if not isinstance(tool, NativeTool):
+            if (name := (tool.namespace, tool.name)) in seen:
+                continue
+            seen.add(name)
+        found.append(placed)
+    return found
+
+
+def _loaded(request: Request) -> Iterator[PlacedTool]:
+    """Those that a message brought."""
     for number, message in enumerate(request.messages):
         parts = message.parts
         # Only a system, and a search whose result ends with what it loaded, change tools.

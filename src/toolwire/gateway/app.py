@@ -284,13 +284,13 @@ class App:
             route=Route(model=wanted.model, stream=wanted.stream),
             tenant=incoming.caller.tenant,
         )
-        sent, encoding = self._exchanger.translate(asked)
+        sent = self._exchanger.translate(asked)
         provider = sent.way.provider
         told = {
             "provider": provider.name,
             "protocol": provider.protocol,
-            "address": provider.address(encoding.route.path or "/"),
-            "body": encoding.body,
+            "address": provider.address(sent.route.path or "/"),
+            "body": msgspec.Raw(sent.body),
             "losses": sent.losses,
         }
         await incoming.answer(200, msgspec.json.encode(told), [_JSON])

@@ -20,7 +20,7 @@ from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
 from toolwire.codec.carries import Carrier
-from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
+from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.kin import set_apart
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.protocols import PROTOCOLS
@@ -29,6 +29,7 @@ from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Answer, Transport, TransportError, head_of
 
 from .config import LimitsSection
+from .home import as_written
 from .pauses import Legs, is_paused, joined, resumed
 from .report import scrub
 from .routing import Routed, Router, Way
@@ -147,7 +148,7 @@ class Exchanger:
     def close(self) -> None:
         self._transport.close()
 
-    def translate(self, asked: Asked) -> tuple[Sent, Encoding]:
+    def translate(self, asked: Asked) -> Sent:
         """What would be sent to the first upstream, and its losses."""
         request, routed = self._decode(asked)
         return self._encode(asked, request, routed, routed.ways[0])
@@ -157,7 +158,7 @@ class Exchanger:
         request, routed = self._decode(asked)
         for number, way in enumerate(routed.ways):
             goes_to(way.provider.name, way.model)
-            sent, _ = self._encode(asked, request, routed, way)
+            sent = self._encode(asked, request, routed, way)
             try:
                 return await self._persist(asked, request, sent)
             except Refused as refused:
@@ -170,7 +171,7 @@ class Exchanger:
         request = asked.client.decode_request(to_bytes(asked.body, asked.client.name), asked.route)
         return request, self._router.route(request.model)
 
-    def _encode(self, asked: Asked, request: Request, routed: Routed, way: Way) -> tuple[Sent, Encoding]:
+    def _encode(self, asked: Asked, request: Request, routed: Routed, way: Way) -> Sent:
         client, upstream, provider = asked.client, PROTOCOLS[way.provider.protocol], way.provider
         carrier = self._carrier(asked.tenant, way)
         restored, losses = request, list[Loss]()
@@ -178,6 +179,11 @@ class Exchanger:
             home = request.origin == upstream.name
             restored, missing = restore_carries(request, client, carrier, home=home)
             losses = missing.resolve(request, client.names)
+        elif client is upstream:
+            body = as_written(asked.body, request, client, way.model, stream=asked.streams(request))
+            if body is not None:
+                context = Context(request=request, created=asked.created, carrier=carrier)
+                return Sent(way, upstream, context, losses, Route(path=client.surface.endpoints[0].path), body)
         target = Target(
             model=way.model,
             stream=asked.streams(request),
@@ -193,7 +199,7 @@ class Exchanger:
         refuse(losses, upstream.name, strict=asked.strict or routed.options.strict)
         context = Context(request=request, undo=encoding.undo, created=asked.created, carrier=carrier)
         legs = Legs() if upstream.surface.pauses and client is not upstream else None
-        return Sent(way, upstream, context, losses, encoding.route, encoding.to_bytes(), legs), encoding
+        return Sent(way, upstream, context, losses, encoding.route, encoding.to_bytes(), legs)
 
     def _carrier(self, tenant: str, way: Way) -> Carrier | None:
         key = (tenant, way.provider.name, way.model)
@@ -265,12 +271,16 @@ class Exchanger:
         return replace(error, message=message, status=answer.status, retry_after=after or error.retry_after)
 
     async def _whole(self, asked: Asked, sent: Sent, answer: Answer) -> Whole:
-        body, decoded = await self._read(sent, answer)
+        body = await self._body(sent, answer)
+        if asked.client is sent.upstream and (usage := sent.upstream.glance(body)) is not None:
+            return Whole(body, sent.losses, usage)
+        decoded = self._read(sent, body)
         for _ in range(self._limits.pauses):
             if sent.legs is None or not is_paused(decoded):
                 break
             further = resumed(sent.upstream, sent.body, decoded.candidates[0].messages)
-            decoded = joined(decoded, (await self._read(sent, await self._send(sent, further)))[1])
+            leg = await self._body(sent, await self._send(sent, further))
+            decoded = joined(decoded, self._read(sent, leg))
         if decoded.error is not None and not decoded.candidates:
             raise Refused(_cleaned(decoded.error, sent.way.provider))
         response = answer_for(decoded, sent.upstream, asked.client, sent.context)
@@ -281,23 +291,28 @@ class Exchanger:
         refuse(losses, asked.client.name, strict=False)
         return Whole(encoding.to_bytes(), sent.losses + losses, decoded.usage)
 
-    async def _read(self, sent: Sent, answer: Answer) -> tuple[bytes, Response]:
-        """A whole answer, as it came and as it is meant."""
-        provider = sent.way.provider
+    async def _body(self, sent: Sent, answer: Answer) -> bytes:
+        """A whole answer, as it came."""
         try:
-            body = to_bytes(await answer.read(self._limits.answer), sent.upstream.name)
-            return body, sent.upstream.decode_response(body, sent.context)
+            return to_bytes(await answer.read(self._limits.answer), sent.upstream.name)
         except TransportError as error:
-            raise Refused(_transport_fault(provider, error)) from None
+            raise Refused(_transport_fault(sent.way.provider, error)) from None
         except DecodeError as error:
-            raise Refused(_fault_of(provider, "server", f"gave an answer that can't be read: {error}")) from None
+            raise Refused(_unreadable(sent.way.provider, error)) from None
+
+    def _read(self, sent: Sent, body: bytes) -> Response:
+        """What it means."""
+        try:
+            return sent.upstream.decode_response(body, sent.context)
+        except DecodeError as error:
+            raise Refused(_unreadable(sent.way.provider, error)) from None
 
     async def _stream(self, asked: Asked, sent: Sent, answer: Answer) -> Streaming:
         """The stream from its first event on: until then it may still be given up."""
         translation = Translation(sent.upstream, asked.client, sent.context, _changing(sent))
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/json") and sent.upstream.name != "gemini":
-            _, response = await self._read(sent, answer)
+            response = self._read(sent, await self._body(sent, answer))
             return Streaming(sent, None, translation, translation.whole(unfold(response)))
         first = b""
         try:
@@ -354,6 +369,10 @@ def _cleaned(error: ApiError, provider: Provider) -> ApiError:
 
 def _fault_of(provider: Provider, kind: ErrorKind, why: str, status: int = 502) -> ApiError:
     return ApiError(kind=kind, message=f"{provider.name} {why}", status=status)
+
+
+def _unreadable(provider: Provider, error: DecodeError) -> ApiError:
+    return _fault_of(provider, "server", f"gave an answer that can't be read: {error}")
 
 
 def _seconds(text: str | None) -> float | None:

@@ -5,7 +5,7 @@ from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 
 from .request.body import NAMES, decode_request, encode_request
-from .response.body import decode_response, encode_response
+from .response.body import decode_response, encode_response, glance
 from .response.errors import decode_error, encode_error
 from .response.models import encode_model, encode_models
 from .rules.checks import check_request
@@ -36,5 +36,6 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    glance=glance,
     carriage=Carriage(issuer=FAMILY, kind="signature"),
 )

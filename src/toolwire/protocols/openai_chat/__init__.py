@@ -8,7 +8,7 @@ from .parts.citations import NOTED
 from .parts.content import STRING
 from .request.body import NAMES, decode_request, encode_request
 from .request.settings import ALIAS, ONE_STOP
-from .response.body import decode_response, encode_response
+from .response.body import decode_response, encode_response, glance
 from .response.errors import decode_error, encode_error
 from .rules.checks import check_request
 from .rules.vocabulary import KNOWN
@@ -34,6 +34,7 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    glance=glance,
     known=KNOWN,
     spelling=SPELLING,
 )

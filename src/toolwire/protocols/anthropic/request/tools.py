@@ -30,9 +30,10 @@ from toolwire.codec.hosted import (
     is_native,
     without_native,
 )
-from toolwire.codec.kept import emit, given, joined, known, rest
+from toolwire.codec.kept import emit, given, joined, known, note_extras, rest, watching_extras
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
+from toolwire.codec.repeated import Repeated
 from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import (
     OWN_SEARCH,
@@ -72,13 +73,25 @@ _CLIENT_RUN = ("bash", "text_editor", "memory", "computer", "computer_toolset", 
 _decode_tool = msgspec.json.Decoder(ToolShape).decode
 _read_tool = Reader[ToolShape](ToolShape, FAMILY).read
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
+_seen: Repeated[Tool] = Repeated()
 
 
 # ---- decode
 
 
 def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
-    return tuple([decode_tool(raw, f"{path}/{index}") for index, raw in enumerate(tools)])
+    found: list[Tool] = []
+    for index, raw in enumerate(tools):
+        text = bytes(raw)
+        if (tool := _seen.get(text)) is None:
+            with watching_extras() as extras:
+                tool = decode_tool(Raw(text), f"{path}/{index}")
+            if extras:
+                note_extras()
+            else:
+                _seen.keep(text, tool)
+        found.append(tool)
+    return tuple(found)
 
 
 def decode_tool(raw: Raw, path: str = "") -> FunctionTool | NativeTool:

@@ -1,15 +1,16 @@
 """Anthropic's answers and errors, to canonical and back."""
 
-from typing import Any
+from typing import Any, Literal
 
-from msgspec import UNSET, UnsetType
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.counts import read_counts
-from toolwire.codec.fields import Reader
+from toolwire.codec.fields import BAD_JSON, Reader
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import as_object, given, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report, Trail
@@ -116,6 +117,22 @@ def decode_usage(shape: UsageShape) -> Usage:
 
 def _count(value: int | UnsetType | None) -> int | None:
     return value if isinstance(value, int) else None
+
+
+class _Ordinary(Struct):
+    type: Literal["message"]
+    content: list[Raw]
+    usage: UsageShape
+
+
+_read_ordinary = msgspec.json.Decoder(_Ordinary).decode
+
+
+def glance(body: bytes) -> Usage | None:
+    try:
+        return decode_usage(_read_ordinary(body).usage)
+    except BAD_JSON:
+        return None
 
 
 # ---- encode

@@ -22,6 +22,7 @@ from toolwire.codec.hosted import choosable, without_native
 from toolwire.codec.kept import as_object, emit, given, joined, known, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
+from toolwire.codec.repeated import Repeated
 from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import PlacedTool, report_validated, usable_callers
 from toolwire.protocols.openai import STRICT
@@ -51,6 +52,7 @@ _read_custom_tool = Reader[CustomToolShape](CustomToolShape, FAMILY).read_noting
 _read_choice = Reader[ChoiceShape](ChoiceShape, FAMILY).read
 _decode = msgspec.json.Decoder().decode
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
+_seen: Repeated[Tool] = Repeated()
 _LEGACY_NAMES = tuple(f"{FAMILY}:name:{name}={name}" for name in ("name", "description", "parameters", "strict"))
 
 
@@ -64,9 +66,13 @@ def decode_tools(shape: RequestShape) -> tuple[tuple[Tool, ...] | None, bool]:
     tools: list[Tool] = []
     plain = True
     for index, raw in enumerate(shape.tools or ()):
-        tool, read_whole = _decode_tool(raw, f"/tools/{index}")
+        text = bytes(raw)
+        if (tool := _seen.get(text)) is None:
+            tool, read_whole = _decode_tool(Raw(text), f"/tools/{index}")
+            if read_whole:
+                _seen.keep(text, tool)
+            plain = plain and read_whole
         tools.append(tool)
-        plain = plain and read_whole
     for index, raw in enumerate(shape.functions or ()):
         function, read_whole = _read_function(raw, f"/functions/{index}")
         found = kept(function, LEGACY, *_LEGACY_NAMES)

@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from msgspec import UNSET, Raw
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Refusal, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.counts import drop_counts, read_counts
-from toolwire.codec.fields import Reader
+from toolwire.codec.fields import BAD_JSON, Reader
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import as_object, joined, known, restore
 from toolwire.codec.losses import Report, Trail
@@ -170,6 +171,36 @@ def decode_usage(shape: UsageShape) -> Usage:
         **counts,
         **found,
     )
+
+
+class _Choice(Struct):
+    message: Raw
+    error: Raw | UnsetType = UNSET
+
+
+class _Tokens(Struct):
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class _Ordinary(Struct):
+    choices: list[_Choice]
+    usage: _Tokens
+    error: Raw | UnsetType = UNSET
+
+
+_read_ordinary = msgspec.json.Decoder(_Ordinary).decode
+
+
+def glance(body: bytes) -> Usage | None:
+    try:
+        shape = _read_ordinary(body)
+    except BAD_JSON:
+        return None
+    failed = shape.error is not UNSET or any(one.error is not UNSET for one in shape.choices)
+    if failed or not shape.choices:
+        return None
+    return Usage(input_tokens=shape.usage.prompt_tokens, output_tokens=shape.usage.completion_tokens)
 
 
 # ---- encode
