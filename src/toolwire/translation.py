@@ -255,6 +255,8 @@ class Translation:
         return self._losses
 
     def _find_losses(self) -> list[Loss]:
+        if self._reader is self._writer and not self._encoder.report:
+            return []  # home is exact
         response, writer = fold(self._told), self._writer
         last = self._told[-1] if self._told else None
         if isinstance(last, ResponseFailed) and last.status is None and last.error.at is None:
@@ -278,7 +280,7 @@ class Translation:
         folded = {key.partition("/")[0] for _, _, key, _ in foreign_extras(response, self._writer.families)}
         trails: dict[tuple[int, int], Trail] = {}
         counts: dict[Trail, int] = {}
-        for event in self._told:
+        for event in _more_than_growth(self._told):
             if type(event) is Notice and event.kind == UNKNOWN:
                 self._report_unknown(event, report)
             if isinstance(event, PartStart):

@@ -128,14 +128,20 @@ class Folder:
         self._origin = ""
         self._model: str | None = None
 
+    def add_all(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if type(event) is not PartDelta:
+                self.add(event)
+            elif (part := self._parts.get((event.candidate, event.index))) is not None:
+                part.deltas.append(event)
+
     def add(self, event: Event) -> None:
         match event:
             case PartDelta():
-                if (part := self._parts.get((event.candidate, event.index))) is not None:
-                    part.deltas.append(event)
+                self.add_all([event])
             case PartStart():
-                part = self._parts[event.candidate, event.index] = _OpenPart(event)
-                self._message(event.candidate, event.message).parts.append(part)
+                opened = self._parts[event.candidate, event.index] = _OpenPart(event)
+                self._message(event.candidate, event.message).parts.append(opened)
             case PartEnd():
                 if (part := self._parts.get((event.candidate, event.index))) is not None:
                     part.end = event
@@ -196,8 +202,7 @@ class Folder:
 
 def fold(events: Iterable[Event]) -> Response:
     folder = Folder()
-    for event in events:
-        folder.add(event)
+    folder.add_all(events)
     return folder.response()
 
 

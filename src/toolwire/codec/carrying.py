@@ -132,11 +132,12 @@ class StreamCarrying:
         self._withheld: set[_Key] = set()
 
     def carry_events(self, events: Iterable[Event]) -> Iterable[Event]:
-        return events if self._context.carrier is None else self._carry_all(events, self._context.carrier)
+        carrier = self._context.carrier
+        return events if carrier is None or self._writer.carriage is None else self._carry_all(events, carrier)
 
     def _carry_all(self, events: Iterable[Event], carrier: Carrier) -> Iterator[Event]:
         for event in events:
-            if type(event) is ResponseStart and event.origin != self._writer.name and self._writer.carriage:
+            if type(event) is ResponseStart and event.origin != self._writer.name and self._writer.carriage is not None:
                 self._sealing = Sealer(self._writer.carriage, carrier, self._context)
             if self._sealing is None:
                 yield event

@@ -10,7 +10,7 @@ Here is what becomes of a declaration elsewhere:
 3. `hosted_tools="function"` makes search and fetch functions that the client runs, `"refuse"` refuses what 2. drops.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -143,12 +143,15 @@ def is_demanded(tool: NativeTool, request: Request) -> bool:
     return all(isinstance(placed.tool, NativeTool) for placed in tools_in_force(request))
 
 
-def choosable(request: Request, plan: Plan) -> Iterator[PlacedTool]:
+def choosable(request: Request, plan: Plan) -> Iterable[PlacedTool]:
     """The tools in force, without those that a provider would run though a choice among some leaves them out."""
     choice = request.tool_choice
-    names = choice.names if choice is not None and choice.natives else None
+    return plan.offered(request) if choice is None or not choice.natives else _among(choice.names, request, plan)
+
+
+def _among(names: tuple[ToolRef, ...], request: Request, plan: Plan) -> Iterator[PlacedTool]:
     for placed in plan.offered(request):
-        if names is None or not _is_left_out(placed.tool, names):
+        if not _is_left_out(placed.tool, names):
             yield placed
         else:
             leave_out(placed, request, plan.report, "not among the tools that may be chosen")

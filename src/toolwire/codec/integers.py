@@ -63,6 +63,8 @@ class IntegerText:
         self._held = ""
 
     def feed(self, text: str) -> str:
+        if self._inside and self._key is None and not self._held and '"' not in text and "\\" not in text:
+            return text
         return "".join(self._read(self._held + text))
 
     def close(self) -> str:

@@ -19,7 +19,7 @@ from .fields import Extra, Wire, escape, members_of
 W = TypeVar("W")
 
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
-_NOTHING: dict[str, Any] = {}
+NOTHING: dict[str, Any] = {}
 _NULL = Raw(b"null")
 
 
@@ -88,8 +88,12 @@ def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]
     extra, nullable = shape.get_extra(wire), shape.get_nullable(wire)
     plain = extra == shape.no_extra
     if plain and None not in nullable:
-        return {"form": form} if form else _NOTHING
-    nulls = [name for name, value in zip(shape.nullable, nullable, strict=True) if value is None]
+        return {"form": form} if form else NOTHING
+    nulls: list[str] = []
+    if (count := nullable.count(None)) == 1:
+        nulls.append(shape.nullable[nullable.index(None)])
+    elif count:
+        nulls += [name for name, value in zip(shape.nullable, nullable, strict=True) if value is None]
     if wire.nulls is not UNSET:
         nulls += wire.nulls
     found: dict[str, Any] = {}
@@ -151,7 +155,7 @@ def restore(out: dict[str, Any], node: Node | None, family: str) -> dict[str, An
     if node is None:
         return out
     if node.extras:
-        for key, value in node.extras.get(family, _NOTHING).items():
+        for key, value in node.extras.get(family, NOTHING).items():
             _put(out, key, value)
     prefix = family + ":null:"
     for token in node.form:

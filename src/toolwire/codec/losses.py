@@ -68,9 +68,10 @@ class Report:
         uncited = any(trail[-2:-1] == ("annotations",) and not field for trail, field in dropped)
         for trail, family, key, value in foreign_extras(root, families, cited=not uncited):
             guarded = family.endswith(":guarded")
+            self.guarded = self.guarded or guarded
             why = "may not be dropped" if guarded else "a field that only its own protocol has"
             for place in elements(value, key):
-                self.dropped(trail, "//" + place, why, guarded=guarded)
+                self._entries.append(("dropped", trail, "//" + place, why, None, guarded))
 
     def resolve(self, root: Node, names: Names) -> list[Loss]:
         found: dict[tuple[str, str, str | None], Loss] = {}
@@ -79,8 +80,8 @@ class Report:
             if (place := places.get(trail)) is None:
                 place = places[trail] = _led(root, trail, names)
             for path in _pointers(place, field, names):
-                loss = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)
-                if found.setdefault((kind, path, target), loss) is not loss and guarded:
+                if guarded or (kind, path, target) not in found:
+                    loss = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)
                     found[kind, path, target] = loss
         for trail, field, changes in self._rewritten:
             (base,) = pointers(root, trail, field, names)
@@ -222,14 +223,15 @@ def _collect(value: Any, families: Container[str], steps: list[str | int], found
                     if not told:
                         found.append((trail, family, key, raw))
     for field in fields:
-        child = getattr(value, field)
+        if not (child := getattr(value, field)):
+            continue
         if type(child) is tuple:
             steps += (field, 0)
             for index, element in enumerate(child):
                 steps[-1] = index
                 _collect(element, families, steps, found, cited=cited)
             del steps[-2:]
-        elif child is not None:
+        else:
             steps.append(field)
             _collect(child, families, steps, found, cited=cited)
             steps.pop()

@@ -54,6 +54,8 @@ class ToolPlan:
 
     def declare(self, tool: FunctionTool | FreeformTool, trail: Trail, report: Report) -> str:
         alias = self.alias(tool.name, tool.namespace)
+        if alias == tool.name and type(tool) is FunctionTool and tool.namespace is None:
+            return alias
         lowered = isinstance(tool, FreeformTool) and not self.freeform
         if lowered or alias != tool.name or tool.namespace is not None:
             self.undo.names[alias] = ToolName(tool.name, tool.namespace, lowered)

@@ -55,6 +55,8 @@ def decode_call(shape: CallShape, index: int) -> ToolCall | Foreign:
         body = as_object(shape) | (known(shape.unknown) or {}) | dict.fromkeys(known(shape.nulls) or ())
         raw = Raw(msgspec.json.encode(body))
         return Foreign(protocol=FAMILY, kind=known(shape.type) or "", body=raw, form=(CALL,), at=at)
+    if _is_usual(shape) and isinstance(function.name, str) and isinstance(function.arguments, str):
+        return ToolCall(id=known(shape.id), name=function.name, arguments=function.arguments, at=at)
     arguments, form = decode_arguments(function)
     form = (*form, *_unnamed(function.name))
     found = joined(kept(shape, *form), spelled("type", shape.type, "function"), kept(function, under="function/"))
@@ -62,6 +64,20 @@ def decode_call(shape: CallShape, index: int) -> ToolCall | Foreign:
         custom = {"custom": Raw(msgspec.json.encode(shape.custom))}
         found = joined(found, {"extras": {FAMILY: custom}})
     return ToolCall(id=known(shape.id), name=known(function.name) or "", arguments=arguments, at=at, **found)
+
+
+def _is_usual(shape: CallShape) -> bool:
+    """Whether there is nothing around a call's name and arguments whose spelling would have to be kept."""
+    return (
+        shape.type == "function"
+        and shape.id is not None
+        and shape.custom is UNSET
+        and shape.unknown is UNSET
+        and shape.nulls is UNSET
+        and isinstance(shape.function, FunctionCallShape)
+        and shape.function.unknown is UNSET
+        and shape.function.nulls is UNSET
+    )
 
 
 def _decode_custom(shape: CallShape, custom: CustomCallShape, at: str) -> ToolCall:

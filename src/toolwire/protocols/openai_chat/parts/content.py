@@ -28,7 +28,7 @@ from toolwire.canonical.content import (
 from toolwire.canonical.node import Node
 from toolwire.canonical.tools import CacheMark, ToolRef
 from toolwire.codec.fields import Other, Wire
-from toolwire.codec.kept import emit, given, joined, known, rest
+from toolwire.codec.kept import NOTHING, emit, given, joined, known, rest
 from toolwire.codec.losses import UNPLACED
 from toolwire.codec.media import data_url, opened, source_of
 from toolwire.codec.plan import Plan
@@ -70,7 +70,7 @@ _KINDS: dict[str, Kind] = {"image": "image", "audio": "audio", "video": "video"}
 def kept(wire: Wire, *form: str, under: str = "") -> dict[str, Any]:
     """`rest`, where a null is spelling also in fields that this protocol does not know: servers send many."""
     found = rest(wire, FAMILY, *form, under=under)
-    if wire.unknown is UNSET:
+    if found is NOTHING or wire.unknown is UNSET:
         return found
     extras = found.get("extras")
     if extras is None or b"null" not in (values := [bytes(value) for value in extras[FAMILY].values()]):
@@ -84,7 +84,7 @@ def kept(wire: Wire, *form: str, under: str = "") -> dict[str, Any]:
 def spelled(name: str, value: str | UnsetType | None, usual: str) -> dict[str, Any]:
     """What is kept of a word that is always the same, where there is none, or one that we don't know."""
     if value == usual or value is None:
-        return {}
+        return NOTHING
     if value is UNSET:
         return {"form": (f"{FAMILY}:absent:{name}",)}
     return {"extras": {FAMILY: {name: Raw(msgspec.json.encode(value))}}}
