@@ -52,6 +52,16 @@ class ToolPlan:
         self._aliases: dict[tuple[str | None, str], str] = {}
         self._taken: set[str] = set()
 
+    @property
+    def is_new(self) -> bool:
+        return not self._aliases
+
+    def copy(self) -> "ToolPlan":
+        made = ToolPlan(self._rules, freeform=self.freeform)
+        made.undo = Undo(names=self.undo.names.copy(), integers=self.undo.integers)
+        made._aliases, made._taken = self._aliases.copy(), self._taken.copy()
+        return made
+
     def declare(self, tool: FunctionTool | FreeformTool, trail: Trail, report: Report) -> str:
         alias = self.alias(tool.name, tool.namespace)
         if alias == tool.name and type(tool) is FunctionTool and tool.namespace is None:
@@ -114,7 +124,7 @@ def tools_in_force(request: Request) -> list[PlacedTool]:
             declared += flattened(tool, ("tools", index))
         else:
             declared.append(PlacedTool(tool, ("tools", index)))
-    declared += _loaded(request)
+    declared += loaded_tools(request)
     seen: set[tuple[str | None, str]] = set()
     found: list[PlacedTool] = []
     for placed in declared:
@@ -127,8 +137,9 @@ def tools_in_force(request: Request) -> list[PlacedTool]:
     return found
 
 
-def _loaded(request: Request) -> Iterator[PlacedTool]:
+def loaded_tools(request: Request) -> list[PlacedTool]:
     """Those that a message brought."""
+    found: list[PlacedTool] = []
     for number, message in enumerate(request.messages):
         parts = message.parts
         # Only a system, and a search whose result ends with what it loaded, change tools.
@@ -138,7 +149,8 @@ def _loaded(request: Request) -> Iterator[PlacedTool]:
             if isinstance(part, ToolChange):
                 for index, added in enumerate(part.add):
                     if not isinstance(added, ToolRef):
-                        yield from flattened(added, ("messages", number, "parts", position, "add", index))
+                        found += flattened(added, ("messages", number, "parts", position, "add", index))
+    return found
 
 
 def flattened(tool: Tool, trail: Trail) -> Iterator[PlacedTool]:

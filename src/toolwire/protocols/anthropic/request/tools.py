@@ -73,7 +73,7 @@ _CLIENT_RUN = ("bash", "text_editor", "memory", "computer", "computer_toolset", 
 _decode_tool = msgspec.json.Decoder(ToolShape).decode
 _read_tool = Reader[ToolShape](ToolShape, FAMILY).read
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
-_seen: Repeated[Tool] = Repeated()
+_seen: Repeated[bytes, Tool] = Repeated()
 
 
 # ---- decode
@@ -89,7 +89,7 @@ def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
             if extras:
                 note_extras()
             else:
-                _seen.keep(text, tool)
+                _seen.keep(text, tool, len(text))
         found.append(tool)
     return tuple(found)
 

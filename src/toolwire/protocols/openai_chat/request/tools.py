@@ -22,7 +22,7 @@ from toolwire.codec.hosted import choosable, without_native
 from toolwire.codec.kept import as_object, emit, given, joined, known, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
-from toolwire.codec.repeated import Repeated
+from toolwire.codec.repeated import Repeated, WrittenTools
 from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import PlacedTool, report_validated, usable_callers
 from toolwire.protocols.openai import STRICT
@@ -52,7 +52,8 @@ _read_custom_tool = Reader[CustomToolShape](CustomToolShape, FAMILY).read_noting
 _read_choice = Reader[ChoiceShape](ChoiceShape, FAMILY).read
 _decode = msgspec.json.Decoder().decode
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
-_seen: Repeated[Tool] = Repeated()
+_seen: Repeated[bytes, Tool] = Repeated()
+_written = WrittenTools()
 _LEGACY_NAMES = tuple(f"{FAMILY}:name:{name}={name}" for name in ("name", "description", "parameters", "strict"))
 
 
@@ -70,7 +71,7 @@ def decode_tools(shape: RequestShape) -> tuple[tuple[Tool, ...] | None, bool]:
         if (tool := _seen.get(text)) is None:
             tool, read_whole = _decode_tool(Raw(text), f"/tools/{index}")
             if read_whole:
-                _seen.keep(text, tool)
+                _seen.keep(text, tool, len(text))
             plain = plain and read_whole
         tools.append(tool)
     for index, raw in enumerate(shape.functions or ()):
@@ -212,7 +213,7 @@ def _decode_reference(shape: ReferenceShape, at: str) -> ToolRef:
 # ---- encode
 
 
-def encode_tools(request: Request, plan: Plan) -> tuple[list[Any] | None, list[Any] | None]:
+def encode_tools(request: Request, plan: Plan) -> tuple[Any, list[Any] | None]:
     """`tools`, and at home what came as `functions`."""
     if plan.home:
         if request.tools is None:
@@ -222,11 +223,15 @@ def encode_tools(request: Request, plan: Plan) -> tuple[list[Any] | None, list[A
         empty = not request.tools or any(NO_TOOLS in tool.form for tool in request.tools)
         return (tools if tools or empty else None), (functions or None)
     plan.request = request
+    return _written.write(request, plan, lambda: _encode_offered(request, plan)), None
+
+
+def _encode_offered(request: Request, plan: Plan) -> list[Any] | None:
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
     encoded = [_encode_tool(one, plan) for one in choosable(request, plan)]
-    return [tool for tool in encoded if tool is not None] or None, None
+    return [tool for tool in encoded if tool is not None] or None
 
 
 def _encode_own(tool: Tool) -> Any:
