@@ -14,6 +14,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -111,15 +112,12 @@ def _bench(litellm: str | None) -> Iterator[Bench]:
                 stdout=subprocess.PIPE,
             )
             stack.callback(_stop, load)
+        running: list[Peer] = []
         with peers.on_core(near):
-            found = [
-                peers.toolwire(folder, upstream),
-                peers.nginx(folder, upstream),
-                peers.litellm(folder, upstream, litellm),
-            ]
-        running = [peer for peer in found if peer is not None]
-        for peer in running:
-            stack.callback(_stop, peer.process)
+            for start in (peers.toolwire, peers.nginx, partial(peers.litellm, executable=litellm)):
+                if (peer := start(folder, upstream)) is not None:
+                    stack.callback(_stop, peer.process)
+                    running.append(peer)
         for missing in {"nginx", "litellm"} - {peer.name for peer in running}:
             print(f"{missing} is not installed: no figures beside it, and no ratio to it is checked")
         yield Bench(load, upstream, running)

@@ -144,12 +144,17 @@ def _started(name: str, command: list[str], port: int, folder: Path, patience: f
     log = folder / f"{name}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder)
-    for _ in range(int(patience * 10)):
-        if process.poll() is not None or _answers(port):
-            break
-        time.sleep(0.1)
-    if process.poll() is not None or not _answers(port):
-        process.kill()
+    answers = False
+    try:
+        for _ in range(int(patience * 10)):
+            if process.poll() is not None or (answers := _answers(port)):
+                break
+            time.sleep(0.1)
+    finally:  # a signal may end the benchmark meanwhile
+        if not answers:
+            process.kill()
+            process.wait()
+    if not answers:
         raise SystemExit(f"{name} did not start:\n{log.read_text(errors='replace')[-2000:]}")
     return Peer(name, port, process)
 

@@ -1,0 +1,122 @@
+"""A provider that speaks the client's own protocol: the client's own bytes, and the provider's own answer."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.gateway.running import run
+from tests.gateway.test_exchange import FINE, GOOD, Script, in_front
+from tests.gateway.test_faults import error_of, whole
+from toolwire.codec.interface import Context
+from toolwire.protocols import PROTOCOLS
+
+PATH = "/v1/chat/completions"
+# Spaces and escapes as no encoder here writes them.
+ASKED = b'{ "messages": [ {"role": "user", "content": "caf\\u00e9",  "name": "Ann"} ], "n": 1, "model": "old" }'
+NAMED = 'match = "*"\nmodel = "new"'
+
+
+def test_what_the_client_wrote_goes_on_under_the_other_name() -> None:
+    async def work() -> None:
+        script = Script(GOOD)
+        async with in_front(script, options=NAMED) as place:
+            assert (await place.post(PATH, ASKED)).status == 200
+        body = script.asked[0].partition(b"\r\n\r\n")[2]
+        assert b'[ {"role": "user", "content": "caf\\u00e9",  "name": "Ann"} ]' in body
+        assert script.bodies == [json.loads(ASKED) | {"model": "new", "stream": False}]
+
+    run(work())
+
+
+def test_of_two_models_only_the_one_that_was_routed_gets_through() -> None:
+    async def work() -> None:
+        script = Script(GOOD)
+        async with in_front(script, options=NAMED) as place:
+            assert (await place.post(PATH, ASKED.replace(b'"n": 1', b'"mod\\u0065l": "other"'))).status == 200
+        body = script.asked[0].partition(b"\r\n\r\n")[2]
+        assert [name for name, _ in json.loads(body, object_pairs_hook=list)] == ["messages", "model", "stream"]
+        assert script.bodies[0]["model"] == "new"
+
+    run(work())
+
+
+@pytest.mark.parametrize("body", [b'{"model": "m", "messages": 5}', b'{"model": "m", "messages": [', b"[]"])
+def test_what_nobody_could_read_is_not_passed_on(body: bytes) -> None:
+    async def work() -> None:
+        script = Script(GOOD)
+        async with in_front(script) as place:
+            answer = await place.post(PATH, body)
+            assert answer.status == 400
+            assert error_of("openai-chat", 400, await answer.read(100_000)).kind == "invalid_request"
+        assert script.asked == []
+
+    run(work())
+
+
+def test_an_answer_comes_as_it_was_given_and_its_usage_is_counted() -> None:
+    given = FINE.replace(b'"object"', b'\n "new_field": [1.0, 2],  "object"')
+
+    async def work() -> None:
+        async with in_front(Script(whole("200 OK", given))) as place:
+            answer = await place.post(PATH, ASKED)
+            assert await answer.read(100_000) == given
+            assert "toolwire-losses" not in answer.headers
+            _, metrics = await place.get("/metrics")
+            assert b'toolwire_tokens_total{provider="p0",kind="output"} 4' in metrics
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"error": {"message": "out of order", "type": "server_error"}}', 500),
+        (FINE.replace(b"fine", b"fi\xffne"), 502),
+        (FINE[:-1], 502),
+        (b'{"choices": 3}', 502),
+    ],
+)
+def test_what_is_no_ordinary_answer_is_decoded_and_told(body: bytes, status: int) -> None:
+    async def work() -> None:
+        async with in_front(Script(whole("200 OK", body)), more="[limits]\nretries = 0") as place:
+            assert (await place.post(PATH, ASKED)).status == status
+
+    run(work())
+
+
+CHAT = json.loads(FINE)
+MESSAGE = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [{"type": "text", "text": "fine"}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 5},
+}
+
+
+@pytest.mark.parametrize(("protocol", "answer"), [("openai-chat", CHAT), ("anthropic", MESSAGE)])
+def test_a_glance_sees_the_usage_that_decoding_does(protocol: str, answer: dict[str, Any]) -> None:
+    codec = PROTOCOLS[protocol]
+    body = json.dumps(answer).encode()
+    seen, decoded = codec.glance(body), codec.decode_response(body, Context()).usage
+    assert seen is not None
+    assert decoded is not None
+    assert (seen.input_tokens, seen.output_tokens) == (decoded.input_tokens, decoded.output_tokens)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "answer"),
+    [
+        ("openai-chat", CHAT | {"choices": []}),
+        ("openai-chat", CHAT | {"error": {"message": "no"}}),
+        ("openai-chat", CHAT | {"choices": [CHAT["choices"][0] | {"error": {"message": "no"}}]}),
+        ("openai-chat", CHAT | {"usage": None}),
+        ("anthropic", MESSAGE | {"type": "error"}),
+        ("anthropic", {name: value for name, value in MESSAGE.items() if name != "content"}),
+    ],
+)
+def test_a_glance_does_not_do_for_any_other_answer(protocol: str, answer: dict[str, Any]) -> None:
+    assert PROTOCOLS[protocol].glance(json.dumps(answer).encode()) is None
