@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.gateway.running import running
+from tests.gateway.running import in_front_of, running
 from toolwire.gateway.http import Joining
+from toolwire.upstream.provider import Origin
 
 
 class Writing(asyncio.Protocol):
@@ -40,7 +41,7 @@ def test_pieces_arrive_in_order_and_before_the_end(closes: bool) -> None:
 
 def test_requests_in_a_row_on_one_connection_are_answered_in_order() -> None:
     async def work() -> None:
-        async with running("") as place:
+        async with running(in_front_of(Origin("http", "127.0.0.1", 9))) as place:
             reader, writer = await asyncio.open_connection(place.origin.host, place.origin.port)
             asked = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
             writer.write(asked % b"/healthz" + asked % b"/nowhere" + asked % b"/healthz")
