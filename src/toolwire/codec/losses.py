@@ -200,41 +200,40 @@ def foreign_extras(root: Node, families: Container[str], *, cited: bool = True) 
     `form` calls told are only there to be written back: what they say is canonical, too. So is what it calls cited,
     where citations arrived."""
     found: Found = []
-    _collect(root, families, [], found, cited=cited)
+    steps: list[str | int] = []  # lead to the value; a trail is only made of them where there are extras
+
+    def collect(value: Any) -> None:
+        kind: type = type(value)
+        if (fields := children(kind)) is None:
+            return
+        if value.extras:
+            trail, form = tuple(steps), value.form
+            for family, kept in value.extras.items():
+                if family not in families:
+                    for key, raw in kept.items():
+                        told = form and (f"{family}:told:{key}" in form or (cited and f"{family}:cited:{key}" in form))
+                        if not told:
+                            found.append((trail, family, key, raw))
+        for field in fields:
+            if not (child := getattr(value, field)):
+                continue
+            steps.append(field)
+            if type(child) is tuple:
+                for index, element in enumerate(child):
+                    steps.append(index)
+                    collect(element)
+                    steps.pop()
+            else:
+                collect(child)
+            steps.pop()
+
+    collect(root)
     return found
 
 
 def guards(root: Node, families: Container[str]) -> bool:
     """Whether something below may not be dropped, and would be."""
     return any(family.endswith(":guarded") for _, family, *_ in foreign_extras(root, families))
-
-
-def _collect(value: Any, families: Container[str], steps: list[str | int], found: Found, *, cited: bool) -> None:
-    """`steps` lead to the value; most have no extras, so that a trail is only made where it is needed."""
-    kind: type = type(value)
-    if (fields := children(kind)) is None:
-        return
-    if value.extras:
-        trail, form = tuple(steps), value.form
-        for family, kept in value.extras.items():
-            if family not in families:
-                for key, raw in kept.items():
-                    told = form and (f"{family}:told:{key}" in form or (cited and f"{family}:cited:{key}" in form))
-                    if not told:
-                        found.append((trail, family, key, raw))
-    for field in fields:
-        if not (child := getattr(value, field)):
-            continue
-        if type(child) is tuple:
-            steps += (field, 0)
-            for index, element in enumerate(child):
-                steps[-1] = index
-                _collect(element, families, steps, found, cited=cited)
-            del steps[-2:]
-        else:
-            steps.append(field)
-            _collect(child, families, steps, found, cited=cited)
-            steps.pop()
 
 
 @cache

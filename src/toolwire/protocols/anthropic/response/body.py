@@ -12,7 +12,7 @@ from toolwire.canonical.response import Candidate, Response, Stop, StopReason, U
 from toolwire.codec.counts import read_counts
 from toolwire.codec.fields import BAD_JSON, Reader
 from toolwire.codec.interface import Context, Encoding, Target
-from toolwire.codec.kept import as_object, given, joined, known, rest, restore, watching_extras
+from toolwire.codec.kept import given, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
@@ -170,7 +170,7 @@ def places(candidate: Candidate, plan: Plan) -> list[Placed]:
     found: list[Placed] = []
     for number, message in enumerate(candidate.messages):
         trail: Trail = ("candidates", 0, "messages", number)
-        found.extend(Placed(part, (*trail, "parts", index)) for index, part in enumerate(message.parts))
+        found += [Placed(part, (*trail, "parts", index)) for index, part in enumerate(message.parts)]
         for field in ("id", "status", "phase") if not plan.home else ():
             if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
                 plan.report.dropped(trail, field)
@@ -202,19 +202,20 @@ def encode_stop(stop: Stop | None, body: dict[str, Any], plan: Plan, *, calls: b
 
 
 def encode_usage(usage: Usage, plan: Plan) -> Any:
-    shape = UsageShape()
+    body: dict[str, Any] = {}
     if usage.input_tokens is not None:
-        shape.input_tokens = usage.input_tokens - (usage.cache_read or 0) - (usage.cache_write or 0)
+        body["input_tokens"] = usage.input_tokens - (usage.cache_read or 0) - (usage.cache_write or 0)
     elif not plan.home:
-        shape.input_tokens = 0
-    shape.output_tokens = _written(usage.output_tokens, plan)
+        body["input_tokens"] = 0
+    if usage.output_tokens is not None or not plan.home:
+        body["output_tokens"] = usage.output_tokens or 0
     if usage.cache_write is not None:
-        shape.cache_creation_input_tokens = usage.cache_write
+        body["cache_creation_input_tokens"] = usage.cache_write
     if usage.cache_read is not None:
-        shape.cache_read_input_tokens = usage.cache_read
+        body["cache_read_input_tokens"] = usage.cache_read
     if usage.reasoning is not None or NO_DETAILS in usage.form:
-        shape.output_tokens_details = UsageDetailsShape(thinking_tokens=given(usage.reasoning))
-    body = restore(as_object(shape), usage, FAMILY)
+        body["output_tokens_details"] = UsageDetailsShape(thinking_tokens=given(usage.reasoning))
+    restore(body, usage, FAMILY)
     if not plan.home and (plan.uses or usage.searches is not None or usage.fetches is not None):
         # A provider that does not count leaves that to whoever reads its calls.
         counted = {"web_search": usage.searches, "web_fetch": usage.fetches}
@@ -222,10 +223,6 @@ def encode_usage(usage: Usage, plan: Plan) -> Any:
             f"{kind}_requests": plan.uses.get(kind, 0) if said is None else said for kind, said in counted.items()
         }
     return body
-
-
-def _written(count: int | None, plan: Plan) -> int | UnsetType:
-    return count if count is not None else UNSET if plan.home else 0
 
 
 def report_response(response: Response, plan: Plan) -> None:
