@@ -56,6 +56,31 @@ def test_nothing_is_learnt_from_a_chunk_that_says_more_than_its_delta(chunk: byt
     assert learnt(chunk) is None
 
 
+PADDED = TAIL[:-1] + b',"obfuscation":"%b"}'
+
+
+def test_the_padding_that_hides_lengths_is_passed_over() -> None:
+    repeats = learnt(HEAD + b'{"content":"a"}' + PADDED % b"x7Kq")
+    assert repeats == Repeats(HEAD, TAIL[:-1], 0, padded=True)
+    for padding in (b"", b"y", b"Zz09" * 9):
+        delta = repeats.delta(HEAD + b'{"content":"b"}' + PADDED % padding)
+        assert delta is not None
+        assert delta.content == "b"
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        HEAD + b'{"content":"b"}' + TAIL,
+        HEAD + b'{"content":"b"}' + PADDED % b'x","usage":{"prompt_tokens":1},"more":"',
+        HEAD + b'{"content":"b"}' + TAIL[:-1].replace(b":null}]", b':"stop"}]') + PADDED[len(TAIL) - 1 :] % b"x",
+        HEAD + b'{"content":"b"}' + PADDED % b"x" + b" ",
+    ],
+)
+def test_what_only_looks_like_padding_is_read_whole(chunk: bytes) -> None:
+    assert Repeats(HEAD, TAIL[:-1], 0, padded=True).delta(chunk) is None
+
+
 def test_what_changes_around_the_deltas_is_still_told() -> None:
     tiers = [b"default", b"default", b"flex", b"default"]
     frames = [

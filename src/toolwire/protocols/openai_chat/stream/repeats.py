@@ -7,6 +7,8 @@ from toolwire.codec.fields import BAD_JSON
 from toolwire.protocols.openai_chat.wire import ChunkShape, DeltaShape, StreamedShape, UsageShape
 
 _KEY = b'"delta":'
+# OpenAI hides the lengths of its chunks from eavesdroppers, at their very end.
+_PADDING = b',"obfuscation":"'
 _NULL = Raw(b"null")
 
 
@@ -23,15 +25,22 @@ _read_deltas = msgspec.json.Decoder(_Deltas).decode
 
 
 class Repeats(Struct, frozen=True):
-    """What stands before and after the delta, and whose it is."""
+    """What stands before and after the delta, and whose it is. `padded`: random letters follow, and say nothing."""
 
     head: bytes
     tail: bytes
     choice: int
+    padded: bool = False
 
     def delta(self, data: bytes) -> DeltaShape | None:
         """The delta of a chunk that is otherwise the same; None for any other."""
-        if not data.startswith(self.head) or not data.endswith(self.tail):
+        if not data.startswith(self.head):
+            return None
+        if self.padded:
+            data, _, padding = data.rpartition(_PADDING)
+            if not padding.endswith(b'"}') or not (padding[:-2].isalnum() or padding == b'"}'):
+                return None
+        if not data.endswith(self.tail):
             return None
         try:
             return _read_delta(data[len(self.head) : -len(self.tail)])
@@ -55,7 +64,12 @@ def repeats_of(data: bytes, shape: ChunkShape) -> Repeats | None:
     tail = rest[len(written) :]
     if not rest.startswith(written) or not written.startswith(b"{") or _KEY in tail:
         return None
-    return Repeats(head + _KEY, tail, 0 if choice.index is UNSET else choice.index)
+    padded = isinstance(shape.obfuscation, str)
+    if padded:
+        tail, _, padding = tail.rpartition(_PADDING)
+        if padding != b'%b"}' % str(shape.obfuscation).encode():
+            return None
+    return Repeats(head + _KEY, tail, 0 if choice.index is UNSET else choice.index, padded)
 
 
 def has_extras(shape: StreamedShape) -> bool:
