@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -18,48 +17,25 @@ from toolwire.protocols import PROTOCOLS
 from .auth import Caller, Gate
 from .config import LimitsSection
 from .exchange import Asked, Exchanger, Refused, Streaming
+from .incoming import Gone, Header, Incoming, Scope, Send
 from .log import Line
 from .metrics import Metrics
-from .models import Catalogue
+from .models import LISTS, Catalogue
 from .report import Exchanges, losses_body, losses_header
 from .routing import NoRoute
 from .watch import Receive, Watch
 
-Scope = MutableMapping[str, Any]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Header = tuple[bytes, bytes]
-
 _JSON: Header = (b"content-type", b"application/json")
+_POSTED = ("/toolwire/translate", "/api/show")
+_GOT = ("/", "/metrics", "/api/version", *LISTS)
 
 
-class Gone(Exception):
-    """The client left."""
+class WrongMethod(Refused):
+    """There is something, for another method."""
 
-
-class Incoming(Struct):
-    """A request as it came."""
-
-    scope: Scope
-    receive: Receive
-    send: Send
-    headers: dict[bytes, bytes]
-    line: Line
-    watch: Watch
-    caller: Caller = Caller("")
-
-    @property
-    def path(self) -> str:
-        path: str = self.scope["path"]
-        return path
-
-    async def answer(self, status: int, body: bytes, headers: list[Header]) -> None:
-        self.line.status = status
-        length = (b"content-length", str(len(body)).encode())
-        exchange = (b"toolwire-exchange", self.line.id.encode())
-        await self.send(
-            {"type": "http.response.start", "status": status, "headers": [*headers, length, exchange]},
-        )
-        await self.send({"type": "http.response.body", "body": body})
+    def __init__(self, path: str, allowed: str) -> None:
+        super().__init__(ApiError(kind="invalid_request", message=f"{path} takes {allowed} only", status=405))
+        self.allowed = allowed
 
 
 class App:
@@ -131,7 +107,8 @@ class App:
                 line.crash = error
             if line.started:
                 return
-            await self._refuse(incoming, codec, _told(error))
+            more = [(b"allow", error.allowed.encode())] if isinstance(error, WrongMethod) else []
+            await self._refuse(incoming, codec, _told(error), more)
         finally:
             watch.close()
             line.seconds = time.monotonic() - line.began
@@ -158,16 +135,15 @@ class App:
         if caller is None:
             raise Refused(ApiError(kind="authentication", message="no valid key was given", status=401))
         incoming.caller = caller
-        if address is not None and incoming.scope["method"] == "POST":
+        path, posted = incoming.path, incoming.scope["method"] == "POST"
+        if not posted and (address is not None or path in _POSTED):
+            raise WrongMethod(path, "POST")
+        if address is not None:
             await self._exchange(incoming, codec, address)
-        elif incoming.scope["method"] == "POST" and incoming.path == "/toolwire/translate":
+        elif path == "/toolwire/translate":
             await self._translate(incoming)
-        elif incoming.scope["method"] in ("GET", "HEAD") or incoming.path == "/api/show":
-            await self._look_up(incoming, codec)
-        elif address is not None:
-            raise Refused(ApiError(kind="invalid_request", message=f"{incoming.path} takes POST only", status=405))
         else:
-            raise Refused(ApiError(kind="not_found", message=f"there is nothing at {incoming.path}", status=404))
+            await self._look_up(incoming, codec)
 
     # ---- the exchange
 
@@ -188,7 +164,7 @@ class App:
         await incoming.answer(200, answer.body, headers)
 
     async def _ask(self, incoming: Incoming, codec: Codec, address: Address) -> Asked:
-        body = await self._body(incoming)
+        body = await incoming.body(self._limits.body)
         line, headers = incoming.line, incoming.headers
         line.client = codec.name
         version = None
@@ -199,26 +175,9 @@ class App:
             body=body,
             route=Route(model=address.model, stream=address.stream, version=version),
             tenant=incoming.caller.tenant,
-            strict=headers.get(b"toolwire-strict", b"") == b"refuse",
+            strict=_is_strict(headers),
             created=int(time.time()),
         )
-
-    async def _body(self, incoming: Incoming) -> bytes:
-        """The whole body, within its limit of size; how long it may take is the watch's to know."""
-        limit = self._limits.body
-        announced = incoming.headers.get(b"content-length", b"0")
-        pieces: list[bytes] = []
-        size = int(announced) if announced.isdigit() else 0
-        while size <= limit:
-            message = await incoming.receive()
-            if message["type"] == "http.disconnect":
-                raise Gone
-            pieces.append(message.get("body", b""))
-            if not message.get("more_body", False):
-                incoming.watch.received()
-                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            size = sum(map(len, pieces))
-        raise Refused(ApiError(kind="too_large", message=f"the body is longer than {limit} bytes", status=413))
 
     def _late(self) -> ApiError:
         why = f"the body did not arrive within {self._limits.receive:g} seconds"
@@ -270,7 +229,7 @@ class App:
 
     async def _translate(self, incoming: Incoming) -> None:
         """What would be sent upstream, without sending it."""
-        body = await self._body(incoming)
+        body = await incoming.body(self._limits.body)
         try:
             wanted = msgspec.json.decode(body, type=DryRun)
         except msgspec.MsgspecError as error:
@@ -299,43 +258,58 @@ class App:
 
     async def _look_up(self, incoming: Incoming, codec: Codec) -> None:
         path = incoming.path
+        asked = await incoming.body(self._limits.body) if path in _POSTED else b""
+        got = path in _POSTED or incoming.scope["method"] in ("GET", "HEAD")
+        if not got and path in _GOT:
+            raise WrongMethod(path, "GET")
+        found = self._found(path, codec, incoming.caller, asked) if got else None
+        if found is None:
+            raise Refused(ApiError(kind="not_found", message=f"there is nothing at {path}", status=404))
+        body, kind = found
+        await incoming.answer(200, body, [kind])
+
+    def _found(self, path: str, codec: Codec, caller: Caller, asked: bytes) -> tuple[bytes, Header] | None:
+        """What is at a path, and of which type it is."""
+        if path == "/":  # Ollama's command line looks here first
+            return b"toolwire is running\n", (b"content-type", b"text/plain")
         if path == "/metrics":
-            kind = (b"content-type", b"text/plain; version=0.0.4")
-            await incoming.answer(200, self._metrics.told(self._streams), [kind])
-            return
+            return self._metrics.told(self._streams), (b"content-type", b"text/plain; version=0.0.4")
         if path.startswith("/toolwire/exchanges/") and path.endswith("/losses"):
             id = path.removeprefix("/toolwire/exchanges/").removesuffix("/losses")
-            losses = self._exchanges.losses(id, incoming.caller)
-            if losses is not None:
-                await incoming.answer(200, losses, [_JSON])
-                return
-        body = self._catalogue.look_up(path, codec.name, await self._shown(incoming))
-        if body is None:
-            raise Refused(ApiError(kind="not_found", message=f"there is nothing at {path}", status=404))
-        await incoming.answer(200, msgspec.json.encode(body), [_JSON])
-
-    async def _shown(self, incoming: Incoming) -> bytes:
-        return await self._body(incoming) if incoming.scope["method"] == "POST" else b""
+            losses = self._exchanges.losses(id, caller)
+            return None if losses is None else (losses, _JSON)
+        body = self._catalogue.look_up(path, codec.name, asked)
+        return None if body is None else (msgspec.json.encode(body), _JSON)
 
     # ---- errors
 
-    async def _refuse(self, incoming: Incoming, codec: Codec, error: ApiError) -> None:
+    async def _refuse(self, incoming: Incoming, codec: Codec, error: ApiError, more: Sequence[Header] = ()) -> None:
         incoming.line.why = error.message
         encoding = codec.encode_error(error)
-        headers = [_JSON]
+        headers = [_JSON, *more]
         if error.retry_after is not None:
             headers.append((b"retry-after", f"{error.retry_after:g}".encode()))
         status = error.status or codec.surface.status_of(error.kind)
         await incoming.answer(status, encoding.to_bytes(), headers)
 
 
-class DryRun(Struct):
+class DryRun(Struct, forbid_unknown_fields=True):
     """What `/toolwire/translate` is asked."""
 
     protocol: str
     body: msgspec.Raw
     model: str | None = None
     stream: bool | None = None
+
+
+def _is_strict(headers: dict[bytes, bytes]) -> bool:
+    wanted = headers.get(b"toolwire-strict")
+    if wanted is None:
+        return False
+    if wanted != b"refuse":  # whoever asks for it relies on it
+        why = f"toolwire-strict: {wanted.decode('latin-1')!r} is not known: it is 'refuse' or not sent"
+        raise Refused(ApiError(kind="invalid_request", message=why, status=400))
+    return True
 
 
 def _told(error: Exception) -> ApiError:

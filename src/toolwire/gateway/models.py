@@ -1,6 +1,6 @@
 """The models on offer, at the addresses where each protocol's clients look for them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from .routing import Router
 # What Ollama's clients ask for to learn what the server can do.
 OLLAMA_VERSION = "0.13.0"
 
-_LISTS = ("/v1/models", "/v1beta/models", "/api/v1/models", "/api/tags")
+LISTS = ("/v1/models", "/v1beta/models", "/api/v1/models", "/api/tags")
 # OpenRouter's address of a single model is in the singular.
 _SINGLES = ("/v1/models/", "/v1beta/models/", "/api/v1/model/")
 
@@ -27,25 +27,31 @@ class Shown(Struct):
 
 
 class Catalogue:
-    def __init__(self, models: Sequence[ModelCard]) -> None:
-        self._models = list(models)
-        self._by_id = {model.id: model for model in models}
+    """Lists hold the names that are known; a single one is found if it leads somewhere, as it would in a request."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._models = models_of(router)
+        self._by_id = {model.id: model for model in self._models}
 
     def look_up(self, path: str, protocol: str, body: bytes) -> Any:
-        """What is at a path, in a protocol's own shape; None if there is nothing."""
+        """What is at a path, in a protocol's own shape; None if there is nothing. NoRoute for a model nobody has."""
         codec = PROTOCOLS[protocol]
-        if path in _LISTS:
+        if path in LISTS:
             return codec.encode_models(self._models)
         if path == "/api/version":
             return {"version": OLLAMA_VERSION}
         if path == "/api/show":
-            found = self._by_id.get(_asked(body))
-            return None if found is None else codec.encode_model(found)
+            return codec.encode_model(self._card(_asked(body)))
         for prefix in _SINGLES:
             if path.startswith(prefix):
-                found = self._by_id.get(path.removeprefix(prefix))
-                return None if found is None else codec.encode_model(found)
+                return codec.encode_model(self._card(path.removeprefix(prefix)))
         return None
+
+    def _card(self, name: str) -> ModelCard:
+        if (known := self._by_id.get(name)) is not None:
+            return known
+        return ModelCard(name, self._router.route(name).ways[0].provider.name)
 
 
 def _asked(body: bytes) -> str:

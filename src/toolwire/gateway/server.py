@@ -24,7 +24,7 @@ from .discovery import discover, simulated
 from .exchange import Exchanger
 from .http import Protocol
 from .log import Log
-from .models import Catalogue, models_of
+from .models import Catalogue
 from .routing import Router
 from .seals import seal_keys
 
@@ -54,7 +54,7 @@ def build(config: Config, catch_all: str | None = None, environment: Mapping[str
     app = App(
         Exchanger(router, Transport(), config.limits, seal_keys(config.server, environment)),
         Gate(config.server.keys, config.server.hosts, config.server.origins),
-        Catalogue(models_of(router)),
+        Catalogue(router),
         config.limits,
         log.add,
     )

@@ -14,10 +14,12 @@ from typing import Any, cast
 
 import httptools
 
+from .encodings import EncodingError, Unpacker
 from .provider import Origin
 
 LIMIT_HEAD = 64 * 1024
 LIMIT_BUFFERED = 256 * 1024
+LIMIT_UNPACKED = 64 * 1024 * 1024
 IDLE_SECONDS = 30.0
 IDLE_PER_ORIGIN = 256
 
@@ -42,28 +44,47 @@ class Answer:
         self._connection = connection
         self._pool = pool
         self._silence = silence
+        packed = connection.headers.get("content-encoding")
+        self._unpacker = None if packed is None else self._unpacking(packed)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body, in the pieces it comes in."""
         try:
-            while True:
-                data = await self._connection.read(self._silence)
-                if not data:
-                    return
+            while data := await self.next():
                 yield data
         finally:
             self.close()
 
     async def next(self) -> bytes:
         """The next piece of the body; empty at its end."""
-        return await self._connection.read(self._silence)
+        data = await self._connection.read(self._silence)
+        return data if self._unpacker is None else await self._unpacked(self._unpacker, data)
+
+    async def _unpacked(self, unpacker: Unpacker, data: bytes) -> bytes:
+        """Nothing packed was asked for: some servers pack all the same."""
+        try:
+            while data:
+                if found := unpacker.feed(data, LIMIT_UNPACKED):
+                    return found
+                data = await self._connection.read(self._silence)
+            unpacker.close()
+        except EncodingError as error:
+            raise TransportError(f"{self._connection.origin.authority}: {error}", sent=True) from None
+        return b""
+
+    def _unpacking(self, encoding: str) -> Unpacker:
+        try:
+            return Unpacker(encoding)
+        except EncodingError as error:
+            self.close()
+            raise TransportError(f"{error}, and was not asked for", sent=True) from None
 
     async def read(self, limit: int) -> bytes:
         """The whole body; a TransportError if it is longer than the limit."""
         pieces = []
         size = 0
         try:
-            while data := await self._connection.read(self._silence):
+            while data := await self.next():
                 size += len(data)
                 if size > limit:
                     raise TransportError(f"the answer is longer than {limit} bytes", sent=True)
