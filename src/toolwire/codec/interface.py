@@ -52,10 +52,12 @@ class ToolName(Struct, frozen=True):
 
 
 class Undo(Struct):
-    """How to raise an answer again to what the client asked: aliases and what was lowered; and the request whose
-    schemas say where it wants integers, if another protocol's model answers."""
+    """How to raise an answer again to what the client asked: aliases and what was lowered; `taken` are all names that
+    the target knows. `integers` is the request whose schemas say where it wants integers, if another protocol's model
+    answers."""
 
     names: dict[str, ToolName] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
     integers: Request | None = None
 
 
@@ -103,7 +105,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `families` key the extras that it writes back, its own first; `names` gives wire names to canonical
     fields, for losses; `surface` says where it is spoken, `carriage` is the field that its clients echo, if there is
     one. Of what it shares with another protocol of its family, `known` are the extras that it has, too, by canonical
-    type, and `spelling` the tokens of `form` that mean the same in both. `glance`: the usage that an ordinary answer
+    type, and `spelling` the tokens of `form` that mean the same in both. `repair_request` mends what the provider is
+    known to refuse: a translation does without it, the gateway does not. `glance`: the usage that an ordinary answer
     tells, for who passes it on as it is; None if it must be decoded to be understood."""
 
     name: str
@@ -121,6 +124,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     stream_decoder: Callable[[Context], StreamDecoder]
     stream_encoder: Callable[[Context], StreamEncoder]
     check_request: Callable[..., list[Finding]]
+    repair_request: Callable[[Request, Target, Names, Report], Request] | None = None
     carriage: Carriage | None = None
     glance: Callable[[bytes], Usage | None] = lambda _: None
     known: Mapping[str, frozenset[str]] = {}

@@ -43,6 +43,8 @@ def raise_part(part: Part, undo: Undo) -> Part:
 
 def _raise_call(part: ToolCall, undo: Undo) -> ToolCall:
     """A call under its own name; a lowered one with its text, or as it came if the model did not keep to the shape."""
+    if part.name not in undo.taken:
+        part = replace(part, name=_said_once(part.name, undo))
     if (known := undo.names.get(part.name)) is None:
         return _with_integers(part, undo)
     if known.parameters is not None:
@@ -53,6 +55,17 @@ def _raise_call(part: ToolCall, undo: Undo) -> ToolCall:
     if text is None:
         text = part.arguments
     return replace(part, name=known.name, namespace=known.namespace, shape="freeform", arguments=text)
+
+
+_LONGEST_NAME = 512
+
+
+def _said_once(name: str, undo: Undo) -> str:
+    """The name that a model meant when it repeated how that begins (`mcp__w__mcp__w__get`)."""
+    if name in undo.taken or len(name) > _LONGEST_NAME:
+        return name
+    meant = [alias for alias in undo.taken if name.endswith(alias) and alias.startswith(name.removesuffix(alias))]
+    return max(meant, key=len, default=name)
 
 
 def _with_integers(call: ToolCall, undo: Undo) -> ToolCall:
@@ -101,7 +114,7 @@ class StreamRaiser:
 
     def _reader(self, alias: str, raised: ToolCall) -> "InputText | IntegerText | WholeArguments | None":
         """What reads the arguments of a call as they arrive, if they are not passed on as they are."""
-        known = self._undo.names.get(alias)
+        known = self._undo.names.get(_said_once(alias, self._undo))
         if known is not None and known.freeform:
             return InputText()
         schema = integer_schema(self._undo.integers, raised)

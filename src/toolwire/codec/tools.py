@@ -50,7 +50,7 @@ class ToolPlan:
         self.freeform = freeform
         self._rules = rules
         self._aliases: dict[tuple[str | None, str], str] = {}
-        self._taken: set[str] = set()
+        self._taken = self.undo.taken
 
     @property
     def is_new(self) -> bool:

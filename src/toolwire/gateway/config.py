@@ -62,6 +62,7 @@ class RouteSection(Section, frozen=True, kw_only=True):
     providers: tuple[str, ...] = ()
     model: str | None = None
     strict: bool = False
+    repair: bool = True
     hosted_tools: Literal["drop", "function", "refuse"] = "drop"
     binary_results: Literal["native", "summary"] = "native"
 

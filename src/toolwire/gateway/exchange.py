@@ -22,6 +22,7 @@ from toolwire.canonical.response import Response, Usage
 from toolwire.codec.carries import Carrier
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.kin import set_apart
+from toolwire.codec.losses import Names, Report
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation import Translation, answer_for, refuse, to_bytes
@@ -40,6 +41,7 @@ _LONGEST_WAIT = 10.0
 _STATUS_KINDS: dict[int, ErrorKind] = {401: "authentication", 402: "billing", 403: "permission", 404: "not_found"}
 
 
+Repair = Callable[[Request, Target, Names, Report], Request]
 GoOn = Callable[[], Awaitable[Answer | None]]
 
 
@@ -179,11 +181,6 @@ class Exchanger:
             home = request.origin == upstream.name
             restored, missing = restore_carries(request, client, carrier, home=home)
             losses = missing.resolve(request, client.names)
-        elif client is upstream:
-            body = as_written(asked.body, request, client, way.model, stream=asked.streams(request))
-            if body is not None:
-                context = Context(request=request, created=asked.created, carrier=carrier)
-                return Sent(way, upstream, context, losses, Route(path=client.surface.endpoints[0].path), body)
         target = Target(
             model=way.model,
             stream=asked.streams(request),
@@ -192,6 +189,13 @@ class Exchanger:
             binary_results=routed.options.binary_results,
         )
         restored = set_apart(restored, client, upstream)
+        if routed.options.repair and upstream.repair_request is not None:
+            restored, losses = _repaired(upstream.repair_request, restored, target, client, losses)
+        if client is upstream and restored is request:
+            body = as_written(asked.body, request, client, way.model, stream=asked.streams(request))
+            if body is not None:
+                context = Context(request=request, created=asked.created, carrier=carrier)
+                return Sent(way, upstream, context, losses, Route(path=client.surface.endpoints[0].path), body)
         encoding = upstream.encode_request(restored, target)
         if client is not upstream:
             encoding.undo.integers = request
@@ -344,6 +348,15 @@ class Exchanger:
             return await self._send(sent, asked_before)
 
         return go_on
+
+
+def _repaired(
+    repair: Repair, request: Request, target: Target, client: Codec, losses: list[Loss]
+) -> tuple[Request, list[Loss]]:
+    """The request without what the provider is known to refuse, and what became of it."""
+    report = Report()
+    repaired = repair(request, target, client.names, report)
+    return repaired, losses + report.resolve(request, client.names) if report else losses
 
 
 def _changing(sent: Sent) -> Callable[[list[Event]], list[Event]]:

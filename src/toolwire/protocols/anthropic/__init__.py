@@ -9,6 +9,7 @@ from .response.body import decode_response, encode_response, glance
 from .response.errors import decode_error, encode_error
 from .response.models import encode_model, encode_models
 from .rules.checks import check_request
+from .rules.repairs import repair_request
 from .stream.decoder import stream_decoder
 from .stream.encoder import stream_encoder
 from .wire import FAMILY
@@ -36,6 +37,7 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    repair_request=repair_request,
     glance=glance,
     carriage=Carriage(issuer=FAMILY, kind="signature"),
 )

@@ -11,6 +11,7 @@ from .request.settings import ALIAS, ONE_STOP
 from .response.body import decode_response, encode_response, glance
 from .response.errors import decode_error, encode_error
 from .rules.checks import check_request
+from .rules.repairs import repair_request
 from .rules.vocabulary import KNOWN
 from .stream.decoder import stream_decoder
 from .stream.encoder import stream_encoder
@@ -34,6 +35,7 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    repair_request=repair_request,
     glance=glance,
     known=KNOWN,
     spelling=SPELLING,

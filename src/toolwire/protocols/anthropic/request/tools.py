@@ -46,7 +46,7 @@ from toolwire.codec.tools import (
     report_validated,
     usable_callers,
 )
-from toolwire.protocols.anthropic.rules.vocabulary import STRICT, refuses_forcing
+from toolwire.protocols.anthropic.rules.vocabulary import STRICT, refuses_forcing, refuses_strict
 from toolwire.protocols.anthropic.wire import FAMILY, CacheShape, ChoiceShape, ToolShape
 
 from .connectors import encode_server
@@ -242,7 +242,10 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
         description: str | None = lowered_description(tool) or None
     else:
         schema, strict, description = _schema(tool, trail, plan), tool.strict, tool.description
-        if strict and not plan.home:
+        if strict and not plan.home and refuses_strict(plan.target.model or ""):
+            plan.report.approximated(trail, "strict", "the model can't be held to a schema: it is told")
+            strict = None
+        elif strict and not plan.home:
             schema, strict = fitted_strictly(schema, STRICT, plan.report, trail, "parameters")
         if tool.output_schema is not None:
             plan.report.dropped(trail, "output_schema")

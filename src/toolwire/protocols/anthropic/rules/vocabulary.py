@@ -178,6 +178,12 @@ def refuses_forcing(model: str) -> bool:
     return model_kind(model) in _NO_FORCING or "mythos-preview" in model
 
 
+def refuses_strict(model: str) -> bool:
+    """Whether the model can't hold its calls to a schema: those before 4.5 can't, but for Opus 4.1."""
+    kind = model_kind(model)
+    return (0, 0) < kind[1] < (4, 5) and kind != ("opus", (4, 1))
+
+
 def refuses_system_messages(model: str) -> bool:
     """Whether the model takes no system text within a conversation."""
     kind = model_kind(model)

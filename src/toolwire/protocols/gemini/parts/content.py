@@ -284,6 +284,9 @@ def _media_shape(part: Media, trail: Trail, plan: Plan) -> PartShape | None:
                 plan.report.invented(trail, "media_type", "", f"the target wants one: {media_type} was chosen")
             blob = BlobShape(mime_type=given(media_type), data=source.data, display_name=name)
             return PartShape(inline_data=blob)
+        case Url() as source if not plan.home and not plan.answering and source.url.lower().startswith("http:"):
+            # https addresses it fetches itself; that we fetch what a client names is no way out
+            plan.report.dropped(trail, "", "Google fetches from https addresses only: send it inline", guarded=True)
         case Url() as source:
             if media_type is None and not plan.home:
                 media_type = _MEDIA_TYPES.get(source.url.partition("?")[0].rpartition(".")[2].lower())

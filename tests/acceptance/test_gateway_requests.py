@@ -1,0 +1,309 @@
+"""What only the gateway knows when it sends: the model's own rules, and what a provider is known to refuse."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import toolwire
+from tests.bodies import (
+    GO,
+    anthropic_call,
+    anthropic_request,
+    anthropic_result,
+    anthropic_tool,
+    anthropic_turn,
+    chat_assistant,
+    chat_call,
+    chat_request,
+    chat_response,
+    chat_result,
+    item_events,
+    responses_message,
+    responses_request,
+    responses_stream,
+    responses_tool,
+)
+from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, run, running
+from tests.gateway.test_exchange import GOOD, Script
+from tests.gateway.test_faults import STREAM, error_of, piece, whole
+from tests.upstream.sockets import upstream
+from tests.wire import ANTHROPIC, CHAT, GEMINI, RESPONSES, frames
+
+PATHS = {ANTHROPIC: "/v1/messages", CHAT: "/v1/chat/completions", RESPONSES: "/v1/responses"}
+
+
+@asynccontextmanager
+async def before(script: Script, protocol: str, model: str = "m") -> AsyncIterator[Running]:
+    async with upstream(script) as origin, running(in_front_of(origin, protocol) + f'model = "{model}"') as gateway:
+        yield gateway
+
+
+async def told(gateway: Running, protocol: str, body: Any) -> tuple[int, list[str], bytes]:
+    """What is answered, and where losses are reported."""
+    answer = await gateway.post(PATHS[protocol], json.dumps(body).encode())
+    losses = json.loads(answer.headers.get("toolwire-losses", '{"losses":[]}'))["losses"]
+    return answer.status, [loss.get("path", "") for loss in losses], await answer.read(100_000)
+
+
+ANSWERED = whole("200 OK", json.dumps(chat_response(chat_assistant(chat_call("call_1")))).encode())
+
+
+# ---- what a model wants
+
+
+@pytest.mark.parametrize("client", [CHAT, ANTHROPIC])
+def test_or_11_each_result_follows_a_message_that_makes_only_its_call(client: str) -> None:
+    parallel = {
+        CHAT: chat_request(
+            {"role": "user", "content": "Go."},
+            chat_assistant(chat_call("call_1"), chat_call("call_2"), content="Both."),
+            chat_result("call_1", "one"),
+            chat_result("call_2", "two"),
+            {"role": "user", "content": "And?"},
+        ),
+        ANTHROPIC: anthropic_turn(
+            [{"type": "text", "text": "Both."}, anthropic_call("call_1"), anthropic_call("call_2")],
+            [anthropic_result("call_1", "one"), anthropic_result("call_2", "two"), {"type": "text", "text": "And?"}],
+        ),
+    }
+
+    async def work() -> None:
+        script = Script(ANSWERED)
+        async with before(script, CHAT, "databricks-claude-sonnet-4") as gateway:
+            status, paths, _ = await told(gateway, client, parallel[client])
+        said = script.bodies[0]["messages"]
+        ids = [
+            message.get("tool_call_id") or [call["id"] for call in message.get("tool_calls", ())] for message in said
+        ]
+        assert ids == [[], ["call_1"], "call_1", ["call_2"], "call_2", []]
+        assert [message["content"] for message in said[1:]] == ["Both.", "one", None, "two", "And?"]
+        assert (status, "/messages/1" in paths) == (200, True)
+        async with before(script, CHAT, "gpt-5.5") as gateway:
+            await told(gateway, client, parallel[client])
+        assert [len(message.get("tool_calls", ())) for message in script.bodies[1]["messages"]] == [0, 2, 0, 0, 0]
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("model", "strict"),
+    [("claude-sonnet-4-0", False), ("claude-3-7-sonnet-latest", False), ("claude-sonnet-4-5", True)],
+)
+def test_sc_16_strict_goes_only_to_models_that_have_it(model: str, strict: bool) -> None:
+    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    body = responses_request(GO, tools=[responses_tool("f", parameters=schema, strict=True)])
+
+    async def work() -> None:
+        script = Script(whole("200 OK", b"{}"))
+        async with before(script, ANTHROPIC, model) as gateway:
+            answer = await gateway.post(
+                "/toolwire/translate", json.dumps({"protocol": RESPONSES, "body": body}).encode()
+            )
+            made = json.loads(await answer.read(100_000))
+        assert ("strict" in made["body"]["tools"][0]) is strict
+        assert ("/tools/0/strict" in [loss["path"] for loss in made["losses"]]) is not strict
+
+    run(work())
+
+
+@pytest.mark.parametrize("model", ["deepseek-v4-flash", "kimi-k2-thinking"])
+@pytest.mark.parametrize("client", [ANTHROPIC, RESPONSES])
+def test_th_13_the_reasoning_before_a_call_goes_back_with_it(client: str, model: str) -> None:
+    thought = chat_response(chat_assistant(chat_call("call_1"), reasoning_content="Hm, Paris."))
+
+    async def work() -> None:
+        script = Script(whole("200 OK", json.dumps(thought).encode()))
+        async with before(script, CHAT, model) as gateway:
+            asked = anthropic_request() if client == ANTHROPIC else responses_request(GO)
+            answered = json.loads((await told(gateway, client, asked))[2])
+            following = toolwire.continue_request(asked, answered, [{"id": "call_1", "output": "sunny"}], client)
+            await told(gateway, client, following)
+        assistant = next(message for message in script.bodies[1]["messages"] if message["role"] == "assistant")
+        assert assistant["reasoning_content"] == "Hm, Paris."
+        assert assistant["tool_calls"][0]["id"] == "call_1"
+
+    run(work())
+
+
+@pytest.mark.parametrize("client", [CHAT, ANTHROPIC])
+def test_tc_8_a_forced_call_is_not_thought_about_by_who_refuses_both(client: str) -> None:
+    forced: dict[str, tuple[Any, str]] = {
+        CHAT: (
+            chat_request(
+                tools=[{"type": "function", "function": {"name": "get_weather"}}],
+                tool_choice="required",
+                reasoning_effort="high",
+            ),
+            "/reasoning_effort",
+        ),
+        ANTHROPIC: (
+            anthropic_request(
+                tools=[anthropic_tool("get_weather")],
+                tool_choice={"type": "any"},
+                thinking={"type": "enabled", "budget_tokens": 2000},
+                max_tokens=4000,
+            ),
+            "/thinking/budget_tokens",
+        ),
+    }
+    body, lost = forced[client]
+
+    async def work() -> None:
+        script = Script(ANSWERED)
+        async with before(script, CHAT, "deepseek-v4-flash") as gateway:
+            status, paths, _ = await told(gateway, client, body)
+            assert (status, lost in paths) == (200, True)
+            await told(gateway, client, {**body, "tool_choice": "auto" if client == CHAT else {"type": "auto"}})
+        assert script.bodies[0]["tool_choice"] == "required"
+        assert script.bodies[0]["thinking"] == {"type": "disabled"}
+        assert "reasoning_effort" not in script.bodies[0]
+        assert "thinking" not in script.bodies[1]
+
+    run(work())
+
+
+# ---- what a provider is known to refuse
+
+
+def refused(body: Any, rule: str) -> bool:
+    return any(finding.rule.endswith(rule) for finding in toolwire.check(body, ANTHROPIC))
+
+
+def test_us_8_a_cache_mark_on_a_deferred_tool_moves_to_the_last_that_is_not() -> None:
+    mark = {"type": "ephemeral", "ttl": "1h"}
+    tools = [anthropic_tool("a"), anthropic_tool("b"), anthropic_tool("c", defer_loading=True, cache_control=mark)]
+    body = anthropic_request(tools=tools)
+    assert refused(body, "tool-deferred-cached")
+
+    async def work() -> None:
+        script = Script(whole("200 OK", b"{}"))
+        async with before(script, ANTHROPIC) as gateway:
+            _, paths, _ = await told(gateway, ANTHROPIC, body)
+            assert paths == []  # the answer is none: losses are told with answers
+            run_dry = await gateway.post(
+                "/toolwire/translate", json.dumps({"protocol": ANTHROPIC, "body": body}).encode()
+            )
+            losses = json.loads(await run_dry.read(100_000))["losses"]
+        sent = script.bodies[0]
+        assert [tool.get("cache_control") for tool in sent["tools"]] == [None, mark, None]
+        assert sent["tools"][2]["defer_loading"] is True
+        assert not refused(sent, "tool-deferred-cached")
+        assert [(loss["kind"], loss["path"]) for loss in losses] == [("approximated", "/tools/2/cache_control")]
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("url", "status"),
+    [("http://images.example/cat.png", 400), ("https://images.example/cat.png", 200)],
+)
+def test_im_7_an_image_that_google_can_not_fetch_is_refused_and_never_fetched_by_us(url: str, status: int) -> None:
+    image = {"type": "image_url", "image_url": {"url": url}}
+    body = chat_request({"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]})
+    answered = {"candidates": [{"content": {"parts": [{"text": "A cat."}], "role": "model"}, "finishReason": "STOP"}]}
+
+    async def work() -> None:
+        script = Script(whole("200 OK", json.dumps(answered).encode()))
+        async with before(script, GEMINI, "gemini-3-pro") as gateway:
+            found, _, said = await told(gateway, CHAT, body)
+        assert found == status
+        if status == 400:
+            assert "/messages/0/content/1" in error_of(CHAT, 400, said).message
+            assert script.asked == []
+        else:
+            assert script.bodies[0]["contents"][0]["parts"][1]["fileData"] == {"fileUri": url, "mimeType": "image/png"}
+
+    run(work())
+
+
+# ---- tools of others
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_sv_2_a_search_of_the_upstream_is_shown_as_the_clients_own_blocks(stream: bool) -> None:
+    tool = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
+    body = anthropic_request(tools=[tool], stream=stream)
+    action = {"type": "search", "query": "x", "sources": [{"type": "url", "url": "https://a.test"}]}
+    searched = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
+    said = responses_message("Found.")
+    output = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [searched, said]}
+    streamed = responses_stream(*item_events(0, searched), *item_events(1, said), output=[searched, said])
+
+    async def work() -> None:
+        answered = STREAM + piece(streamed) + b"0\r\n\r\n" if stream else whole("200 OK", json.dumps(output).encode())
+        script = Script(answered)
+        async with before(script, RESPONSES) as gateway:
+            _, _, wire = await told(gateway, ANTHROPIC, body)
+        assert script.bodies[0]["tools"][0]["type"] == "web_search"
+        if stream:
+            events = frames(wire)
+            kinds = [event["content_block"]["type"] for event in events if event["type"] == "content_block_start"]
+            usage = next(event["usage"] for event in events if event["type"] == "message_delta")
+        else:
+            whole_answer = json.loads(wire)
+            kinds, usage = [block["type"] for block in whole_answer["content"]], whole_answer["usage"]
+        assert kinds == ["server_tool_use", "web_search_tool_result", "text"]
+        assert usage["server_tool_use"]["web_search_requests"] == 1
+
+    run(work())
+
+
+@pytest.mark.parametrize("target", [name for name in PROTOCOL_NAMES if name != RESPONSES])
+def test_sv_5_deferred_tools_can_be_called_where_there_is_no_search_for_them(target: str) -> None:
+    hidden = {
+        "type": "namespace",
+        "name": "mcp__w",
+        "description": "w",
+        "tools": [responses_tool("get", defer_loading=True)],
+    }
+    tools = [{"type": "tool_search"}, responses_tool("found", defer_loading=True), hidden]
+    body = responses_request(GO, tools=tools)
+
+    async def work() -> None:
+        async with before(Script(GOOD), target) as gateway:
+            asked = json.dumps({"protocol": RESPONSES, "body": body}).encode()
+            made = json.loads(await (await gateway.post("/toolwire/translate", asked)).read(100_000))
+        text = json.dumps(made["body"]["tools"])
+        assert '"name": "found"' in text
+        assert '"name": "mcp__w__get"' in text
+        assert "defer_loading" not in text
+        assert "/tools/1/defer_loading" in [loss["path"] for loss in made["losses"]]
+
+    async def called() -> None:
+        call = chat_call("call_1", "mcp__w__get")
+        script = Script(whole("200 OK", json.dumps(chat_response(chat_assistant(call))).encode()))
+        async with before(script, CHAT) as gateway:
+            _, _, said = await told(gateway, RESPONSES, body)
+        (item,) = [item for item in json.loads(said)["output"] if item["type"] == "function_call"]
+        assert (item["name"], item["namespace"]) == ("get", "mcp__w")
+
+    run(work())
+    run(called())
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "namespace"),
+    [
+        ("mcp__w__get_weather", "get_weather", "mcp__w"),
+        ("mcp__w__mcp__w__get_weather", "get_weather", "mcp__w"),
+        ("mcp__mcp__w__get_weather", "get_weather", "mcp__w"),
+        ("mcp__w__get_weatherget_weather", "mcp__w__get_weatherget_weather", None),
+        ("mcp__mcp__x", "mcp__mcp__x", None),
+        ("other", "other", None),
+    ],
+)
+def test_na_5_an_alias_whose_beginning_is_said_twice_is_understood(said: str, name: str, namespace: str | None) -> None:
+    group = {"type": "namespace", "name": "mcp__w", "description": "w", "tools": [responses_tool("get_weather")]}
+    body = responses_request(GO, tools=[group, responses_tool("mcp__x"), responses_tool("mcp__mcp__x")])
+
+    async def work() -> None:
+        script = Script(whole("200 OK", json.dumps(chat_response(chat_assistant(chat_call("call_1", said)))).encode()))
+        async with before(script, CHAT) as gateway:
+            _, _, wire = await told(gateway, RESPONSES, body)
+        (item,) = [item for item in json.loads(wire)["output"] if item["type"] == "function_call"]
+        assert (item["name"], item.get("namespace")) == (name, namespace)
+
+    run(work())
