@@ -45,7 +45,7 @@ class ModelCard(Struct, frozen=True):
 class Surface(Struct, frozen=True, kw_only=True):
     """`key_header` is where the provider wants the key, `headers` what else it wants with every request. `pauses`: it
     may stop in the middle of its own work, and wants to be asked to go on. `streams`: a request that does not say
-    whether to stream does."""
+    whether to stream does. `comments`: its clients pass over comments in a stream."""
 
     endpoints: tuple[Endpoint, ...]
     key_header: str
@@ -55,6 +55,7 @@ class Surface(Struct, frozen=True, kw_only=True):
     statuses: dict[ErrorKind, int] = {}
     pauses: bool = False
     streams: bool = False
+    comments: bool = True
 
     def match(self, path: str) -> Address | None:
         """What the path says, if it is one of this protocol's."""

@@ -58,8 +58,8 @@ class ToolPlan:
 
     def copy(self) -> "ToolPlan":
         made = ToolPlan(self._rules, freeform=self.freeform)
-        made.undo = Undo(names=self.undo.names.copy(), integers=self.undo.integers)
-        made._aliases, made._taken = self._aliases.copy(), self._taken.copy()
+        made.undo = Undo(names=self.undo.names.copy(), taken=self._taken.copy(), integers=self.undo.integers)
+        made._aliases, made._taken = self._aliases.copy(), made.undo.taken
         return made
 
     def declare(self, tool: FunctionTool | FreeformTool, trail: Trail, report: Report) -> str:

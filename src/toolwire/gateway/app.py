@@ -1,26 +1,27 @@
 """The ASGI application: who is spoken to, and the answer in the client's own words. The exchange does the work."""
 
 import asyncio
-import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from toolwire.canonical.errors import ApiError, DecodeError, LossRefused, ToolwireError
+from toolwire.canonical.loss import Loss
 from toolwire.codec.interface import Codec, Route
 from toolwire.codec.surface import Address
 from toolwire.protocols import PROTOCOLS
 
 from .auth import Caller, Gate
 from .config import LimitsSection
-from .exchange import Asked, Exchanger, Refused, Streaming
+from .exchange import Asked, Exchanger, Refused, Streaming, Whole
 from .incoming import Gone, Header, Incoming, Scope, Send
 from .log import Line
 from .metrics import Metrics
 from .models import LISTS, Catalogue
+from .relay import Relay, Room
 from .report import Exchanges, losses_body, losses_header
 from .routing import NoRoute
 from .watch import Receive, Watch
@@ -54,8 +55,7 @@ class App:
         self._log = log
         self._metrics = Metrics()
         self._exchanges = Exchanges(limits.exchanges)
-        self._streams = 0
-        self._beats: set[asyncio.Task[None]] = set()
+        self._room = Room(limits.streams)
         self._codecs = tuple(PROTOCOLS.values())
         self._addresses = {
             endpoint.path: (codec, Address(stream=endpoint.stream))
@@ -150,18 +150,37 @@ class App:
     async def _exchange(self, incoming: Incoming, codec: Codec, address: Address) -> None:
         asked = await self._ask(incoming, codec, address)
         line = incoming.line
-        answer = await self._exchanger.exchange(asked, line.goes_to)
-        if isinstance(answer, Streaming):
-            await self._stream(incoming, codec, answer)
-            return
+        relay = Relay(incoming, codec, self._room, self._limits.heartbeat)
+        try:
+            answer = await self._exchanger.exchange(asked, line.goes_to, relay.expect)
+            if isinstance(answer, Streaming):
+                await relay.pass_on(answer)
+            else:
+                await self._answer(incoming, answer)
+        except Exception as error:
+            if not line.started or line.over:
+                raise
+            line.crash = None if isinstance(error, ToolwireError | Refused) else error
+            await relay.fail(_told(error))
+        finally:
+            relay.close()
+            if relay.losses:
+                self._keep(incoming, relay.losses)
+
+    async def _answer(self, incoming: Incoming, answer: Whole) -> None:
         incoming.watch.close()
-        line.usage, line.losses = answer.usage, len(answer.losses)
+        incoming.line.usage = answer.usage
         headers = [_JSON]
         if answer.losses:
-            told = losses_body(answer.losses)
-            self._exchanges.keep(line.id, incoming.caller, told)
+            told = self._keep(incoming, answer.losses)
             headers.append((b"toolwire-losses", losses_header(answer.losses, told)))
         await incoming.answer(200, answer.body, headers)
+
+    def _keep(self, incoming: Incoming, losses: list[Loss]) -> bytes:
+        told = losses_body(losses)
+        incoming.line.losses = len(losses)
+        self._exchanges.keep(incoming.line.id, incoming.caller, told)
+        return told
 
     async def _ask(self, incoming: Incoming, codec: Codec, address: Address) -> Asked:
         body = await incoming.body(self._limits.body)
@@ -182,50 +201,6 @@ class App:
     def _late(self) -> ApiError:
         why = f"the body did not arrive within {self._limits.receive:g} seconds"
         return ApiError(kind="timeout", message=why, status=408)
-
-    async def _stream(self, incoming: Incoming, codec: Codec, answer: Streaming) -> None:
-        line, send = incoming.line, incoming.send
-        headers: list[Header] = [
-            (b"content-type", codec.surface.stream_type.encode()),
-            (b"cache-control", b"no-cache"),
-            (b"x-accel-buffering", b"no"),
-            (b"toolwire-exchange", line.id.encode()),
-        ]
-        if losses := answer.losses:
-            headers.append((b"toolwire-losses", losses_header(losses, losses_body(losses))))
-        if self._streams >= self._limits.streams:
-            answer.close()
-            raise Refused(ApiError(kind="overloaded", message="too many streams at once", status=503))
-        self._streams += 1
-        line.status, line.started, line.streamed = 200, True, True
-        beat = asyncio.get_running_loop().call_later(self._limits.heartbeat, self._beat, incoming, answer)
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            async for data in answer.chunks():
-                line.told = time.monotonic()
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-            line.over = True
-            await send({"type": "http.response.body", "body": b""})
-        finally:
-            beat.cancel()
-            line.over = True
-            self._streams -= 1
-            line.usage, line.failed = answer.translation.usage, answer.translation.error is not None
-            if losses := answer.losses:
-                line.losses = len(losses)
-                self._exchanges.keep(line.id, incoming.caller, losses_body(losses))
-
-    def _beat(self, incoming: Incoming, answer: Streaming) -> None:
-        """Say something harmless while the upstream is silent, at a boundary between events."""
-        line, pause = incoming.line, self._limits.heartbeat
-        if line.over:
-            return
-        loop = asyncio.get_running_loop()
-        loop.call_later(pause, self._beat, incoming, answer)
-        if time.monotonic() - line.told >= pause and (data := answer.ping()):
-            body = {"type": "http.response.body", "body": data, "more_body": True}
-            self._beats.add(task := loop.create_task(_quietly(incoming.send(body))))
-            task.add_done_callback(self._beats.discard)
 
     async def _translate(self, incoming: Incoming) -> None:
         """What would be sent upstream, without sending it."""
@@ -273,7 +248,7 @@ class App:
         if path == "/":  # Ollama's command line looks here first
             return b"toolwire is running\n", (b"content-type", b"text/plain")
         if path == "/metrics":
-            return self._metrics.told(self._streams), (b"content-type", b"text/plain; version=0.0.4")
+            return self._metrics.told(self._room.taken), (b"content-type", b"text/plain; version=0.0.4")
         if path.startswith("/toolwire/exchanges/") and path.endswith("/losses"):
             id = path.removeprefix("/toolwire/exchanges/").removesuffix("/losses")
             losses = self._exchanges.losses(id, caller)
@@ -344,8 +319,3 @@ def _speaker(incoming: Incoming) -> str:
     if path.startswith("/v1/messages"):
         return "anthropic"
     return "openai-responses" if path.startswith("/v1/responses") else "openai-chat"
-
-
-async def _quietly(sending: Awaitable[None]) -> None:
-    with contextlib.suppress(Exception):
-        await sending

@@ -155,9 +155,13 @@ class Exchanger:
         request, routed = self._decode(asked)
         return self._encode(asked, request, routed, routed.ways[0])
 
-    async def exchange(self, asked: Asked, goes_to: Callable[[str, str | None], None]) -> Whole | Streaming:
-        """Ask, and tell which upstream it goes to."""
+    async def exchange(
+        self, asked: Asked, goes_to: Callable[[str, str | None], None], expect: Callable[[], None]
+    ) -> Whole | Streaming:
+        """Ask. Told are which upstream it goes to, and before anything is sent that the answer is to stream, if so."""
         request, routed = self._decode(asked)
+        if asked.streams(request):
+            expect()
         for number, way in enumerate(routed.ways):
             goes_to(way.provider.name, way.model)
             sent = self._encode(asked, request, routed, way)

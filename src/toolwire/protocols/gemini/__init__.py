@@ -26,6 +26,7 @@ CODEC = Codec(
             for method, stream in (("generateContent", False), ("streamGenerateContent", True))
         ),
         key_header="x-goog-api-key",
+        comments=False,  # google-genai takes them for broken JSON
     ),
     decode_request=decode_request,
     encode_request=encode_request,

@@ -16,7 +16,12 @@ CODEC = Codec(
     name="ollama",
     families=(FAMILY, GUARDED),
     names=NAMES,
-    surface=Surface(endpoints=(Endpoint("/api/chat"),), key_header="authorization", stream_type="application/x-ndjson"),
+    surface=Surface(
+        endpoints=(Endpoint("/api/chat"),),
+        key_header="authorization",
+        stream_type="application/x-ndjson",
+        comments=False,
+    ),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_response=decode_response,
