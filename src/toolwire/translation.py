@@ -9,7 +9,17 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
-from toolwire.canonical.events import UNKNOWN, Event, Notice, PartDelta, PartEnd, PartStart, ResponseFailed, UsageReport
+from toolwire.canonical.events import (
+    UNKNOWN,
+    Event,
+    Notice,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseFailed,
+    ResponseStart,
+    UsageReport,
+)
 from toolwire.canonical.fold import fold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Response, Usage
@@ -330,6 +340,8 @@ class Translation:
                 self.error, self.broken = event.error, event.broken
             elif type(event) is UsageReport:
                 self.usage = event.usage
+            elif type(event) is ResponseStart:
+                self.begun, self.usage = True, event.usage or self.usage
             elif type(event) is not Notice:
                 self.begun = True
         out = self._encoder.encode(events)

@@ -334,7 +334,7 @@ class Exchanger:
             raise
         if not translation.begun and translation.error is not None:
             answer.close()
-            raise Refused(replace(translation.error, status=translation.error.status or 502))
+            raise Refused(_in_place_of_an_answer(translation.error))
         return Streaming(sent, answer, translation, first, self._going_on(sent))
 
     def _going_on(self, sent: Sent) -> GoOn | None:
@@ -377,6 +377,11 @@ def _changing(sent: Sent) -> Callable[[list[Event]], list[Event]]:
 def _transport_fault(provider: Provider, error: TransportError) -> ApiError:
     kind: Literal["timeout", "server"] = "timeout" if error.timed_out else "server"
     return ApiError(kind=kind, message=f"{provider.name}: {error}", status=504 if error.timed_out else 502)
+
+
+def _in_place_of_an_answer(error: ApiError) -> ApiError:
+    """The first event of a stream: where its kind has no status of its own, the provider is at fault."""
+    return replace(error, status=error.status or (502 if error.kind in ("server", "other") else None))
 
 
 def _cleaned(error: ApiError, provider: Provider) -> ApiError:

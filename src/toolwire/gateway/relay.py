@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Notice
@@ -90,7 +91,8 @@ class Relay:
         line = self._incoming.line
         line.over, line.failed, line.why = True, True, error.message
         await self._quiet()
-        data = Translation(self._codec, self._codec, Context()).fail(error)
+        told = replace(error, form=())  # which is how a body spelt it
+        data = Translation(self._codec, self._codec, Context()).fail(told)
         await self._incoming.send({"type": "http.response.body", "body": data})
 
     async def _quiet(self) -> None:

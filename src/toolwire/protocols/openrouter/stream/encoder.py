@@ -242,7 +242,9 @@ class Encoder:
             report_error(event.error, ("error",), self.report)
         start = self._start
         if start is None:
-            return replace(event, error=error)
+            if OWN in event.error.form:
+                return replace(event, error=error)
+            start = ResponseStart(origin="")
         choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "error"}
         chunk: dict[str, Any] = {
             "id": start.id or "",

@@ -1,0 +1,400 @@
+"""What goes wrong between a client, the gateway and its upstreams: ST-19, ST-27, EX and CA."""
+
+import asyncio
+import gzip
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.bodies import anthropic_events
+from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, question, run, running
+from tests.gateway.test_exchange import FINE, GOOD, STREAMED, Script, in_front
+from tests.gateway.test_faults import BEGUN, STREAM, chunk, error_of, events_of, piece, told, whole
+from tests.scenarios.watching import Place, gateway_in_front_of, model_of
+from tests.upstream.clients import CLIENTS
+from tests.upstream.sockets import answering, received, upstream
+from toolwire.canonical.events import ResponseEnd, ResponseFailed
+from toolwire.gateway.app import App
+from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.script import parse_script
+
+streamed_or_not = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+every_client = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+
+
+# ---- streams
+
+SLOW = b"""
+[[turns]]
+when = "think"
+repeat = 0
+text = "at last"
+delay = 0.4
+pace = 0.25
+
+[[turns]]
+when = "fail"
+repeat = 0
+delay = 0.35
+error = {kind = "invalid_request", message = "That makes no sense."}
+"""
+
+
+@pytest.fixture(scope="module")
+def patient() -> Iterator[Place]:
+    with gateway_in_front_of(Simulator(script=parse_script(SLOW, "script")), "[limits]\nheartbeat = 0.1") as place:
+        yield place
+
+
+BEATS = {
+    "anthropic": b'event: ping\ndata: {"type":"ping"}\n\n',
+    "openai-chat": b": ping\n\n",
+    "openai-responses": b": ping\n\n",
+    "gemini": b"\n\n",
+    "gemini-interactions": b": ping\n\n",
+    "ollama": b'{"message":{"role":"assistant","content":""},"done":false}\n',
+    "openrouter": b": ping\n\n",
+}
+
+
+# What an SDK says of an error that comes when the head is out, where it doesn't say what the error says.
+IN_THE_STREAM = {
+    "openai-responses": "Didn't receive a `response.completed` event",
+    "gemini-interactions": None,
+    "openrouter": None,
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_st_19_silence_is_filled_from_before_the_first_event_as_each_sdk_takes_it(patient: Place, client: str) -> None:
+    for upstream_protocol in ("openai-chat", client):
+        patient.forget()
+        heard = CLIENTS[client][0](patient.base_url, model_of(upstream_protocol), stream=True).say("think")
+        assert heard.text == "at last"
+        wire = patient.gateway.seen[-1].answered
+        assert wire.startswith(BEATS[client] * 2)
+        events = events_of(client, wire)
+        assert isinstance(events[-1], ResponseEnd)
+    asking = CLIENTS[client][0](patient.base_url, model_of(client), stream=True)
+    if (said := IN_THE_STREAM.get(client, "makes no sense")) is None:
+        assert asking.say("fail").text == ""
+    else:
+        with pytest.raises(Exception, match=said):
+            asking.say("fail")
+    seen = patient.gateway.seen[-1]
+    (failed,) = [event for event in events_of(client, seen.answered) if isinstance(event, ResponseFailed)]
+    assert (seen.status, failed.error.message) == (200, "That makes no sense.")
+
+
+@streamed_or_not
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        ("gzip", gzip.compress),
+        ("deflate", zlib.compress),
+        ("gzip, gzip", lambda body: gzip.compress(gzip.compress(body))),
+    ],
+    ids=["gzip", "deflate", "stacked"],
+)
+def test_st_27_a_packed_answer_is_unpacked_and_no_header_says_otherwise(
+    encoding: str, pack: object, stream: bool
+) -> None:
+    assert callable(pack)
+    kind = "text/event-stream" if stream else "application/json"
+    body = pack(BEGUN + chunk({}, "stop") + b"data: [DONE]\n\n" if stream else FINE)
+
+    async def work() -> None:
+        script = Script(whole("200 OK", body, kind, f"content-encoding: {encoding}\r\n"))
+        async with in_front(script) as gateway:
+            for client in ("openai-chat", "anthropic"):
+                answer = await gateway.ask(client, stream=stream)
+                said = await answer.read(10_000)
+                assert "content-encoding" not in answer.headers
+                assert (b"sunny" if stream else b"fine") in said
+                assert int(answer.headers.get("content-length", len(said))) == len(said)
+            assert b"accept-encoding: identity" in script.asked[0]
+        unknown = whole("200 OK", b"x", kind, "content-encoding: br\r\n")
+        async with in_front(Script(unknown), more="[limits]\nretries = 0") as gateway:
+            answer = await gateway.ask("anthropic", stream=stream)
+            assert answer.status == 502
+            assert "'br'" in error_of("anthropic", 502, await answer.read(10_000)).message
+
+    run(work())
+
+
+# ---- errors
+
+
+def anthropic_overloaded(*before: object) -> bytes:
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    return STREAM + piece(anthropic_events(*before, error)) + b"0\r\n\r\n"  # type: ignore[arg-type]
+
+
+OPENED = {
+    "type": "message_start",
+    "message": {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 10, "output_tokens": 1},
+    },
+}
+BLOCK = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+DELTA = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "sunny"}}
+
+
+@every_client
+def test_ex_1_overloaded_after_200_is_a_529_before_output_and_a_typed_error_after(protocol: str) -> None:
+    async def work() -> None:
+        more = "[limits]\nretries = 0"
+        early, late = Script(anthropic_overloaded()), Script(anthropic_overloaded(OPENED, BLOCK, DELTA))
+        async with upstream(early) as origin, running(in_front_of(origin, "anthropic", more)) as gateway:
+            answer = await gateway.ask(protocol, stream=True)
+            assert answer.status == {"anthropic": 529}.get(protocol, 503)
+            assert "Overloaded" in error_of(protocol, answer.status, await answer.read(10_000)).message
+        async with upstream(late) as origin, running(in_front_of(origin, "anthropic", more)) as gateway:
+            wire = await (await gateway.ask(protocol, stream=True)).read(10_000)
+            (failed,) = [event for event in events_of(protocol, wire) if isinstance(event, ResponseFailed)]
+            assert b"sunny" in wire
+            assert "Overloaded" in failed.error.message
+
+    run(work())
+
+
+def test_ex_5_the_first_event_is_fetched_where_the_next_upstream_can_still_be_asked() -> None:
+    limited = STREAM + piece(b"data: " + told("slow down", "rate_limit_error") + b"\n\n") + b"0\r\n\r\n"
+
+    async def work() -> None:
+        first, second = Script(limited), Script(STREAMED)
+        async with in_front(first, second, more="[limits]\nretries = 1") as gateway:
+            answer = await gateway.ask("anthropic", stream=True)
+            assert answer.status == 200
+            assert b"sunny" in await answer.read(10_000)
+            assert (len(first.asked), len(second.asked)) == (2, 1)
+        only = Script(limited)
+        async with in_front(only, more="[limits]\nretries = 0") as gateway:
+            answer = await gateway.ask("anthropic", stream=True)
+            assert error_of("anthropic", answer.status, await answer.read(10_000)).kind == "rate_limit"
+
+    run(work())
+
+
+@every_client
+@streamed_or_not
+def test_ex_6_an_upstream_that_refuses_connections_is_a_502_of_the_servers_kind(protocol: str, stream: bool) -> None:
+    async def work() -> None:
+        async with upstream(answering()) as origin:
+            pass
+        async with running(in_front_of(origin, more="[limits]\nretries = 0")) as gateway:
+            answer = await gateway.ask(protocol, stream=stream)
+            error = error_of(protocol, answer.status, await answer.read(10_000))
+            assert (answer.status, error.kind) == (502, "server")
+            assert "can't be reached" in error.message
+
+    run(work())
+
+
+@every_client
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/html"])
+def test_ex_7_an_error_to_a_streaming_request_is_an_error_not_a_stream(protocol: str, kind: str) -> None:
+    async def work() -> None:
+        script = Script(whole("400 Bad", told("temperature: too hot", "invalid_request_error"), kind))
+        async with in_front(script) as gateway:
+            answer = await gateway.ask(protocol, stream=True)
+            assert (answer.status, answer.headers["content-type"]) == (400, "application/json")
+            assert "too hot" in error_of(protocol, 400, await answer.read(10_000)).message
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("fault", "asked"),
+    [
+        (whole("400 Bad", told("no good", "invalid_request_error")), (1, 0)),
+        (whole("413 Large", told("too long", "invalid_request_error")), (1, 0)),
+        (whole("401 No", told("bad key", "authentication_error")), (1, 1)),
+        (whole("500 Oh", told("went wrong")), (2, 1)),
+    ],
+    ids=["request", "size", "credential", "provider"],
+)
+def test_ex_8_a_fault_of_the_request_is_nobody_elses_and_leaves_no_mark(fault: bytes, asked: tuple[int, int]) -> None:
+    async def work() -> None:
+        first, second = Script(fault, fault, GOOD), Script(GOOD)
+        if asked[0] == 1:
+            first = Script(fault, GOOD)
+        async with in_front(first, second, more="[limits]\nretries = 1") as gateway:
+            status = (await gateway.ask("anthropic")).status
+            assert status == (200 if asked[1] else int(fault[9:12]))
+            assert (len(first.asked), len(second.asked)) == asked
+            assert (await gateway.ask("anthropic")).status == 200
+            assert len(first.asked) == asked[0] + 1  # it is still the first to be asked
+
+    run(work())
+
+
+@every_client
+@pytest.mark.parametrize("upstream_protocol", ["openai-chat", "anthropic", "gemini"])
+def test_ex_9_retry_after_is_passed_on_across_protocols(protocol: str, upstream_protocol: str) -> None:
+    bodies = {
+        "openai-chat": told("slow down", "rate_limit_error"),
+        "anthropic": b'{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}',
+        "gemini": b'{"error":{"code":429,"message":"slow down","status":"RESOURCE_EXHAUSTED"}}',
+    }
+
+    async def work() -> None:
+        script = Script(whole("429 Slow", bodies[upstream_protocol], more="retry-after: 33\r\n"))
+        async with upstream(script) as origin, running(in_front_of(origin, upstream_protocol)) as gateway:
+            answer = await gateway.ask(protocol)
+            assert (answer.status, answer.headers["retry-after"]) == (429, "33")
+            assert error_of(protocol, 429, await answer.read(10_000)).kind == "rate_limit"
+
+    run(work())
+
+
+def test_ex_10_waiting_to_try_again_ends_when_the_client_leaves() -> None:
+    async def work() -> None:
+        script = Script(whole("503 Busy", told("busy"), more="retry-after: 0.5\r\n"))
+        async with in_front(script) as gateway:
+            asking = asyncio.create_task(gateway.ask("anthropic"))
+            await asyncio.sleep(0.2)
+            asking.cancel()
+            await asyncio.sleep(0.7)
+            assert len(script.asked) == 1
+
+    run(work())
+
+
+# ---- clients that leave
+
+
+class Held:
+    """An upstream that answers so much and then waits; `left`: nobody reads its answer any more."""
+
+    def __init__(self, said: bytes = b"") -> None:
+        self.said = said
+        self.asked = 0
+        self.left = asyncio.Event()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await received(reader)
+        self.asked += 1
+        writer.write(self.said)
+        await reader.read()
+        self.left.set()
+
+
+@asynccontextmanager
+async def left(gateway: Running, held: Held, *, stream: bool, after: float = 0.2) -> AsyncIterator[None]:
+    """A client that asked, and left."""
+    asking = asyncio.create_task(gateway.ask("openai-responses", stream=stream))
+    await asyncio.sleep(after)
+    if asking.done():
+        answer = asking.result()
+        await answer.next()
+        answer.close()
+    else:
+        asking.cancel()
+    async with asyncio.timeout(1):
+        await held.left.wait()
+    yield
+
+
+SAYINGS: dict[str, tuple[bytes, bool]] = {
+    "before the first byte": (b"", True),
+    "after the head": (STREAM, True),
+    "during the stream": (STREAM + piece(BEGUN), True),
+    "not streaming": (b"", False),
+    "within a whole answer": (b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n{", False),
+}
+
+
+@pytest.mark.parametrize("when", SAYINGS)
+def test_ca_1_the_upstream_is_cancelled_on_every_path(when: str) -> None:
+    said, stream = SAYINGS[when]
+
+    async def work() -> None:
+        held = Held(said)
+        async with (
+            upstream(held) as origin,
+            running(in_front_of(origin, timeout=30)) as gateway,
+            left(gateway, held, stream=stream),
+        ):
+            assert held.asked == 1
+
+    run(work())
+
+
+@pytest.mark.parametrize("after", [0.0, 0.02, 0.1])
+def test_ca_2_the_client_is_watched_from_the_time_it_is_let_in(after: float) -> None:
+    async def work() -> None:
+        held = Held()
+        async with upstream(held) as origin, running(in_front_of(origin, timeout=30)) as gateway:
+            path, body = question("openai-responses", stream=True)
+            _, writer = await asyncio.open_connection(gateway.origin.host, gateway.origin.port)
+            head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body)
+            await asyncio.sleep(after)
+            writer.transport.abort()
+            await asyncio.sleep(0.4)
+            assert held.left.is_set() is bool(held.asked)
+            assert b"toolwire_streams 0\n" in (await gateway.get("/metrics"))[1]
+
+    run(work())
+
+
+def test_ca_3_nothing_stands_between_the_server_and_the_application() -> None:
+    async def work() -> None:
+        async with upstream(answering()) as origin, running(in_front_of(origin)) as gateway:
+            assert type(gateway.gateway.app) is App  # the server calls it itself, so that it hears of a disconnect
+            heard: list[str] = []
+
+            async def receive() -> dict[str, object]:
+                heard.append("asked")
+                await asyncio.sleep(0)
+                return {"type": "http.disconnect"}
+
+            async def send(message: object) -> None:
+                raise AssertionError(message)
+
+            scope = {"type": "http", "method": "POST", "path": "/v1/messages", "query_string": b"", "headers": []}
+            scope["headers"] = [(b"host", b"localhost")]
+            await gateway.gateway.app(scope, receive, send)
+            assert heard == ["asked"]
+
+    run(work())
+
+
+def test_ca_4_what_a_cancelled_stream_had_cost_is_counted() -> None:
+    async def work() -> None:
+        held = Held(STREAM + piece(anthropic_events(OPENED, BLOCK, DELTA)))
+        async with upstream(held) as origin, running(in_front_of(origin, "anthropic", timeout=30)) as gateway:
+            async with left(gateway, held, stream=True):
+                await asyncio.sleep(0.1)
+                text = (await gateway.get("/metrics"))[1].decode()
+            assert 'toolwire_tokens_total{provider="up",kind="input"} 10' in text
+            assert 'toolwire_tokens_total{provider="up",kind="output"} 1' in text
+
+    run(work())
+
+
+def test_ca_5_nobody_else_is_tried_for_a_client_that_is_gone() -> None:
+    async def work() -> None:
+        held, second = Held(), Script(GOOD)
+        async with upstream(held) as one, upstream(second) as two:
+            config = in_front_of(one, more="[limits]\nretries = 0", timeout=0.5)
+            config = config.replace('provider = "up"', 'providers = ["up", "next"]')
+            config += f'[providers.next]\nprotocol = "openai-chat"\nbase_url = "http://{two.authority}"'
+            async with running(config) as gateway:
+                async with left(gateway, held, stream=False):
+                    await asyncio.sleep(0.5)
+                assert second.asked == []
+                assert (await gateway.ask("anthropic")).status == 200  # as it would have been
+                assert len(second.asked) == 1
+
+    run(work())
