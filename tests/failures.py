@@ -231,7 +231,7 @@ _LIST = {
     "EX-2": "test_errors.py::test_ex_2_a_stream_that_is_cut_ends_with_an_error_not_with_success",
     "EX-3": "test_errors.py::test_ex_3_an_error_inside_a_chat_stream_is_a_failure",
     "EX-4": "test_errors.py::test_ex_4_an_error_event_of_a_responses_stream_is_a_failure",
-    "EX-5": "test_gateway_exchanges.py::test_ex_5_the_first_event_is_fetched_where_the_next_upstream_can_still_be_asked",
+    "EX-5": "test_gateway_exchanges.py::test_ex_5_the_first_event_is_fetched_while_the_next_upstream_can_be_asked",
     "EX-6": "test_gateway_exchanges.py::test_ex_6_an_upstream_that_refuses_connections_is_a_502_of_the_servers_kind",
     "EX-7": "test_gateway_exchanges.py::test_ex_7_an_error_to_a_streaming_request_is_an_error_not_a_stream",
     "EX-8": "test_gateway_exchanges.py::test_ex_8_a_fault_of_the_request_is_nobody_elses_and_leaves_no_mark",

@@ -167,7 +167,7 @@ def test_ex_1_overloaded_after_200_is_a_529_before_output_and_a_typed_error_afte
     run(work())
 
 
-def test_ex_5_the_first_event_is_fetched_where_the_next_upstream_can_still_be_asked() -> None:
+def test_ex_5_the_first_event_is_fetched_while_the_next_upstream_can_be_asked() -> None:
     limited = STREAM + piece(b"data: " + told("slow down", "rate_limit_error") + b"\n\n") + b"0\r\n\r\n"
 
     async def work() -> None:

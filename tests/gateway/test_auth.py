@@ -55,8 +55,14 @@ def test_a_loopback_server_answers_to_its_own_names(host: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", [b"", b"evil.example", b"evil.example:4000", b"127.0.0.1.evil.example", b"localhost/x", b"a@localhost"]
+    "host", [b"localhost/x", b"a@localhost", b"x/v1/messages?", b"localhost#", b"[::1", b"a b", b":80"]
 )
+def test_what_is_no_name_of_a_host_is_turned_away_keys_or_not(host: bytes) -> None:
+    assert Gate(()).stranger({b"host": host}) is not None
+    assert Gate(KEYS).stranger({b"host": host}) is not None
+
+
+@pytest.mark.parametrize("host", [b"", b"evil.example", b"evil.example:4000", b"127.0.0.1.evil.example"])
 def test_a_rebound_name_is_turned_away(host: bytes) -> None:
     assert Gate(()).stranger({b"host": host}) is not None
     assert Gate(KEYS).stranger({b"host": host}) is None  # a key is asked for there

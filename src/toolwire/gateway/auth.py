@@ -48,9 +48,11 @@ class Gate:
             text = origin.decode("latin-1")
             if text not in self._origins and _host_of(text.partition("://")[2]) not in _LOCAL_NAMES:
                 return f"the origin {text!r} is not allowed"
+        host = headers.get(b"host", b"").decode("latin-1")
+        if host and not _host_of(host):
+            return f"the host {host!r} is none"
         if self._keys:
             return None
-        host = headers.get(b"host", b"").decode("latin-1")
         if _host_of(host) not in self._hosts:
             return f"the host {host!r} is not allowed"
         return None
@@ -72,7 +74,8 @@ def _host_of(authority: str) -> str:
     if any(sign in authority for sign in "/?#@\\ "):
         return ""
     if authority.startswith("["):
-        return authority[1:].partition("]")[0].lower()
+        host, closed, _ = authority[1:].partition("]")
+        return host.lower() if closed else ""
     return authority.partition(":")[0].lower()
 
 
