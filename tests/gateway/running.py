@@ -60,7 +60,7 @@ def question(
 async def running(config: str, catch_all: str | None = None) -> AsyncIterator[Running]:
     listener = listening("127.0.0.1", 0)
     gateway = build(parse_config(config, {}), catch_all, {"HOME": "/nonexistent"})
-    server = uvicorn.Server(uvicorn.Config(gateway.app, **options()))
+    server = uvicorn.Server(uvicorn.Config(gateway.app, **options(gateway.config.limits)))
     serving = asyncio.create_task(server._serve([listener]))
     transport = Transport()
     try:

@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -52,6 +54,54 @@ def test_it_answers_with_no_key_and_ends_when_told(tmp_path: Path, workers: str)
         told = process.stderr.read()
         assert "the embedded simulator answers" in told
         assert re.search(r"200 POST /v1/messages -> anthropic/simulated \d+ms", told)
+
+
+@contextmanager
+def ollama_with(*names: str) -> Iterator[str]:
+    """An Ollama that has these models, as its own client sees it; it says which of them was asked."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer({"models": [{"name": name, "model": name} for name in names]})
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            message = {"role": "assistant", "content": f"I am {asked['model']}."}
+            self._answer({"model": asked["model"], "message": message, "done": True, "done_reason": "stop"})
+
+        def _answer(self, value: object) -> None:
+            body = json.dumps(value).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_what_an_ollama_has_is_offered_and_the_first_answers_any_name(tmp_path: Path) -> None:
+    with ollama_with("qwen3:latest", "gemma3:4b") as url:
+        (tmp_path / "toolwire.toml").write_text(f'[providers.local]\nprotocol = "ollama"\nbase_url = "{url}"')
+        with serving(tmp_path) as (process, root):
+            assert [model["id"] for model in httpx.get(f"{root}/v1/models").json()["data"]] == [
+                "local/qwen3:latest",
+                "local/gemma3:4b",
+            ]
+            for asked, answers in (("claude-x", "qwen3:latest"), ("gemma3:4b", "gemma3:4b")):
+                answer = httpx.post(f"{root}/v1/messages", json={**ASKED, "model": asked}, timeout=10)
+                assert answer.json()["content"][0]["text"] == f"I am {answers}."
+            process.send_signal(signal.SIGTERM)
+            assert process.stderr is not None
+            assert "local/MODEL" in process.stderr.read()
 
 
 def test_a_stream_that_is_under_way_is_finished_first(tmp_path: Path) -> None:

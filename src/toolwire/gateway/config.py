@@ -74,6 +74,7 @@ class RouteSection(Section, frozen=True, kw_only=True):
 class LimitsSection(Section, frozen=True, kw_only=True):
     """Sizes in bytes, times in seconds."""
 
+    head: int = 64 * 1024
     body: int = 64 * 1024 * 1024
     answer: int = 64 * 1024 * 1024
     streams: int = 1000

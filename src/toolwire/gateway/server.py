@@ -19,14 +19,15 @@ from toolwire.upstream.transport import Transport
 
 from .app import App
 from .auth import Gate, is_loopback
-from .config import Config, ConfigError, provider_of, with_server
+from .bounds import bounded
+from .config import Config, ConfigError, LimitsSection, provider_of, with_server
 from .discovery import discover, simulated
 from .exchange import Exchanger
-from .http import Protocol
 from .log import Log
 from .models import Catalogue
 from .routing import Router
 from .seals import seal_keys
+from .tags import with_tags
 
 DRAIN_SECONDS = 30
 
@@ -41,10 +42,20 @@ class Gateway(Struct):
     simulator: socket.socket | None = None
 
 
-def build(config: Config, catch_all: str | None = None, environment: Mapping[str, str] = os.environ) -> Gateway:
+def configured(config: Config, environment: Mapping[str, str] = os.environ) -> dict[str, Provider]:
+    """The providers of the configuration; without any there, those of the environment."""
+    return {name: provider_of(name, section) for name, section in config.providers.items()} or discover(environment)
+
+
+def build(
+    config: Config,
+    catch_all: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+    providers: dict[str, Provider] | None = None,
+) -> Gateway:
     if not config.server.keys and not is_loopback(config.server.host):
         raise ConfigError(f"{config.server.host} can be reached from outside: set server.keys, or listen on 127.0.0.1")
-    found = {name: provider_of(name, section) for name, section in config.providers.items()} or discover(environment)
+    found = configured(config, environment) if providers is None else providers
     embedded = None
     if not found:
         embedded = listening("127.0.0.1", 0)
@@ -107,12 +118,13 @@ def run(config: Config, catch_all: str | None, workers: int, say: Callable[[str]
     """Serve until told to stop."""
     listener = listening(config.server.host, config.server.port)
     config = with_server(config, None, listener.getsockname()[1])
-    gateway = build(config, catch_all)
+    providers = asyncio.run(with_tags(configured(config)))
+    gateway = build(config, catch_all, providers=providers)
     say(greeting(gateway))
     if workers == 1:
         _run(gateway, listener)
         return
-    children = [_fork(config, catch_all, listener) for _ in range(workers)]
+    children = [_fork(config, catch_all, providers, listener) for _ in range(workers)]
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _stop(children))
     for child in children:
@@ -125,10 +137,10 @@ def _stop(children: list[int]) -> None:
             os.kill(child, signal.SIGTERM)
 
 
-def _fork(config: Config, catch_all: str | None, listener: socket.socket) -> int:
+def _fork(config: Config, catch_all: str | None, providers: dict[str, Provider], listener: socket.socket) -> int:
     child = os.fork()
     if child == 0:
-        _run(build(config, catch_all), listener)
+        _run(build(config, catch_all, providers=providers), listener)
         os._exit(0)
     return child
 
@@ -148,12 +160,12 @@ class _Server(uvicorn.Server):
         yield
 
 
-def options() -> dict[str, Any]:
+def options(limits: LimitsSection) -> dict[str, Any]:
     """How uvicorn serves it."""
     return {
         "log_config": None,
         "access_log": False,
-        "http": Protocol,
+        "http": bounded(limits),
         "ws": "none",
         "lifespan": "off",
         "server_header": False,
@@ -175,10 +187,10 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
     """Serve until a signal says stop; streams that are under way are finished first."""
     simulator = None
     if gateway.simulator is not None:
-        simulator = uvicorn.Server(uvicorn.Config(Simulator(), **options()))
+        simulator = uvicorn.Server(uvicorn.Config(Simulator(), **options(LimitsSection())))
         serving = asyncio.ensure_future(simulator._serve([gateway.simulator]))  # noqa: SLF001 - signals are not its own
     spare_the_collector()
-    await _Server(uvicorn.Config(gateway.app, **options())).serve(sockets=[listener])
+    await _Server(uvicorn.Config(gateway.app, **options(gateway.config.limits))).serve(sockets=[listener])
     gateway.app.close()
     gateway.log.flush()
     if simulator is not None:
