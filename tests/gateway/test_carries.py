@@ -1,0 +1,89 @@
+"""What a client carries for a provider outlives the gateway that gave it, and is worth nothing to anybody else."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolwire
+from tests.bodies import GO, anthropic_request, responses_request
+from tests.gateway.running import in_front_of, run, running
+from tests.gateway.test_exchange import Script
+from tests.gateway.test_faults import whole
+from tests.upstream.sockets import upstream
+from toolwire.gateway.config import ServerSection
+from toolwire.gateway.seals import seal_keys
+
+PATHS = {"anthropic": "/v1/messages", "openai-responses": "/v1/responses"}
+SIGNATURE = "c2lnbmF0dXJlLW9mLWdvb2dsZQ=="
+CALL = {
+    "functionCall": {"id": "call_1", "name": "get_weather", "args": {"city": "Paris"}},
+    "thoughtSignature": SIGNATURE,
+}
+ANSWERED = {"candidates": [{"content": {"parts": [CALL], "role": "model"}, "finishReason": "STOP"}], "responseId": "r"}
+KEY = {"x_api_key": "first-key-1"}
+
+
+async def cycle(
+    script: Script, client: str, first: str, second: str, key: dict[str, str]
+) -> tuple[int, Any, list[str]]:
+    """A call through one gateway, its result through another: what went upstream then, and the losses."""
+    asked = anthropic_request() if client == "anthropic" else responses_request(GO, store=False)
+    async with upstream(script) as origin:
+        async with running(in_front_of(origin, "gemini", first)) as gateway:
+            answer = await gateway.post(PATHS[client], json.dumps(asked).encode(), **KEY)
+            given = json.loads(await answer.read(100_000))
+        following = toolwire.continue_request(asked, given, [{"id": "call_1", "output": "sunny"}], client)
+        async with running(in_front_of(origin, "gemini", second)) as gateway:
+            answer = await gateway.post(PATHS[client], json.dumps(following).encode(), **key)
+            lost = json.loads(answer.headers.get("toolwire-losses", '{"losses":[]}'))["losses"]
+            return answer.status, script.bodies[-1]["contents"][1]["parts"], [loss["path"] for loss in lost]
+
+
+@pytest.mark.parametrize("client", PATHS)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ('[server]\nseal_keys = ["a-seal"]', '[server]\nseal_keys = ["a-seal"]'),
+        ('[server]\nseal_keys = ["old-seal"]', '[server]\nseal_keys = ["new-seal", "old-seal"]'),
+        ('[server]\nkeys = ["first-key-1"]', '[server]\nkeys = ["first-key-1"]'),
+    ],
+    ids=["restarted", "keys turned over", "derived from the server's keys"],
+)
+def test_a_proof_comes_back_through_another_gateway_with_the_same_keys(client: str, first: str, second: str) -> None:
+    async def work() -> None:
+        script = Script(whole("200 OK", json.dumps(ANSWERED).encode()))
+        status, parts, lost = await cycle(script, client, first, second, KEY)
+        assert status == 200
+        assert [part.get("thoughtSignature") for part in parts] == [SIGNATURE]
+        assert not any("signature" in path or "encrypted" in path for path in lost)
+
+    run(work())
+
+
+@pytest.mark.parametrize("client", PATHS)
+@pytest.mark.parametrize(
+    ("second", "key"),
+    [
+        ('[server]\nseal_keys = ["other-seal"]\nkeys = ["first-key-1"]', "first-key-1"),
+        ('[server]\nseal_keys = ["a-seal"]\nkeys = ["first-key-1", "second-key-2"]', "second-key-2"),
+    ],
+    ids=["another seal", "another caller"],
+)
+def test_a_proof_that_is_not_ones_own_is_left_out_and_that_is_reported(client: str, second: str, key: str) -> None:
+    async def work() -> None:
+        script = Script(whole("200 OK", json.dumps(ANSWERED).encode()))
+        first = '[server]\nseal_keys = ["a-seal"]\nkeys = ["first-key-1"]'
+        status, parts, lost = await cycle(script, client, first, second, {"x_api_key": key})
+        assert status == 200
+        assert SIGNATURE not in json.dumps(parts)
+        assert any("signature" in path or "encrypted" in path for path in lost)
+
+    run(work())
+
+
+def test_a_key_that_was_made_is_found_again(tmp_path: Path) -> None:
+    home = {"XDG_STATE_HOME": str(tmp_path)}
+    assert seal_keys(ServerSection(), home) == seal_keys(ServerSection(), home)
+    assert seal_keys(ServerSection(), home) != seal_keys(ServerSection(), {"XDG_STATE_HOME": str(tmp_path / "other")})
