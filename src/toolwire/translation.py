@@ -9,17 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
-from toolwire.canonical.events import (
-    UNKNOWN,
-    Event,
-    Notice,
-    PartDelta,
-    PartEnd,
-    PartStart,
-    ResponseFailed,
-    ResponseStart,
-    UsageReport,
-)
+from toolwire.canonical.events import UNKNOWN, Event, Notice, PartDelta, PartEnd, PartStart, ResponseFailed, UsageReport
 from toolwire.canonical.fold import fold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Response, Usage
@@ -340,10 +330,8 @@ class Translation:
                 self.error, self.broken = event.error, event.broken
             elif type(event) is UsageReport:
                 self.usage = event.usage
-            elif type(event) is ResponseStart:
-                self.begun, self.usage = True, event.usage or self.usage
             elif type(event) is not Notice:
-                self.begun = True
+                self.begun, self.usage = True, getattr(event, "usage", None) or self.usage
         out = self._encoder.encode(events)
         if (failure := self._encoder.failure) is not None and self.error is None:
             out += self._give_up(ResponseFailed(error=failure, broken=True))

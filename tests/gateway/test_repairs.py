@@ -1,0 +1,88 @@
+"""What a client is known to send and the provider of the same protocol to refuse is mended, reported, and no more."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire
+from tests.bodies import anthropic_call, anthropic_request, anthropic_result, anthropic_tool, anthropic_turn
+from tests.gateway.running import in_front_of, run, running
+from tests.gateway.test_exchange import GOOD, Script
+from tests.upstream.sockets import upstream
+
+THINKING = {"type": "enabled", "budget_tokens": 32000}
+MARKED = anthropic_tool("later", defer_loading=True, cache_control={"type": "ephemeral"})
+WRONG: dict[str, tuple[Any, str, list[str]]] = {
+    "a budget as large as the limit": (
+        anthropic_request(thinking=THINKING, max_tokens=32000),
+        "thinking-budget",
+        ["/thinking/budget_tokens"],
+    ),
+    "no room to think": (
+        anthropic_request(thinking=THINKING, max_tokens=1000),
+        "thinking-budget",
+        ["/thinking/budget_tokens"],
+    ),
+    "an id of another provider": (
+        anthropic_turn([anthropic_call("call:1/x")], [anthropic_result("call:1/x")]),
+        "call-id",
+        ["/messages/1/content/0/id", "/messages/2/content/0/tool_use_id"],
+    ),
+    "a mark on a deferred tool": (
+        anthropic_request(tools=[anthropic_tool("now"), MARKED]),
+        "tool-deferred-cached",
+        ["/tools/1/cache_control"],
+    ),
+}
+
+
+def refused(body: Any) -> list[str]:
+    return [finding.rule for finding in toolwire.check(body, "anthropic") if finding.level == "error"]
+
+
+async def sent(body: Any, options: str = "") -> tuple[Any, list[str]]:
+    async with upstream(Script(GOOD)) as origin, running(in_front_of(origin, "anthropic") + options) as gateway:
+        answer = await gateway.post("/toolwire/translate", json.dumps({"protocol": "anthropic", "body": body}).encode())
+        found = json.loads(await answer.read(100_000))
+        return {**found["body"], "stream": body.get("stream")}, [loss["path"] for loss in found["losses"]]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_would_be_refused_is_mended(wrong: str) -> None:
+    body, rule, paths = WRONG[wrong]
+
+    async def work() -> None:
+        assert any(rule in one for one in refused(body))
+        mended, lost = await sent(body)
+        assert lost == paths
+        assert not any(rule in one for one in refused({name: value for name, value in mended.items() if value}))
+        left, lost = await sent(body, "repair = false")
+        assert ({name: value for name, value in left.items() if value is not None}, lost) == (body, [])
+
+    run(work())
+
+
+def test_an_id_is_the_same_on_the_call_and_its_result() -> None:
+    async def work() -> None:
+        mended, _ = await sent(WRONG["an id of another provider"][0])
+        call, result = mended["messages"][1]["content"][0], mended["messages"][2]["content"][0]
+        assert call["id"] == result["tool_use_id"] != "call:1/x"
+
+    run(work())
+
+
+def test_what_is_fine_goes_as_it_came() -> None:
+    body = anthropic_turn(
+        [anthropic_call("toolu_1")],
+        [anthropic_result("toolu_1")],
+        tools=[anthropic_tool("now", cache_control={"type": "ephemeral"})],
+        thinking={"type": "enabled", "budget_tokens": 2000},
+        max_tokens=4000,
+    )
+
+    async def work() -> None:
+        mended, lost = await sent(body)
+        assert ({name: value for name, value in mended.items() if value is not None}, lost) == (body, [])
+
+    run(work())
