@@ -1,19 +1,19 @@
 """What Messages clients are known to send and the provider to refuse, mended: a limit, an id, a mark."""
 
+from functools import lru_cache
 from typing import Any
 
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, ToolCall, ToolResult
 from toolwire.canonical.request import Request
+from toolwire.canonical.tools import FunctionTool, Tool
 from toolwire.codec.ids import legal_id
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import Names, Report
 from toolwire.protocols.anthropic.request.body import RULES
 from toolwire.protocols.anthropic.request.settings import LEAST_BUDGET
 from toolwire.protocols.anthropic.wire import FAMILY
-
-_is_legal = RULES.ids.fullmatch
 
 
 def repair_request(request: Request, target: Target, names: Names, report: Report) -> Request:
@@ -43,12 +43,10 @@ def _repair_budget(request: Request, changed: dict[str, Any], report: Report) ->
 
 def _repair_marks(request: Request, changed: dict[str, Any], report: Report) -> None:
     """A tool that is loaded later can't be the end of what is cached: the last one before is."""
-    tools = list(request.tools or ())
-    marked = [
-        place for place, tool in enumerate(tools) if getattr(tool, "defer", None) and getattr(tool, "cache", None)
-    ]
-    if not marked:
+    if request.tools is None or not any(map(_is_marked, request.tools)):
         return
+    tools = list(request.tools)
+    marked = [place for place, tool in enumerate(tools) if _is_marked(tool)]
     present = [place for place, tool in enumerate(tools) if not getattr(tool, "defer", None) and hasattr(tool, "cache")]
     last = present[-1] if present else None
     for place in marked:
@@ -60,16 +58,27 @@ def _repair_marks(request: Request, changed: dict[str, Any], report: Report) -> 
     changed["tools"] = tuple(tools)
 
 
+def _is_marked(tool: Tool) -> bool:
+    return type(tool) is FunctionTool and tool.cache is not None and tool.defer is True
+
+
+@lru_cache(maxsize=8192)
+def _is_legal(id: str | None) -> bool:
+    """A conversation says each id again with every turn."""
+    return not id or (len(id) <= RULES.id_limit and RULES.ids.fullmatch(id) is not None)
+
+
 def _repair_ids(request: Request, changed: dict[str, Any], report: Report) -> None:
     messages: list[Message] | None = None
     for number, message in enumerate(request.messages):
         for place, part in enumerate(message.parts):
-            kind = type(part)
-            if kind is not ToolCall and kind is not ToolResult:
+            if type(part) is ToolCall:
+                field, id = "id", part.id
+            elif type(part) is ToolResult:
+                field, id = "call_id", part.call_id
+            else:
                 continue
-            field = "id" if kind is ToolCall else "call_id"
-            id: str | None = getattr(part, field)
-            if not id or (len(id) <= RULES.id_limit and _is_legal(id)):
+            if id is None or _is_legal(id):
                 continue
             messages = list(request.messages) if messages is None else messages
             parts: list[Any] = list(messages[number].parts)
