@@ -13,7 +13,7 @@ class Bounded(Protocol):
 
     limits = LimitsSection()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._head_size = 0
         self._heading = True
