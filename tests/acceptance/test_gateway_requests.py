@@ -251,7 +251,7 @@ def test_sv_2_a_search_of_the_upstream_is_shown_as_the_clients_own_blocks(stream
     run(work())
 
 
-@pytest.mark.parametrize("target", [name for name in PROTOCOL_NAMES if name != RESPONSES])
+@pytest.mark.parametrize("target", [name for name in PROTOCOL_NAMES if name not in (RESPONSES, ANTHROPIC)])
 def test_sv_5_deferred_tools_can_be_called_where_there_is_no_search_for_them(target: str) -> None:
     hidden = {
         "type": "namespace",
