@@ -16,6 +16,7 @@ SECTIONS = {
     "[providers.NAME]": config.ProviderSection,
     "[[routes]]": config.RouteSection,
     "[limits]": config.LimitsSection,
+    "[journal]": config.JournalSection,
 }
 
 

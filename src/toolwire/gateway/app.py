@@ -21,6 +21,7 @@ from .incoming import Gone, Header, Incoming, Scope, Send
 from .log import Line
 from .metrics import Metrics
 from .models import LISTS, Catalogue
+from .recording import Recorder
 from .relay import Relay, Room
 from .report import Exchanges, losses_body, losses_header
 from .routing import NoRoute
@@ -47,12 +48,15 @@ class App:
         catalogue: Catalogue,
         limits: LimitsSection,
         log: Callable[[Line], None],
+        *,
+        recorder: Recorder | None = None,
     ) -> None:
         self._exchanger = exchanger
         self._gate = gate
         self._catalogue = catalogue
         self._limits = limits
         self._log = log
+        self._recorder = recorder
         self._metrics = Metrics()
         self._exchanges = Exchanges(limits.exchanges)
         self._room = Room(limits.streams)
@@ -82,8 +86,10 @@ class App:
                 return
 
     def close(self) -> None:
-        """Let go of the connections that are kept for the next request."""
+        """Let go of the connections that are kept for the next request, and write what waits to be recorded."""
         self._exchanger.close()
+        if self._recorder is not None:
+            self._recorder.journal.close()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         id = f"ex_{random.getrandbits(64):016x}"  # a name, no secret: only its own caller is told of an exchange
@@ -114,6 +120,8 @@ class App:
             line.seconds = time.monotonic() - line.began
             self._metrics.count(line)
             self._log(line)
+            if self._recorder is not None and incoming.note is not None:
+                self._recorder.record(line, incoming.note)
 
     def _recognise(self, incoming: Incoming) -> tuple[Codec, Address | None]:
         """Whose address it is; for one that is nobody's, in whose words it is answered."""
@@ -150,9 +158,15 @@ class App:
     async def _exchange(self, incoming: Incoming, codec: Codec, address: Address) -> None:
         asked = await self._ask(incoming, codec, address)
         line = incoming.line
+        note = None if self._recorder is None else self._recorder.note(asked, incoming.headers)
+        incoming.note = note
         relay = Relay(incoming, codec, self._room, self._limits.heartbeat)
         try:
-            answer = await self._exchanger.exchange(asked, line.goes_to, relay.expect)
+            answer = await self._exchanger.exchange(
+                asked, line.goes_to, relay.expect, None if note is None else note.sends
+            )
+            if note is not None:
+                note.answers(answer)
             if isinstance(answer, Streaming):
                 await relay.pass_on(answer)
             else:
@@ -166,6 +180,8 @@ class App:
             relay.close()
             if relay.losses:
                 self._keep(incoming, relay.losses)
+                if note is not None:
+                    note.losses = relay.losses
 
     async def _answer(self, incoming: Incoming, answer: Whole) -> None:
         incoming.watch.close()
@@ -248,7 +264,8 @@ class App:
         if path == "/":  # Ollama's command line looks here first
             return b"toolwire is running\n", (b"content-type", b"text/plain")
         if path == "/metrics":
-            return self._metrics.told(self._room.taken), (b"content-type", b"text/plain; version=0.0.4")
+            journal = None if self._recorder is None else self._recorder.journal
+            return self._metrics.told(self._room.taken, journal), (b"content-type", b"text/plain; version=0.0.4")
         if path.startswith("/toolwire/exchanges/") and path.endswith("/losses"):
             id = path.removeprefix("/toolwire/exchanges/").removesuffix("/losses")
             losses = self._exchanges.losses(id, caller)
@@ -265,7 +282,10 @@ class App:
         if error.retry_after is not None:
             headers.append((b"retry-after", f"{error.retry_after:g}".encode()))
         status = error.status or codec.surface.status_of(error.kind)
-        await incoming.answer(status, encoding.to_bytes(), headers)
+        body = encoding.to_bytes()
+        if incoming.note is not None:
+            incoming.note.keep(body)
+        await incoming.answer(status, body, headers)
 
 
 class DryRun(Struct, forbid_unknown_fields=True):

@@ -85,11 +85,23 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     pauses: int = 5
 
 
+class JournalSection(Section, frozen=True, kw_only=True):
+    """Sizes in bytes."""
+
+    enabled: bool = False
+    path: str | None = None
+    bodies: bool = False
+    days: float = 30
+    size: int = 256 * 1024 * 1024
+    queue: int = 64 * 1024 * 1024
+
+
 class Config(Section, frozen=True, kw_only=True):
     server: ServerSection = ServerSection()
     providers: dict[str, ProviderSection] = field(default_factory=dict)
     routes: tuple[RouteSection, ...] = ()
     limits: LimitsSection = LimitsSection()
+    journal: JournalSection = JournalSection()
 
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
@@ -192,6 +204,9 @@ def _check(config: Config) -> None:
     for index, key in enumerate(config.server.keys):
         if len(key) < 8:
             raise ConfigError(f"server.keys[{index}]: shorter than 8 characters")
+    for name in ("days", "size", "queue"):
+        if getattr(config.journal, name) <= 0:
+            raise ConfigError(f"journal.{name}: must be more than 0")
 
 
 def provider_of(name: str, section: ProviderSection) -> Provider:

@@ -156,15 +156,21 @@ class Exchanger:
         return self._encode(asked, request, routed, routed.ways[0])
 
     async def exchange(
-        self, asked: Asked, goes_to: Callable[[str, str | None], None], expect: Callable[[], None]
+        self,
+        asked: Asked,
+        goes_to: Callable[[str, str | None], None],
+        expect: Callable[[], None],
+        sends: Callable[[Sent], None] | None = None,
     ) -> Whole | Streaming:
-        """Ask. Told are which upstream it goes to, and before anything is sent that the answer is to stream, if so."""
+        """Ask. Told are which upstream it goes to and what is sent there, and before that whether it is to stream."""
         request, routed = self._decode(asked)
         if asked.streams(request):
             expect()
         for number, way in enumerate(routed.ways):
             goes_to(way.provider.name, way.model)
             sent = self._encode(asked, request, routed, way)
+            if sends is not None:
+                sends(sent)
             try:
                 return await self._persist(asked, request, sent)
             except Refused as refused:

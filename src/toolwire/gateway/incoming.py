@@ -11,6 +11,7 @@ from toolwire.upstream.encodings import EncodingError, TooLarge, Unpacker
 from .auth import Caller
 from .exchange import Refused
 from .log import Line
+from .recording import Note
 from .watch import Receive, Watch
 
 Scope = MutableMapping[str, Any]
@@ -30,6 +31,7 @@ class Incoming(Struct):
     line: Line
     watch: Watch
     caller: Caller = Caller("")
+    note: Note | None = None
 
     @property
     def path(self) -> str:

@@ -73,6 +73,10 @@ class Log:
         if len(self._lines) >= LIMIT_LINES:
             self.flush()
 
+    def say(self, text: str) -> None:
+        """A line that is about no request; from any thread."""
+        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {_one_line(text)}\n")
+
     def flush(self) -> None:
         lines, self._lines = self._lines, []
         clock = time.strftime("%H:%M:%S")

@@ -4,6 +4,8 @@ from bisect import bisect_left
 from collections import Counter
 from itertools import accumulate
 
+from toolwire.journal.writer import Journal
+
 from .log import Line
 
 _BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -31,7 +33,7 @@ class Metrics:
             self._tokens[line.provider, "input"] += line.usage.input_tokens or 0
             self._tokens[line.provider, "output"] += line.usage.output_tokens or 0
 
-    def told(self, streams: int) -> bytes:
+    def told(self, streams: int, journal: Journal | None = None) -> bytes:
         lines = ["# TYPE toolwire_requests_total counter"]
         for (client, provider, status), count in sorted(self._requests.items()):
             labels = f'client="{client}",provider="{_escaped(provider)}",status="{status}"'
@@ -41,6 +43,11 @@ class Metrics:
             lines.append(f'toolwire_tokens_total{{provider="{_escaped(provider)}",kind="{kind}"}} {count}')
         lines += ["# TYPE toolwire_losses_total counter", f"toolwire_losses_total {self._losses}"]
         lines += ["# TYPE toolwire_streams gauge", f"toolwire_streams {streams}"]
+        if journal is not None:
+            lines += ["# TYPE toolwire_journal_written_total counter"]
+            lines += [f"toolwire_journal_written_total {journal.written}"]
+            lines += ["# TYPE toolwire_journal_dropped_total counter"]
+            lines += [f"toolwire_journal_dropped_total {journal.dropped}"]
         lines.append("# TYPE toolwire_request_seconds histogram")
         for bucket, count in zip(_BUCKETS, accumulate(self._times), strict=False):
             lines.append(f'toolwire_request_seconds_bucket{{le="{bucket:g}"}} {count}')

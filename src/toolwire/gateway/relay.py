@@ -77,8 +77,11 @@ class Relay:
         await self._quiet()
         if not line.started:
             await self._begin(before)
+        note = self._incoming.note
         async for data in answer.chunks():
             line.told = time.monotonic()
+            if note is not None:
+                note.keep(data)
             await send({"type": "http.response.body", "body": data, "more_body": True})
         line.over = True
         if self._codec.surface.comments and (lost := answer.losses[len(before) :]):

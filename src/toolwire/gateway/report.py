@@ -1,6 +1,5 @@
 """What the gateway tells of its work: losses in a header and by exchange, and texts without secrets."""
 
-import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
@@ -8,12 +7,11 @@ import msgspec
 from msgspec import Struct
 
 from toolwire.canonical.loss import Loss
+from toolwire.journal.secrets import REMOVED, without_shapes
 
 from .auth import Caller
 
 LIMIT_HEADER = 2048
-_SECRET = re.compile(r"\b(?:sk-[A-Za-z0-9_-]{8,}|AIza[A-Za-z0-9_-]{20,}|Bearer\s+[A-Za-z0-9._~+/=-]{8,})")
-REMOVED = "[removed]"
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
@@ -21,7 +19,7 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         if secret:
             text = text.replace(secret, REMOVED)
-    return _SECRET.sub(REMOVED, text)
+    return without_shapes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
 def losses_body(losses: Sequence[Loss]) -> bytes:

@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import uvicorn
@@ -25,6 +25,7 @@ from .discovery import discover, simulated
 from .exchange import Exchanger
 from .log import Log
 from .models import Catalogue
+from .recording import recorder_of
 from .routing import Router
 from .seals import seal_keys
 from .tags import with_tags
@@ -55,11 +56,7 @@ def build(
 ) -> Gateway:
     if not config.server.keys and not is_loopback(config.server.host):
         raise ConfigError(f"{config.server.host} can be reached from outside: set server.keys, or listen on 127.0.0.1")
-    found = configured(config, environment) if providers is None else providers
-    embedded = None
-    if not found:
-        embedded = listening("127.0.0.1", 0)
-        found = simulated(f"http://127.0.0.1:{embedded.getsockname()[1]}")
+    found, embedded = providers_of(config, environment) if providers is None else _or_simulated(providers)
     router = Router(found, config.routes, catch_all)
     log = Log()
     app = App(
@@ -68,8 +65,21 @@ def build(
         Catalogue(router),
         config.limits,
         log.add,
+        recorder=recorder_of(config, found.values(), environment, log.say),
     )
     return Gateway(app, config, router, log, embedded)
+
+
+def providers_of(config: Config, environment: Mapping[str, str]) -> tuple[dict[str, Provider], socket.socket | None]:
+    """Those that are configured, or found, or simulated; and the socket that the simulator is to answer at."""
+    return _or_simulated(configured(config, environment))
+
+
+def _or_simulated(found: dict[str, Provider]) -> tuple[dict[str, Provider], socket.socket | None]:
+    if found:
+        return found, None
+    embedded = listening("127.0.0.1", 0)
+    return simulated(f"http://127.0.0.1:{embedded.getsockname()[1]}"), embedded
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -183,16 +193,25 @@ def spare_the_collector() -> None:
     gc.set_threshold(5_000, 5, 5)
 
 
-async def serve(gateway: Gateway, listener: socket.socket) -> None:
-    """Serve until a signal says stop; streams that are under way are finished first."""
-    simulator = None
-    if gateway.simulator is not None:
-        simulator = uvicorn.Server(uvicorn.Config(Simulator(), **options(LimitsSection())))
-        serving = asyncio.ensure_future(simulator._serve([gateway.simulator]))  # noqa: SLF001 - signals are not its own
-    spare_the_collector()
-    await _Server(uvicorn.Config(gateway.app, **options(gateway.config.limits))).serve(sockets=[listener])
-    gateway.app.close()
-    gateway.log.flush()
-    if simulator is not None:
+@contextlib.asynccontextmanager
+async def simulating(embedded: socket.socket | None) -> AsyncIterator[None]:
+    """The embedded model answers meanwhile, if it is needed."""
+    if embedded is None:
+        yield
+        return
+    simulator = uvicorn.Server(uvicorn.Config(Simulator(), **options(LimitsSection())))
+    serving = asyncio.ensure_future(simulator._serve([embedded]))  # noqa: SLF001 - signals are not its own
+    try:
+        yield
+    finally:
         simulator.should_exit = True
         await serving
+
+
+async def serve(gateway: Gateway, listener: socket.socket) -> None:
+    """Serve until a signal says stop; streams that are under way are finished first."""
+    async with simulating(gateway.simulator):
+        spare_the_collector()
+        await _Server(uvicorn.Config(gateway.app, **options(gateway.config.limits))).serve(sockets=[listener])
+        gateway.app.close()
+        gateway.log.flush()

@@ -1,0 +1,126 @@
+"""From an exchange to the record of it: what was at hand anyway is noted on the way, and put together at the end."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from toolwire import __version__
+from toolwire.canonical.loss import Loss
+from toolwire.canonical.response import Usage
+from toolwire.journal.records import Bodies, Record
+from toolwire.journal.secrets import Redactor
+from toolwire.journal.store import kept_at
+from toolwire.journal.writer import Journal
+from toolwire.upstream.provider import Provider
+
+from .config import Config
+from .exchange import Asked, Sent, Streaming, Whole
+from .log import Line
+from .seals import state_folder
+
+_COUNTS = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")
+
+
+class Note(Struct, kw_only=True):
+    """What is known of an exchange under way. `room` is how many bytes of the answer may still be kept."""
+
+    asked: Asked
+    room: int
+    parent: str = ""
+    sent: Sent | None = None
+    sent_at: float | None = None
+    answered_at: float | None = None
+    losses: list[Loss] = field(default_factory=list)
+    pieces: list[bytes] = field(default_factory=list)
+
+    def sends(self, sent: Sent) -> None:
+        self.sent, self.sent_at = sent, time.monotonic()
+
+    def answers(self, answer: Whole | Streaming) -> None:
+        self.answered_at = time.monotonic()
+        if isinstance(answer, Whole):
+            self.losses = answer.losses
+            self.keep(answer.body)
+
+    def keep(self, data: bytes) -> None:
+        self.room -= len(data)
+        if self.room >= 0:
+            self.pieces.append(data)
+
+
+def recorder_of(
+    config: Config, providers: Iterable[Provider], environment: Mapping[str, str], say: Callable[[str], None]
+) -> "Recorder | None":
+    """What records exchanges, if the configuration wants that."""
+    section = config.journal
+    if not section.enabled:
+        return None
+    store = kept_at(journal_path(config, environment), days=section.days, size=section.size)
+    journal = Journal(
+        [store], Redactor(secrets_of(config, providers)), section.queue, lambda why: say(f"journal: {why}")
+    )
+    return Recorder(journal, config.limits.answer if section.bodies else 0)
+
+
+def journal_path(config: Config, environment: Mapping[str, str]) -> Path:
+    named = config.journal.path
+    return state_folder(environment) / "journal.db" if named is None else Path(named).expanduser()
+
+
+def secrets_of(config: Config, providers: Iterable[Provider]) -> Iterator[str]:
+    """What must be in no record: everybody's keys, and what is configured to be sent along with them."""
+    yield from (*config.server.keys, *config.server.seal_keys)
+    for provider in providers:
+        yield from (provider.api_key or "", *provider.headers.values(), *provider.query.values())
+
+
+class Recorder:
+    """`limit` is how much of an answer is kept, 0 if no bodies are."""
+
+    def __init__(self, journal: Journal, limit: int) -> None:
+        self.journal = journal
+        self._limit = limit
+
+    def note(self, asked: Asked, headers: dict[bytes, bytes]) -> Note:
+        return Note(asked=asked, room=self._limit, parent=headers.get(b"traceparent", b"").decode("latin-1"))
+
+    def record(self, line: Line, note: Note) -> None:
+        self.journal.add(self._record(line, note))
+
+    def _record(self, line: Line, note: Note) -> Record:
+        now, sent = time.monotonic(), note.sent
+        bodies = None
+        if self._limit:
+            translated = b"" if sent is None else sent.body
+            bodies = Bodies(request=note.asked.body, translated=translated, response=b"".join(note.pieces))
+        return Record(
+            id=line.id,
+            at=time.time() - (now - line.began),
+            toolwire=__version__,
+            client=line.client,
+            path=line.path,
+            route=note.asked.route,
+            tenant=note.asked.tenant,
+            strict=note.asked.strict,
+            provider=line.provider,
+            protocol="" if sent is None else sent.upstream.name,
+            model=line.model,
+            status=line.status or 499,
+            streamed=line.streamed,
+            why=line.why or ("the upstream failed midway" if line.failed else ""),
+            sent=None if note.sent_at is None else note.sent_at - line.began,
+            answered=None if note.answered_at is None else note.answered_at - line.began,
+            ended=now - line.began,
+            usage={} if line.usage is None else dict(_said(line.usage)),
+            losses=note.losses,
+            parent=note.parent,
+            bodies=bodies,
+        )
+
+
+def _said(usage: Usage) -> Iterator[tuple[str, int]]:
+    for name in _COUNTS:
+        if (count := getattr(usage, name)) is not None:
+            yield name, count

@@ -1,0 +1,1 @@
+"""What happened: exchanges, recorded, shown, exported and replayed."""

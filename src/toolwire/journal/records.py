@@ -1,0 +1,81 @@
+"""What is kept of one exchange."""
+
+import msgspec
+from msgspec import Struct, field
+
+from toolwire.canonical.loss import Loss
+from toolwire.codec.interface import Route
+
+
+class Bodies(Struct, kw_only=True, omit_defaults=True):
+    """What went over the wire: the client's request, what was made of it for the provider, and the client's answer."""
+
+    request: bytes = b""
+    translated: bytes = b""
+    response: bytes = b""
+
+    def __len__(self) -> int:
+        return len(self.request) + len(self.translated) + len(self.response)
+
+
+class Record(Struct, kw_only=True, omit_defaults=True):
+    """One exchange. `at` is when it came, in seconds since the epoch; `sent`, `answered` and `ended` are seconds after
+    that: the translated request was ready, the answer began, the client had all of it. `toolwire` is the version that
+    did it, `client` and `protocol` what was spoken on either side, `parent` the trace that it belongs to."""
+
+    id: str
+    at: float
+    toolwire: str
+    client: str
+    path: str
+    route: Route = field(default_factory=Route)
+    tenant: str = ""
+    strict: bool = False
+    provider: str = ""
+    protocol: str = ""
+    model: str = ""
+    status: int = 0
+    streamed: bool = False
+    why: str = ""
+    sent: float | None = None
+    answered: float | None = None
+    ended: float = 0.0
+    usage: dict[str, int] = field(default_factory=dict)
+    losses: list[Loss] = field(default_factory=list)
+    parent: str = ""
+    bodies: Bodies | None = None
+
+    @property
+    def size(self) -> int:
+        """What it takes to keep it, roughly."""
+        return 500 + 200 * len(self.losses) + (0 if self.bodies is None else len(self.bodies))
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Record)
+
+
+def encode_record(record: Record) -> bytes:
+    """Not as JSON: bodies are bytes, and stay as they are."""
+    return _ENCODER.encode(record)
+
+
+def decode_record(data: bytes) -> Record:
+    return _DECODER.decode(data)
+
+
+def readable(record: Record) -> dict[str, object]:
+    """The record as JSON data: bodies as JSON where they are, else as text."""
+    whole: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(record, bodies=None))
+    if record.bodies is not None:
+        shown = msgspec.structs.asdict(record.bodies)
+        whole["bodies"] = {name: content(data) for name, data in shown.items() if data}
+    return whole
+
+
+def content(data: bytes) -> object:
+    """A body as the JSON that it is, or else as text."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return data.decode("utf-8", "replace")

@@ -1,0 +1,180 @@
+"""Where records are kept: one SQLite file that only its user may read, bounded in age and size.
+
+Rows are numbered as they come, so that the oldest ones are first and nothing has to be searched to forget them. There
+is no index of ids: a look-up is for a person, who can wait for a scan; an exchange can't wait for a second tree.
+"""
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from toolwire.canonical.errors import ToolwireError
+
+from .records import Record, decode_record, encode_record
+from .writer import Sink
+
+_DAY = 86_400.0
+_AT_ONCE = 500
+_TABLE = "CREATE TABLE IF NOT EXISTS exchanges (number INTEGER PRIMARY KEY, id TEXT, at REAL, record BLOB)"
+
+
+class JournalError(ToolwireError):
+    """The journal can't be opened or read, or does not hold what is asked for."""
+
+
+class Store(Sink, Protocol):
+    """Keeps records, and finds them again."""
+
+    def find(self, id: str) -> Record | None: ...
+    def latest(self, count: int) -> list[tuple[int, Record]]: ...
+    def after(self, number: int) -> list[tuple[int, Record]]: ...
+
+
+class SqliteStore:
+    """`days` and `size`: how old a record gets, and how many bytes all of them take."""
+
+    def __init__(self, path: Path, *, days: float | None = None, size: int | None = None) -> None:
+        self._path = path
+        self._days = days
+        self._size = size
+
+    @cached_property
+    def _connection(self) -> sqlite3.Connection:
+        """Opened by the thread that uses it, and not taken along by a process that forks."""
+        return _connected(self._path)
+
+    def add(self, records: Sequence[Record]) -> None:
+        rows = ((record.id, record.at, encode_record(record)) for record in records)
+        with self._transaction():
+            self._connection.executemany("INSERT INTO exchanges (id, at, record) VALUES (?, ?, ?)", rows)
+        self._forget(time.time())
+
+    def find(self, id: str) -> Record | None:
+        found = list(self._read("SELECT number, record FROM exchanges WHERE id = ? LIMIT 1", id))
+        return found[0][1] if found else None
+
+    def latest(self, count: int) -> list[tuple[int, Record]]:
+        """The last ones, oldest first, each with its number."""
+        found = list(self._read("SELECT number, record FROM exchanges ORDER BY number DESC LIMIT ?", count))
+        return found[::-1]
+
+    def after(self, number: int) -> list[tuple[int, Record]]:
+        return list(
+            self._read("SELECT number, record FROM exchanges WHERE number > ? ORDER BY number LIMIT 1000", number)
+        )
+
+    def close(self) -> None:
+        if "_connection" in self.__dict__:
+            self._connection.close()
+
+    def _read(self, statement: str, value: str | int) -> Iterator[tuple[int, Record]]:
+        try:
+            for number, data in self._connection.execute(statement, (value,)):
+                yield number, decode_record(data)
+        except sqlite3.Error as error:
+            raise JournalError(f"the journal can't be read: {error}") from None
+        except msgspec.MsgspecError as error:
+            raise JournalError(f"the journal holds what is no record: {error}") from None
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def _forget(self, now: float) -> None:
+        """Let go of what is too old, and of the oldest while it is too much."""
+        oldest = None if self._days is None else now - self._days * _DAY
+        while (oldest is not None and self._begins_before(oldest)) or self._is_too_large():
+            with self._transaction():
+                self._connection.execute(
+                    "DELETE FROM exchanges WHERE number IN (SELECT number FROM exchanges ORDER BY number LIMIT ?)",
+                    (self._share(oldest),),
+                )
+            self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+
+    def _begins_before(self, moment: float) -> bool:
+        row = self._connection.execute("SELECT at FROM exchanges ORDER BY number LIMIT 1").fetchone()
+        return row is not None and row[0] < moment
+
+    def _is_too_large(self) -> bool:
+        if self._size is None:
+            return False
+        return self._used() > self._size and self._count() > 0
+
+    def _used(self) -> int:
+        pages = self._pragma("page_count") - self._pragma("freelist_count")
+        return pages * self._pragma("page_size")
+
+    def _pragma(self, name: str) -> int:
+        return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+    def _count(self) -> int:
+        return int(self._connection.execute("SELECT count(*) FROM exchanges").fetchone()[0])
+
+    def _share(self, oldest: float | None) -> int:
+        """How many to let go of: those of the first few that are too old, or else a tenth of all."""
+        if oldest is not None and self._begins_before(oldest):
+            query = "SELECT count(*) FROM (SELECT at FROM exchanges ORDER BY number LIMIT ?) WHERE at < ?"
+            return int(self._connection.execute(query, (_AT_ONCE, oldest)).fetchone()[0])
+        return max(1, self._count() // 10)
+
+
+def kept_at(path: Path, *, days: float, size: int) -> SqliteStore:
+    """A journal to write to, which is made if it is not there."""
+    try:
+        _prepare(path)
+    except (OSError, sqlite3.Error) as error:
+        raise JournalError(f"{path}: {_why(error)}") from None
+    return SqliteStore(path, days=days, size=size)
+
+
+def found_at(path: Path) -> SqliteStore:
+    """A journal that is there, to look at."""
+    if not path.is_file():
+        raise JournalError(f"there is no journal at {path}: set journal.enabled, or name another with --journal")
+    return SqliteStore(path)
+
+
+def _prepare(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)  # SQLite gives its other files the same mode
+    finally:
+        os.close(descriptor)
+    with contextlib.closing(_connected(path)) as connection:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(_TABLE)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=5, isolation_level=None)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
+
+
+def _why(error: OSError | sqlite3.Error) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+
+
+def write(path: Path, data: bytes) -> None:
+    """A file that only its user may read, and that is not there yet."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise JournalError(f"{path}: {_why(error)}") from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)

@@ -1,0 +1,232 @@
+"""`toolwire journal`, over what a gateway recorded."""
+
+import io
+import json
+import stat
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.gateway.running import PROTOCOL_NAMES, question, run, running
+from tests.journal.making import made
+from tests.upstream.serving import served
+from toolwire.cli import main
+from toolwire.gateway.discovery import VARIABLES
+from toolwire.journal.store import kept_at
+from toolwire.upstream.simulator.app import Simulator
+
+NO_KEYS = dict.fromkeys(VARIABLES.values())
+SECRET = "canary-of-an-api-key"
+
+
+@pytest.fixture(scope="module")
+def base_url() -> Iterator[str]:
+    with served(Simulator()) as url:
+        yield url
+
+
+def config_of(folder: Path, url: str, more: str = "bodies = true") -> str:
+    providers = "".join(
+        f'[providers.{name}]\nprotocol = "{name}"\nbase_url = "{url}"\napi_key = "{SECRET}"\n'
+        for name in PROTOCOL_NAMES
+    )
+    route = '[[routes]]\nprovider = "gemini"\nmodel = "gemini-2.5-pro"\n'
+    return f'[journal]\nenabled = true\npath = "{folder}/journal.db"\n{more}\n{providers}{route}'
+
+
+def record(folder: Path, url: str, client: str, *, stream: bool = False, more: str = "bodies = true") -> None:
+    """One exchange with Gemini's model, and the configuration that it was made with."""
+    config = config_of(folder, url, more)
+    (folder / "toolwire.toml").write_text(config, encoding="utf-8")
+
+    async def work() -> None:
+        async with running(config) as gateway:
+            path, body = question(client, stream=stream)
+            answer = await gateway.post(path, body)
+            assert answer.status == 200
+            await answer.read(1_000_000)
+
+    run(work())
+
+
+def journal(folder: Path, *arguments: str) -> Result:
+    given = [*arguments, "--config", str(folder / "toolwire.toml")]
+    result = CliRunner().invoke(main, ["journal", *given], env=NO_KEYS)
+    assert SECRET not in result.output
+    return result
+
+
+def test_tail_shows_one_line_for_each_the_newest_last(base_url: str, tmp_path: Path) -> None:
+    record(tmp_path, base_url, "anthropic")
+    record(tmp_path, base_url, "ollama", stream=True)
+    result = journal(tmp_path, "tail")
+    assert result.exit_code == 0, result.output
+    first, second = result.output.splitlines()
+    assert "200 anthropic -> gemini/gemini-2.5-pro (gemini)" in first
+    assert "200 ollama -> gemini/gemini-2.5-pro (gemini)" in second
+    assert " stream in=" in second
+    assert " stream " not in first
+    assert journal(tmp_path, "tail", "-n", "1").output.splitlines() == [second]
+    told = json.loads(journal(tmp_path, "tail", "-n", "1", "--json").output)
+    assert (told["client"], told["protocol"], "bodies" in told) == ("ollama", "gemini", False)
+
+
+def test_show_has_all_of_it(base_url: str, tmp_path: Path) -> None:
+    record(tmp_path, base_url, "anthropic")
+    id = json.loads(journal(tmp_path, "tail", "--json").output)["id"]
+    result = journal(tmp_path, "show", id)
+    assert result.exit_code == 0, result.output
+    assert result.output == journal(tmp_path, "show", "last").output
+    for part in ("--- request", '"max_tokens"', "--- translated", '"contents"', "--- response", '"end_turn"', "usage"):
+        assert part in result.output
+    whole = json.loads(journal(tmp_path, "show", id, "--json").output)
+    assert whole["bodies"]["request"]["messages"][0]["content"][0]["text"] == "What is the weather in Paris?"
+    assert whole["bodies"]["translated"]["contents"][0]["role"] == "user"
+
+
+def test_what_a_terminal_would_obey_is_shown_as_it_is_spelled(tmp_path: Path) -> None:
+    store = kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
+    one = made(1)
+    one.why = "\x1b[2J\x9b31m gone\nnext"
+    store.add([one])
+    store.close()
+    for name in ("tail", "show"):
+        arguments = ["journal", name, *(["last"] if name == "show" else []), "--journal", str(tmp_path / "journal.db")]
+        output = CliRunner().invoke(main, arguments, env=NO_KEYS).output
+        assert "\\x1b[2J\\x9b31m gone next" in output
+        assert "\x1b" not in output
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+def test_replay_to_the_same_provider_makes_no_difference(
+    client: str, stream: bool, base_url: str, tmp_path: Path
+) -> None:
+    record(tmp_path, base_url, client, stream=stream)
+    result = journal(tmp_path, "replay", "last")
+    assert result.exit_code == 0, result.output
+    then, now, end = result.output.splitlines()
+    assert then.partition("-> ")[2].split()[:2] == now.partition("-> ")[2].split()[:2]
+    assert then.startswith(f"then 200 {client} -> gemini/gemini-2.5-pro (gemini)")
+    assert end == "no difference"
+    assert len(journal(tmp_path, "tail").output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_replay_goes_to_any_other_protocol(protocol: str, base_url: str, tmp_path: Path) -> None:
+    record(tmp_path, base_url, "anthropic", stream=True)
+    result = journal(tmp_path, "replay", "last", "--to", f"{protocol}/another")
+    assert result.exit_code == 1, result.output
+    lines = result.output.splitlines()
+    assert lines[1].startswith(f"now  200 anthropic -> {protocol}/another ({protocol})")
+    assert 'response changed /model: "gemini-2.5-pro" -> "another"' in lines
+    assert not [line for line in lines if "/content/0/name" in line or "/stop_reason" in line]
+    told = journal(tmp_path, "replay", "last", "--to", f"{protocol}/another", "--all").output.splitlines()
+    assert [line for line in told if line.startswith("response changed /id: ")]
+
+
+def test_replay_shows_what_a_provider_does_otherwise(base_url: str, tmp_path: Path) -> None:
+    record(tmp_path, base_url, "openai-chat")
+    with served(Simulator(models=("only-this",))) as strict:
+        (tmp_path / "toolwire.toml").write_text(config_of(tmp_path, strict), encoding="utf-8")
+        result = journal(tmp_path, "replay", "last")
+    assert result.exit_code == 1, result.output
+    assert "now  404 openai-chat -> gemini/gemini-2.5-pro (gemini)" in result.output
+    assert "status changed : 200 -> 404" in result.output
+    assert "response removed /choices: " in result.output
+    assert "response added /error: " in result.output
+
+
+def test_replay_with_no_provider_asks_the_simulator(tmp_path: Path) -> None:
+    config = f'[journal]\nenabled = true\nbodies = true\npath = "{tmp_path}/journal.db"\n'
+    store = kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
+    one = made(1, body=1)
+    assert one.bodies is not None
+    one.bodies.request = question("anthropic")[1]
+    one.path, one.provider, one.model = "/v1/messages", "gemini", "m"
+    store.add([one])
+    store.close()
+    (tmp_path / "toolwire.toml").write_text(config, encoding="utf-8")
+    result = journal(tmp_path, "replay", "ex_1")
+    assert result.exit_code == 1, result.output
+    assert "now  200 anthropic -> gemini/m (gemini)" in result.output
+
+
+def test_export_makes_a_bundle_that_only_the_user_may_read(base_url: str, tmp_path: Path) -> None:
+    record(tmp_path, base_url, "anthropic", stream=True)
+    record(tmp_path, base_url, "gemini")
+    first, second = (json.loads(line) for line in journal(tmp_path, "tail", "--json").output.splitlines())
+    target = tmp_path / "bug.zip"
+    result = journal(tmp_path, "export", first["id"], "last", "-o", str(target))
+    assert (result.exit_code, result.output) == (0, f"{target}\n")
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    archive = zipfile.ZipFile(io.BytesIO(target.read_bytes()))
+    files = {name: archive.read(name) for name in archive.namelist()}
+    assert set(files) == {
+        "README.txt",
+        "environment.json",
+        *(f"{first['id']}/{name}" for name in ("record.json", "request.json", "translated.json", "response.txt")),
+        *(f"{second['id']}/{name}" for name in ("record.json", "request.json", "translated.json", "response.json")),
+    }
+    assert json.loads(files[f"{first['id']}/record.json"])["provider"] == "gemini"
+    assert files[f"{first['id']}/response.txt"].startswith(b"event: message_start")
+    assert journal(tmp_path, "export", "last", "-o", str(target)).exit_code == 2
+
+
+def test_a_key_that_is_known_since_is_in_nothing_that_is_shown_or_exported(tmp_path: Path) -> None:
+    """It was recorded before it was configured."""
+    store = kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
+    one = made(1, body=1)
+    assert one.bodies is not None
+    one.bodies.request, one.why = f'{{"a":"{SECRET}"}}'.encode(), f"wrong: {SECRET}"
+    one.tenant = "digest-of-a-key"
+    store.add([one])
+    store.close()
+    (tmp_path / "toolwire.toml").write_text(config_of(tmp_path, "http://127.0.0.1:9"), encoding="utf-8")
+    for arguments in (["tail"], ["tail", "--json"], ["show", "last"], ["show", "last", "--json"]):
+        result = journal(tmp_path, *arguments)
+        assert result.exit_code == 0
+        assert "[removed]" in result.output
+    assert journal(tmp_path, "export", "last", "-o", str(tmp_path / "a.zip")).exit_code == 0
+    archive = zipfile.ZipFile(tmp_path / "a.zip")
+    packed = b"".join(archive.read(name) for name in archive.namelist())
+    assert b"[removed]" in packed
+    assert SECRET.encode() not in packed
+    assert b"digest-of-a-key" not in packed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["show", "ex_none"], "there is no exchange 'ex_none' in the journal: see `toolwire journal tail`"),
+        (["replay", "ex_none"], "there is no exchange 'ex_none' in the journal"),
+        (["replay", "last", "--to", "nobody/m"], "there is no provider 'nobody': use --to with one of anthropic, "),
+        (["show", "last", "--journal", "none.db"], "there is no journal at none.db: set journal.enabled"),
+    ],
+)
+def test_what_can_not_be_done_is_said_in_one_line(
+    arguments: list[str], told: str, base_url: str, tmp_path: Path
+) -> None:
+    record(tmp_path, base_url, "anthropic")
+    result = journal(tmp_path, *arguments)
+    assert result.exit_code == 2
+    assert result.output.startswith(f"Error: {told}")
+    assert result.output.count("\n") == 1
+
+
+def test_what_was_recorded_without_bodies_can_not_be_replayed(base_url: str, tmp_path: Path) -> None:
+    record(tmp_path, base_url, "anthropic", more="")
+    assert "no bodies were recorded: journal.bodies" in journal(tmp_path, "show", "last").output
+    result = journal(tmp_path, "replay", "last")
+    assert result.exit_code == 2
+    assert "was recorded without bodies: set journal.bodies" in result.output
+
+
+def test_an_empty_journal_is_fine(tmp_path: Path) -> None:
+    kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
+    (tmp_path / "toolwire.toml").write_text(f'[journal]\npath = "{tmp_path}/journal.db"\n', encoding="utf-8")
+    assert journal(tmp_path, "tail").output == ""
+    assert journal(tmp_path, "show", "last").output == "Error: the journal is empty\n"

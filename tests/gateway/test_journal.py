@@ -1,0 +1,209 @@
+"""The gateway's journal: what an exchange leaves in it, and what never gets there."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, question, run, running
+from tests.gateway.test_exchange import GOOD, Script, in_front
+from tests.gateway.test_faults import told, whole
+from tests.upstream.serving import served
+from tests.upstream.sockets import upstream
+from toolwire import __version__
+from toolwire.journal.records import Record
+from toolwire.journal.store import found_at
+from toolwire.upstream.provider import origin_of
+from toolwire.upstream.simulator.app import Simulator
+
+CANARY = "canary-of-a-server-key"
+
+
+def journal(folder: Path, more: str = "bodies = true") -> str:
+    return f'[journal]\nenabled = true\npath = "{folder}/journal.db"\n{more}\n'
+
+
+def recorded(folder: Path) -> list[Record]:
+    store = found_at(folder / "journal.db")
+    try:
+        return [record for _, record in store.latest(1000)]
+    finally:
+        store.close()
+
+
+async def answered(gateway: Running, protocol: str, *, stream: bool, **headers: str) -> tuple[str, bytes]:
+    answer = await gateway.ask(protocol, stream=stream, **headers)
+    body = await answer.read(1_000_000)
+    assert answer.status == 200, body
+    return answer.headers["toolwire-exchange"], body
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+def test_an_exchange_is_recorded_whole(client: str, stream: bool, tmp_path: Path) -> None:
+    async def work(base_url: str) -> None:
+        config = in_front_of(origin_of(base_url), "gemini", journal(tmp_path))
+        async with running(config) as gateway:
+            id, body = await answered(gateway, client, stream=stream)
+        (record,) = recorded(tmp_path)
+        path, asked = question(client, stream=stream)
+        assert (record.id, record.path, record.client) == (id, path.partition("?")[0], client)
+        assert (record.provider, record.protocol, record.model) == ("up", "gemini", "m")
+        assert (record.status, record.streamed, record.toolwire) == (200, stream, __version__)
+        assert record.bodies is not None
+        assert (record.bodies.request, record.bodies.response) == (asked, body)
+        assert json.loads(record.bodies.translated)["contents"][0]["parts"] == [
+            {"text": "What is the weather in Paris?"}
+        ]
+        assert record.usage["input_tokens"] > 0
+        assert record.usage["output_tokens"] > 0
+        assert record.sent is not None
+        assert record.answered is not None
+        assert 0 < record.sent < record.answered <= record.ended < 10
+
+    with served(Simulator()) as base_url:
+        run(work(base_url))
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_its_losses_are_those_that_the_gateway_tells(stream: bool, tmp_path: Path) -> None:
+    async def work(base_url: str) -> None:
+        async with running(in_front_of(origin_of(base_url), "ollama", journal(tmp_path, ""))) as gateway:
+            body = {"model": "m", "max_tokens": 99, "metadata": {"user_id": "u"}, "stream": stream}
+            body["messages"] = [{"role": "user", "content": "Hi"}]
+            answer = await gateway.post("/v1/messages", json.dumps(body).encode())
+            await answer.read(100_000)
+            _, losses = await gateway.get(f"/toolwire/exchanges/{answer.headers['toolwire-exchange']}/losses")
+        (record,) = recorded(tmp_path)
+        assert "/metadata/user_id" in [loss.path for loss in record.losses]
+        assert [loss.path for loss in record.losses] == [loss["path"] for loss in json.loads(losses)["losses"]]
+
+    with served(Simulator()) as base_url:
+        run(work(base_url))
+
+
+def test_bodies_are_kept_only_if_wanted(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with in_front(Script(GOOD), more=journal(tmp_path, "")) as gateway:
+            await answered(gateway, "anthropic", stream=False)
+        (record,) = recorded(tmp_path)
+        assert (record.bodies, record.usage["input_tokens"]) == (None, 3)
+        assert b"weather in Paris" not in (tmp_path / "journal.db").read_bytes()
+
+    run(work())
+
+
+def test_without_a_journal_there_is_no_file_and_no_recorder(tmp_path: Path) -> None:
+    async def work() -> None:
+        more = f'[journal]\npath = "{tmp_path}/journal.db"\n'
+        async with in_front(Script(GOOD), more=more) as gateway:
+            await answered(gateway, "anthropic", stream=False)
+            assert gateway.gateway.app._recorder is None
+            assert b"toolwire_journal" not in (await gateway.get("/metrics"))[1]
+
+    run(work())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_went_wrong_is_recorded_with_the_answer_to_it(tmp_path: Path) -> None:
+    async def work() -> None:
+        script = Script(whole("400 Bad", told("temperature: too hot", "invalid_request_error")))
+        async with in_front(script, more=journal(tmp_path)) as gateway:
+            answer = await gateway.ask("gemini")
+            body = await answer.read(10_000)
+            await gateway.post("/v1/messages", b"{")
+        refused, unreadable = recorded(tmp_path)
+        assert (refused.status, refused.provider, refused.protocol) == (400, "p0", "openai-chat")
+        assert "too hot" in refused.why
+        assert refused.bodies is not None
+        assert refused.bodies.response == body
+        assert json.loads(refused.bodies.translated)["model"] == "m"
+        assert (unreadable.status, unreadable.provider, unreadable.client) == (400, "", "anthropic")
+
+    run(work())
+
+
+def test_a_client_that_leaves_is_recorded(tmp_path: Path) -> None:
+    async def work(base_url: str) -> None:
+        async with running(in_front_of(origin_of(base_url), "gemini", journal(tmp_path))) as gateway:
+            answer = await gateway.ask("anthropic", stream=True)
+            await answer.next()
+            answer.close()
+            gateway.transport.close()
+            for _ in range(100):
+                await asyncio.sleep(0.02)
+                if b'client="anthropic"' in (await gateway.get("/metrics"))[1]:
+                    break
+        (record,) = recorded(tmp_path)
+        assert (record.status, record.streamed) == (499, True)
+        assert record.bodies is not None
+        assert record.bodies.response.startswith(b"event: message_start")
+
+    with served(Simulator(pace=0.05)) as base_url:
+        run(work(base_url))
+
+
+def test_no_secret_gets_into_the_file(tmp_path: Path) -> None:
+    """In a body, in an error of the provider, in the address and in the keys themselves."""
+
+    async def work() -> None:
+        echo = told("wrong key upstream-secret-key for sk-abcdefghijklmnop")
+        script = Script(whole("400 Bad", echo.replace(b"server_error", b"invalid_request_error")), GOOD)
+        more = f'[server]\nkeys = ["{CANARY}"]\n{journal(tmp_path)}'
+        async with upstream(script) as origin, running(in_front_of(origin, "openai-chat", more)) as gateway:
+            for _ in range(2):
+                path, body = question("gemini", text=f"my keys: {CANARY}, upstream-secret-key\nsk-abcdefghijklmnop")
+                answer = await gateway.post(f"{path}?key={CANARY}", body)
+                await answer.read(10_000)
+
+    run(work())
+    assert len(recorded(tmp_path)) == 2
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"my keys: [removed], [removed]" in kept
+    for secret in (CANARY.encode(), b"upstream-secret-key", b"sk-abcdefghijklmnop"):
+        assert secret not in kept
+
+
+def test_a_full_queue_is_counted_and_answers_are_the_same(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with in_front(Script(GOOD), more=journal(tmp_path, "bodies = true\nqueue = 1")) as gateway:
+            await answered(gateway, "anthropic", stream=False)
+            metrics = (await gateway.get("/metrics"))[1]
+            assert b"toolwire_journal_dropped_total 1\n" in metrics
+            assert b"toolwire_journal_written_total 0\n" in metrics
+        assert recorded(tmp_path) == []
+
+    run(work())
+
+
+def replaced_by_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def test_what_keeps_the_journal_from_being_written_stops_no_exchange(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def work() -> None:
+        async with in_front(Script(GOOD), more=journal(tmp_path)) as gateway:
+            replaced_by_a_folder(tmp_path / "journal.db")
+            await answered(gateway, "anthropic", stream=False)
+            for _ in range(100):
+                await asyncio.sleep(0.02)
+                if b"dropped_total 1" in (await gateway.get("/metrics"))[1]:
+                    return
+            raise AssertionError("nothing was counted")
+
+    run(work())
+    assert "journal: OperationalError: unable to open database file" in capsys.readouterr().err
+
+
+def test_lists_and_health_are_not_exchanges(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with in_front(Script(GOOD), more=journal(tmp_path)) as gateway:
+            for path in ("/healthz", "/v1/models", "/nothing"):
+                await gateway.get(path)
+        assert recorded(tmp_path) == []
+
+    run(work())

@@ -1,0 +1,147 @@
+"""The file: whose it is, what is found in it again, and what it forgets."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.journal.making import made
+from toolwire.canonical.loss import Loss
+from toolwire.codec.interface import Route
+from toolwire.journal.records import Bodies, Record
+from toolwire.journal.store import JournalError, SqliteStore, found_at, kept_at, write
+
+DAY = 86_400
+LARGE = 1 << 30
+
+
+def opened(path: Path, *, days: float = 1, size: int = LARGE) -> SqliteStore:
+    return kept_at(path / "kept" / "journal.db", days=days, size=size)
+
+
+def ids(store: SqliteStore, count: int = 1_000_000) -> list[str]:
+    return [record.id for _, record in store.latest(count)]
+
+
+def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+    record = Record(
+        id="ex_1",
+        at=1e9,
+        toolwire="1.2",
+        client="gemini",
+        path="/v1beta/models/m:generateContent",
+        route=Route(model="m", stream=True, version="v"),
+        tenant="t",
+        strict=True,
+        provider="up",
+        protocol="anthropic",
+        model="claude",
+        status=200,
+        streamed=True,
+        why="why",
+        sent=0.1,
+        answered=0.2,
+        ended=0.3,
+        usage={"input_tokens": 3},
+        losses=[Loss(kind="invented", path="/a", why="b", target="/c", guarded=True)],
+        parent="00-0-0-00",
+        bodies=Bodies(request=b'{"a":\xc3\xa4}', translated=b"\x00\xff", response=b"data: x\n\n"),
+    )
+    store = opened(tmp_path, days=100_000)
+    store.add([record])
+    assert store.find("ex_1") == record
+    assert store.find("ex_2") is None
+    store.close()
+
+
+def test_only_the_user_may_read_any_of_its_files(tmp_path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        store = opened(tmp_path)
+        store.add([made(1)])
+    finally:
+        os.umask(mask)
+    files = list((tmp_path / "kept").iterdir())
+    assert {file.name for file in files} == {"journal.db", "journal.db-wal", "journal.db-shm"}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert stat.S_IMODE((tmp_path / "kept").stat().st_mode) == 0o700
+    store.close()
+
+
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    path = tmp_path / "kept" / "journal.db"
+    path.touch(0o644)
+    opened(tmp_path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_latest_are_in_order_and_what_comes_after_is_found(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    store.add([made(number) for number in range(5)])
+    assert ids(store, 2) == ["ex_3", "ex_4"]
+    number = store.latest(1)[0][0]
+    store.add([made(5)])
+    assert [record.id for _, record in store.after(number)] == ["ex_5"]
+    store.close()
+
+
+def test_what_is_too_old_is_forgotten_and_nothing_else(tmp_path: Path) -> None:
+    store = opened(tmp_path, days=2)
+    store.add([made(number, age=(1.9 if number >= 1200 else 2.1) * DAY) for number in range(1300)])
+    assert ids(store) == [f"ex_{number}" for number in range(1200, 1300)]
+    store.close()
+
+
+def test_it_stays_within_its_size_by_forgetting_the_oldest(tmp_path: Path) -> None:
+    limit = 1_000_000
+    store = opened(tmp_path, size=limit)
+    for number in range(100):
+        store.add([made(number, body=50_000)])
+    kept = ids(store)
+    assert kept[-1] == "ex_99"
+    assert kept == [f"ex_{number}" for number in range(100 - len(kept), 100)]
+    assert 10 <= len(kept) <= 20
+    store.close()
+    assert (tmp_path / "kept" / "journal.db").stat().st_size <= limit + 100_000
+
+
+def test_one_that_is_larger_than_all_of_it_does_not_stay(tmp_path: Path) -> None:
+    store = opened(tmp_path, size=100_000)
+    store.add([made(1, body=500_000)])
+    assert ids(store) == []
+    store.close()
+
+
+def test_several_processes_may_write(tmp_path: Path) -> None:
+    first, second = opened(tmp_path), opened(tmp_path)
+    for number in range(20):
+        (first, second)[number % 2].add([made(number)])
+    assert ids(second) == ids(first) == [f"ex_{number}" for number in range(20)]
+    first.close()
+    second.close()
+
+
+def test_what_is_no_journal_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="there is no journal at"):
+        found_at(tmp_path / "none.db")
+    (tmp_path / "text.db").write_text("no database, but long enough to look like one" * 100)
+    store = found_at(tmp_path / "text.db")
+    with pytest.raises(JournalError, match="not a database"):
+        store.latest(1)
+    store.close()
+    with pytest.raises(JournalError, match=r"text\.db"):
+        kept_at(tmp_path / "text.db" / "below.db", days=1, size=1)
+    (tmp_path / "link.db").symlink_to(tmp_path / "elsewhere.db")
+    with pytest.raises(JournalError, match=r"link\.db"):
+        kept_at(tmp_path / "link.db", days=1, size=1)
+    assert not (tmp_path / "elsewhere.db").exists()
+
+
+def test_a_bundle_is_never_written_over_something(tmp_path: Path) -> None:
+    write(tmp_path / "a.zip", b"a")
+    assert stat.S_IMODE((tmp_path / "a.zip").stat().st_mode) == 0o600
+    with pytest.raises(JournalError, match=r"a\.zip: File exists"):
+        write(tmp_path / "a.zip", b"b")
+    assert (tmp_path / "a.zip").read_bytes() == b"a"

@@ -1,0 +1,99 @@
+"""The queue and its thread: nobody waits, what does not fit is counted, and a broken sink breaks nothing else."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+from tests.journal.making import made
+from toolwire.journal.records import Record
+from toolwire.journal.secrets import Redactor
+from toolwire.journal.writer import Journal
+
+
+class Collected:
+    """Takes batches, once it may."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.threads: set[int] = set()
+        self.may = threading.Event()
+        self.closed = False
+
+    def add(self, records: Sequence[Record]) -> None:
+        self.may.wait(10)
+        self.threads.add(threading.get_ident())
+        self.batches.append([record.id for record in records])
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Broken(Collected):
+    def add(self, records: Sequence[Record]) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_records_arrive_in_order_in_few_batches_from_one_other_thread() -> None:
+    sink = Collected()
+    sink.may.set()
+    journal = Journal([sink], Redactor(()), 10_000_000, print)
+    for number in range(500):
+        journal.add(made(number))
+    journal.close()
+    assert [id for batch in sink.batches for id in batch] == [f"ex_{number}" for number in range(500)]
+    assert len(sink.batches) <= 2
+    assert len(sink.threads) == 1
+    assert threading.get_ident() not in sink.threads
+    assert (journal.written, journal.dropped, sink.closed) == (500, 0, True)
+
+
+def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits() -> None:
+    sink = Collected()
+    journal = Journal([sink], Redactor(()), 100_000, print)
+    began = time.perf_counter()
+    for number in range(50):
+        journal.add(made(number, body=10_000))
+    assert time.perf_counter() - began < 0.2
+    assert journal.dropped == 41
+    sink.may.set()
+    journal.close()
+    assert (journal.written, journal.dropped) == (9, 41)
+
+
+def test_there_is_room_again_once_it_was_written() -> None:
+    sink = Collected()
+    sink.may.set()
+    journal = Journal([sink], Redactor(()), 100_000, print)
+    for number in range(9):
+        journal.add(made(number, body=10_000))
+    deadline = time.monotonic() + 10
+    while journal.written < 9 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    journal.add(made(9, body=10_000))
+    journal.close()
+    assert (journal.written, journal.dropped) == (10, 0)
+
+
+def test_what_cannot_be_written_is_told_once_and_the_others_get_it() -> None:
+    told: list[str] = []
+    sink = Collected()
+    sink.may.set()
+    journal = Journal([Broken(), sink], Redactor(()), 100_000, told.append)
+    journal.add(made(1))
+    time.sleep(0.6)
+    journal.add(made(2))
+    journal.close()
+    assert sink.batches == [["ex_1"], ["ex_2"]]
+    assert told == ["OSError: [Errno 28] No space left on device"]
+    assert (journal.written, journal.dropped) == (0, 2)
+
+
+def test_without_records_there_is_no_thread_and_closing_is_fine() -> None:
+    sink = Collected()
+    before = threading.active_count()
+    journal = Journal([sink], Redactor(()), 1, print)
+    assert threading.active_count() == before
+    journal.close()
+    assert sink.closed
+    journal.add(made(1))
+    assert (journal.written, journal.dropped) == (0, 1)
