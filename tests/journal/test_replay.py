@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from toolwire.canonical.loss import Loss
 from toolwire.journal.records import Bodies, Record
 from toolwire.journal.replay import answer_of, compare, differences
 
@@ -76,3 +77,12 @@ def test_requests_are_compared_only_if_they_went_to_one_protocol() -> None:
     other = record(protocol="ollama", status=500, bodies=Bodies(translated=b'{"a":2}', response=b"{}"))
     assert [str(one) for one in compare(before, same)["request"]] == ["changed /a: 1 -> 2"]
     assert list(compare(before, other)) == ["status"]
+
+
+def test_losses_are_told_at_their_own_places() -> None:
+    kept, gone, come = (Loss(kind="dropped", path=f"/{name}", why="no place") for name in ("kept", "gone", "come"))
+    found = compare(record(losses=[kept, gone]), record(losses=[kept, come]))
+    assert [str(one) for one in found["losses"]] == [
+        'removed /gone: "dropped: no place"',
+        'added /come: "dropped: no place"',
+    ]

@@ -102,10 +102,17 @@ def compare(before: Record, after: Record, *, anew: bool = False) -> dict[str, l
     if before.protocol == after.protocol and before.bodies is not None and after.bodies is not None:
         pair = content(before.bodies.translated), content(after.bodies.translated)
         found["request"] = list(differences(*pair, anew=True))
-    found["losses"] = list(differences(_losses(before), _losses(after), anew=True))
+    found["losses"] = list(_lost(before, after))
     found["response"] = list(differences(answer_of(before), answer_of(after), anew=anew))
     return {part: told for part, told in found.items() if told}
 
 
-def _losses(record: Record) -> dict[str, str]:
-    return {loss.path: f"{loss.kind}: {loss.why}" for loss in record.losses}
+def _lost(before: Record, after: Record) -> Iterator[Difference]:
+    """What is lost only now, or was only then; its path is that of the loss."""
+    then, now = ([(loss.path, f"{loss.kind}: {loss.why}") for loss in record.losses] for record in (before, after))
+    for path, told in then:
+        if (path, told) not in now:
+            yield Difference("removed", path, before=told)
+    for path, told in now:
+        if (path, told) not in then:
+            yield Difference("added", path, after=told)
