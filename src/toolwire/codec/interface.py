@@ -13,6 +13,7 @@ from toolwire.canonical.response import Response, Usage
 
 from .carries import Carriage, Carrier
 from .check import Finding
+from .counting import Counting
 from .losses import Names, Report
 from .surface import ModelCard, Surface
 
@@ -103,11 +104,12 @@ class StreamEncoder(Protocol):
 
 class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `families` key the extras that it writes back, its own first; `names` gives wire names to canonical
-    fields, for losses; `surface` says where it is spoken, `carriage` is the field that its clients echo, if there is
-    one. Of what it shares with another protocol of its family, `known` are the extras that it has, too, by canonical
-    type, and `spelling` the tokens of `form` that mean the same in both. `repair_request` mends what the provider is
-    known to refuse: a translation does without it, the gateway does not. `glance`: the usage that an ordinary answer
-    tells, for who passes it on as it is; None if it must be decoded to be understood."""
+    fields, for losses; `surface` says where it is spoken, `carriage` is the field that its clients echo, `counting` how
+    it counts tokens, if there is one. Of what it shares with another protocol of its family, `known` are the extras
+    that it has, too, by canonical type, and `spelling` the tokens of `form` that mean the same in both.
+    `repair_request` mends what the provider is known to refuse: a translation does without it, the gateway does not.
+    `glance`: the usage that an ordinary answer tells, for who passes it on as it is; None if it must be decoded to be
+    understood."""
 
     name: str
     families: tuple[str, ...]
@@ -127,5 +129,6 @@ class Codec(Struct, frozen=True, kw_only=True):
     repair_request: Callable[[Request, Target, Names, Report], Request] | None = None
     carriage: Carriage | None = None
     glance: Callable[[bytes], Usage | None] = lambda _: None
+    counting: Counting | None = None
     known: Mapping[str, frozenset[str]] = {}
     spelling: frozenset[str] = frozenset()

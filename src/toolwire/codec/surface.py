@@ -22,10 +22,12 @@ _STATUSES: dict[ErrorKind, int] = {
 
 
 class Endpoint(Struct, frozen=True):
-    """An address. `{model}` in it stands for a model's name; `stream` is None where the body says it."""
+    """An address. `{model}` in it stands for a model's name; `stream` is None where the body says it. `counts`: it is
+    for counting the tokens of a request, not for answering it."""
 
     path: str
     stream: bool | None = None
+    counts: bool = False
 
 
 class Address(Struct, frozen=True):
@@ -33,6 +35,7 @@ class Address(Struct, frozen=True):
 
     model: str | None = None
     stream: bool | None = None
+    counts: bool = False
 
 
 class ModelCard(Struct, frozen=True):
@@ -63,9 +66,9 @@ class Surface(Struct, frozen=True, kw_only=True):
             before, placeholder, after = endpoint.path.partition("{model}")
             if not placeholder:
                 if path == endpoint.path:
-                    return Address(stream=endpoint.stream)
+                    return Address(stream=endpoint.stream, counts=endpoint.counts)
             elif path.startswith(before) and path.endswith(after) and len(path) > len(before) + len(after):
-                return Address(path[len(before) : len(path) - len(after)], endpoint.stream)
+                return Address(path[len(before) : len(path) - len(after)], endpoint.stream, endpoint.counts)
         return None
 
     def status_of(self, kind: ErrorKind) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, LossRefused, ToolwireError
 from toolwire.canonical.loss import Loss
@@ -16,6 +17,7 @@ from toolwire.protocols import PROTOCOLS
 
 from .auth import Caller, Gate
 from .config import LimitsSection
+from .counting import Counter
 from .exchange import Asked, Exchanger, Refused, Streaming, Whole
 from .incoming import Gone, Header, Incoming, Scope, Send
 from .log import Line
@@ -49,6 +51,7 @@ class App:
         limits: LimitsSection,
         log: Callable[[Line], None],
         *,
+        counter: Counter,
         recorder: Recorder | None = None,
     ) -> None:
         self._exchanger = exchanger
@@ -56,6 +59,7 @@ class App:
         self._catalogue = catalogue
         self._limits = limits
         self._log = log
+        self._counter = counter
         self._recorder = recorder
         self._metrics = Metrics()
         self._exchanges = Exchanges(limits.exchanges)
@@ -147,7 +151,7 @@ class App:
         if not posted and (address is not None or path in _POSTED):
             raise WrongMethod(path, "POST")
         if address is not None:
-            await self._exchange(incoming, codec, address)
+            await (self._count if address.counts else self._exchange)(incoming, codec, address)
         elif path == "/toolwire/translate":
             await self._translate(incoming)
         else:
@@ -197,6 +201,16 @@ class App:
         incoming.line.losses = len(losses)
         self._exchanges.keep(incoming.line.id, incoming.caller, told)
         return told
+
+    async def _count(self, incoming: Incoming, codec: Codec, address: Address) -> None:
+        """How many tokens a request would take; a header says whether that is an estimate."""
+        asked = await self._ask(incoming, codec, address)
+        if codec.counting is None:
+            raise AssertionError(f"{codec.name} has an address for counting, and no way to count")
+        asked = replace(asked, body=codec.counting.unwrap(asked.body))
+        counted = await self._counter.count(asked, incoming.line)
+        how = (b"toolwire-tokens", b"estimated" if counted.estimated else b"counted")
+        await incoming.answer(200, msgspec.json.encode(codec.counting.encode_count(counted.tokens)), [_JSON, how])
 
     async def _ask(self, incoming: Incoming, codec: Codec, address: Address) -> Asked:
         body = await incoming.body(self._limits.body)

@@ -15,6 +15,7 @@ from toolwire.upstream.transport import Transport
 from .app import App
 from .auth import Caller, Gate
 from .config import Config, RouteSection
+from .counting import Counter
 from .exchange import Exchanger
 from .models import Catalogue
 from .recording import Recorder, secrets_of
@@ -69,9 +70,18 @@ async def replay(config: Config, environment: Mapping[str, str], record: Record,
     kept = _Kept(Redactor(secrets_of(config, providers.values())))
     async with simulating(embedded):
         router = _Bound(providers, config.routes, _way(record, providers, to))
-        exchanger = Exchanger(router, Transport(), config.limits, seal_keys(config.server, environment))
+        transport = Transport()
+        exchanger = Exchanger(router, transport, config.limits, seal_keys(config.server, environment))
         recorder = Recorder(kept, config.limits.answer)
-        app = App(exchanger, _Caller(record.tenant), Catalogue(()), config.limits, lambda _: None, recorder=recorder)
+        app = App(
+            exchanger,
+            _Caller(record.tenant),
+            Catalogue(()),
+            config.limits,
+            lambda _: None,
+            counter=Counter(exchanger, transport),
+            recorder=recorder,
+        )
         try:
             await _ask(app, record)
         finally:

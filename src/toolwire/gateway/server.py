@@ -21,6 +21,7 @@ from .app import App
 from .auth import Gate, is_loopback
 from .bounds import bounded
 from .config import Config, ConfigError, LimitsSection, provider_of, with_server
+from .counting import Counter
 from .discovery import discover, simulated
 from .exchange import Exchanger
 from .log import Log
@@ -59,12 +60,15 @@ def build(
     found, embedded = providers_of(config, environment) if providers is None else _or_simulated(providers)
     router = Router(found, config.routes, catch_all)
     log = Log()
+    transport = Transport()
+    exchanger = Exchanger(router, transport, config.limits, seal_keys(config.server, environment))
     app = App(
-        Exchanger(router, Transport(), config.limits, seal_keys(config.server, environment)),
+        exchanger,
         Gate(config.server.keys, config.server.hosts, config.server.origins),
         Catalogue(router),
         config.limits,
         log.add,
+        counter=Counter(exchanger, transport),
         recorder=recorder_of(config, found.values(), environment, log.say),
     )
     return Gateway(app, config, router, log, embedded)

@@ -5,6 +5,7 @@ from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 
 from .request.body import NAMES, decode_request, encode_request
+from .request.counting import COUNTING
 from .response.body import decode_response, encode_response, glance
 from .response.errors import decode_error, encode_error
 from .response.models import encode_model, encode_models
@@ -19,7 +20,7 @@ CODEC = Codec(
     families=(FAMILY,),
     names=NAMES,
     surface=Surface(
-        endpoints=(Endpoint("/v1/messages"),),
+        endpoints=(Endpoint("/v1/messages"), Endpoint("/v1/messages/count_tokens", counts=True)),
         key_header="x-api-key",
         headers=(("anthropic-version", "2023-06-01"),),
         version_header="anthropic-version",
@@ -39,5 +40,6 @@ CODEC = Codec(
     check_request=check_request,
     repair_request=repair_request,
     glance=glance,
+    counting=COUNTING,
     carriage=Carriage(issuer=FAMILY, kind="signature"),
 )

@@ -6,6 +6,7 @@ from toolwire.codec.surface import Endpoint, Surface
 
 from .parts.signatures import DUMMY
 from .request.body import NAMES, decode_request, encode_request
+from .request.counting import COUNTING
 from .response.body import decode_response, encode_response
 from .response.errors import decode_error, encode_error
 from .response.models import encode_model, encode_models
@@ -21,9 +22,13 @@ CODEC = Codec(
     surface=Surface(
         # google-genai calls /v1 by default, most others /v1beta.
         endpoints=tuple(
-            Endpoint(f"/{version}/models/{{model}}:{method}", stream)
+            Endpoint(f"/{version}/models/{{model}}:{method}", stream, counts)
+            for method, stream, counts in (
+                ("generateContent", False, False),
+                ("streamGenerateContent", True, False),
+                ("countTokens", False, True),
+            )
             for version in ("v1beta", "v1")
-            for method, stream in (("generateContent", False), ("streamGenerateContent", True))
         ),
         key_header="x-goog-api-key",
         comments=False,  # google-genai takes them for broken JSON
@@ -39,5 +44,6 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    counting=COUNTING,
     carriage=Carriage(issuer=ISSUER, kind="signature", on_calls=True, base64=True, blank=DUMMY),
 )

@@ -6,6 +6,7 @@ from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.openai import encode_model, encode_models
 
 from .request.body import FAMILIES, NAMES, decode_request, encode_request
+from .request.counting import COUNTING
 from .response.body import decode_response, encode_response
 from .response.errors import decode_error, encode_error
 from .rules.checks import check_request
@@ -17,7 +18,10 @@ CODEC = Codec(
     name="openai-responses",
     families=FAMILIES,
     names=NAMES,
-    surface=Surface(endpoints=(Endpoint("/v1/responses"),), key_header="authorization"),
+    surface=Surface(
+        endpoints=(Endpoint("/v1/responses"), Endpoint("/v1/responses/input_tokens", counts=True)),
+        key_header="authorization",
+    ),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_response=decode_response,
@@ -29,5 +33,6 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    counting=COUNTING,
     carriage=Carriage(issuer=ISSUER, kind="encrypted"),
 )

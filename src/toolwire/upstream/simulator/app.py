@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from toolwire.canonical.errors import ApiError
+from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import Event, PartDelta
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
@@ -18,7 +18,7 @@ from toolwire.protocols import PROTOCOLS
 
 from .asgi import Exchange, Gone, Receive, Scope, Send, live
 from .brain import reply_to
-from .composing import Composer
+from .composing import Composer, input_tokens
 from .dialects import DIALECTS
 from .memory import Memory
 from .pieces import pieces_of
@@ -97,6 +97,9 @@ class Simulator:
         body = await exchange.body(self._limit_body)
         version = exchange.headers.get(codec.surface.version_header or "")
         route = Route(path=exchange.path, model=address.model, stream=address.stream, version=version)
+        if address.counts:
+            await exchange.send_json(_counted(codec, body, route))
+            return
         request = admitted(codec, body, route)
         self._serve(request.model or "", codec)
         request = self._memory.expanded(request, codec.name)
@@ -149,6 +152,17 @@ def _has_key(exchange: Exchange, codec: Codec) -> bool:
 
 def _no_address(exchange: Exchange) -> ApiError:
     return ApiError(kind="not_found", message=f"Invalid URL ({exchange.method} {exchange.path})")
+
+
+def _counted(codec: Codec, body: bytes, route: Route) -> Any:
+    """What the request would take; it is not checked as one that is to be answered."""
+    if codec.counting is None:
+        raise AssertionError(f"{codec.name} does not count")
+    try:
+        request = codec.decode_request(codec.counting.unwrap(body), route)
+    except DecodeError as error:
+        raise Refused(ApiError(kind="invalid_request", message=str(error))) from None
+    return codec.counting.encode_count(input_tokens(request))
 
 
 def _named(body: bytes) -> str:

@@ -127,11 +127,15 @@ def _size(part: Part) -> int:
 
 def _usage(request: Request, candidates: list[Candidate], thought: int) -> Usage:
     """What is thought counts, whether or not it is shown."""
-    taken = _tokens(len(msgspec.json.encode((request.system, request.messages, request.tools))))
+    taken = input_tokens(request)
     parts = [part for candidate in candidates for message in candidate.messages for part in message.parts]
     given = thought + sum(_tokens(_size(part)) for part in parts if not isinstance(part, Reasoning))
     total = taken + given
     return Usage(input_tokens=taken, output_tokens=given, cache_read=0, cache_write=0, reasoning=thought, total=total)
+
+
+def input_tokens(request: Request) -> int:
+    return _tokens(len(msgspec.json.encode((request.system, request.messages, request.tools))))
 
 
 def _tokens(letters: int) -> int:

@@ -1,0 +1,194 @@
+"""Counting tokens, CT-1 to CT-5: a real gateway in front of the simulator, or of a server without that address."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, question, run, running
+from tests.gateway.test_exchange import FINE, Script
+from tests.gateway.test_faults import told, whole
+from tests.upstream.serving import served
+from tests.upstream.sockets import upstream
+from toolwire.codec.counting import TOKENS_WITH_TOOLS, estimate
+from toolwire.codec.interface import Context
+from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.provider import origin_of
+from toolwire.upstream.simulator.app import Simulator
+
+COUNTING = ["anthropic", "openai-responses", "gemini"]
+PATHS = {
+    "anthropic": "/v1/messages/count_tokens",
+    "openai-responses": "/v1/responses/input_tokens",
+    "gemini": "/v1beta/models/m:countTokens",
+}
+NOT_FOUND = whole("404 Not Found", told("there is no such address", "not_found_error"))
+
+
+def tokens_of(client: str, body: bytes) -> int:
+    answer = json.loads(body)
+    if client == "gemini":
+        assert list(answer) == ["totalTokens"]
+        count = answer["totalTokens"]
+    else:
+        assert answer.pop("object", None) == ("response.input_tokens" if client == "openai-responses" else None)
+        assert list(answer) == ["input_tokens"]
+        count = answer["input_tokens"]
+    assert type(count) is int
+    return count
+
+
+async def count(gateway: Running, client: str, body: bytes, query: str = "") -> tuple[int, str]:
+    answer = await gateway.post(PATHS[client] + query, body)
+    read = await answer.read(10_000)
+    assert answer.status == 200, read
+    return tokens_of(client, read), answer.headers["toolwire-tokens"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("client", COUNTING)
+def test_ct_1_every_client_can_count_in_front_of_every_provider(client: str, protocol: str) -> None:
+    async def work(base_url: str) -> None:
+        async with running(in_front_of(origin_of(base_url), protocol)) as gateway:
+            _, body = question(client)
+            tokens, how = await count(gateway, client, body, "?beta=true")
+            assert tokens > 10
+            assert how == ("counted" if protocol in COUNTING else "estimated")
+
+    with served(Simulator()) as base_url:
+        run(work(base_url))
+
+
+def test_a_model_that_nobody_knows_is_no_404() -> None:
+    async def work() -> None:
+        providers = "".join(
+            f'[providers.{name}]\nprotocol = "{name}"\nbase_url = "http://127.0.0.{number}:9"\n'
+            for number, name in enumerate(("anthropic", "gemini"), 1)
+        )
+        async with running(providers) as gateway:
+            _, body = question("anthropic")
+            assert await count(gateway, "anthropic", body) == (estimate(body), "estimated")
+
+    run(work())
+
+
+SYSTEM, DESCRIPTION = "Speak like a pirate. " * 50, "What the weather is like. " * 50
+
+
+def described() -> dict[str, Any]:
+    function = {"name": "weather", "description": DESCRIPTION, "parameters": {"type": "object"}}
+    return {
+        "model": "m",
+        "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "Hi"}],
+        "tools": [{"type": "function", "function": function}],
+    }
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("client", COUNTING)
+def test_ct_2_system_text_and_tools_are_counted(client: str, protocol: str) -> None:
+    async def work(base_url: str) -> None:
+        async with running(in_front_of(origin_of(base_url), protocol)) as gateway:
+            everything = described()
+            body = tw.translate(everything, "openai-chat", client, model="m").to_bytes()
+            tokens, how = await count(gateway, client, body)
+            added = 0 if how == "counted" else TOKENS_WITH_TOOLS
+            assert tokens - added > (len(SYSTEM) + len(DESCRIPTION)) // 4
+            del everything["tools"]
+            less, _ = await count(
+                gateway, client, tw.translate(everything, "openai-chat", client, model="m").to_bytes()
+            )
+            assert tokens - added - less > len(DESCRIPTION) // 4
+
+    with served(Simulator()) as base_url:
+        run(work(base_url))
+
+
+@pytest.mark.parametrize("protocol", COUNTING)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        NOT_FOUND,
+        whole("500 Oh", told("went wrong")),
+        whole("401 No", told("bad key", "authentication_error")),
+        whole("200 OK", b"<html>"),
+        whole("200 OK", b'{"input_tokens": "many", "totalTokens": "many"}'),
+        b"not HTTP at all",
+    ],
+    ids=["404", "500", "401", "no JSON", "no number", "no HTTP"],
+)
+def test_ct_3_a_provider_that_can_not_count_is_asked_all_the_same(answer: bytes, protocol: str) -> None:
+    """The estimate takes its place, and the next exchange goes there at once, with no try in between."""
+
+    async def work() -> None:
+        script = Script(
+            answer, whole("200 OK", tw.translate(FINE, "openai-chat", protocol, kind="response").to_bytes())
+        )
+        async with upstream(script) as origin, running(in_front_of(origin, protocol)) as gateway:
+            _, body = question("anthropic")
+            tokens, how = await count(gateway, "anthropic", body)
+            assert (how, tokens > TOKENS_WITH_TOOLS) == ("estimated", True)
+            assert len(script.asked) == 1
+            exchange = await gateway.ask("anthropic")
+            assert (exchange.status, len(script.asked)) == (200, 2)
+            assert b"fine" in await exchange.read(10_000)
+            metrics = (await gateway.get("/metrics"))[1]
+            assert b'client="anthropic",provider="up",status="200"} 2' in metrics
+
+    run(work())
+
+
+@pytest.mark.parametrize("protocol", COUNTING)
+@pytest.mark.parametrize("client", COUNTING)
+def test_ct_4_the_providers_own_count_is_what_the_exchange_then_takes(client: str, protocol: str) -> None:
+    async def work(base_url: str) -> None:
+        async with running(in_front_of(origin_of(base_url), protocol)) as gateway:
+            path, body = question(client)
+            tokens, how = await count(gateway, client, body)
+            answer = await gateway.post(path, body)
+            read = await answer.read(100_000)
+            assert answer.status == 200, read
+            usage = PROTOCOLS[client].decode_response(read, Context()).usage
+            assert usage is not None
+            assert (tokens, how) == (usage.input_tokens, "counted")
+
+    with served(Simulator()) as base_url:
+        run(work(base_url))
+
+
+@pytest.mark.parametrize("protocol", COUNTING)
+def test_ct_5_what_is_counted_is_what_would_be_sent(protocol: str) -> None:
+    """History with calls, hosted tools and settings, translated as for the exchange; less what only an answer needs."""
+
+    async def work() -> None:
+        script = Script(whole("200 OK", b'{"input_tokens": 77, "totalTokens": 77}'), NOT_FOUND)
+        async with upstream(script) as origin, running(in_front_of(origin, protocol)) as gateway:
+            call = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Oslo"}}
+            result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "snow"}
+            body: dict[str, Any] = {
+                "model": "m",
+                "max_tokens": 99,
+                "system": "Be kind.",
+                "tools": [
+                    {"name": "weather", "input_schema": {"type": "object"}},
+                    {"type": "web_search_20250305", "name": "web_search"},
+                ],
+                "messages": [
+                    {"role": "user", "content": "Oslo?"},
+                    {"role": "assistant", "content": [call]},
+                    {"role": "user", "content": [result]},
+                ],
+            }
+            assert await count(gateway, "anthropic", json.dumps(body).encode()) == (77, "counted")
+            await gateway.post("/v1/messages", json.dumps(body).encode())
+        counted, sent = script.bodies
+        if protocol == "gemini":
+            counted = counted["generateContentRequest"]
+            assert counted.pop("model") == "models/m"
+        assert counted == {name: value for name, value in sent.items() if name in counted}
+        only_for_an_answer = {"max_tokens", "max_output_tokens", "stream", "store", "include"}
+        assert sent.keys() - counted.keys() <= only_for_an_answer
+        assert counted.keys() & only_for_an_answer == set()
+
+    run(work())
