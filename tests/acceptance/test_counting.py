@@ -3,7 +3,11 @@
 import json
 from typing import Any
 
+import anthropic
+import openai
 import pytest
+from google import genai
+from google.genai.types import HttpOptions
 
 import toolwire as tw
 from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, question, run, running
@@ -13,6 +17,8 @@ from tests.upstream.serving import served
 from tests.upstream.sockets import upstream
 from toolwire.codec.counting import TOKENS_WITH_TOOLS, estimate
 from toolwire.codec.interface import Context
+from toolwire.gateway.config import parse_config
+from toolwire.gateway.server import build
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import origin_of
 from toolwire.upstream.simulator.app import Simulator
@@ -192,3 +198,17 @@ def test_ct_5_what_is_counted_is_what_would_be_sent(protocol: str) -> None:
         assert counted.keys() & only_for_an_answer == set()
 
     run(work())
+
+
+def test_the_official_clients_take_the_counts() -> None:
+    with served(Simulator()) as base_url:
+        gateway = build(parse_config(in_front_of(origin_of(base_url), "ollama"), {}), None, {"HOME": "/nonexistent"})
+        said: list[Any] = [{"role": "user", "content": "Hi"}]
+        with served(gateway.app) as root:
+            with anthropic.Anthropic(base_url=root, api_key="none") as claude:
+                counted = claude.messages.count_tokens(model="m", messages=said, system="Be kind.")
+                assert counted.input_tokens > 5
+            with openai.OpenAI(base_url=f"{root}/v1", api_key="none") as gpt:
+                assert gpt.responses.input_tokens.count(model="m", input=said).input_tokens > 5
+            with genai.Client(api_key="none", http_options=HttpOptions(base_url=root)) as gemini:
+                assert (gemini.models.count_tokens(model="m", contents="Hi").total_tokens or 0) > 5
