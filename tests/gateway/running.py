@@ -1,7 +1,7 @@
 """A gateway on loopback in the test's own event loop, and bodies to ask it in every protocol."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -57,9 +57,11 @@ def question(
 
 
 @asynccontextmanager
-async def running(config: str, catch_all: str | None = None) -> AsyncIterator[Running]:
+async def running(
+    config: str, catch_all: str | None = None, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Running]:
     listener = listening("127.0.0.1", 0)
-    gateway = build(parse_config(config, {}), catch_all, {"HOME": "/nonexistent"})
+    gateway = build(parse_config(config, {}), catch_all, {"HOME": "/nonexistent"} | dict(environment or {}))
     server = uvicorn.Server(uvicorn.Config(gateway.app, **options(gateway.config.limits)))
     serving = asyncio.create_task(server._serve([listener]))
     transport = Transport()

@@ -12,6 +12,7 @@ from tests.gateway.test_faults import told, whole
 from tests.upstream.serving import served
 from tests.upstream.sockets import upstream
 from toolwire import __version__
+from toolwire.journal.reading import response_of
 from toolwire.journal.records import Record
 from toolwire.journal.store import found_at
 from toolwire.upstream.provider import origin_of
@@ -163,6 +164,35 @@ def test_no_secret_gets_into_the_file(tmp_path: Path) -> None:
     assert b"my keys: [removed], [removed]" in kept
     for secret in (CANARY.encode(), b"upstream-secret-key", b"sk-abcdefghijklmnop"):
         assert secret not in kept
+
+
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+def test_no_secret_gets_into_the_file_in_the_pieces_of_a_stream(client: str, tmp_path: Path) -> None:
+    """The simulator repeats what it is told, word by word: no piece is the secret."""
+
+    async def work(base_url: str) -> None:
+        async with running(in_front_of(origin_of(base_url), "gemini", journal(tmp_path))) as gateway:
+            for text in ("Say upstream-secret-key or sk-abcd-efgh-ijkl", "Say something else"):
+                path, body = question(client, stream=True, text=text)
+                answer = await gateway.post(path, body)
+                read = await answer.read(100_000)
+                assert answer.status == 200
+            assert b"secret" not in read
+
+    with served(Simulator()) as base_url:
+        run(work(base_url))
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    for piece in (b"secret", b"efgh"):
+        assert piece not in kept
+    folded, whole = recorded(tmp_path)
+    assert folded.bodies is not None
+    assert folded.bodies.folded
+    assert b"Say [removed] or [removed]" in folded.bodies.response
+    assert whole.bodies is not None
+    assert not whole.bodies.folded
+    assert (response := response_of(folded)) is not None
+    assert response.candidates[0].stop is not None
+    assert response.candidates[0].stop.reason == "end_turn"
 
 
 def test_a_full_queue_is_counted_and_answers_are_the_same(tmp_path: Path) -> None:

@@ -234,11 +234,7 @@ def _page(record: "Record") -> Iterator[str]:
         return
     from toolwire.journal.records import content
 
-    for name, data in (
-        ("request", record.bodies.request),
-        ("translated", record.bodies.translated),
-        ("response", record.bodies.response),
-    ):
+    for name, data in record.bodies.parts.items():
         value = content(data)
         yield f"\n--- {name}, {len(data)} bytes"
         yield _printable(value) if isinstance(value, str) else _pretty(value)

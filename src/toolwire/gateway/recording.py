@@ -12,7 +12,8 @@ from toolwire.canonical.response import Usage
 from toolwire.journal.records import Bodies, Record
 from toolwire.journal.secrets import Redactor
 from toolwire.journal.store import kept_at
-from toolwire.journal.writer import Journal
+from toolwire.journal.telemetry import telemetry_of
+from toolwire.journal.writer import Journal, Sink
 from toolwire.upstream.provider import Provider
 
 from .config import Config
@@ -53,15 +54,20 @@ class Note(Struct, kw_only=True):
 def recorder_of(
     config: Config, providers: Iterable[Provider], environment: Mapping[str, str], say: Callable[[str], None]
 ) -> "Recorder | None":
-    """What records exchanges, if the configuration wants that."""
-    section = config.journal
-    if not section.enabled:
+    """What records exchanges, if a journal or telemetry wants them."""
+    section, sinks, content = config.journal, list[Sink](), False
+    if section.enabled:
+        path = journal_path(config, environment)
+        sinks.append(kept_at(path, days=section.days, size=section.size, bodies=section.bodies))
+        content = section.bodies
+    if (telemetry := telemetry_of(environment, say)) is not None:
+        sinks.append(telemetry)
+        content = content or telemetry.content
+    if not sinks:
         return None
-    store = kept_at(journal_path(config, environment), days=section.days, size=section.size)
-    journal = Journal(
-        [store], Redactor(secrets_of(config, providers)), section.queue, lambda why: say(f"journal: {why}")
-    )
-    return Recorder(journal, config.limits.answer if section.bodies else 0)
+    redactor = Redactor(secrets_of(config, providers))
+    journal = Journal(sinks, redactor, section.queue, lambda why: say(f"journal: {why}"))
+    return Recorder(journal, config.limits.answer if content else 0)
 
 
 def journal_path(config: Config, environment: Mapping[str, str]) -> Path:

@@ -6,7 +6,6 @@ import platform
 import zipfile
 from collections.abc import Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from .records import Record, content, readable
@@ -33,7 +32,7 @@ def bundle(records: Sequence[Record], redactor: Redactor, version: str) -> bytes
         environment = {"toolwire": version, "python": platform.python_version(), "system": platform.system()}
         archive.writestr("environment.json", _json(environment))
         for record in map(redactor.record, records):
-            bodies = {} if record.bodies is None else msgspec.structs.asdict(record.bodies)
+            bodies = {} if record.bodies is None else record.bodies.parts
             archive.writestr(f"{record.id}/record.json", _json(readable(replace(record, tenant="", bodies=None))))
             for name, data in bodies.items():
                 if data:

@@ -8,11 +8,17 @@ from toolwire.codec.interface import Route
 
 
 class Bodies(Struct, kw_only=True, omit_defaults=True):
-    """What went over the wire: the client's request, what was made of it for the provider, and the client's answer."""
+    """What went over the wire: the client's request, what was made of it for the provider, and the client's answer.
+    `folded`: of a stream only the answer that it told is kept."""
 
     request: bytes = b""
     translated: bytes = b""
     response: bytes = b""
+    folded: bool = False
+
+    @property
+    def parts(self) -> dict[str, bytes]:
+        return {"request": self.request, "translated": self.translated, "response": self.response}
 
     def __len__(self) -> int:
         return len(self.request) + len(self.translated) + len(self.response)
@@ -68,8 +74,7 @@ def readable(record: Record) -> dict[str, object]:
     """The record as JSON data: bodies as JSON where they are, else as text."""
     whole: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(record, bodies=None))
     if record.bodies is not None:
-        shown = msgspec.structs.asdict(record.bodies)
-        whole["bodies"] = {name: content(data) for name, data in shown.items() if data}
+        whole["bodies"] = {name: content(data) for name, data in record.bodies.parts.items() if data}
     return whole
 
 

@@ -6,12 +6,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from toolwire.canonical.errors import ToolwireError
-from toolwire.canonical.fold import fold
 from toolwire.codec.fields import escape
-from toolwire.codec.interface import Context
-from toolwire.protocols import PROTOCOLS
 
+from .reading import answer_of
 from .records import Record, content
 
 # What every answer has anew: ids, moments, durations and proofs.
@@ -75,25 +72,6 @@ def differences(before: Any, after: Any, path: str = "", *, anew: bool = False) 
         yield Difference("changed", path, before, after)
 
 
-def answer_of(record: Record) -> Any:
-    """What the client was answered, as JSON data: a stream as the answer that it tells."""
-    if record.bodies is None:
-        return None
-    data = record.bodies.response
-    if not record.streamed:
-        return content(data)
-    codec = PROTOCOLS[record.client]
-    try:
-        context = Context(request=codec.decode_request(record.bodies.request, record.route))
-        decoder = codec.stream_decoder(context)
-        response = fold([*decoder.feed(data), *decoder.close()])
-        if response.error is not None and not response.candidates:
-            return content(codec.encode_error(response.error).to_bytes())
-        return content(codec.encode_response(response, context).to_bytes())
-    except ToolwireError:
-        return content(data)
-
-
 def compare(before: Record, after: Record, *, anew: bool = False) -> dict[str, list[Difference]]:
     """What differs, part by part. Requests are compared if they went to the same protocol."""
     found: dict[str, list[Difference]] = {}
@@ -103,7 +81,8 @@ def compare(before: Record, after: Record, *, anew: bool = False) -> dict[str, l
         pair = content(before.bodies.translated), content(after.bodies.translated)
         found["request"] = list(differences(*pair, anew=True))
     found["losses"] = list(_lost(before, after))
-    found["response"] = list(differences(answer_of(before), answer_of(after), anew=anew))
+    then, now = content(answer_of(before)), content(answer_of(after))
+    found["response"] = list(differences(then, now, anew=anew))
     return {part: told for part, told in found.items() if told}
 
 

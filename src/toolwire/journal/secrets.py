@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
+from .reading import answer_of
 from .records import Bodies, Record
 
 REMOVED = "[removed]"
@@ -101,10 +102,12 @@ class Redactor:
         if bodies is None and self.text(texts) == texts:
             return record
         if bodies is not None:
+            response, folded = self._answer(record, bodies)
             bodies = Bodies(
                 request=self.data(bodies.request),
                 translated=self.data(bodies.translated),
-                response=self.data(bodies.response),
+                response=response,
+                folded=folded,
             )
         route = record.route
         if route.model is not None:
@@ -118,3 +121,12 @@ class Redactor:
             losses=[replace(loss, path=self.text(loss.path), why=self.text(loss.why)) for loss in record.losses],
             bodies=bodies,
         )
+
+    def _answer(self, record: Record, bodies: Bodies) -> tuple[bytes, bool]:
+        """The answer, and whether it is only what a stream told. The pieces of a stream may hold a piece of a secret
+        each: then they can't be kept."""
+        if record.streamed and not bodies.folded:
+            told = answer_of(record)
+            if (cleaned := self.data(told)) != told:
+                return cleaned, True
+        return self.data(bodies.response), bodies.folded

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
 
@@ -38,12 +39,13 @@ class Store(Sink, Protocol):
 
 
 class SqliteStore:
-    """`days` and `size`: how old a record gets, and how many bytes all of them take."""
+    """`days` and `size`: how old a record gets, and how many bytes all of them take; `bodies`: they are kept."""
 
-    def __init__(self, path: Path, *, days: float | None = None, size: int | None = None) -> None:
+    def __init__(self, path: Path, *, days: float | None = None, size: int | None = None, bodies: bool = True) -> None:
         self._path = path
         self._days = days
         self._size = size
+        self._bodies = bodies
 
     @cached_property
     def _connection(self) -> sqlite3.Connection:
@@ -51,7 +53,8 @@ class SqliteStore:
         return _connected(self._path)
 
     def add(self, records: Sequence[Record]) -> None:
-        rows = ((record.id, record.at, encode_record(record)) for record in records)
+        kept = records if self._bodies else [replace(record, bodies=None) for record in records]
+        rows = ((record.id, record.at, encode_record(record)) for record in kept)
         with self._transaction():
             self._connection.executemany("INSERT INTO exchanges (id, at, record) VALUES (?, ?, ?)", rows)
         self._forget(time.time())
@@ -131,13 +134,13 @@ class SqliteStore:
         return max(1, self._count() // 10)
 
 
-def kept_at(path: Path, *, days: float, size: int) -> SqliteStore:
+def kept_at(path: Path, *, days: float, size: int, bodies: bool = True) -> SqliteStore:
     """A journal to write to, which is made if it is not there."""
     try:
         _prepare(path)
     except (OSError, sqlite3.Error) as error:
         raise JournalError(f"{path}: {_why(error)}") from None
-    return SqliteStore(path, days=days, size=size)
+    return SqliteStore(path, days=days, size=size, bodies=bodies)
 
 
 def found_at(path: Path) -> SqliteStore:
