@@ -77,7 +77,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is stopped on the way out
     names = None if options.only is None else set(options.only.split(","))
     asked = [one for one in workloads() if one.name != STALLED and (names is None or one.name in names)]
-    with _bench(options.litellm) as bench:
+    with _bench(options.litellm, journal=options.journal) as bench:
         _measured(bench, asked, options.rounds)
         if options.growth:
             _growth(bench)
@@ -91,12 +91,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds; default 7")
     parser.add_argument("--only", help="workloads, by comma")
     parser.add_argument("--litellm", help="LiteLLM's executable; default: the one on PATH, if any")
+    parser.add_argument("--journal", action="store_true", help="also with the journal on")
     parser.add_argument("--growth", action="store_true", help="also whether memory grows; takes a minute")
     return parser.parse_args()
 
 
 @contextlib.contextmanager
-def _bench(litellm: str | None) -> Iterator[Bench]:
+def _bench(litellm: str | None, *, journal: bool) -> Iterator[Bench]:
     cores = sorted(os.sched_getaffinity(0))
     near, far = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
     upstream = peers.free_port()
@@ -114,7 +115,8 @@ def _bench(litellm: str | None) -> Iterator[Bench]:
             stack.callback(_stop, load)
         running: list[Peer] = []
         with peers.on_core(near):
-            for start in (peers.toolwire, peers.nginx, partial(peers.litellm, executable=litellm)):
+            starts = [peers.toolwire, peers.nginx, partial(peers.litellm, executable=litellm)]
+            for start in [*starts, peers.journal] if journal else starts:
                 if (peer := start(folder, upstream)) is not None:
                     stack.callback(_stop, peer.process)
                     running.append(peer)

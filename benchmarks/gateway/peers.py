@@ -113,11 +113,16 @@ def _processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
-def toolwire(folder: Path, upstream: int) -> Peer:
-    port, config = free_port(), folder / "toolwire.toml"
-    config.write_text(_TOOLWIRE.format(port=port, upstream=upstream), encoding="ascii")
+def toolwire(folder: Path, upstream: int, name: str = "toolwire", more: str = "") -> Peer:
+    port, config = free_port(), folder / f"{name}.toml"
+    config.write_text(_TOOLWIRE.format(port=port, upstream=upstream) + more, encoding="ascii")
     command = [str(Path(sys.executable).with_name("toolwire")), "serve", "--config", str(config)]
-    return _started("toolwire", command, port, folder)
+    return _started(name, command, port, folder)
+
+
+def journal(folder: Path, upstream: int) -> Peer:
+    """The gateway, with its journal on."""
+    return toolwire(folder, upstream, "journal", f'[journal]\nenabled = true\npath = "{folder}/journal.db"\n')
 
 
 def nginx(folder: Path, upstream: int) -> Peer | None:
