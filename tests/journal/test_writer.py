@@ -80,7 +80,7 @@ def test_what_cannot_be_written_is_told_once_and_the_others_get_it() -> None:
     sink.may.set()
     journal = Journal([Broken(), sink], Redactor(()), 100_000, told.append)
     journal.add(made(1))
-    time.sleep(0.6)
+    time.sleep(1.2)
     journal.add(made(2))
     journal.close()
     assert sink.batches == [["ex_1"], ["ex_2"]]

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from toolwire import __version__
 from toolwire.canonical.loss import Loss
@@ -21,20 +21,19 @@ from .exchange import Asked, Sent, Streaming, Whole
 from .log import Line
 from .seals import state_folder
 
-_COUNTS = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")
 
-
-class Note(Struct, kw_only=True):
-    """What is known of an exchange under way. `room` is how many bytes of the answer may still be kept."""
+class Note(Struct, gc=False):
+    """What is known of an exchange under way. `pieces` are those of the answer, if they are kept, and `room` is how
+    many bytes more may be."""
 
     asked: Asked
-    room: int
-    parent: str = ""
+    parent: str
+    pieces: list[bytes] | None = None
+    room: int = 0
     sent: Sent | None = None
     sent_at: float | None = None
     answered_at: float | None = None
-    losses: list[Loss] = field(default_factory=list)
-    pieces: list[bytes] = field(default_factory=list)
+    losses: list[Loss] | None = None
 
     def sends(self, sent: Sent) -> None:
         self.sent, self.sent_at = sent, time.monotonic()
@@ -46,9 +45,11 @@ class Note(Struct, kw_only=True):
             self.keep(answer.body)
 
     def keep(self, data: bytes) -> None:
-        self.room -= len(data)
-        if self.room >= 0:
+        if self.pieces is not None and self.room >= len(data):
+            self.room -= len(data)
             self.pieces.append(data)
+        else:
+            self.room = 0
 
 
 def recorder_of(
@@ -90,7 +91,9 @@ class Recorder:
         self._limit = limit
 
     def note(self, asked: Asked, headers: dict[bytes, bytes]) -> Note:
-        return Note(asked=asked, room=self._limit, parent=headers.get(b"traceparent", b"").decode("latin-1"))
+        parent = headers.get(b"traceparent")
+        told = "" if parent is None else parent.decode("latin-1")
+        return Note(asked, told, [], self._limit) if self._limit else Note(asked, told)
 
     def record(self, line: Line, note: Note) -> None:
         self.journal.add(self._record(line, note))
@@ -98,7 +101,7 @@ class Recorder:
     def _record(self, line: Line, note: Note) -> Record:
         now, sent = time.monotonic(), note.sent
         bodies = None
-        if self._limit:
+        if note.pieces is not None:
             translated = b"" if sent is None else sent.body
             bodies = Bodies(request=note.asked.body, translated=translated, response=b"".join(note.pieces))
         return Record(
@@ -119,14 +122,21 @@ class Recorder:
             sent=None if note.sent_at is None else note.sent_at - line.began,
             answered=None if note.answered_at is None else note.answered_at - line.began,
             ended=now - line.began,
-            usage={} if line.usage is None else dict(_said(line.usage)),
-            losses=note.losses,
+            usage={} if line.usage is None else _said(line.usage),
+            losses=note.losses or [],
             parent=note.parent,
             bodies=bodies,
         )
 
 
-def _said(usage: Usage) -> Iterator[tuple[str, int]]:
-    for name in _COUNTS:
-        if (count := getattr(usage, name)) is not None:
-            yield name, count
+def _said(usage: Usage) -> dict[str, int]:
+    counts = (
+        ("input_tokens", usage.input_tokens),
+        ("output_tokens", usage.output_tokens),
+        ("cache_read", usage.cache_read),
+        ("cache_write", usage.cache_write),
+        ("reasoning", usage.reasoning),
+        ("tool_use", usage.tool_use),
+        ("total", usage.total),
+    )
+    return {name: count for name, count in counts if count is not None}

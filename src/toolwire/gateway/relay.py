@@ -78,10 +78,11 @@ class Relay:
         if not line.started:
             await self._begin(before)
         note = self._incoming.note
+        keep = None if note is None or note.pieces is None else note.keep
         async for data in answer.chunks():
             line.told = time.monotonic()
-            if note is not None:
-                note.keep(data)
+            if keep is not None:
+                keep(data)
             await send({"type": "http.response.body", "body": data, "more_body": True})
         line.over = True
         if self._codec.surface.comments and (lost := answer.losses[len(before) :]):

@@ -7,7 +7,7 @@ from toolwire.canonical.loss import Loss
 from toolwire.codec.interface import Route
 
 
-class Bodies(Struct, kw_only=True, omit_defaults=True):
+class Bodies(Struct, kw_only=True, omit_defaults=True, gc=False):
     """What went over the wire: the client's request, what was made of it for the provider, and the client's answer.
     `folded`: of a stream only the answer that it told is kept."""
 
@@ -24,7 +24,7 @@ class Bodies(Struct, kw_only=True, omit_defaults=True):
         return len(self.request) + len(self.translated) + len(self.response)
 
 
-class Record(Struct, kw_only=True, omit_defaults=True):
+class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     """One exchange. `at` is when it came, in seconds since the epoch; `sent`, `answered` and `ended` are seconds after
     that: the translated request was ready, the answer began, the client had all of it. `toolwire` is the version that
     did it, `client` and `protocol` what was spoken on either side, `parent` the trace that it belongs to."""

@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
+from toolwire.canonical.loss import Loss
+
 from .reading import answer_of
 from .records import Bodies, Record
 
@@ -84,6 +86,7 @@ class Redactor:
             )
         }
         self._known = sorted(spelled, key=len, reverse=True)  # one may begin with another
+        self._seen: dict[str, str] = {}
 
     def data(self, data: bytes) -> bytes:
         for known in self._known:
@@ -96,30 +99,37 @@ class Redactor:
 
     def record(self, record: Record) -> Record:
         """The record, as it may be kept and shown."""
-        told = (record.path, record.model, record.why, record.route.model or "")
-        texts = "\n".join((*told, *(text for loss in record.losses for text in (loss.path, loss.why))))
-        bodies = record.bodies
-        if bodies is None and self.text(texts) == texts:
-            return record
+        text, route, bodies = self._text, record.route, record.bodies
+        path, model, why = text(record.path), text(record.model), text(record.why)
+        if route.model is not None and (named := text(route.model)) is not route.model:
+            route = replace(route, model=named)
+        losses = [self._loss(loss) for loss in record.losses] if record.losses else record.losses
         if bodies is not None:
-            response, folded = self._answer(record, bodies)
-            bodies = Bodies(
-                request=self.data(bodies.request),
-                translated=self.data(bodies.translated),
-                response=response,
-                folded=folded,
-            )
-        route = record.route
-        if route.model is not None:
-            route = replace(route, model=self.text(route.model))
-        return replace(
-            record,
-            path=self.text(record.path),
-            route=route,
-            model=self.text(record.model),
-            why=self.text(record.why),
-            losses=[replace(loss, path=self.text(loss.path), why=self.text(loss.why)) for loss in record.losses],
-            bodies=bodies,
+            bodies = self._cleaned(record, bodies)
+        elif path is record.path and model is record.model and why is record.why and route is record.route:
+            return record if losses == record.losses else replace(record, losses=losses)
+        return replace(record, path=path, model=model, why=why, route=route, losses=losses, bodies=bodies)
+
+    def _text(self, text: str) -> str:
+        """The same short texts come again and again; the very same text, if there is nothing in it to take out."""
+        if (known := self._seen.get(text)) is not None:
+            return text if known == text else known
+        cleaned = self.text(text)
+        if len(text) <= 200 and len(self._seen) < 4096:  # some are the clients' to choose
+            self._seen[text] = cleaned
+        return text if cleaned == text else cleaned
+
+    def _loss(self, loss: Loss) -> Loss:
+        path, why = self._text(loss.path), self._text(loss.why)
+        return loss if path is loss.path and why is loss.why else replace(loss, path=path, why=why)
+
+    def _cleaned(self, record: Record, bodies: Bodies) -> Bodies:
+        response, folded = self._answer(record, bodies)
+        return Bodies(
+            request=self.data(bodies.request),
+            translated=self.data(bodies.translated),
+            response=response,
+            folded=folded,
         )
 
     def _answer(self, record: Record, bodies: Bodies) -> tuple[bytes, bool]:

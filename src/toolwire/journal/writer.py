@@ -13,7 +13,7 @@ from typing import Protocol
 from .records import Record
 from .secrets import Redactor
 
-PAUSE = 0.25
+PAUSE = 0.5
 _BATCH = 1000
 
 
