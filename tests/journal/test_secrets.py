@@ -7,7 +7,7 @@ import pytest
 
 from toolwire.canonical.loss import Loss
 from toolwire.codec.interface import Route
-from toolwire.journal.records import Bodies, Record, encode_record
+from toolwire.journal.records import Bodies, Record, encode_records
 from toolwire.journal.secrets import REMOVED, Redactor, without_shapes
 
 SHAPED = [
@@ -83,10 +83,10 @@ def test_every_field_that_holds_others_words_is_cleaned() -> None:
         losses=[Loss(kind="dropped", path=f"/{canary}", why=f"no {canary}")],
     )
     redactor = Redactor([canary])
-    assert canary.encode() in encode_record(record)
-    assert canary.encode() not in encode_record(redactor.record(record))
+    assert canary.encode() in encode_records([record])
+    assert canary.encode() not in encode_records([redactor.record(record)])
     record.bodies = Bodies(request=canary.encode(), translated=canary.encode(), response=canary.encode())
-    assert canary.encode() not in encode_record(redactor.record(record))
+    assert canary.encode() not in encode_records([redactor.record(record)])
 
 
 @pytest.mark.parametrize(

@@ -81,16 +81,19 @@ def test_the_latest_are_in_order_and_what_comes_after_is_found(tmp_path: Path) -
     store = opened(tmp_path)
     store.add([made(number) for number in range(5)])
     assert ids(store, 2) == ["ex_3", "ex_4"]
+    assert ids(store, 0) == []
     number = store.latest(1)[0][0]
     store.add([made(5)])
     assert [record.id for _, record in store.after(number)] == ["ex_5"]
+    assert ids(store, 3) == ["ex_3", "ex_4", "ex_5"]
     store.close()
 
 
 def test_what_is_too_old_is_forgotten_and_nothing_else(tmp_path: Path) -> None:
     store = opened(tmp_path, days=2)
-    store.add([made(number, age=(1.9 if number >= 1200 else 2.1) * DAY) for number in range(1300)])
-    assert ids(store) == [f"ex_{number}" for number in range(1200, 1300)]
+    for number in range(13):
+        store.add([made(number, age=(1.9 if number >= 10 else 2.1) * DAY)])
+    assert ids(store) == ["ex_10", "ex_11", "ex_12"]
     store.close()
 
 

@@ -47,6 +47,16 @@ def test_records_arrive_in_order_in_few_batches_from_one_other_thread() -> None:
     assert (journal.written, journal.dropped, sink.closed) == (500, 0, True)
 
 
+def test_a_batch_is_not_too_much() -> None:
+    sink = Collected()
+    sink.may.set()
+    journal = Journal([sink], Redactor(()), 100_000_000, print)
+    for number in range(10):
+        journal.add(made(number, body=3_000_000))
+    journal.close()
+    assert [len(batch) for batch in sink.batches] == [2, 2, 2, 2, 2]
+
+
 def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits() -> None:
     sink = Collected()
     journal = Journal([sink], Redactor(()), 100_000, print)

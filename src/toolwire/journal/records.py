@@ -1,5 +1,7 @@
 """What is kept of one exchange."""
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Struct, field
 
@@ -58,15 +60,15 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Record)
+_DECODER = msgspec.msgpack.Decoder(list[Record])
 
 
-def encode_record(record: Record) -> bytes:
+def encode_records(records: Sequence[Record]) -> bytes:
     """Not as JSON: bodies are bytes, and stay as they are."""
-    return _ENCODER.encode(record)
+    return _ENCODER.encode(records)
 
 
-def decode_record(data: bytes) -> Record:
+def decode_records(data: bytes) -> list[Record]:
     return _DECODER.decode(data)
 
 

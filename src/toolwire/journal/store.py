@@ -1,7 +1,8 @@
 """Where records are kept: one SQLite file that only its user may read, bounded in age and size.
 
+A row is a batch, as the writer hands it over: a row for each record would cost more than all the rest of recording it.
 Rows are numbered as they come, so that the oldest ones are first and nothing has to be searched to forget them. There
-is no index of ids: a look-up is for a person, who can wait for a scan; an exchange can't wait for a second tree.
+is no index of ids: a look-up is for a person, who can wait for a scan.
 """
 
 import contextlib
@@ -18,12 +19,11 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
 
-from .records import Record, decode_record, encode_record
+from .records import Record, decode_records, encode_records
 from .writer import Sink
 
 _DAY = 86_400.0
-_AT_ONCE = 500
-_TABLE = "CREATE TABLE IF NOT EXISTS exchanges (number INTEGER PRIMARY KEY, id TEXT, at REAL, record BLOB)"
+_TABLE = "CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY, at REAL, records BLOB)"
 
 
 class JournalError(ToolwireError):
@@ -54,84 +54,62 @@ class SqliteStore:
 
     def add(self, records: Sequence[Record]) -> None:
         kept = records if self._bodies else [replace(record, bodies=None) for record in records]
-        rows = ((record.id, record.at, encode_record(record)) for record in kept)
-        with self._transaction():
-            self._connection.executemany("INSERT INTO exchanges (id, at, record) VALUES (?, ?, ?)", rows)
+        row = (max(record.at for record in records), encode_records(kept))
+        self._connection.execute("INSERT INTO batches (at, records) VALUES (?, ?)", row)
         self._forget(time.time())
 
     def find(self, id: str) -> Record | None:
-        found = list(self._read("SELECT number, record FROM exchanges WHERE id = ? LIMIT 1", id))
-        return found[0][1] if found else None
+        for _, records in self._read("SELECT number, records FROM batches ORDER BY number DESC"):
+            for record in records:
+                if record.id == id:
+                    return record
+        return None
 
     def latest(self, count: int) -> list[tuple[int, Record]]:
-        """The last ones, oldest first, each with its number."""
-        found = list(self._read("SELECT number, record FROM exchanges ORDER BY number DESC LIMIT ?", count))
-        return found[::-1]
+        """The last ones, oldest first, each with a number for `after`."""
+        found: list[tuple[int, Record]] = []
+        for number, records in self._read("SELECT number, records FROM batches ORDER BY number DESC"):
+            found = [(number, record) for record in records] + found
+            if len(found) >= count:
+                break
+        return found[len(found) - min(count, len(found)) :]
 
     def after(self, number: int) -> list[tuple[int, Record]]:
-        return list(
-            self._read("SELECT number, record FROM exchanges WHERE number > ? ORDER BY number LIMIT 1000", number)
-        )
+        read = self._read("SELECT number, records FROM batches WHERE number > ? ORDER BY number LIMIT 100", number)
+        return [(one, record) for one, records in read for record in records]
 
     def close(self) -> None:
         if "_connection" in self.__dict__:
             self._connection.close()
 
-    def _read(self, statement: str, value: str | int) -> Iterator[tuple[int, Record]]:
+    def _read(self, statement: str, *values: int) -> Iterator[tuple[int, list[Record]]]:
         try:
-            for number, data in self._connection.execute(statement, (value,)):
-                yield number, decode_record(data)
+            for number, data in self._connection.execute(statement, values):
+                yield number, decode_records(data)
         except sqlite3.Error as error:
             raise JournalError(f"the journal can't be read: {error}") from None
         except msgspec.MsgspecError as error:
             raise JournalError(f"the journal holds what is no record: {error}") from None
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
-
     def _forget(self, now: float) -> None:
         """Let go of what is too old, and of the oldest while it is too much."""
         oldest = None if self._days is None else now - self._days * _DAY
         while (oldest is not None and self._begins_before(oldest)) or self._is_too_large():
-            with self._transaction():
-                self._connection.execute(
-                    "DELETE FROM exchanges WHERE number IN (SELECT number FROM exchanges ORDER BY number LIMIT ?)",
-                    (self._share(oldest),),
-                )
+            self._connection.execute("DELETE FROM batches WHERE number = (SELECT min(number) FROM batches)")
             self._connection.execute("PRAGMA incremental_vacuum").fetchall()
 
     def _begins_before(self, moment: float) -> bool:
-        row = self._connection.execute("SELECT at FROM exchanges ORDER BY number LIMIT 1").fetchone()
+        row = self._connection.execute("SELECT at FROM batches ORDER BY number LIMIT 1").fetchone()
         return row is not None and row[0] < moment
 
     def _is_too_large(self) -> bool:
         if self._size is None:
             return False
-        return self._used() > self._size and self._count() > 0
-
-    def _used(self) -> int:
-        pages = self._pragma("page_count") - self._pragma("freelist_count")
-        return pages * self._pragma("page_size")
+        used = (self._pragma("page_count") - self._pragma("freelist_count")) * self._pragma("page_size")
+        return used > self._size and self._connection.execute("SELECT 1 FROM batches LIMIT 1").fetchone() is not None
 
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
-
-    def _count(self) -> int:
-        return int(self._connection.execute("SELECT count(*) FROM exchanges").fetchone()[0])
-
-    def _share(self, oldest: float | None) -> int:
-        """How many to let go of: those of the first few that are too old, or else a tenth of all."""
-        if oldest is not None and self._begins_before(oldest):
-            query = "SELECT count(*) FROM (SELECT at FROM exchanges ORDER BY number LIMIT ?) WHERE at < ?"
-            return int(self._connection.execute(query, (_AT_ONCE, oldest)).fetchone()[0])
-        return max(1, self._count() // 10)
 
 
 def kept_at(path: Path, *, days: float, size: int, bodies: bool = True) -> SqliteStore:

@@ -14,7 +14,7 @@ from .records import Record
 from .secrets import Redactor
 
 PAUSE = 0.5
-_BATCH = 1000
+_BATCH, _BATCH_SIZE = 1000, 4 * 1024 * 1024
 
 
 class Sink(Protocol):
@@ -76,8 +76,17 @@ class Journal:
             closing = self._closing.wait(PAUSE)
             self._wake.clear()
             while self._queue:
-                self._write([self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))])
+                self._write(self._take())
         self._close_sinks()
+
+    def _take(self) -> list[Record]:
+        """Some of what waits: not too many, and not too much."""
+        taken: list[Record] = []
+        size = 0
+        while self._queue and len(taken) < _BATCH and size < _BATCH_SIZE:
+            taken.append(self._queue.popleft())
+            size += taken[-1].size
+        return taken
 
     def _close_sinks(self) -> None:
         for sink in self._sinks:
