@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -115,8 +115,9 @@ def _bench(litellm: str | None, *, journal: bool) -> Iterator[Bench]:
             stack.callback(_stop, load)
         running: list[Peer] = []
         with peers.on_core(near):
-            starts = [peers.toolwire, peers.nginx, partial(peers.litellm, executable=litellm)]
-            for start in [*starts, peers.journal] if journal else starts:
+            starts: list[Callable[[Path, int], Peer | None]] = [peers.toolwire, peers.nginx]
+            starts += [partial(peers.litellm, executable=litellm), *([peers.journal] if journal else [])]
+            for start in starts:
                 if (peer := start(folder, upstream)) is not None:
                     stack.callback(_stop, peer.process)
                     running.append(peer)

@@ -76,7 +76,7 @@ async def replay(config: Config, environment: Mapping[str, str], record: Record,
         app = App(
             exchanger,
             _Caller(record.tenant),
-            Catalogue(()),
+            Catalogue(router),
             config.limits,
             lambda _: None,
             counter=Counter(exchanger, transport),
