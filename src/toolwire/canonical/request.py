@@ -19,6 +19,7 @@ class Continuation(Node, frozen=True):
 class Request(Node, frozen=True):
     """`origin` is the protocol it was written in: encoded there again, its order and grouping stay as they are.
 
+    `continued`: the last message is the start of the answer, and the model goes on where it ends.
     `plain` is set by a decoder that met no extras at all, so that nobody needs to look for them.
     """
 
@@ -38,4 +39,5 @@ class Request(Node, frozen=True):
     tier: str | None = None
     labels: Raw | None = None
     cache: CacheMark | None = None
+    continued: bool = False
     plain: bool = False

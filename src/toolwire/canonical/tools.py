@@ -127,11 +127,14 @@ class Thinking(Node, frozen=True):
 
 
 class OutputFormat(Node, frozen=True):
+    """`held`: the answer is held to the schema unasked, as some protocols always do."""
+
     kind: Literal["text", "json", "json_schema"] | None = None
     schema: Raw | None = None
     name: str | None = None
     description: str | None = None
     strict: bool | None = None
+    held: bool = False
     verbosity: str | None = None
 
 

@@ -71,8 +71,19 @@ def leading_system(messages: tuple[Message, ...]) -> int:
     return count
 
 
-def assemble(request: Request, report: Report, *, skip: int = 0) -> list[Turn]:
-    """The turns of a conversation, for a target that wants results right after their calls."""
+def is_begun(messages: tuple[Message, ...]) -> bool:
+    """Whether a conversation ends with a text of the model's, which some providers go on with."""
+    last = messages[-1] if messages else None
+    return last is not None and last.role == "assistant" and bool(last.parts) and isinstance(last.parts[-1], Text)
+
+
+def assemble(request: Request, report: Report, *, skip: int = 0, continues: bool = False) -> list[Turn]:
+    """The turns of a conversation, for a target that wants results right after their calls. `continues`: it goes on
+    with a last text of the model's."""
+    if request.continued and not continues and is_begun(request.messages):
+        place = len(request.messages) - 1
+        trail = ("messages", place, "parts", len(request.messages[place].parts) - 1)
+        report.approximated(trail, "", "the target begins an answer of its own after it, and does not continue it")
     turns: list[Turn] = []
     held: list[Turn] = []
     last, start = None, skip

@@ -4,13 +4,15 @@ status means, and how they list models."""
 from collections.abc import Sequence
 from typing import Any
 
-from toolwire.canonical.errors import ErrorKind
-from toolwire.codec.check import Findings, Path, Voice, subschemas, text_of, unstrict, words
-from toolwire.codec.schema.dialect import Dialect
-from toolwire.codec.surface import ModelCard
+from msgspec import Raw
 
-OWN_ERROR = "openai:error"
-"""In the form of an error: OpenAI's own object, whose type is the same word in both protocols."""
+from toolwire.canonical.errors import ErrorKind
+from toolwire.canonical.tools import OutputFormat
+from toolwire.codec.check import Findings, Path, Voice, subschemas, text_of, unstrict, words
+from toolwire.codec.losses import Report, Trail
+from toolwire.codec.schema.dialect import Dialect
+from toolwire.codec.schema.fit import fit, fitted_strictly
+from toolwire.codec.surface import ModelCard
 
 OWN_ERROR = "openai:error"
 """In the form of an error: OpenAI's own object, whose type is the same word in both protocols."""
@@ -99,6 +101,23 @@ def check_schema(voice: Voice, at: Path, schema: object, of: str, *, strict: boo
         why = wording.get(reason, f"'{name}' is not permitted.")
         why += f" Missing '{name}'." if reason == "optional" else ""
         yield voice.found(f"strict-{reason}", (*at, *path), f"Invalid schema for {of}: In context={path}, {why}")
+
+
+def encode_format(output: OutputFormat, report: Report, trail: Trail) -> tuple[Raw | None, bool | None]:
+    """The schema that another protocol's answer is to have, and whether it is held to it. Only to a schema as it was:
+    unlike a tool's, nobody takes out of an answer what a stricter one brings in."""
+    schema, strict = output.schema, output.strict
+    if schema is None:
+        return schema, strict
+    if strict:
+        return fitted_strictly(schema, STRICT, report, trail, "schema")
+    if strict is None and output.held:
+        found = fit(schema, STRICT)
+        if found.unfit is None and not found.changes:
+            return schema, True
+        why = found.unfit or f"{found.changes[0].path or 'the schema'}: {found.changes[0].why}"
+        report.approximated(trail, "held", f"the target can't hold an answer to this schema: {why}")
+    return schema, strict
 
 
 def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:

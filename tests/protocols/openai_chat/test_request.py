@@ -209,7 +209,7 @@ def test_a_schema_gets_the_name_that_the_target_wants() -> None:
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
     body = anthropic_request(output_config={"format": {"type": "json_schema", "schema": schema}})
     made = toolwire.translate(body, source=ANTHROPIC, target=CHAT, kind="request")
-    assert made.value["response_format"]["json_schema"] == {"name": "response", "schema": schema}
+    assert made.value["response_format"]["json_schema"] == {"name": "response", "schema": schema, "strict": True}
     assert [(loss.kind, loss.target) for loss in made.losses] == [("invented", "/response_format/json_schema/name")]
 
 

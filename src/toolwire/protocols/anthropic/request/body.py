@@ -14,7 +14,7 @@ from toolwire.codec.kept import given, joined, known, rest, restore, watching_ex
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.tools import NameRules
-from toolwire.codec.turns import Turn, as_written, assemble, leading_system
+from toolwire.codec.turns import Turn, as_written, assemble, is_begun, leading_system
 from toolwire.protocols.anthropic.parts.messages import (
     decode_messages,
     decode_system,
@@ -25,10 +25,8 @@ from toolwire.protocols.anthropic.parts.messages import (
 )
 from toolwire.protocols.anthropic.wire import (
     FAMILY,
-    ChoiceShape,
     MetadataShape,
     RequestShape,
-    ThinkingShape,
 )
 
 from .connectors import BETA, TOLD, connected, is_told
@@ -65,6 +63,7 @@ NAMES = {
     "Thinking.effort": "/output_config/effort",
     "OutputFormat.kind": "/output_config/format",
     "OutputFormat.schema": "/output_config/format/schema",
+    "OutputFormat.held": "/output_config/format/schema",
     "ToolChoice.parallel": "/disable_parallel_tool_use",
     "ToolChoice.names": "/name",
     "ToolChoice.mode": "/type",
@@ -124,10 +123,11 @@ def _decode_request(shape: RequestShape, route: Route) -> Request:
     thinking, output = decode_settings(shape)
     system = shape.system
     tools = None if shape.tools is UNSET else connected(decode_tools(shape.tools), shape.mcp_servers)
+    messages = () if shape.messages is UNSET else decode_messages(shape.messages)
     return Request(
         origin=FAMILY,
         model=route.model if shape.model is UNSET else shape.model,
-        messages=() if shape.messages is UNSET else decode_messages(shape.messages),
+        messages=messages,
         system=None if system is UNSET else decode_system(system),
         tools=tools,
         tool_choice=None if shape.tool_choice is UNSET else decode_choice(shape.tool_choice),
@@ -138,6 +138,7 @@ def _decode_request(shape: RequestShape, route: Route) -> Request:
         end_user=None if shape.metadata is UNSET else known(shape.metadata.user_id),
         tier=known(shape.service_tier),
         cache=decode_cache(shape.cache_control),
+        continued=is_begun(messages),
         **_decode_rest(shape, *((TOLD,) if is_told(tools) else ())),
     )
 
@@ -162,7 +163,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     # One message at least is wanted, so that system text alone is told in a user turn.
     lifted = 0 if plan.home else min(leading_system(request.messages), max(len(request.messages) - 1, 0))
     tools = encode_tools(request, plan)
-    turns = as_written(request.messages) if plan.home else assemble(request, plan.report, skip=lifted)
+    turns = as_written(request.messages) if plan.home else assemble(request, plan.report, skip=lifted, continues=True)
     shape: dict[str, Any] = {"model": request.model if target.model is None else target.model}
     shape["max_tokens"] = encode_max_tokens(request, plan)
     if (system := encode_system(request, lifted, plan)) is not None:
@@ -178,8 +179,6 @@ def encode_request(request: Request, target: Target) -> Encoding:
     shape["tool_choice"] = encode_choice(request, plan, any_tools=bool(tools))
     encode_sampling(request, shape, plan)
     encode_settings(request, shape, plan)
-    if not plan.home and isinstance(shape["tool_choice"], ChoiceShape):
-        _unforced(request, shape, plan)
     if (stream := request.stream if target.stream is None else target.stream) is not None:
         shape["stream"] = stream
     if request.end_user is not None or "anthropic:metadata:empty" in request.form:
@@ -206,17 +205,6 @@ def _encode_turns(turns: list[Turn], plan: Plan) -> list[Any]:
             plan.report.invented((), "", "/messages/0", "the target wants a user to begin")
         messages += made
     return messages
-
-
-def _unforced(request: Request, shape: dict[str, Any], plan: Plan) -> None:
-    """A budget for thinking and a forced call exclude each other: the call is what was asked for."""
-    thinking = shape.get("thinking")
-    forced = shape["tool_choice"].type in ("any", "tool")
-    if forced and isinstance(thinking, ThinkingShape) and thinking.type == "enabled":
-        for name in ("budget_tokens", "enabled", "visibility"):
-            if getattr(request.thinking, name) is not None:
-                plan.report.approximated(("thinking",), name, "no thinking before a forced call")
-        shape["thinking"] = UNSET
 
 
 def _report_rest(request: Request, plan: Plan) -> None:

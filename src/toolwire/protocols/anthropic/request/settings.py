@@ -12,7 +12,14 @@ from toolwire.codec.kept import given, joined, known, rest
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted
 from toolwire.protocols.anthropic.rules.vocabulary import COMPILED, efforts_of, model_kind
-from toolwire.protocols.anthropic.wire import FAMILY, FormatShape, RequestShape, SettingsShape, ThinkingShape
+from toolwire.protocols.anthropic.wire import (
+    FAMILY,
+    ChoiceShape,
+    FormatShape,
+    RequestShape,
+    SettingsShape,
+    ThinkingShape,
+)
 
 DEFAULT_MAX_TOKENS = 8192
 LEAST_BUDGET = 1024
@@ -57,7 +64,7 @@ def decode_settings(shape: RequestShape) -> tuple[Thinking | None, OutputFormat 
     if settings.format.type != "json_schema":
         raise DecodeError(FAMILY, "/output_config/format/type", "json_schema", repr(settings.format.type))
     both = joined(kept, rest(settings.format, FAMILY, under="output_config/format/"))
-    return thinking, OutputFormat(kind="json_schema", schema=settings.format.schema, **both)
+    return thinking, OutputFormat(kind="json_schema", schema=settings.format.schema, held=True, **both)
 
 
 def _decode_thinking(shape: ThinkingShape, effort: str | None) -> Thinking:
@@ -112,7 +119,10 @@ def encode_settings(request: Request, shape: dict[str, Any], plan: Plan) -> None
     thinking, output = request.thinking, request.output
     settings = SettingsShape()
     if thinking is not None:
-        shape["thinking"], settings.effort = _encode_thinking(thinking, request, plan)
+        shape["thinking"], settings.effort = _encode_thinking(thinking, request, plan, forced=_forces(shape))
+        if not plan.home and shape.get("temperature", 1) != 1 and _thinks(shape["thinking"]):
+            del shape["temperature"]
+            plan.report.dropped(("sampling",), "temperature", "the target takes none where it thinks")
     if output is not None and output.kind == "json_schema" and output.schema is not None:
         settings.format = FormatShape(type="json_schema", schema=_encode_schema(output.schema, plan))
     if not plan.home and output is not None:
@@ -121,31 +131,24 @@ def encode_settings(request: Request, shape: dict[str, Any], plan: Plan) -> None
         shape["output_config"] = settings
 
 
+def _forces(shape: dict[str, Any]) -> bool:
+    choice = shape["tool_choice"]
+    return isinstance(choice, ChoiceShape) and choice.type in ("any", "tool")
+
+
+def _thinks(shape: Any) -> bool:
+    return isinstance(shape, ThinkingShape) and shape.type != "disabled"
+
+
 def _encode_schema(schema: Raw, plan: Plan) -> Raw:
     return schema if plan.home else fitted(schema, COMPILED, plan.report, ("output",), "schema")
 
 
-def _encode_thinking(thinking: Thinking, request: Request, plan: Plan) -> tuple[Any, Any]:
+def _encode_thinking(thinking: Thinking, request: Request, plan: Plan, *, forced: bool) -> tuple[Any, Any]:
     effort: Any = given(thinking.effort)
     enabled = thinking.enabled
-    if not plan.home and effort is not UNSET and effort not in EFFORTS:
-        if effort == "none":
-            enabled, effort = False, UNSET
-        else:
-            nearest = "low" if effort == "minimal" else "high"
-            plan.report.approximated(("thinking",), "effort", f"{effort} is told as {nearest}")
-            effort = nearest
-    levels = None if plan.home else efforts_of(model_kind(plan.target.model or request.model or ""))
-    if effort is not UNSET and levels == "":
-        why = "the model takes no effort"
-        if enabled or thinking.visibility is not None:
-            plan.report.approximated(("thinking",), "effort", f"{why}: told in the budget")
-        else:
-            plan.report.dropped(("thinking",), "effort", why)
-        effort = UNSET
-    elif effort is not UNSET and levels is not None and effort not in levels.split(", "):
-        plan.report.approximated(("thinking",), "effort", f"the model has no {effort}: told as high")
-        effort = "high"
+    if not plan.home:
+        effort, enabled = _encode_effort(thinking, request, plan)
     if enabled is None:
         if thinking.visibility is not None or thinking.budget_tokens is not None:
             enabled = True
@@ -157,7 +160,9 @@ def _encode_thinking(thinking: Thinking, request: Request, plan: Plan) -> tuple[
             kind = token.removeprefix("anthropic:thinking:")
     budget = thinking.budget_tokens
     if not plan.home and kind != "disabled":
-        kind, budget = _encode_budget(thinking, request, plan)
+        kind, budget = _encode_budget(thinking, request, plan, forced=forced)
+        if kind == "unthinking":
+            return UNSET, effort
     display: Any = UNSET
     if thinking.visibility is not None and (plan.home or kind != "disabled"):
         display = _DISPLAY[thinking.visibility]
@@ -166,8 +171,36 @@ def _encode_thinking(thinking: Thinking, request: Request, plan: Plan) -> tuple[
     return ThinkingShape(type=kind, budget_tokens=given(budget), display=display), effort
 
 
-def _encode_budget(thinking: Thinking, request: Request, plan: Plan) -> tuple[str, int | None]:
-    """Models before 4.6 want a budget, of at least 1024 and below the limit; those from 4.7 on take none."""
+def _encode_effort(thinking: Thinking, request: Request, plan: Plan) -> tuple[Any, bool | None]:
+    """How hard another protocol's model was to think, and whether. An effort alone makes no model think here: elsewhere
+    it does."""
+    effort, report = thinking.effort, plan.report
+    if effort is None:
+        return UNSET, thinking.enabled
+    if effort == "none":
+        return UNSET, False
+    if effort not in EFFORTS:
+        nearest = "low" if effort == "minimal" else "high"
+        report.approximated(("thinking",), "effort", f"{effort} is told as {nearest}")
+        effort = nearest
+    levels = efforts_of(model_kind(plan.target.model or request.model or ""))
+    enabled = thinking.enabled is not False
+    if levels == "":
+        why = "the model takes no effort"
+        if enabled:
+            report.approximated(("thinking",), "effort", f"{why}: told in a budget at most")
+        else:
+            report.dropped(("thinking",), "effort", why)
+        return UNSET, enabled
+    if levels is not None and effort not in levels.split(", "):
+        report.approximated(("thinking",), "effort", f"the model has no {effort}: told as high")
+        effort = "high"
+    return effort, enabled
+
+
+def _encode_budget(thinking: Thinking, request: Request, plan: Plan, *, forced: bool) -> tuple[str, int | None]:
+    """Models before 4.6 want a budget, of at least 1024 and below the limit; those from 4.7 on take none. A budget for
+    thinking and a forced call exclude each other: the call is what was asked for."""
     generation = model_kind(plan.target.model or request.model or "")[1]
     limit = (request.sampling and request.sampling.max_tokens) or DEFAULT_MAX_TOKENS
     budget = thinking.budget_tokens
@@ -176,6 +209,11 @@ def _encode_budget(thinking: Thinking, request: Request, plan: Plan) -> tuple[st
     if generation >= (4, 7):
         plan.report.approximated(("thinking",), "budget_tokens", "the model decides itself how long it thinks")
         return "adaptive", None
+    if forced:
+        for name in ("budget_tokens", "enabled", "visibility", "effort"):
+            if getattr(thinking, name) is not None:
+                plan.report.approximated(("thinking",), name, "no thinking before a forced call")
+        return "unthinking", None
     if limit <= LEAST_BUDGET:
         plan.report.dropped(("thinking",), asked_by(thinking), f"the limit leaves no room for {LEAST_BUDGET} tokens")
         return "disabled", None

@@ -47,6 +47,7 @@ NAMES = {
     "Thinking.visibility": "/generationConfig/thinkingConfig/includeThoughts",
     "OutputFormat.kind": "/generationConfig/responseMimeType",
     "OutputFormat.schema": "/generationConfig/responseJsonSchema",
+    "OutputFormat.held": "/generationConfig/responseJsonSchema",
     "ToolChoice.mode": "/mode",
     "ToolChoice.required": "/mode",
     "ToolChoice.validated": "/mode",

@@ -105,7 +105,8 @@ def decode_output(shape: Any, spelling: Spelling, place: str) -> tuple[OutputFor
         source = spelling.source(place + "responseSchema")
         if schema is None:
             schema, more = decode_schema(shape.response_schema, source)
-            form += [_OPENAPI, f"gemini:name:schema={source}", *([_KEPT] if more else [])]
+            names = [f"gemini:name:{field}={source}" for field in ("schema", "held")]
+            form += [_OPENAPI, *names, *([_KEPT] if more else [])]
         else:
             more = extra(source, shape.response_schema)
     if schema is not None:
@@ -114,7 +115,7 @@ def decode_output(shape: Any, spelling: Spelling, place: str) -> tuple[OutputFor
     if kind is None:
         return None, more
     form += spelling.named_under("OutputFormat", place)
-    return OutputFormat(kind=kind, schema=schema, form=tuple(form)), more
+    return OutputFormat(kind=kind, schema=schema, held=kind == "json_schema", form=tuple(form)), more
 
 
 def _undecoded(shape: Any, spelling: Spelling, place: str) -> dict[str, Any]:

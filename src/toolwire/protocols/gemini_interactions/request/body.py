@@ -57,6 +57,7 @@ NAMES = {
     "Thinking.effort": "/thinking_level",
     "Thinking.visibility": "/thinking_summaries",
     "OutputFormat.kind": "/mime_type",
+    "OutputFormat.held": "/schema",
     "Continuation.id": "/previous_interaction_id",
     "ToolChoice.mode": "",
     "ToolChoice.names": "/allowed_tools/tools",

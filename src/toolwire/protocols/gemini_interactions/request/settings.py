@@ -76,8 +76,8 @@ def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, R
                 return _decode_format(raw, "/response_format", ()), {}
             if tag_of(raw) in FORMATS:
                 return None, {"response_format": raw}
-            form = (_SCHEMA, _NAME + "schema=response_format", _NAME + "kind=response_format")
-            return OutputFormat(kind="json_schema", schema=raw, at="", form=form), {}
+            form = (_SCHEMA, *[f"{_NAME}{field}=response_format" for field in ("schema", "kind", "held")])
+            return OutputFormat(kind="json_schema", schema=raw, held=True, at="", form=form), {}
         case b"[":
             return _decode_formats(raw)
         case _:
@@ -110,7 +110,8 @@ def _decode_format(raw: Raw, at: str, form: tuple[str, ...]) -> OutputFormat:
     kept = rest(shape, FAMILY, *form)
     if isinstance(shape.mime_type, str) and shape.mime_type != _mime(kind):
         kept = joined(kept, {"extras": {FAMILY: {"mime_type": Raw(msgspec.json.encode(shape.mime_type))}}})
-    return OutputFormat(kind=kind, schema=None if null else known(shape.schema), at=at, **kept)
+    schema = None if null else known(shape.schema)
+    return OutputFormat(kind=kind, schema=schema, held=schema is not None, at=at, **kept)
 
 
 def _mime(kind: str | None) -> str | None:

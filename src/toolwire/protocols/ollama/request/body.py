@@ -16,7 +16,7 @@ from toolwire.codec.kept import joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.tools import NameRules
-from toolwire.codec.turns import Placed, Turn, as_written, assemble
+from toolwire.codec.turns import Placed, Turn, as_written, assemble, is_begun
 from toolwire.protocols.ollama.parts.messages import Conversation, decode_message, report_message
 from toolwire.protocols.ollama.wire import FAMILY, GUARDED, RequestShape
 
@@ -54,6 +54,7 @@ NAMES = {
     "Thinking.effort": "/think",
     "OutputFormat.kind": "/format",
     "OutputFormat.schema": "/format",
+    "OutputFormat.held": "/format",
     "FunctionTool.name": "/function/name",
     "FunctionTool.description": "/function/description",
     "FunctionTool.parameters": "/function/parameters",
@@ -105,16 +106,18 @@ def _decode_request(shape: RequestShape, route: Route) -> Request:
         form = (*form, NO_STREAM)
     if shape.unknown is not UNSET and (stream := shape.unknown.get("stream")) is not None:
         raise DecodeError(FAMILY, "/stream", "true or false", told(stream))
+    messages = tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages or ())])
     return Request(
         origin=FAMILY,
         model=route.model if shape.model is UNSET else shape.model,
-        messages=tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages or ())]),
+        messages=messages,
         tools=decode_tools(shape),
         sampling=decode_sampling(shape),
         thinking=decode_thinking(shape),
         output=output,
         # Unless it is told not to, the server streams.
         stream=True if shape.stream is UNSET or shape.stream is None else shape.stream,
+        continued=is_begun(messages),
         **joined(rest(shape, FAMILY, *form), decode_options(shape), format_kept, _decode_order(shape)),
     )
 
@@ -136,7 +139,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     plan = Plan(RULES, Report(), replace(target, model=model), home=home)
     request = as_functions(request, plan)
     tools = encode_tools(request, plan)
-    turns = as_written(request.messages) if home else [*_system(request), *assemble(request, plan.report)]
+    turns = as_written(request.messages) if home else _system(request) + assemble(request, plan.report, continues=True)
     conversation = Conversation(plan)
     messages = [message for turn in turns for message in conversation.encode(turn)]
     body: dict[str, Any] = {} if model is None else {"model": model}

@@ -73,7 +73,7 @@ def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, A
         case b'"json"':
             return OutputFormat(kind="json"), {}
         case text if text.startswith(b"{"):
-            return OutputFormat(kind="json_schema", schema=shape.format), {}
+            return OutputFormat(kind="json_schema", schema=shape.format, held=True), {}
         case _:
             return None, joined({"extras": {FAMILY: {"format": shape.format}}})
 

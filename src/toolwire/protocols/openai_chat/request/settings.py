@@ -9,8 +9,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import given, joined, known, note_extras
 from toolwire.codec.plan import Plan
-from toolwire.codec.schema.fit import fitted_strictly
-from toolwire.protocols.openai import STRICT
+from toolwire.protocols.openai import encode_format
 from toolwire.protocols.openai_chat.parts.content import kept, spelled, spelling
 from toolwire.protocols.openai_chat.wire import FAMILY, JsonSchemaShape, RequestShape, ResponseFormatShape
 
@@ -190,8 +189,8 @@ def encode_output(request: Request, body: dict[str, Any], plan: Plan) -> None:
                 why = "the target wants a name for the schema"
                 plan.report.invented(("output",), "schema", "/response_format/json_schema/name", why)
             schema, strict = output.schema, output.strict
-            if strict and schema is not None and not plan.home:
-                schema, strict = fitted_strictly(schema, STRICT, plan.report, ("output",), "schema")
+            if not plan.home:
+                schema, strict = encode_format(output, plan.report, ("output",))
             described = JsonSchemaShape(
                 name=given(name),
                 description=given(output.description),

@@ -10,8 +10,7 @@ from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import given, joined, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
-from toolwire.codec.schema.fit import fitted_strictly
-from toolwire.protocols.openai import STRICT
+from toolwire.protocols.openai import encode_format
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
     ConversationShape,
@@ -143,8 +142,8 @@ def encode_output(output: OutputFormat | None, trail: Trail, plan: Plan) -> Any:
     if output.kind is not None or (plan.home and _FORMAT in output.form):
         kind = UNSET if output.kind is None else _TYPES[output.kind]
         schema, strict = output.schema, output.strict
-        if strict and schema is not None and not plan.home:
-            schema, strict = fitted_strictly(schema, STRICT, plan.report, trail, "schema")
+        if not plan.home:
+            schema, strict = encode_format(output, plan.report, trail)
         shape.format = FormatShape(type=kind, schema=given(schema), strict=given(strict))
         shape.format.name, shape.format.description = given(output.name), given(output.description)
         if not plan.home and output.kind == "json_schema" and output.name is None:

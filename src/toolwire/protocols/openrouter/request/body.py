@@ -155,7 +155,7 @@ def _encode_messages(request: Request, plan: DialectPlan) -> list[Any]:
     if request.system:
         places = [Placed(part, ("system", index)) for index, part in enumerate(request.system)]
         messages += encode_turn(Turn("system", places, None, ("system",)), plan)
-    for turn in assemble(request, plan.report):
+    for turn in assemble(request, plan.report, continues=True):
         plan.count = len(messages)
         messages += encode_turn(turn, plan)
     for index, message in enumerate(request.messages):

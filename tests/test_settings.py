@@ -1,0 +1,148 @@
+"""What one protocol means by a setting, and says in other words or not at all, as another takes it."""
+
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.bodies import GO
+
+ASKED: dict[str, dict[str, Any]] = {
+    "openai-chat": {"messages": [GO], "reasoning_effort": "high"},
+    "openai-responses": {"input": "Go on.", "reasoning": {"effort": "high"}},
+    "openrouter": {"messages": [GO], "reasoning": {"effort": "high"}},
+    "ollama": {"messages": [GO], "think": "high", "stream": False},
+    "gemini-interactions": {"input": "Go on.", "generation_config": {"thinking_level": "high"}},
+    "gemini": {
+        "contents": [{"role": "user", "parts": [{"text": "Go on."}]}],
+        "generationConfig": {"thinkingConfig": {"thinkingLevel": "HIGH"}},
+    },
+}
+CLOSED = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+OPTIONAL = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
+
+
+def translated(body: dict[str, Any], source: str, target: str, model: str) -> tuple[Any, list[tuple[str, str]]]:
+    named = body if source == "gemini" else {"model": model, **body}
+    made = tw.translate(named, source, target, model=model)
+    assert [finding for finding in tw.check(made.value, target) if finding.level == "error"] == []
+    return made.value, [(loss.kind, loss.path) for loss in made.losses if loss.path]
+
+
+@pytest.mark.parametrize("source", ASKED)
+def test_an_effort_makes_a_model_of_anthropics_think(source: str) -> None:
+    body, losses = translated(ASKED[source], source, "anthropic", "claude-opus-5-5")
+    assert body["thinking"] == {"type": "adaptive"}
+    assert body["output_config"] == {"effort": "high"}
+    assert losses == []
+
+
+@pytest.mark.parametrize("source", ASKED)
+def test_an_older_model_of_anthropics_thinks_for_a_budget(source: str) -> None:
+    body, losses = translated(ASKED[source], source, "anthropic", "claude-sonnet-4-5")
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": 6553}
+    assert "output_config" not in body
+    assert [kind for kind, _ in losses] == ["approximated", "invented"]
+
+
+def test_the_effort_none_is_no_thinking() -> None:
+    body, losses = translated({"messages": [GO], "reasoning_effort": "none"}, "openai-chat", "anthropic", "m")
+    assert body["thinking"] == {"type": "disabled"}
+    assert "output_config" not in body
+    assert losses == []
+
+
+def test_an_older_model_does_not_think_before_a_forced_call() -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    asked = {**ASKED["openai-chat"], "tools": [tool], "tool_choice": "required"}
+    body, losses = translated(asked, "openai-chat", "anthropic", "claude-sonnet-4-5")
+    assert body["tool_choice"] == {"type": "any"}
+    assert "thinking" not in body
+    assert losses == [("approximated", "/reasoning_effort")]
+
+
+def test_no_temperature_where_a_model_thinks() -> None:
+    asked = {"model": "claude-opus-4-6", "temperature": 0.2, **ASKED["openai-chat"]}
+    made = tw.translate(asked, "openai-chat", "anthropic", version="2023-06-01")
+    assert "temperature" not in made.value
+    assert [loss.path for loss in made.losses if loss.kind == "dropped"] == ["/temperature"]
+
+
+FORMATS: dict[str, tuple[dict[str, Any], str]] = {
+    "anthropic": (
+        {"max_tokens": 9, "messages": [GO], "output_config": {"format": {"type": "json_schema"}}},
+        "/output_config/format/schema",
+    ),
+    "gemini": (
+        {"contents": ASKED["gemini"]["contents"], "generationConfig": {"responseMimeType": "application/json"}},
+        "/generationConfig/responseJsonSchema",
+    ),
+    "gemini-interactions": (
+        {"input": "Go on.", "response_format": {"type": "text", "mime_type": "application/json"}},
+        "/response_format/schema",
+    ),
+    "ollama": ({"messages": [GO], "stream": False}, "/format"),
+}
+
+
+def asking(source: str, schema: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    body, path = FORMATS[source]
+    if source == "ollama":
+        return {**body, "format": schema}, path
+    first, *more = path.strip("/").split("/")
+    whole = {**body, first: {**body[first]}}
+    inner = whole[first]
+    for name in more[:-1]:
+        inner[name] = {**inner[name]}
+        inner = inner[name]
+    inner[more[-1]] = schema
+    return whole, path
+
+
+def described(body: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = body["text"]["format"] if "text" in body else body["response_format"]["json_schema"]
+    return found
+
+
+@pytest.mark.parametrize("target", ["openai-chat", "openai-responses", "openrouter"])
+@pytest.mark.parametrize("source", FORMATS)
+def test_an_answer_that_is_always_held_to_its_schema_is_so_at_openai(source: str, target: str) -> None:
+    asked, path = asking(source, CLOSED)
+    body, losses = translated(asked, source, target, "gpt-5.1")
+    assert described(body)["strict"] is True
+    assert described(body)["schema"] == CLOSED
+    assert ("approximated", path) not in losses
+
+
+@pytest.mark.parametrize("target", ["openai-chat", "openai-responses", "openrouter"])
+@pytest.mark.parametrize("source", FORMATS)
+def test_a_schema_that_openai_is_not_strict_with_is_reported(source: str, target: str) -> None:
+    asked, path = asking(source, OPTIONAL)
+    body, losses = translated(asked, source, target, "gpt-5.1")
+    assert "strict" not in described(body)
+    assert described(body)["schema"] == OPTIONAL
+    assert ("approximated", path) in losses
+
+
+BEGUN = [GO, {"role": "assistant", "content": "The answer is"}]
+
+
+@pytest.mark.parametrize("target", ["openai-chat", "openai-responses", "gemini", "gemini-interactions"])
+@pytest.mark.parametrize(("source", "more"), [("anthropic", {"max_tokens": 99}), ("ollama", {"stream": False})])
+def test_a_text_that_is_not_continued_is_reported(source: str, more: dict[str, Any], target: str) -> None:
+    losses = tw.translate({"model": "m", "messages": BEGUN, **more}, source, target, model="m").losses
+    assert [loss.path for loss in losses if "continue" in loss.why] == ["/messages/1/content"]
+    whole = {"model": "m", "messages": [*BEGUN, GO], **more}
+    assert [loss for loss in tw.translate(whole, source, target, model="m").losses if "continue" in loss.why] == []
+
+
+@pytest.mark.parametrize(("source", "target"), [("anthropic", "ollama"), ("anthropic", "openrouter")])
+def test_a_text_that_is_continued_is_not_reported(source: str, target: str) -> None:
+    made = tw.translate({"model": "m", "max_tokens": 9, "messages": BEGUN}, source, target)
+    assert made.losses == []
+    assert made.value["messages"] == BEGUN
