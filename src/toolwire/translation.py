@@ -13,7 +13,7 @@ from toolwire.canonical.events import UNKNOWN, Event, Notice, PartDelta, PartEnd
 from toolwire.canonical.fold import fold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Response, Usage
-from toolwire.codec.answers import CallNames, identified
+from toolwire.codec.answers import CallNames, Failing, before_failure, identified
 from toolwire.codec.carries import Carrier
 from toolwire.codec.carrying import StreamCarrying, carry_response
 from toolwire.codec.fields import escape
@@ -207,6 +207,7 @@ class Translation:
         self._encoder = writer.stream_encoder(context)
         self._kin = are_kin(reader, writer)
         self._names = None if reader is writer else CallNames(context)
+        self._failing = Failing()
         self._raiser = StreamRaiser(context.undo)
         self._change = change
         self._carrying = StreamCarrying(writer, reader.names, context)
@@ -265,8 +266,8 @@ class Translation:
             report = self._encoder.report
             report.unclaimed(response, writer.families)
         else:
-            # An error ends the stream: it is told as one, not in an answer.
-            whole = response if response.error is None else replace(response, error=None, status=None)
+            # An error ends the stream: it is told as one, not in an answer, nor by why that stopped.
+            whole = response if response.error is None else before_failure(response)
             report = writer.encode_response(whole, self._context).report
             if response.error is not None:
                 report.include(writer.encode_error(response.error).report, ("error",))
@@ -310,7 +311,7 @@ class Translation:
         if self._kin:
             events = [set_apart(event, self._reader, self._writer) for event in events]
         told = _more_than_growth(events)
-        if told and self._names is not None and (named := self._names.name(told)):
+        if told and self._names is not None and (named := self._names.name(told) | self._failing.fail(told)):
             events = [named.get(id(event), event) for event in events]
             told = _more_than_growth(events)
         ready = self._carrying.carry_events(self._raiser.raise_events(events))

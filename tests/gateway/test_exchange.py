@@ -13,6 +13,7 @@ from tests.gateway.test_faults import BEGUN, STREAM, chunk, error_of, events_of,
 from tests.upstream.sockets import received, upstream
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import ResponseEnd, ResponseFailed
+from toolwire.codec.interface import Context
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Origin
 
@@ -89,6 +90,23 @@ def test_a_busy_upstream_is_asked_again(stream: bool) -> None:
             assert b"sunny" in body if stream else b"fine" in body
             assert len(script.asked) == 3
             assert script.bodies[0] == script.bodies[2]
+
+    run(work())
+
+
+@pytest.mark.parametrize("client", [name for name in PROTOCOL_NAMES if name != "openai-chat"])
+def test_an_answer_that_failed_half_way_is_an_error(client: str) -> None:
+    async def work() -> None:
+        failed = json.loads(FINE)
+        failed["choices"][0] |= {"finish_reason": "error", "error": {"code": 400, "message": "Too long"}}
+        async with in_front(Script(whole("200 OK", json.dumps(failed).encode()))) as gateway:
+            answer = await gateway.ask(client)
+            body = await answer.read(10_000)
+            if PROTOCOLS[client].failing:
+                failure = PROTOCOLS[client].decode_response(body, Context()).error
+                assert (answer.status, failure and failure.message) == (200, "Too long")
+            else:
+                assert (answer.status, error_of(client, 400, body).message) == (400, "Too long")
 
     run(work())
 

@@ -17,7 +17,9 @@ _EMPTY = "a stream has no delta for a text that is empty"
 
 # Where the two differ: what only the body reports, and what only the stream does.
 DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
-    ("gemini-interactions", "failed"): (_ERROR, {"/errors/0", "/errors/0/code"}, {"/errors/0/code"}),
+    ("gemini-interactions", "failed"): (_ERROR, {"/errors/0", "/errors/0/code", "/status"}, {"/errors/0/code"}),
+    ("gemini-interactions", "failed_without_errors"): (_ERROR, {"/status"}, set()),
+    ("gemini-interactions", "model_output_error"): (_ERROR, {"/status"}, set()),
     ("gemini-interactions", "in_progress"): (_WHY, {"/status"}, {"/status"}),
     ("gemini-interactions", "queued"): (_WHY, {"/status"}, {"/status"}),
     ("gemini-interactions", "thought_with_image"): (
@@ -31,8 +33,8 @@ DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
         {f"/choices/0/message/reasoning_details/{index}" for index in range(4)},
     ),
     ("openai-chat", "error_in_200"): (_ERROR, {"/error", "/error/code", "/error/type"}, {"/error/code"}),
-    ("openai-responses", "failed"): (_ERROR, {"/error"}, {"/error/code"}),
-    ("openai-responses", "failed_policy"): (_ERROR, {"/error", "/error/type"}, {"/error/code"}),
+    ("openai-responses", "failed"): (_ERROR, {"/error", "/status"}, {"/error/code"}),
+    ("openai-responses", "failed_policy"): (_ERROR, {"/error", "/error/type", "/status"}, {"/error/code"}),
     ("openrouter", "error_in_200"): (
         _ERROR,
         {"/error", "/error/code", "/error/metadata", "/created", "/id", "/provider"},
@@ -40,7 +42,7 @@ DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
     ),
     ("openai-chat", "error_in_choice"): (
         "the protocol's own stream tells an error at its root, and a body in the choice",
-        {"/choices/0/error/code"},
+        {"/choices/0/error/code", "/choices/0/finish_reason"},
         {"/choices/0/error", "/error/code"},
     ),
     ("openrouter", "error_alone_in_200"): (
@@ -48,6 +50,7 @@ DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
         {"/error", "/error/code", "/error/metadata", "/user_id"},
         {"/error/code"},
     ),
+    ("openrouter", "finish_error"): (_ERROR, {"/choices/0/finish_reason"}, set()),
     ("openrouter", "null_arguments"): (
         "in a stream the index of a call is the protocol's own",
         {"/choices/0/message/tool_calls/0/index"},
@@ -72,11 +75,11 @@ def test_a_stream_reports_what_its_body_reports(source: str, target: str) -> Non
         try:
             of_body = {(loss.kind, loss.path) for loss in tw.translate(body, source, target, "response").losses}
         except tw.LossRefused:
-            stream = tw.translate_stream([_wire(body, source)], source, target)
+            stream = tw.translate_stream([in_its_stream(body, source)], source, target)
             assert b"".join(stream)
             assert stream.error is not None, name
             continue
-        stream = tw.translate_stream([_wire(body, source)], source, target)
+        stream = tw.translate_stream([in_its_stream(body, source)], source, target)
         assert b"".join(stream)
         of_stream = {(loss.kind, loss.path) for loss in stream.losses}
         _, only_body, only_stream = DIFFERENCES.get((source, name), ("", set(), set()))
@@ -94,7 +97,7 @@ def test_each_difference_is_there(source: str, name: str) -> None:
     missing, more = set(), set()
     for target in [target for first, target in material.PAIRS if first == source]:
         of_body = {(loss.kind, loss.path) for loss in tw.translate(body, source, target, "response").losses}
-        stream = tw.translate_stream([_wire(body, source)], source, target)
+        stream = tw.translate_stream([in_its_stream(body, source)], source, target)
         assert b"".join(stream)
         of_stream = {(loss.kind, loss.path) for loss in stream.losses}
         missing |= {path for _, path in of_body - of_stream}
@@ -102,7 +105,7 @@ def test_each_difference_is_there(source: str, name: str) -> None:
     assert (missing, more) == (only_body, only_stream)
 
 
-def _wire(body: Any, protocol: str) -> bytes:
+def in_its_stream(body: Any, protocol: str) -> bytes:
     """The stream in which the protocol itself would have told this answer."""
     codec = PROTOCOLS[protocol]
     encoder = codec.stream_encoder(Context())

@@ -1,17 +1,26 @@
-"""Ids for the calls of an answer that came without.
+"""What an answer gets before a client of another protocol sees it: ids for calls without, and an error if it failed.
 
-Clients echo them, so that the same call in a later answer must get another: which answer it is, and how many calls
-there were before it, tell them apart. A stream and the whole answer give the same.
+Clients echo ids, so that the same call in a later answer must get another: which answer it is, and how many calls there
+were before it, tell them apart. A stream and the whole answer give the same.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Part, ToolCall
-from toolwire.canonical.events import Event, PartEnd, PartStart, ResponseStart
-from toolwire.canonical.response import Candidate, Response
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import (
+    Event,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    ResponseStart,
+    Stopped,
+)
+from toolwire.canonical.response import Candidate, Response, Stop
 
 from .ids import made_id
 from .interface import Context
@@ -58,6 +67,40 @@ class CallNames:
 
 
 _TELLING = (ResponseStart, PartStart, PartEnd)
+
+
+class Failing:
+    """Takes the events of a stream in order: one that stopped with an error, and no more is said of it, has failed."""
+
+    def __init__(self) -> None:
+        self._stops: dict[int, Stop | None] = {}
+
+    def fail(self, events: Iterable[Event]) -> dict[int, Event]:
+        """As `CallNames.name`."""
+        for event in events:
+            if type(event) is Stopped:
+                self._stops[event.candidate] = event.stop
+            elif type(event) is ResponseEnd and (error := _failure(self._stops.values())) is not None:
+                return {id(event): ResponseFailed(error=error, status=event.status, extras=event.extras)}
+        return {}
+
+
+def failure_of(response: Response) -> ApiError | None:
+    """Why an answer failed, if it did, however little is said of it."""
+    return response.error or _failure([candidate.stop for candidate in response.candidates])
+
+
+def _failure(stops: Collection[Stop | None]) -> ApiError | None:
+    if not stops or any(stop is None or stop.reason != "error" for stop in stops):
+        return None
+    return ApiError(kind="server", message="the answer ended with an error, of which nothing is said")
+
+
+def before_failure(response: Response) -> Response:
+    """What a stream that failed had told until then."""
+    stopped = [one.stop is not None and one.stop.reason == "error" for one in response.candidates]
+    told = [replace(one, stop=None) if by else one for one, by in zip(response.candidates, stopped, strict=True)]
+    return replace(response, candidates=tuple(told), error=None, status=None)
 
 
 def identified(response: Response, context: Context) -> Response:

@@ -107,6 +107,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     fields, for losses; `surface` says where it is spoken, `carriage` is the field that its clients echo, `counting` how
     it counts tokens, if there is one. Of what it shares with another protocol of its family, `known` are the extras
     that it has, too, by canonical type, and `spelling` the tokens of `form` that mean the same in both.
+    `failing`: an answer can say itself that it failed; else only an error in its place does.
     `repair_request` mends what the provider is known to refuse: a translation does without it, the gateway does not.
     `glance`: the usage that an ordinary answer tells, for who passes it on as it is; None if it must be decoded to be
     understood."""
@@ -130,5 +131,6 @@ class Codec(Struct, frozen=True, kw_only=True):
     carriage: Carriage | None = None
     glance: Callable[[bytes], Usage | None] = lambda _: None
     counting: Counting | None = None
+    failing: bool = False
     known: Mapping[str, frozenset[str]] = {}
     spelling: frozenset[str] = frozenset()

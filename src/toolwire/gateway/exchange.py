@@ -19,6 +19,7 @@ from toolwire.canonical.fold import unfold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
+from toolwire.codec.answers import failure_of
 from toolwire.codec.carries import Carrier
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.kin import set_apart
@@ -295,8 +296,10 @@ class Exchanger:
             further = resumed(sent.upstream, sent.body, decoded.candidates[0].messages)
             leg = await self._body(sent, await self._send(sent, further))
             decoded = joined(decoded, self._read(sent, leg))
-        if decoded.error is not None and not decoded.candidates:
-            raise Refused(_cleaned(decoded.error, sent.way.provider))
+        whole = asked.client is sent.upstream or asked.client.failing
+        failed = decoded.error if whole else failure_of(decoded)
+        if failed is not None and not (whole and decoded.candidates):
+            raise Refused(_cleaned(failed, sent.way.provider))
         response = answer_for(decoded, sent.upstream, asked.client, sent.context)
         if asked.client is sent.upstream and response is decoded and decoded.error is None:
             return Whole(body, sent.losses, decoded.usage)  # home is exact

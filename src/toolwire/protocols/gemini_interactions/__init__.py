@@ -32,5 +32,6 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    failing=True,
     carriage=Carriage(issuer=ISSUER, kind="signature", base64=True),
 )

@@ -34,5 +34,6 @@ CODEC = Codec(
     stream_encoder=stream_encoder,
     check_request=check_request,
     counting=COUNTING,
+    failing=True,
     carriage=Carriage(issuer=ISSUER, kind="encrypted"),
 )

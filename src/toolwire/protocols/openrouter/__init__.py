@@ -32,6 +32,7 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    failing=True,
     carriage=Carriage(issuer=UNNAMED, kind="encrypted", first=True),
     known=KNOWN,
     spelling=SPELLING,
