@@ -66,6 +66,26 @@ def test_an_older_model_does_not_think_before_a_forced_call() -> None:
     assert losses == [("approximated", "/reasoning_effort")]
 
 
+CALLED: list[dict[str, Any]] = [
+    GO,
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {}}]},
+    {"role": "tool", "tool_call_id": "c", "content": "18 degrees"},
+]
+CALLED[1]["tool_calls"][0]["function"] = {"name": "f", "arguments": "{}"}
+
+
+def test_no_thinking_begins_while_calls_are_answered() -> None:
+    asked = {"messages": CALLED, "reasoning_effort": "high"}
+    body, losses = translated(asked, "openai-chat", "anthropic", "claude-opus-5-5")
+    assert "thinking" not in body
+    assert body["output_config"] == {"effort": "high"}
+    assert losses == [("approximated", "/reasoning_effort")]
+    said = {**asked, "messages": [*CALLED, {"role": "assistant", "content": "18."}, GO]}
+    body, losses = translated(said, "openai-chat", "anthropic", "claude-opus-5-5")
+    assert body["thinking"] == {"type": "adaptive"}
+    assert losses == []
+
+
 def test_no_temperature_where_a_model_thinks() -> None:
     asked = {"model": "claude-opus-4-6", "temperature": 0.2, **ASKED["openai-chat"]}
     made = tw.translate(asked, "openai-chat", "anthropic", version="2023-06-01")

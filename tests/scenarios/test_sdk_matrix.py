@@ -39,6 +39,7 @@ NOTHING = "no proof, and takes that"
 DUMMY = "the documented word that skips the check"
 REFUSAL = "no proof, and refuses that"
 NEED_STATE = {
+    ("openai-chat", "anthropic"): NOTHING,  # it is not asked to think while calls are answered
     ("openai-chat", "openai-responses"): NOTHING,  # a call that is no named item stands alone
     ("openai-chat", "gemini"): DUMMY,
     ("openai-chat", "gemini-interactions"): REFUSAL,  # it knows its own call by the id
@@ -48,8 +49,8 @@ NEED_STATE = {
     ("ollama", "gemini-interactions"): NOTHING,  # as with Anthropic
     ("ollama", "openrouter"): NOTHING,  # it passes on what there is
 }
-# Effort without thinking: Chat has no word to turn thinking on, and Ollama's `true` says not how much.
-NOT_THINKING = {("openai-chat", "anthropic"), ("ollama", "openai-responses")}
+# Ollama's `true` says not how much.
+NOT_THINKING = {("ollama", "openai-responses")}
 
 EVERY = [(client, upstream) for client in CLIENTS for upstream in CLIENTS]
 every_pair = pytest.mark.parametrize(("client", "upstream"), EVERY)

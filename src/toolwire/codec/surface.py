@@ -48,13 +48,15 @@ class ModelCard(Struct, frozen=True):
 class Surface(Struct, frozen=True, kw_only=True):
     """`key_header` is where the provider wants the key, `headers` what else it wants with every request. `pauses`: it
     may stop in the middle of its own work, and wants to be asked to go on. `streams`: a request that does not say
-    whether to stream does. `comments`: its clients pass over comments in a stream."""
+    whether to stream does. `comments`: its clients pass over comments in a stream. `events_word`: a stream is one JSON
+    array unless the query holds it."""
 
     endpoints: tuple[Endpoint, ...]
     key_header: str
     headers: tuple[tuple[str, str], ...] = ()
     version_header: str | None = None
     stream_type: str = "text/event-stream"
+    events_word: bytes | None = None
     statuses: dict[ErrorKind, int] = {}
     pauses: bool = False
     streams: bool = False
@@ -70,6 +72,10 @@ class Surface(Struct, frozen=True, kw_only=True):
             elif path.startswith(before) and path.endswith(after) and len(path) > len(before) + len(after):
                 return Address(path[len(before) : len(path) - len(after)], endpoint.stream, endpoint.counts)
         return None
+
+    def is_array(self, query: bytes) -> bool:
+        """Whether a stream that is asked for with this query is one JSON array."""
+        return self.events_word is not None and self.events_word not in query.split(b"&")
 
     def status_of(self, kind: ErrorKind) -> int:
         return self.statuses.get(kind) or _STATUSES[kind]

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Notice
 from toolwire.canonical.loss import Loss
+from toolwire.codec.arrays import MEDIA_TYPE, ArrayFraming
 from toolwire.codec.interface import Codec, Context
 from toolwire.translation import Translation
 
@@ -39,6 +40,7 @@ class Relay:
         self._codec = codec
         self._room = room
         self._pause = pause
+        self._array = ArrayFraming() if codec.surface.is_array(incoming.scope["query_string"]) else None
         self._expected = False
         self._answer: Streaming | None = None
         self._unanswered: Translation | None = None
@@ -79,12 +81,15 @@ class Relay:
             await self._begin(before)
         note = self._incoming.note
         keep = None if note is None or note.pieces is None else note.keep
-        async for data in answer.chunks():
+        async for frames in answer.chunks():
             line.told = time.monotonic()
+            data = frames if self._array is None else self._array.add(frames)
             if keep is not None:
                 keep(data)
             await send({"type": "http.response.body", "body": data, "more_body": True})
         line.over = True
+        if self._array is not None:
+            await send({"type": "http.response.body", "body": self._array.close(), "more_body": True})
         if self._codec.surface.comments and (lost := answer.losses[len(before) :]):
             comment = b": toolwire-losses %b\n\n" % losses_header(lost, losses_body(lost))
             await send({"type": "http.response.body", "body": comment, "more_body": True})
@@ -108,7 +113,7 @@ class Relay:
         line = self._incoming.line
         line.status, line.started, line.streamed = 200, True, True
         headers: list[Header] = [
-            (b"content-type", self._codec.surface.stream_type.encode()),
+            (b"content-type", self._codec.surface.stream_type.encode() if self._array is None else MEDIA_TYPE),
             (b"cache-control", b"no-cache"),
             (b"x-accel-buffering", b"no"),
             (b"toolwire-exchange", line.id.encode()),
@@ -137,6 +142,8 @@ class Relay:
             data = self._unanswered.tell(Notice(kind="ping"))
             if not self._incoming.line.started:
                 await self._begin(())
+        if self._array is not None:
+            data = self._array.add(data)
         if data:
             await self._incoming.send({"type": "http.response.body", "body": data, "more_body": True})
 

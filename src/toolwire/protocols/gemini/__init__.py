@@ -32,6 +32,7 @@ CODEC = Codec(
         ),
         key_header="x-goog-api-key",
         comments=False,  # google-genai takes them for broken JSON
+        events_word=b"alt=sse",
     ),
     decode_request=decode_request,
     encode_request=encode_request,

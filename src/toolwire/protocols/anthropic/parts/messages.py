@@ -12,7 +12,7 @@ from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed, Turn
-from toolwire.protocols.anthropic.wire import FAMILY, MessageShape, SettingsShape, TextBlock
+from toolwire.protocols.anthropic.wire import FAMILY, Block, MessageShape, SettingsShape, TextBlock
 
 from .content import STRING, decode_blocks, encode_parts
 
@@ -94,6 +94,23 @@ def encode_turn(turn: Turn, plan: Plan) -> list[Any]:
         return _encode_reminder(turn, plan)
     blocks = encode_parts(turn.parts, plan)
     return [{"role": turn.role, "content": blocks}] if blocks else []
+
+
+def lacks_thinking(messages: list[Any]) -> bool:
+    """Whether results are sent for calls without the thinking before them. Where the model thinks, the provider misses
+    it: what it thought since the user last spoke must come back, and it can't begin to think in between."""
+    for message in reversed(messages):
+        blocks = message["content"]
+        kinds = {_kind(block) for block in blocks} if isinstance(blocks, list) else set()
+        if message["role"] == "user" and "tool_result" not in kinds:
+            return False
+        if "tool_use" in kinds and not kinds & {"thinking", "redacted_thinking"}:
+            return True
+    return False
+
+
+def _kind(block: Any) -> Any:
+    return block.__struct_config__.tag if isinstance(block, Block) else block.get("type")
 
 
 def trim_prefill(blocks: list[Any], trail: Trail, plan: Plan) -> None:

@@ -11,6 +11,7 @@ from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import given, joined, known, rest
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted
+from toolwire.protocols.anthropic.parts.messages import lacks_thinking
 from toolwire.protocols.anthropic.rules.vocabulary import COMPILED, efforts_of, model_kind
 from toolwire.protocols.anthropic.wire import (
     FAMILY,
@@ -119,7 +120,9 @@ def encode_settings(request: Request, shape: dict[str, Any], plan: Plan) -> None
     thinking, output = request.thinking, request.output
     settings = SettingsShape()
     if thinking is not None:
-        shape["thinking"], settings.effort = _encode_thinking(thinking, request, plan, forced=_forces(shape))
+        shape["thinking"], settings.effort = _encode_thinking(
+            thinking, request, shape.get("messages", []), plan, forced=_forces(shape)
+        )
         if not plan.home and shape.get("temperature", 1) != 1 and _thinks(shape["thinking"]):
             del shape["temperature"]
             plan.report.dropped(("sampling",), "temperature", "the target takes none where it thinks")
@@ -144,11 +147,19 @@ def _encode_schema(schema: Raw, plan: Plan) -> Raw:
     return schema if plan.home else fitted(schema, COMPILED, plan.report, ("output",), "schema")
 
 
-def _encode_thinking(thinking: Thinking, request: Request, plan: Plan, *, forced: bool) -> tuple[Any, Any]:
+def _encode_thinking(
+    thinking: Thinking, request: Request, messages: list[Any], plan: Plan, *, forced: bool
+) -> tuple[Any, Any]:
     effort: Any = given(thinking.effort)
     enabled = thinking.enabled
     if not plan.home:
         effort, enabled = _encode_effort(thinking, request, plan)
+        if enabled and thinking.enabled is None and thinking.budget_tokens is None and lacks_thinking(messages):
+            for name in ("effort", "visibility"):
+                if getattr(thinking, name) is not None:
+                    why = "no thinking while calls are answered that were made without, or whose thinking was lost"
+                    plan.report.approximated(("thinking",), name, why)
+            return UNSET, effort
     if enabled is None:
         if thinking.visibility is not None or thinking.budget_tokens is not None:
             enabled = True
