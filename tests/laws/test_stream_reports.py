@@ -34,7 +34,11 @@ DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
     ),
     ("openai-chat", "error_in_200"): (_ERROR, {"/error", "/error/code", "/error/type"}, {"/error/code"}),
     ("openai-responses", "failed"): (_ERROR, {"/error", "/status"}, {"/error/code"}),
-    ("openai-responses", "failed_policy"): (_ERROR, {"/error", "/error/type", "/status"}, {"/error/code"}),
+    ("openai-responses", "failed_policy"): (
+        _ERROR,
+        {"/error", "/error/type", "/status"},
+        {"/error/code", "/error/misalignment"},
+    ),
     ("openrouter", "error_in_200"): (
         _ERROR,
         {"/error", "/error/code", "/error/metadata", "/created", "/id", "/provider"},

@@ -89,11 +89,22 @@ class Report:
                 path = base + below
                 found.setdefault((change, path, None), Loss(kind=change, path=path, why=why))
         # What one place has no counterpart for, another may have told in other words: then it is not dropped.
-        return [one for one in found.values() if one.why != NO_COUNTERPART or _lost(one.path, found)]
+        kept = [one for one in found.values() if one.why != NO_COUNTERPART or _lost(one.path, found)]
+        gone = {one.path for one in kept if one.kind == "dropped"}
+        return [one for one in kept if one.guarded or one.kind == "invented" or not _is_below(one.path, gone)]
 
 
 def _lost(path: str, found: Container[tuple[str, str, str | None]]) -> bool:
     return ("approximated", path, None) not in found
+
+
+def _is_below(path: str, gone: Container[str]) -> bool:
+    """Whether something that holds this place is gone: that says all of it."""
+    while above := path.rpartition("/")[0]:
+        if above in gone:
+            return True
+        path = above
+    return False
 
 
 def elements(value: Raw, path: str) -> list[str]:
