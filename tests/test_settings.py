@@ -166,3 +166,21 @@ def test_a_text_that_is_continued_is_not_reported(source: str, target: str) -> N
     made = tw.translate({"model": "m", "max_tokens": 9, "messages": BEGUN}, source, target)
     assert made.losses == []
     assert made.value["messages"] == BEGUN
+
+
+def test_log_probabilities_are_asked_for_in_both_of_openais_protocols() -> None:
+    include = ["reasoning.encrypted_content", "message.output_text.logprobs"]
+    asked = {"model": "m", "input": "Go on.", "include": include, "top_logprobs": 2}
+    made = tw.translate(asked, "openai-responses", "openai-chat")
+    assert (made.value["logprobs"], made.value["top_logprobs"]) == (True, 2)
+    assert [loss.path for loss in made.losses] == ["/include/0"]
+    assert tw.translate(asked, "openai-responses", "openai-responses").value == asked
+    assert [loss.path for loss in tw.translate(asked, "openai-responses", "anthropic").losses if loss.path] == [
+        "/include/1",
+        "/top_logprobs",
+        "/include/0",
+    ]
+    alone = {"model": "m", "input": "Go on.", "include": include[1:]}
+    back = tw.translate(tw.translate(alone, "openai-responses", "openai-chat").value, "openai-chat", "openai-responses")
+    assert back.value["include"] == include[1:]
+    assert back.losses == []

@@ -6,13 +6,16 @@ from typing import Any
 
 from msgspec import Raw
 
-from toolwire.canonical.errors import ErrorKind
+from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.canonical.tools import OutputFormat
 from toolwire.codec.check import Findings, Path, Voice, subschemas, text_of, unstrict, words
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.schema.dialect import Dialect
 from toolwire.codec.schema.fit import fit, fitted_strictly
 from toolwire.codec.surface import ModelCard
+
+SHARED = "openai"
+"""The family of what both write alike."""
 
 OWN_ERROR = "openai:error"
 """In the form of an error: OpenAI's own object, whose type is the same word in both protocols."""
@@ -101,6 +104,28 @@ def check_schema(voice: Voice, at: Path, schema: object, of: str, *, strict: boo
         why = wording.get(reason, f"'{name}' is not permitted.")
         why += f" Missing '{name}'." if reason == "optional" else ""
         yield voice.found(f"strict-{reason}", (*at, *path), f"Invalid schema for {of}: In context={path}, {why}")
+
+
+def shared(kept: dict[str, Any], family: str, *names: str) -> dict[str, Any]:
+    """What was kept of a wire object, with these fields as both protocols'."""
+    own = (kept.get("extras") or {}).get(family, {})
+    both = {name: value for name, value in own.items() if name in names}
+    if not both:
+        return kept
+    left = {name: value for name, value in own.items() if name not in both}
+    others = {name: fields for name, fields in kept["extras"].items() if name != family}
+    return {**kept, "extras": {**others, **({family: left} if left else {}), SHARED: both}}
+
+
+MISALIGNMENT = ("error/misalignment", "misalignment")
+"""Why a policy was violated, below an error's body or in an error itself."""
+
+
+def restore_error(members: Any, error: ApiError) -> Any:
+    """An error's own object with what both protocols may say in it."""
+    for name, value in (error.extras or {}).get(SHARED, {}).items():
+        members.setdefault(name.removeprefix("error/"), value)
+    return members
 
 
 def encode_format(output: OutputFormat, report: Report, trail: Trail) -> tuple[Raw | None, bool | None]:

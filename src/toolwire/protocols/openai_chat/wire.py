@@ -287,6 +287,7 @@ class ErrorShape(Wire):
     type: str | UnsetType | None = UNSET
     param: str | UnsetType | None = UNSET
     code: str | int | UnsetType | None = UNSET
+    misalignment: Extra = UNSET
 
 
 class FragmentShape(Wire):

@@ -95,6 +95,7 @@ NAMES = {
     "ToolRef.cache": "/cache_control",
     "ApiError.raw": "/error/type",
     "ApiError.message": "/error/message",
+    "ApiError.code": "/error/details/error_code",
     "Response.candidates": "",
     "Candidate.messages": "",
     "Candidate.stop": "",

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, Raw
 
 from toolwire.canonical.errors import ApiError, ErrorKind
-from toolwire.codec.fields import Reader
+from toolwire.codec.fields import Reader, escape
 from toolwire.codec.interface import Encoding
 from toolwire.codec.kept import given, joined, known, rest, restore
 from toolwire.codec.losses import Report
@@ -42,6 +43,9 @@ TYPES: dict[ErrorKind, str] = {
 OWN_TYPE = "anthropic:error:type"
 OVERFLOW = "prompt is too long"
 
+_CODE = "error_code"
+
+_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
 
 
@@ -53,8 +57,21 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
     if kind == "invalid_request" and message.startswith(OVERFLOW):
         kind = "context_length"
     envelope = (OWN_TYPE,) if shape.type is not UNSET else (OWN_TYPE, "anthropic:absent:type")
-    kept = joined(rest(shape, FAMILY, *envelope), rest(shape.error, FAMILY, under="error/"))
-    return ApiError(kind=kind, message=message, status=status, raw=raw, request_id=known(shape.request_id), **kept)
+    code, kept = _decode_details(joined(rest(shape, FAMILY, *envelope), rest(shape.error, FAMILY, under="error/")))
+    id = known(shape.request_id)
+    return ApiError(kind=kind, message=message, status=status, code=code, raw=raw, request_id=id, **kept)
+
+
+def _decode_details(kept: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The code that clients are to look at first, and what was kept without it."""
+    own = (kept["extras"] or {}).get(FAMILY, {})
+    raw = own.get("error/details", b"")
+    details = _decode_object(raw) if bytes(raw)[:1] == b"{" else {}
+    if not isinstance(code := msgspec.json.decode(details.get(_CODE, b"null")), str):
+        return None, kept
+    others = {f"error/details/{escape(name)}": value for name, value in details.items() if name != _CODE}
+    left = {name: value for name, value in own.items() if name != "error/details"} | others
+    return code, {"extras": {FAMILY: left} if left else None, "form": kept["form"]}
 
 
 def encode_error(error: ApiError) -> Encoding:
@@ -69,9 +86,11 @@ def encode_error(error: ApiError) -> Encoding:
         del body["type"]
     if error.request_id is not None:
         body["request_id"] = error.request_id
+    if error.code is not None and OWN_TYPE in error.form:
+        shape.details = Raw(msgspec.json.encode({_CODE: error.code}))
     restore(body, error, FAMILY)
     for field in ("code", "param"):
-        if getattr(error, field) is not None:
+        if getattr(error, field) is not None and OWN_TYPE not in error.form:
             report.dropped((), field)
     report.unclaimed(error, (FAMILY,))
     return Encoding(body, report)

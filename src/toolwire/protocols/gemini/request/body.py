@@ -49,6 +49,7 @@ RULES = Rules(
 )
 _SDK = "gemini:sdk"
 _OWN_MODEL = "gemini:body:model"
+_RESOURCES = ("models/", "tunedModels/", "projects/", "publishers/")
 _HAD = "gemini:had:"
 _TIERS = {name: name for name in ("flex", "priority", "standard")} | dict.fromkeys(
     ("default", "standard_only"), "standard"
@@ -213,10 +214,15 @@ def encode_request(request: Request, target: Target) -> Encoding:
     return Encoding(body, plan.report, plan.tools.undo, _route(request, model, target))
 
 
+def _resource(model: str) -> str:
+    """The name in an address, as google-genai makes it; the vendor before it is how routers write the same model."""
+    return model if model.startswith(_RESOURCES) else f"models/{model.removeprefix('google/')}"
+
+
 def _route(request: Request, model: str | None, target: Target) -> Route:
     stream = request.stream if target.stream is None else target.stream
     method = ":streamGenerateContent?alt=sse" if stream else ":generateContent"
-    named = None if model is None else model if "/" in model else f"models/{model}"
+    named = None if model is None else _resource(model)
     return Route(path=None if named is None else f"/v1beta/{named}{method}", model=model, stream=stream)
 
 

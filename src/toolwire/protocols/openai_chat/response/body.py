@@ -22,6 +22,7 @@ from toolwire.protocols.openai_chat.parts.messages import decode_message, encode
 from toolwire.protocols.openai_chat.request.body import RULES
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
+    SHARED,
     AnswerShape,
     CompletionDetailsShape,
     MessageShape,
@@ -235,7 +236,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
     if not home:
         _report_response(response, plan)
     if not response.plain:
-        plan.report.unclaimed(response, (FAMILY,))
+        plan.report.unclaimed(response, (FAMILY, SHARED))
     return Encoding(body, plan.report)
 
 

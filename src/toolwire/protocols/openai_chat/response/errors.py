@@ -12,7 +12,7 @@ from toolwire.codec.fields import Reader, told, well_formed
 from toolwire.codec.interface import Encoding
 from toolwire.codec.kept import known, restore
 from toolwire.codec.losses import Report, Trail
-from toolwire.protocols.openai import OWN_ERROR, STATUSES
+from toolwire.protocols.openai import MISALIGNMENT, OWN_ERROR, SHARED, STATUSES, restore_error, shared
 from toolwire.protocols.openai_chat.parts.content import kept
 from toolwire.protocols.openai_chat.wire import FAMILY, AnswerShape, ErrorShape
 
@@ -90,8 +90,8 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
     if "error" not in members:
         return _decode_bare_error(members, status)
     error = decode_error_object(members.pop("error"), status)
-    own = (error.extras or {}).get(FAMILY, {})
-    return replace(error, extras={FAMILY: {**own, **members}}) if members else error
+    extras = error.extras or {}
+    return replace(error, extras={**extras, FAMILY: {**extras.get(FAMILY, {}), **members}}) if members else error
 
 
 def decode_error_object(raw: Raw, status: int | None, *, at: str | None = None) -> ApiError:
@@ -120,7 +120,7 @@ def decode_error_object(raw: Raw, status: int | None, *, at: str | None = None) 
         param=known(shape.param),
         raw=known(shape.type),
         at=at,
-        **kept(shape, *form, under="error/" if at is None else ""),
+        **shared(kept(shape, *form, under="error/" if at is None else ""), FAMILY, *MISALIGNMENT),
     )
 
 
@@ -161,7 +161,7 @@ def encode_error(error: ApiError) -> Encoding:
     if OWN in error.form:
         return Encoding(_encode_own_error(error), report)
     body = {"error": _encode_other_error(error, (), report)}
-    report.unclaimed(error, (FAMILY,))
+    report.unclaimed(error, (FAMILY, SHARED))
     return Encoding(body, report)
 
 
@@ -177,7 +177,7 @@ def _encode_other_error(error: ApiError, trail: Trail, report: Report) -> dict[s
     if error.code is not None and error.code.isdecimal():
         report.approximated(trail, "code", f"a status, which is told as {code or kind}")
         word = code
-    return {"message": error.message, "type": kind, "param": error.param, "code": word}
+    return dict(restore_error({"message": error.message, "type": kind, "param": error.param, "code": word}, error))
 
 
 def _encode_own_error(error: ApiError) -> dict[str, Any]:
@@ -206,4 +206,4 @@ def _own_members(error: ApiError, under: str) -> Any:
         members["param"] = error.param
     if error.code is not None:
         members["code"] = int(error.code) if NUMBER in error.form else error.code
-    return members
+    return restore_error(members, error)

@@ -33,6 +33,7 @@ from toolwire.protocols.openai_responses.wire import (
 
 from .choice import CHOICES, decode_choice, encode_choice, encode_parallel
 from .settings import (
+    LOGPROBS,
     decode_continuation,
     decode_output,
     decode_sampling,
@@ -41,6 +42,7 @@ from .settings import (
     encode_output,
     encode_sampling,
     encode_thinking,
+    included,
 )
 from .tools import HOSTED, decode_function, decode_tools, encode_tools
 
@@ -122,6 +124,8 @@ NAMES = {
 
 _SHARED = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "moderation", "safety_identifier")
 _OBFUSCATION = "stream_options/include_obfuscation"
+_INCLUDED = FAMILY + ":included"
+_LOGPROBS = Raw(msgspec.json.encode(LOGPROBS))
 _INPUT_STRING = "openai-responses:input:string"
 _SAME_ROLES = ("openai-chat", "openrouter")
 _INPUT_ABSENT = "openai-responses:input:absent"
@@ -222,6 +226,11 @@ def _decode_rest(shape: RequestShape) -> dict[str, Any]:
         shared["prompt_cache_options"] = _split_cache_options(shared["prompt_cache_options"], extras)
     shared |= _split_stream_options(extras)
     families = {FAMILY: extras} if extras else {}
+    if words := included(shape):
+        # At home the list is written back; elsewhere the rest of it is lost.
+        others = {f"include/{place}": Raw(msgspec.json.encode(word)) for place, word in enumerate(words)}
+        families[_INCLUDED] = {place: word for place, word in others.items() if word != _LOGPROBS}
+        kept = {**kept, "form": (*kept.get("form", ()), f"{FAMILY}:told:include")}
     return {**kept, "extras": {**families, SHARED: shared} if shared else families}
 
 

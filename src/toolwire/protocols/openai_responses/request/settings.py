@@ -83,8 +83,22 @@ def decode_sampling(shape: RequestShape) -> Sampling | None:
         temperature=known(shape.temperature),
         top_p=known(shape.top_p),
         top_logprobs=known(shape.top_logprobs),
+        **_decode_logprobs(shape),
     )
     return None if sampling == Sampling() else sampling
+
+
+def included(shape: RequestShape) -> list[Any]:
+    """What an answer is to include, if it asks for log probabilities among it."""
+    raw = shape.include
+    words = msgspec.json.decode(raw) if raw is not UNSET and LOGPROBS.encode() in bytes(raw) else ()
+    return words if isinstance(words, list) and LOGPROBS in words else []
+
+
+def _decode_logprobs(shape: RequestShape) -> dict[str, Any]:
+    if not (words := included(shape)):
+        return {}
+    return {"logprobs": True, "form": (f"{FAMILY}:name:logprobs=include/{words.index(LOGPROBS)}",)}
 
 
 def decode_continuation(shape: RequestShape) -> Continuation | None:
@@ -167,7 +181,7 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: Plan) -> None:
     if not plan.home and sampling.max_tokens is not None and sampling.max_tokens < LEAST_TOKENS:
         plan.report.approximated(("sampling",), "max_tokens", f"the target gives at least {LEAST_TOKENS}")
         body["max_output_tokens"] = LEAST_TOKENS
-    if sampling.logprobs:
+    if sampling.logprobs and not plan.home:
         body["include"] = [*body.get("include", ()), LOGPROBS]
     for name in ("top_k", "stop", "n", "seed", "frequency_penalty", "presence_penalty"):
         value = getattr(sampling, name)

@@ -8,10 +8,10 @@ from msgspec import UNSET, Raw
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.codec.fields import Reader, escape
 from toolwire.codec.interface import Encoding
-from toolwire.codec.kept import emit, given, known, rest, restore
+from toolwire.codec.kept import as_object, given, known, rest, restore
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan
-from toolwire.protocols.openai import OWN_ERROR, STATUSES
+from toolwire.protocols.openai import MISALIGNMENT, OWN_ERROR, SHARED, STATUSES, restore_error, shared
 from toolwire.protocols.openai_responses.wire import ECHO, FAMILY, ErrorShape
 
 CODES: dict[str, ErrorKind] = {
@@ -60,7 +60,15 @@ TYPES: dict[ErrorKind, tuple[str, str | None]] = {
     "other": ("server_error", None),
 }
 # What a failed answer may call its error; the SDK knows no other words.
-_ANSWER_CODES = ("server_error", "rate_limit_exceeded", "invalid_prompt")
+_ANSWER_CODES = (
+    "server_error",
+    "rate_limit_exceeded",
+    "invalid_prompt",
+    "data_residency_mismatch",
+    "bio_policy",
+    "misalignment_policy_violation",
+    "vector_store_timeout",
+)
 
 _OWN = "openai-responses:error"
 _FLAT = "openai-responses:error:flat"
@@ -149,7 +157,7 @@ def _decode_shape(shape: ErrorShape, status: int | None, form: tuple[str, ...], 
         code=None if code is None else str(code),
         param=known(shape.param),
         raw=raw,
-        **rest(shape, FAMILY, *form, under=under),
+        **shared(rest(shape, FAMILY, *form, under=under), FAMILY, *MISALIGNMENT),
     )
 
 
@@ -176,12 +184,13 @@ def encode_error(error: ApiError) -> Encoding:
         body = {"detail": Raw(error.message.encode())}
     elif _OWN in error.form:
         shape = _encode_shape(error)
-        body = msgspec.to_builtins(shape) if _FLAT in error.form else {"error": shape}
+        own = restore_error(as_object(shape), error)
+        body = own if _FLAT in error.form else {"error": own}
     else:
         body = {"error": _encode_foreign(error, report)}
     restore(body, error, FAMILY)
     restore(body, error, ECHO)
-    report.unclaimed(error, (FAMILY, ECHO))
+    report.unclaimed(error, (FAMILY, SHARED, ECHO))
     return Encoding(body, report)
 
 
@@ -203,19 +212,20 @@ def _encode_foreign(error: ApiError, report: Report) -> dict[str, Any]:
         kind, code = error.raw, None
     elif error.raw is not None and error.raw != kind:
         report.approximated((), "raw", f"{error.raw} is told as {kind}")
-    return {"message": error.message, "type": kind, "param": error.param, "code": error.code or code}
+    said = {"message": error.message, "type": kind, "param": error.param, "code": error.code or code}
+    return dict(restore_error(said, error))
 
 
 def encode_failure(error: ApiError, plan: Plan) -> Any:
     """The error inside an answer."""
     if plan.home:
-        return emit(_encode_shape(error), error, FAMILY)
+        return restore_error(restore(as_object(_encode_shape(error)), error, FAMILY), error)
     code = error.code if error.code in _ANSWER_CODES else TYPES[error.kind][1]
     if error.code is not None and error.code != code:
         plan.report.approximated(("error",), "code", "the target has few words for errors in an answer")
     said = {"code": code if code in _ANSWER_CODES else "server_error", "message": error.message}
     more = {"type": error.raw, "param": error.param}
-    return said | {name: value for name, value in more.items() if value is not None}
+    return restore_error(said | {name: value for name, value in more.items() if value is not None}, error)
 
 
 def is_event(error: ApiError) -> bool:

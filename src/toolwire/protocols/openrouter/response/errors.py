@@ -8,7 +8,7 @@ from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.codec.interface import Encoding
 from toolwire.codec.losses import Report, Trail
 from toolwire.protocols.openai_chat.response import errors as chat
-from toolwire.protocols.openai_chat.wire import FAMILY
+from toolwire.protocols.openai_chat.wire import FAMILY, SHARED
 from toolwire.protocols.openrouter.request.body import renamed
 
 _KINDS: dict[str, ErrorKind] = {
@@ -93,11 +93,13 @@ def as_own(error: ApiError, *, under: str = "error/") -> ApiError:
     numbered = error.code is not None and error.code.isdecimal()
     metadata = {"error_type": word} | ({} if error.code is None or numbered else {"provider_code": error.code})
     number = code if error.status is None else error.status
+    # What OpenAI's own protocols share is not told here: under another name it is reported.
+    others = {f"{name} itself" if name == SHARED else name: fields for name, fields in (error.extras or {}).items()}
     return ApiError(
         kind=error.kind,
         message=error.message,
         code=error.code if numbered else str(number),
-        extras={**(error.extras or {}), FAMILY: {f"{under}metadata": Raw(msgspec.json.encode(metadata))}},
+        extras={**others, FAMILY: {f"{under}metadata": Raw(msgspec.json.encode(metadata))}},
         form=(chat.OWN, chat.NUMBER),
     )
 
