@@ -102,11 +102,22 @@ class StreamEncoder(Protocol):
     def close(self) -> bytes: ...
 
 
+class Alike(Struct, frozen=True):
+    """An extra that another protocol of the same vendor has, too: where it is, and how both words for it are turned
+    into the common one and back. None: it can't be said."""
+
+    family: str
+    key: str
+    read: Callable[[Raw], Raw | None]
+    write: Callable[[Raw], Raw | None]
+
+
 class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `families` key the extras that it writes back, its own first; `names` gives wire names to canonical
     fields, for losses; `surface` says where it is spoken, `carriage` is the field that its clients echo, `counting` how
     it counts tokens, if there is one. Of what it shares with another protocol of its family, `known` are the extras
-    that it has, too, by canonical type, and `spelling` the tokens of `form` that mean the same in both.
+    that it has, too, by canonical type, and `spelling` the tokens of `form` that mean the same in both;
+    `alike` are, by canonical type, those of answers that a protocol of another family has, too, but the same vendor.
     `failing`: an answer can say itself that it failed; else only an error in its place does.
     `repair_request` mends what the provider is known to refuse: a translation does without it, the gateway does not.
     `glance`: the usage that an ordinary answer tells, for who passes it on as it is; None if it must be decoded to be
@@ -134,3 +145,4 @@ class Codec(Struct, frozen=True, kw_only=True):
     failing: bool = False
     known: Mapping[str, frozenset[str]] = {}
     spelling: frozenset[str] = frozenset()
+    alike: Mapping[str, Mapping[str, Alike]] = {}

@@ -25,9 +25,24 @@ def are_kin(reader: Codec, writer: Codec) -> bool:
 def set_apart(root: N, reader: Codec, writer: Codec) -> N:
     """The value as `writer` is to have it; the same one if it is no relative's."""
     if not are_kin(reader, writer):
-        return root
+        return handed_on(root, reader, writer) if reader is not writer and writer.alike else root
     made: N = _Apart(reader, writer).value(root)
     return made
+
+
+def handed_on(node: N, reader: Codec, writer: Codec) -> N:
+    """An answer's extras that the writer has, too, as its own."""
+    ours, theirs = reader.alike.get(type(node).__name__, {}), writer.alike.get(type(node).__name__, {})
+    extras = {family: dict(kept) for family, kept in (node.extras or {}).items()}
+    for word in ours.keys() & theirs.keys():
+        here, there = ours[word], theirs[word]
+        said = extras.get(here.family, {}).get(here.key)
+        common = None if said is None else here.read(said)
+        if common is not None and (told := there.write(common)) is not None:
+            del extras[here.family][here.key]
+            extras.setdefault(there.family, {})[there.key] = told
+    left = {family: kept for family, kept in extras.items() if kept}
+    return replace(node, extras=left) if left != (node.extras or {}) else node
 
 
 class _Apart:

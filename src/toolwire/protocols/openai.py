@@ -4,15 +4,20 @@ status means, and how they list models."""
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.canonical.tools import OutputFormat
 from toolwire.codec.check import Findings, Path, Voice, subschemas, text_of, unstrict, words
+from toolwire.codec.interface import Alike
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.schema.dialect import Dialect
 from toolwire.codec.schema.fit import fit, fitted_strictly
 from toolwire.codec.surface import ModelCard
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
 
 SHARED = "openai"
 """The family of what both write alike."""
@@ -115,6 +120,44 @@ def shared(kept: dict[str, Any], family: str, *names: str) -> dict[str, Any]:
     left = {name: value for name, value in own.items() if name not in both}
     others = {name: fields for name, fields in kept["extras"].items() if name != family}
     return {**kept, "extras": {**others, **({family: left} if left else {}), SHARED: both}}
+
+
+def alike(family: str, tier_family: str, tiers: Sequence[str], *, single: bool) -> dict[str, dict[str, Alike]]:
+    """What the answers of both protocols say. `single`: what was moderated has one result, and no list of them."""
+
+    def tier(value: Raw) -> Raw | None:
+        return value if _decode(value) in tiers else None
+
+    moderation = Alike(family, "moderation", _listed if single else _same, _unlisted if single else _same)
+    words = {"service_tier": Alike(tier_family, "service_tier", _same, tier), "moderation": moderation}
+    return dict.fromkeys(("Response", "ResponseStart", "ResponseEnd"), words)
+
+
+def _same(value: Raw) -> Raw:
+    return value
+
+
+def _listed(value: Raw) -> Raw | None:
+    """One result of a moderation, of what was asked or answered, as a list of one."""
+
+    def listed(one: Any) -> Any:
+        if not isinstance(one, dict) or one.get("type") != "moderation_result":
+            return one
+        return {"type": "moderation_results", "model": one.get("model", ""), "results": [one]}
+
+    sides = _decode(value)
+    return Raw(_encode({side: listed(one) for side, one in sides.items()})) if isinstance(sides, dict) else None
+
+
+def _unlisted(value: Raw) -> Raw | None:
+    told = {}
+    sides = _decode(value)
+    for side, one in sides.items() if isinstance(sides, dict) else ():
+        results = one.get("results") if isinstance(one, dict) else None
+        if isinstance(results, list) and len(results) != 1:
+            return None
+        told[side] = results[0] if isinstance(results, list) else one
+    return Raw(_encode(told)) if isinstance(sides, dict) else None
 
 
 MISALIGNMENT = ("error/misalignment", "misalignment")

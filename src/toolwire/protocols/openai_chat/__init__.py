@@ -2,11 +2,11 @@
 
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
-from toolwire.protocols.openai import encode_model, encode_models
+from toolwire.protocols.openai import alike, encode_model, encode_models
 
 from .parts.citations import NOTED
 from .parts.content import STRING
-from .request.body import NAMES, decode_request, encode_request
+from .request.body import NAMES, TIERS, decode_request, encode_request
 from .request.settings import ALIAS, ONE_STOP
 from .response.body import decode_response, encode_response, glance
 from .response.errors import decode_error, encode_error
@@ -39,4 +39,5 @@ CODEC = Codec(
     glance=glance,
     known=KNOWN,
     spelling=SPELLING,
+    alike=alike(FAMILY, FAMILY, TIERS, single=False),
 )

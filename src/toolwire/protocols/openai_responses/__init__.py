@@ -3,16 +3,16 @@
 from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
-from toolwire.protocols.openai import encode_model, encode_models
+from toolwire.protocols.openai import alike, encode_model, encode_models
 
-from .request.body import FAMILIES, NAMES, decode_request, encode_request
+from .request.body import FAMILIES, NAMES, TIERS, decode_request, encode_request
 from .request.counting import COUNTING
 from .response.body import decode_response, encode_response
 from .response.errors import decode_error, encode_error
 from .rules.checks import check_request
 from .stream.decoder import stream_decoder
 from .stream.encoder import stream_encoder
-from .wire import ISSUER
+from .wire import ECHO, FAMILY, ISSUER
 
 CODEC = Codec(
     name="openai-responses",
@@ -36,4 +36,5 @@ CODEC = Codec(
     counting=COUNTING,
     failing=True,
     carriage=Carriage(issuer=ISSUER, kind="encrypted"),
+    alike=alike(FAMILY, ECHO, TIERS, single=True),
 )

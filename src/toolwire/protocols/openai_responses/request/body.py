@@ -130,7 +130,7 @@ _INPUT_STRING = "openai-responses:input:string"
 _SAME_ROLES = ("openai-chat", "openrouter")
 _INPUT_ABSENT = "openai-responses:input:absent"
 _LISTED = "openai-responses:instructions:list"
-_TIERS = ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
+TIERS = ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
 
 _ordinary = msgspec.json.Decoder(OrdinaryRequest).decode
 _read_request = Reader[RequestShape](RequestShape, FAMILY).read
@@ -370,7 +370,7 @@ def encode_turn(turn: Turn, plan: ItemPlan) -> list[Any]:
 
 def _encode_tier(request: Request, plan: ItemPlan) -> Any:
     tier = request.tier
-    if tier is None or plan.home or tier in _TIERS:
+    if tier is None or plan.home or tier in TIERS:
         return given(tier)
     if tier == "standard_only":
         plan.report.approximated((), "tier", "standard_only is told as default")
