@@ -184,3 +184,52 @@ def test_log_probabilities_are_asked_for_in_both_of_openais_protocols() -> None:
     back = tw.translate(tw.translate(alone, "openai-responses", "openai-chat").value, "openai-chat", "openai-responses")
     assert back.value["include"] == include[1:]
     assert back.losses == []
+
+
+EFFORT: dict[str, list[str]] = {
+    "anthropic": ["output_config", "effort"],
+    "openai-chat": ["reasoning_effort"],
+    "openrouter": ["reasoning", "effort"],
+    "ollama": ["think"],
+    "gemini-interactions": ["generation_config", "thinking_level"],
+}
+
+
+@pytest.mark.parametrize("first", ["high", None])
+@pytest.mark.parametrize("target", EFFORT)
+def test_the_last_change_of_effort_holds_for_the_answer_to_come(target: str, first: str | None) -> None:
+    said: list[Any] = [
+        {"role": "user", "content": "Hi"},
+        {"type": "configuration_update", "reasoning": {"effort": "medium"}},
+        {"role": "assistant", "content": "Hello"},
+        {"type": "configuration_update", "reasoning": {"effort": "low"}},
+        {"role": "user", "content": "Go on."},
+    ]
+    asked = {"input": said} | ({} if first is None else {"reasoning": {"effort": first}})
+    body, losses = translated(asked, "openai-responses", target, "m")
+    for name in EFFORT[target]:
+        body = body[name]
+    assert body == "low"
+    places = ["/input/1", "/input/3", "/input/1/reasoning/effort" if first is None else "/reasoning/effort"]
+    assert sorted(losses) == [("approximated", place) for place in sorted(places)]
+
+
+def test_a_format_from_a_change_holds_for_the_answer_to_come() -> None:
+    told = {"format": {"type": "json_schema", "name": "a", "schema": CLOSED, "strict": True}}
+    said: list[Any] = [{"type": "configuration_update", "text": told}, {"role": "user", "content": "Hi"}]
+    body, losses = translated({"input": said}, "openai-responses", "openai-chat", "m")
+    assert described(body)["schema"] == CLOSED
+    assert losses == [("approximated", "/input/0")]
+    body, losses = translated({"input": said, "text": {"format": {"type": "text"}}}, "openai-responses", "ollama", "m")
+    assert "format" not in body
+    assert losses == [("dropped", "/input/0")]
+
+
+def test_anthropics_effort_within_a_conversation_is_responses_own() -> None:
+    said = [GO, {"role": "assistant", "content": "Hello"}, GO, {"role": "system", "output_config": {"effort": "low"}}]
+    body, losses = translated({"max_tokens": 99, "messages": said}, "anthropic", "openai-responses", "m")
+    assert body["input"][3] == {"type": "configuration_update", "reasoning": {"effort": "low"}}
+    assert losses == []
+    body, losses = translated({"max_tokens": 99, "messages": said}, "anthropic", "openai-chat", "m")
+    assert body["reasoning_effort"] == "low"
+    assert losses == [("approximated", "/messages/3/output_config")]

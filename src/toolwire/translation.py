@@ -23,6 +23,7 @@ from toolwire.codec.lines import in_one_line
 from toolwire.codec.losses import UNPLACED, Report, Trail, foreign_extras, guards
 from toolwire.codec.raising import StreamRaiser, raise_response
 from toolwire.codec.restoring import holds_carries, restore_carries
+from toolwire.codec.settings import settled
 from toolwire.protocols import PROTOCOLS
 
 Body = bytes | bytearray | str | dict[str, Any] | list[Any]
@@ -105,7 +106,7 @@ def translate(
                 binary_results=binary_results,
                 hosted_tools=hosted_tools,
             )
-            root = set_apart(root, reader, writer)
+            root = settled(set_apart(root, reader, writer), reader, writer)
             encoding = writer.encode_request(root, options)
         case "response":
             context = replace(answering(request, reader, writer, hosted_tools), carrier=carrier)

@@ -119,6 +119,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     that it has, too, by canonical type, and `spelling` the tokens of `form` that mean the same in both;
     `alike` are, by canonical type, those of answers that a protocol of another family has, too, but the same vendor.
     `failing`: an answer can say itself that it failed; else only an error in its place does.
+    `resets`: settings may change within a conversation.
     `repair_request` mends what the provider is known to refuse: a translation does without it, the gateway does not.
     `glance`: the usage that an ordinary answer tells, for who passes it on as it is; None if it must be decoded to be
     understood."""
@@ -143,6 +144,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     glance: Callable[[bytes], Usage | None] = lambda _: None
     counting: Counting | None = None
     failing: bool = False
+    resets: bool = False
     known: Mapping[str, frozenset[str]] = {}
     spelling: frozenset[str] = frozenset()
     alike: Mapping[str, Mapping[str, Alike]] = {}

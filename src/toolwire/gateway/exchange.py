@@ -25,6 +25,7 @@ from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.kin import set_apart
 from toolwire.codec.losses import Names, Report
 from toolwire.codec.restoring import holds_carries, restore_carries
+from toolwire.codec.settings import settled
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation import Translation, answer_for, refuse, to_bytes
 from toolwire.upstream.provider import Origin, Provider
@@ -199,7 +200,7 @@ class Exchanger:
             hosted_tools=routed.options.hosted_tools,
             binary_results=routed.options.binary_results,
         )
-        restored = set_apart(restored, client, upstream)
+        restored = settled(set_apart(restored, client, upstream), client, upstream)
         if routed.options.repair and upstream.repair_request is not None:
             restored, losses = _repaired(upstream.repair_request, restored, target, client, losses)
         if client is upstream and restored is request:

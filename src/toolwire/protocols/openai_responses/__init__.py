@@ -35,6 +35,7 @@ CODEC = Codec(
     check_request=check_request,
     counting=COUNTING,
     failing=True,
+    resets=True,
     carriage=Carriage(issuer=ISSUER, kind="encrypted"),
     alike=alike(FAMILY, ECHO, TIERS, single=True),
 )

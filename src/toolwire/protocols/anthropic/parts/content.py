@@ -33,6 +33,7 @@ from toolwire.codec.fields import Other
 from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.media import summary, summed_up
 from toolwire.codec.plan import Plan
+from toolwire.codec.settings import report_setting
 from toolwire.codec.turns import Placed
 from toolwire.protocols.anthropic.request.tools import decode_cache, encode_cache
 from toolwire.protocols.anthropic.wire import (
@@ -373,7 +374,7 @@ def _encode_string(part: ToolResult, plan: Plan) -> str | None:
 def _encode_setting(part: SettingChange, placed: Placed, plan: Plan) -> None:
     """At home the message carries it, not its content."""
     if not plan.home:
-        plan.report.dropped(placed.trail, "", "the target can't change settings within a conversation")
+        report_setting(part, placed.trail, plan)
 
 
 def _encode_refusal(part: Refusal, placed: Placed, plan: Plan) -> Any:

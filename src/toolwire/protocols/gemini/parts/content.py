@@ -31,6 +31,7 @@ from toolwire.canonical.tools import ToolRef
 from toolwire.codec.kept import given, joined, known
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
+from toolwire.codec.settings import report_setting
 from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed
 from toolwire.protocols.gemini.wire import FAMILY, ISSUER, BlobShape, FileShape, PartShape
@@ -370,7 +371,7 @@ def _encode_change(part: ToolChange, placed: Placed, plan: Plan) -> list[Any]:
 
 
 def _encode_setting(part: SettingChange, placed: Placed, plan: Plan) -> list[Any]:
-    plan.report.dropped(placed.trail, "", "the target can't change settings within a conversation")
+    report_setting(part, placed.trail, plan)
     return []
 
 

@@ -23,6 +23,7 @@ from toolwire.canonical.content import (
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.fields import Other, Reader, tag_of, told
 from toolwire.codec.kept import emit, rest
+from toolwire.codec.settings import report_setting
 from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed, Turn
 from toolwire.protocols.gemini_interactions.wire import (
@@ -305,7 +306,7 @@ def encode_parts(places: list[Placed], plan: StepPlan, *, spoken: bool) -> list[
             case ToolChange():
                 report_change(part, placed.trail, plan.report)
             case SettingChange():
-                plan.report.dropped(placed.trail, "", "the target can't change settings within a conversation")
+                report_setting(part, placed.trail, plan)
             case ItemRef():
                 plan.report.dropped(placed.trail, "id", "what another provider stored can't be named to this one")
             case _:

@@ -35,6 +35,7 @@ from toolwire.codec.fields import Wire
 from toolwire.codec.hosted import in_words
 from toolwire.codec.kept import as_object
 from toolwire.codec.plan import Plan
+from toolwire.codec.settings import report_setting
 from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed
 from toolwire.protocols.ollama.wire import FAMILY
@@ -213,7 +214,7 @@ def _encode_change(part: ToolChange, placed: Placed, plan: Plan) -> None:
 
 
 def _encode_setting(part: SettingChange, placed: Placed, plan: Plan) -> None:
-    plan.report.dropped(placed.trail, "", "the target can't change settings within a conversation")
+    report_setting(part, placed.trail, plan)
 
 
 def _encode_item_reference(part: ItemRef, placed: Placed, plan: Plan) -> None:

@@ -32,6 +32,7 @@ from toolwire.codec.kept import NOTHING, emit, given, joined, known, rest
 from toolwire.codec.losses import UNPLACED
 from toolwire.codec.media import data_url, opened, source_of
 from toolwire.codec.plan import Plan
+from toolwire.codec.settings import report_setting
 from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_chat.wire import (
@@ -381,7 +382,7 @@ def _encode_change(part: ToolChange, placed: Placed, plan: Plan) -> None:
 
 
 def _encode_setting(part: SettingChange, placed: Placed, plan: Plan) -> None:
-    plan.report.dropped(placed.trail, "", "the target can't change settings within a conversation")
+    report_setting(part, placed.trail, plan)
 
 
 def _encode_item_reference(part: ItemRef, placed: Placed, plan: Plan) -> None:
