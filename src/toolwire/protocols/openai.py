@@ -150,13 +150,18 @@ def _listed(value: Raw) -> Raw | None:
 
 
 def _unlisted(value: Raw) -> Raw | None:
-    told = {}
-    sides = _decode(value)
+    """The only result of each list; None if a list says more than that."""
+    sides, told = _decode(value), {}
     for side, one in sides.items() if isinstance(sides, dict) else ():
-        results = one.get("results") if isinstance(one, dict) else None
-        if isinstance(results, list) and len(results) != 1:
-            return None
-        told[side] = results[0] if isinstance(results, list) else one
+        match one:
+            case {"type": "moderation_results", "model": model, "results": [{"model": named} as only]}:
+                if len(one) > 3 or model != named:
+                    return None
+                told[side] = only
+            case {"results": _}:
+                return None
+            case _:
+                told[side] = one
     return Raw(_encode(told)) if isinstance(sides, dict) else None
 
 
