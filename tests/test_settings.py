@@ -233,3 +233,28 @@ def test_anthropics_effort_within_a_conversation_is_responses_own() -> None:
     body, losses = translated({"max_tokens": 99, "messages": said}, "anthropic", "openai-chat", "m")
     assert body["reasoning_effort"] == "low"
     assert losses == [("approximated", "/messages/3/output_config")]
+
+
+@pytest.mark.parametrize("source", ["openai-chat", "openai-responses"])
+def test_who_asks_is_told_by_the_field_that_each_has(source: str) -> None:
+    said = {"messages": [GO]} if source == "openai-chat" else {"input": "Go on."}
+    asked = {"model": "m", **said, "safety_identifier": "u_1"}
+    other = "openai-responses" if source == "openai-chat" else "openai-chat"
+    assert tw.translate(asked, source, source).value == asked
+    for target, place in (
+        (other, ["safety_identifier"]),
+        ("anthropic", ["metadata", "user_id"]),
+        ("openrouter", ["user"]),
+    ):
+        body, losses = translated(asked, source, target, "m")
+        assert ("user" in body) == (target == "openrouter")
+        for name in place:
+            body = body[name]
+        assert (body, losses) == ("u_1", [])
+    unsaid = tw.translate(asked, source, "gemini").losses
+    assert [loss.path for loss in unsaid if loss.kind == "dropped"] == ["/safety_identifier"]
+    both = {**asked, "user": "u_2"}
+    body, losses = translated(both, source, "anthropic", "m")
+    assert body["metadata"] == {"user_id": "u_2"}
+    assert losses == [("dropped", "/safety_identifier")]
+    assert tw.translate(both, source, other).value["user"] == "u_2"

@@ -165,6 +165,19 @@ def _unlisted(value: Raw) -> Raw | None:
     return Raw(_encode(told)) if isinstance(sides, dict) else None
 
 
+IDENTIFIED = (f"{SHARED}:told:safety_identifier", f"{SHARED}:name:end_user=safety_identifier")
+"""In the form of a request: it names its user by the field that both protocols share."""
+
+
+def identified(user: str | None, kept: dict[str, Any]) -> str | None:
+    """Who asks. What `user` said is said by `safety_identifier` now, as others say it by a field of their own."""
+    raw = ((kept.get("extras") or {}).get(SHARED) or {}).get("safety_identifier")
+    if user is not None or raw is None or not isinstance(named := _decode(raw), str):
+        return user
+    kept["form"] = (*kept.get("form", ()), *IDENTIFIED)
+    return named
+
+
 MISALIGNMENT = ("error/misalignment", "misalignment")
 """Why a policy was violated, below an error's body or in an error itself."""
 

@@ -20,6 +20,7 @@ from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Placed, Turn, as_written, assemble
+from toolwire.protocols.openai import IDENTIFIED, identified
 from toolwire.protocols.openai_chat.parts.content import kept
 from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED, RequestShape
@@ -138,7 +139,7 @@ def decode_request(body: bytes, route: Route) -> Request:
     found = _decode_rest(shape, left)
     if search is not None:
         tools, found["form"] = (*(tools or ()), search), (*found["form"], TOLD)
-    store = known(shape.store)
+    store, user = known(shape.store), identified(known(shape.user), found)
     messages = tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages or ())])
     return Request(
         origin=FAMILY,
@@ -152,7 +153,7 @@ def decode_request(body: bytes, route: Route) -> Request:
         continuation=None if store is None else Continuation(store=store),
         stream=known(shape.stream),
         include_usage=None if options is UNSET or options is None else known(options.include_usage),
-        end_user=known(shape.user),
+        end_user=user,
         tier=known(shape.service_tier),
         labels=None if shape.metadata is UNSET or bytes(shape.metadata) == b"null" else shape.metadata,
         plain=plain
@@ -288,7 +289,7 @@ def _encode_stream(request: Request, body: dict[str, Any], plan: Plan) -> None:
 
 
 def _encode_rest(request: Request, body: dict[str, Any], plan: Plan) -> None:
-    if request.end_user is not None:
+    if request.end_user is not None and IDENTIFIED[0] not in request.form:
         body["user"] = request.end_user
     if request.labels is not None:
         body["metadata"] = request.labels

@@ -18,6 +18,7 @@ from toolwire.codec.losses import Report, has_extras
 from toolwire.codec.plan import Rules
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Turn, as_written, assemble, leading_system
+from toolwire.protocols.openai import IDENTIFIED, identified
 from toolwire.protocols.openai_responses.parts.messages import ItemReader, encode_items
 from toolwire.protocols.openai_responses.parts.ordinary import decode_ordinary, encode_at_home, encode_elsewhere
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
@@ -169,7 +170,7 @@ def _decode_ordinary(body: bytes, route: Route) -> Request | None:
 
 def _decode_around(shape: RequestShape, tools: tuple[Tool, ...] | None, route: Route) -> Request:
     """All but the messages."""
-    instructions = shape.instructions
+    instructions, kept = shape.instructions, dict(_decode_rest(shape))
     return Request(
         origin=FAMILY,
         model=known(shape.model) if shape.model is not UNSET else route.model,
@@ -181,10 +182,10 @@ def _decode_around(shape: RequestShape, tools: tuple[Tool, ...] | None, route: R
         output=decode_output(shape.text),
         continuation=decode_continuation(shape),
         stream=known(shape.stream),
-        end_user=known(shape.user),
+        end_user=identified(known(shape.user), kept),
         tier=known(shape.service_tier),
         labels=None if _is_null(shape.metadata) else known(shape.metadata),
-        **_decode_rest(shape),
+        **kept,
     )
 
 
@@ -283,7 +284,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     body["text"] = encode_output(request.output, ("output",), plan)
     encode_continuation(request, body, plan)
     body["stream"] = given(request.stream if target.stream is None else target.stream)
-    body["user"] = given(request.end_user)
+    body["user"] = UNSET if IDENTIFIED[0] in request.form else given(request.end_user)
     body["service_tier"] = _encode_tier(request, plan)
     body["metadata"] = given(request.labels)
     if request.cache is not None:

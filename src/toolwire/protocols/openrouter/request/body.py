@@ -216,7 +216,8 @@ def _encode_shared(request: Request, body: dict[str, Any], plan: Plan) -> None:
     """The fields that OpenAI's two protocols share: it takes those that cache."""
     for name, value in (request.extras or {}).get(SHARED, {}).items():
         if name not in _SHARED_FIELDS:
-            plan.report.dropped((), f"//{name}")
+            if f"{SHARED}:told:{name}" not in request.form:
+                plan.report.dropped((), f"//{name}")
             continue
         if name != "prompt_cache_options" or (members := _explicit(value)) is None:
             body[name] = value
