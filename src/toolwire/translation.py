@@ -18,7 +18,7 @@ from toolwire.codec.carries import Carrier
 from toolwire.codec.carrying import StreamCarrying, carry_response
 from toolwire.codec.fields import escape
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
-from toolwire.codec.kin import are_kin, handed_on, set_apart
+from toolwire.codec.kin import are_related, set_apart
 from toolwire.codec.lines import in_one_line
 from toolwire.codec.losses import UNPLACED, Report, Trail, foreign_extras, guards
 from toolwire.codec.raising import StreamRaiser, raise_response
@@ -206,8 +206,7 @@ class Translation:
         self._writer = writer
         self._decoder = reader.stream_decoder(context)
         self._encoder = writer.stream_encoder(context)
-        self._kin = are_kin(reader, writer)
-        self._alike = reader is not writer and bool(reader.alike and writer.alike)
+        self._related = are_related(reader, writer)
         self._names = None if reader is writer else CallNames(context)
         self._failing = Failing()
         self._raiser = StreamRaiser(context.undo)
@@ -310,12 +309,8 @@ class Translation:
             return b""
         if self._change is not None:
             events = self._change(events)
-        if self._kin:
+        if self._related:
             events = [set_apart(event, self._reader, self._writer) for event in events]
-        elif self._alike:
-            events = [
-                event if type(event) is PartDelta else handed_on(event, self._reader, self._writer) for event in events
-            ]
         told = _more_than_growth(events)
         if told and self._names is not None and (named := self._names.name(told) | self._failing.fail(told)):
             events = [named.get(id(event), event) for event in events]

@@ -22,17 +22,24 @@ def are_kin(reader: Codec, writer: Codec) -> bool:
     return reader is not writer and reader.families[0] == writer.families[0]
 
 
+def are_related(reader: Codec, writer: Codec) -> bool:
+    """Whether something is to be done to a value between them: they are kin, or have one vendor."""
+    return are_kin(reader, writer) or (reader is not writer and bool(reader.alike and writer.alike))
+
+
 def set_apart(root: N, reader: Codec, writer: Codec) -> N:
     """The value as `writer` is to have it; the same one if it is no relative's."""
     if not are_kin(reader, writer):
-        return handed_on(root, reader, writer) if reader is not writer and writer.alike else root
+        return _handed_on(root, reader, writer) if are_related(reader, writer) else root
     made: N = _Apart(reader, writer).value(root)
     return made
 
 
-def handed_on(node: N, reader: Codec, writer: Codec) -> N:
+def _handed_on(node: N, reader: Codec, writer: Codec) -> N:
     """An answer's extras that the writer has, too, as its own."""
-    ours, theirs = reader.alike.get(type(node).__name__, {}), writer.alike.get(type(node).__name__, {})
+    ours, theirs = reader.alike.get(type(node).__name__), writer.alike.get(type(node).__name__)
+    if ours is None or theirs is None:
+        return node
     extras = {family: dict(kept) for family, kept in (node.extras or {}).items()}
     for word in ours.keys() & theirs.keys():
         here, there = ours[word], theirs[word]
