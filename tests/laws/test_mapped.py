@@ -10,7 +10,7 @@ import pytest
 
 import toolwire as tw
 from tests.laws import material
-from toolwire.canonical.content import Inline, Media, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Inline, Media, Part, SettingChange, Text, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.interface import Route
@@ -122,8 +122,11 @@ def stops(request: Request) -> list[str]:
 
 
 def effort(request: Request) -> Any:
-    """The efforts that all have. Some models can't think and call functions at once in Chat, some know no effort."""
-    told = request.thinking and request.thinking.effort
+    """The efforts that all have, as last changed. Some models can't think and call functions at once in Chat, some know
+    no effort."""
+    parts = [part for message in request.messages for part in message.parts]
+    changes = [part.thinking for part in parts if isinstance(part, SettingChange) and part.thinking is not None]
+    told = next((one.effort for one in reversed([request.thinking, *changes]) if one is not None and one.effort), None)
     if re.search(r"claude-(sonnet|haiku)-4[.-]5", request.model or ""):
         return None
     either = re.match(r"gpt-(5\.[4-9]|6)", request.model or "") and bool(request.tools)
