@@ -9,7 +9,17 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
-from toolwire.canonical.events import UNKNOWN, Event, Notice, PartDelta, PartEnd, PartStart, ResponseFailed, UsageReport
+from toolwire.canonical.events import (
+    UNKNOWN,
+    Event,
+    Notice,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    UsageReport,
+)
 from toolwire.canonical.fold import fold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Response, Usage
@@ -188,7 +198,8 @@ def answer_for(response: Response, reader: Codec, writer: Codec, context: Contex
 
 class Translation:
     """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed; `begun`: it has
-    said something that is no error. `change` sees all events first, and says what becomes of them."""
+    said something that is no error. `change` sees all events first, and says what becomes of them; `finish` gets the
+    answer as the client has it, once it is complete."""
 
     def __init__(
         self,
@@ -196,6 +207,7 @@ class Translation:
         writer: Codec,
         context: Context,
         change: Callable[[list[Event]], list[Event]] | None = None,
+        finish: Callable[[Response], None] | None = None,
     ) -> None:
         self.error: ApiError | None = None
         self.broken = False
@@ -210,6 +222,7 @@ class Translation:
         self._names = None if reader is writer else CallNames(context)
         self._raiser = StreamRaiser(context.undo)
         self._change = change
+        self._finish = finish
         self._carrying = StreamCarrying(writer, reader.names, context)
         self._told: list[Event] = []
         self._over = False
@@ -331,6 +344,8 @@ class Translation:
                 self.usage = event.usage
             elif type(event) is not Notice:
                 self.begun = True
+                if type(event) is ResponseEnd and self._finish is not None:
+                    self._finish(fold(self._told))
         out = self._encoder.encode(events)
         if (failure := self._encoder.failure) is not None and self.error is None:
             out += self._give_up(ResponseFailed(error=failure, broken=True))

@@ -16,6 +16,7 @@ SECTIONS = {
     "[providers.NAME]": config.ProviderSection,
     "[[routes]]": config.RouteSection,
     "[limits]": config.LimitsSection,
+    "[state]": config.StateSection,
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from tests.gateway.running import forgetful
 from tests.upstream.clients import CLIENTS
 from tests.upstream.serving import http, served
 from toolwire.canonical.content import Part, ToolCall, ToolResult
@@ -121,7 +122,8 @@ def gateway_in_front_of(simulator: Simulator, more: str = "") -> Iterator[Place]
             f'models = ["{model}"]'
             for name, (_, model) in CLIENTS.items()
         )
-        built = build(parse_config(f"{more}\n{providers}", {}), None, {"HOME": "/nonexistent"})
+        config = forgetful(parse_config(f"{more}\n{providers}", {}))
+        built = build(config, None, {"HOME": "/nonexistent"})
         gateway = Watched(built.app)
         with served(gateway) as base_url:
             yield Place(base_url, gateway, upstream)

@@ -15,6 +15,7 @@ from .carries import Carriage, Carrier
 from .check import Finding
 from .losses import Names, Report
 from .surface import ModelCard, Surface
+from .withholding import Withholding
 
 
 class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -60,12 +61,14 @@ class Undo(Struct):
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """What an answer needs besides itself. `request` is the client's; `carrier` keeps what its protocol can't."""
+    """What an answer needs besides itself. `request` is the client's. What its protocol can't keep, `carrier` hides in
+    a field that it echoes, or `withholding` holds back for somebody else to keep."""
 
     request: Request | None = None
     undo: Undo = field(default_factory=Undo)
     created: int = 0
     carrier: Carrier | None = None
+    withholding: Withholding | None = None
 
 
 class Encoding(Struct):

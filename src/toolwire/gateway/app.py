@@ -10,19 +10,22 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from toolwire.canonical.errors import ApiError, DecodeError, LossRefused, ToolwireError
+from toolwire.canonical.errors import ApiError, ToolwireError
 from toolwire.codec.interface import Codec, Route
 from toolwire.codec.surface import Address
 from toolwire.protocols import PROTOCOLS
 
 from .auth import Caller, Gate
 from .config import LimitsSection
-from .exchange import Asked, Exchanger, Refused, Streaming
+from .exchange import Asked, Exchanger, Streaming
+from .faults import told
 from .log import Line
 from .metrics import Metrics
 from .models import Catalogue
+from .refusal import Refused
 from .report import Exchanges, losses_header
-from .routing import NoRoute
+from .sockets import Sockets
+from .state.resources import Resources
 from .watch import Receive, Watch
 
 Scope = MutableMapping[str, Any]
@@ -69,13 +72,17 @@ class App:
         gate: Gate,
         catalogue: Catalogue,
         limits: LimitsSection,
+        *,
         log: Callable[[Line], None],
+        resources: Resources,
     ) -> None:
         self._exchanger = exchanger
         self._gate = gate
         self._catalogue = catalogue
         self._limits = limits
         self._log = log
+        self._resources = resources
+        self._sockets = Sockets(exchanger, gate, limits, log)
         self._metrics = Metrics()
         self._exchanges = Exchanges(limits.exchanges)
         self._streams = 0
@@ -87,8 +94,8 @@ class App:
             await self._http(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
-        else:
-            await send({"type": "websocket.close", "code": 1000})
+        elif scope["type"] == "websocket":
+            await self._sockets.serve(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -124,7 +131,7 @@ class App:
                 line.crash = error
             if line.started:
                 return
-            await self._refuse(incoming, codec, _told(error))
+            await self._refuse(incoming, codec, told(error))
         finally:
             watch.close()
             self._metrics.count(line)
@@ -136,7 +143,7 @@ class App:
         for codec in self._codecs:
             if (address := codec.surface.match(path)) is not None:
                 return codec, address
-        return PROTOCOLS[_speaker(incoming)], None
+        return PROTOCOLS[self._resources.speaker(path) or _speaker(incoming)], None
 
     async def _serve(self, incoming: Incoming, codec: Codec, address: Address | None) -> None:
         if incoming.path == "/healthz":
@@ -152,6 +159,8 @@ class App:
             await self._exchange(incoming, codec, address)
         elif incoming.scope["method"] == "POST" and incoming.path == "/toolwire/translate":
             await self._translate(incoming)
+        elif address is None and self._resources.speaker(incoming.path) is not None:
+            await self._use(incoming)
         elif incoming.scope["method"] in ("GET", "HEAD") or incoming.path == "/api/show":
             await self._look_up(incoming, codec)
         elif address is not None:
@@ -286,6 +295,18 @@ class App:
 
     # ---- what can be looked up
 
+    async def _use(self, incoming: Incoming) -> None:
+        """An answer or a conversation that is kept, by its id."""
+        scope = incoming.scope
+        found = await self._resources.answer(
+            incoming.caller.tenant,
+            scope["method"],
+            incoming.path,
+            scope["query_string"],
+            lambda: self._body(incoming),
+        )
+        await incoming.answer(200, found.body, [(b"content-type", found.kind.encode())])
+
     async def _look_up(self, incoming: Incoming, codec: Codec) -> None:
         path = incoming.path
         if path == "/metrics":
@@ -325,21 +346,6 @@ class DryRun(Struct):
     body: msgspec.Raw
     model: str | None = None
     stream: bool | None = None
-
-
-def _told(error: Exception) -> ApiError:
-    """Whatever went wrong, as an error that a client can be told."""
-    match error:
-        case Refused():
-            return error.error
-        case DecodeError() | LossRefused():
-            return ApiError(kind="invalid_request", message=str(error), status=400)
-        case NoRoute():
-            return ApiError(kind="not_found", message=str(error), status=404)
-        case ToolwireError():
-            return ApiError(kind="invalid_request", message=str(error), status=400)
-        case _:
-            return ApiError(kind="server", message="toolwire itself failed; its log says how", status=500)
 
 
 def _speaker(incoming: Incoming) -> str:

@@ -26,6 +26,9 @@ from .log import Log
 from .models import Catalogue, models_of
 from .routing import Router
 from .seals import seal_keys
+from .state.memory import Memory
+from .state.opening import opened
+from .state.resources import Resources
 
 DRAIN_SECONDS = 30
 
@@ -50,12 +53,14 @@ def build(config: Config, catch_all: str | None = None, environment: Mapping[str
         found = simulated(f"http://127.0.0.1:{embedded.getsockname()[1]}")
     router = Router(found, config.routes, catch_all)
     log = Log()
+    memory = Memory(opened(config.state, environment))
     app = App(
-        Exchanger(router, Transport(), config.limits, seal_keys(config.server, environment)),
+        Exchanger(router, Transport(), config.limits, seal_keys(config.server, environment), memory),
         Gate(config.server.keys, config.server.hosts, config.server.origins),
         Catalogue(models_of(router)),
         config.limits,
-        log.add,
+        log=log.add,
+        resources=Resources(memory),
     )
     return Gateway(app, config, router, log, embedded)
 
@@ -147,13 +152,15 @@ class _Server(uvicorn.Server):
         yield
 
 
-def options() -> dict[str, Any]:
-    """How uvicorn serves it."""
+def options(largest: int = 0) -> dict[str, Any]:
+    """How uvicorn serves it. `largest`: the longest message of a websocket that is still told to be too long."""
     return {
         "log_config": None,
         "access_log": False,
         "http": "httptools",
-        "ws": "none",
+        "ws": "websockets-sansio",
+        "ws_max_size": largest + 1024 * 1024,
+        "ws_per_message_deflate": False,
         "lifespan": "off",
         "server_header": False,
         "date_header": False,
@@ -177,7 +184,7 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
         simulator = uvicorn.Server(uvicorn.Config(Simulator(), **options()))
         serving = asyncio.ensure_future(simulator._serve([gateway.simulator]))  # noqa: SLF001 - signals are not its own
     spare_the_collector()
-    await _Server(uvicorn.Config(gateway.app, **options())).serve(sockets=[listener])
+    await _Server(uvicorn.Config(gateway.app, **options(gateway.config.limits.body))).serve(sockets=[listener])
     gateway.app.close()
     gateway.log.flush()
     if simulator is not None:
