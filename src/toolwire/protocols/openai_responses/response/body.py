@@ -281,6 +281,11 @@ def start_body(answer: Response | ResponseStart, plan: ItemPlan, context: Contex
         asked = encode_request(context.request, Target()).body
         body |= {name: asked[name] for name in _ASKED if asked.get(name) is not None}
         body["tools"] = [_declared(tool) for tool in body["tools"]]
+        held = context.request.continuation
+        if held is not None and held.kind == "response":
+            body["previous_response_id"] = held.id
+        elif held is not None and held.kind == "conversation":
+            body["conversation"] = {"id": held.id}
     return body
 
 
