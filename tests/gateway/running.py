@@ -75,6 +75,7 @@ async def running(config: str, catch_all: str | None = None) -> AsyncIterator[Ru
         transport.close()
         server.should_exit = server.force_exit = True
         await serving
+        gateway.app.close()
 
 
 def in_front_of(origin: Origin, protocol: str = "openai-chat", more: str = "", timeout: float = 5) -> str:

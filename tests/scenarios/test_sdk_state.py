@@ -3,7 +3,7 @@
 The upstreams hold nothing that they are asked for: they refuse a result without its call, and a call without its proof.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import openai
 import pytest
 from google import genai
 from google.genai._gaos.lib import compat_errors
-from msgspec import Struct
 
 from tests.scenarios.test_sdk_matrix import PROVING, streamed_or_not
 from tests.scenarios.watching import Place, gateway_in_front_of, model_of, proofs_in
@@ -25,14 +24,15 @@ SYSTEM = "You are told this anew each time."
 class Restarting:
     """A place whose gateway can be started anew, with the file that it had."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, simulator: Simulator | None = None) -> None:
+        self._simulator = simulator or Simulator()
         self._more = f'[server]\nkeys = {list(KEYS)}\n[state]\npath = "{state}"\n'.replace("'", '"')
         self._now: Any = None
         self.place: Place
 
     def start(self) -> Place:
         self.stop()
-        self._now = gateway_in_front_of(Simulator(), self._more)
+        self._now = gateway_in_front_of(self._simulator, self._more)
         self.place = self._now.__enter__()
         return self.place
 
@@ -63,14 +63,6 @@ def keyed(only_keyed: Place) -> Place:
     only_keyed.forget()
     return only_keyed
 
-
-class Answer(Struct):
-    id: str
-    text: str
-    calls: list[str]
-
-
-Ask = Callable[[Place, str, Any, str | None], Answer]
 
 FUNCTION: Any = {"type": "function", "name": WEATHER.name, "description": WEATHER.about, "parameters": WEATHER.schema}
 
@@ -207,7 +199,7 @@ def test_a_response_by_its_id(keyed: Place) -> None:
         shown = item.model_dump(exclude_none=True)
         assert shown["content"] == [{"type": "input_text", "text": "What is the weather in Oslo?"}]
         assert shown["role"] == "user"
-        replayed = list(client.responses.retrieve(made.id, stream=True))
+        replayed: list[Any] = list(client.responses.retrieve(made.id, stream=True))
         assert replayed[-1].response.model_dump()["output"] == made.model_dump()["output"]
         rest = list(client.responses.retrieve(made.id, stream=True, starting_after=replayed[2].sequence_number))
         assert [event.model_dump() for event in rest] == [event.model_dump() for event in replayed[3:]]
@@ -281,9 +273,9 @@ def test_another_key_sees_no_response(keyed: Place) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         respond(keyed, "anthropic", "What did I say?", key=KEYS[1], previous_response_id=made.id)
     assert refused.value.code == "previous_response_not_found"
-    with pytest.raises(openai.BadRequestError):  # also where the upstream itself would know it
-        home = respond(keyed, "openai-responses", "Hi")
-        asked += 1
+    home = respond(keyed, "openai-responses", "Hi")  # the upstream itself would know this one
+    asked += 1
+    with pytest.raises(openai.BadRequestError):
         respond(keyed, "openai-responses", "What did I say?", key=KEYS[1], previous_response_id=home.id)
     assert len(keyed.upstream.seen) == asked
     assert respond(keyed, "anthropic", outputs(made, "snow"), previous_response_id=made.id).output_text

@@ -82,6 +82,7 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     exchanges: int = 1000
     pauses: int = 5
     sockets: int = 1000
+    socket_time: float = 3600
 
 
 class StateSection(Section, frozen=True, kw_only=True):

@@ -165,11 +165,14 @@ class Exchanger:
             keeping = await self._memory.recall(asked.client, asked.tenant, asked.body, request, asked.lane)
         if keeping is None:
             return await self._answer(asked, request, routed, None, goes_to)
-        answering = self._answer(asked, keeping.request, routed, keeping, goes_to)
-        if keeping.background:
-            context = Context(request=keeping.request, created=asked.created)
-            return Whole(self._memory.background.start(keeping, asked.client, context, _body_of(answering)), [])
-        return await answering
+        if not keeping.background:
+            return await self._answer(asked, keeping.request, routed, keeping, goes_to)
+
+        async def answer() -> bytes:
+            return _body_of(await self._answer(asked, keeping.request, routed, keeping, goes_to))
+
+        context = Context(request=keeping.request, created=asked.created)
+        return Whole(self._memory.background.start(keeping, asked.client, context, answer), [])
 
     async def warm(self, asked: Asked) -> bytes:
         """The stream of an answer that says nothing, to a request from which the next one goes on."""
@@ -325,7 +328,7 @@ class Exchanger:
         response = answer_for(named, sent.upstream, asked.client, sent.context)
         if home and response is decoded and decoded.error is None:
             if keeping is not None:
-                keeping.keep(body)
+                keeping.finished(body)
             return Whole(body, sent.losses, decoded.usage)  # home is exact
         encoding = asked.client.encode_response(response, sent.context)
         losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
@@ -403,8 +406,7 @@ def _speaker(asked: Asked, way: Way) -> Speaker:
     return Speaker(asked.tenant, asked.client.name, way.provider.name, way.model or "")
 
 
-async def _body_of(answering: Awaitable[Whole | Streaming]) -> bytes:
-    answer = await answering
+def _body_of(answer: Whole | Streaming) -> bytes:
     if isinstance(answer, Whole):
         return answer.body
     raise AssertionError("what runs in the background does not stream")

@@ -34,7 +34,6 @@ from .state.memory import Lane
 from .watch import Receive
 
 _RESPONSES = PROTOCOLS["openai-responses"]
-_LONGEST = 60 * 60.0
 _MOST_LANES = 32
 _MOST_REQUESTS = 16
 _LANE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
@@ -46,19 +45,11 @@ _encode = msgspec.json.encode
 
 
 class Sockets:
-    def __init__(
-        self,
-        exchanger: Exchanger,
-        gate: Gate,
-        limits: LimitsSection,
-        log: Callable[[Line], None],
-        longest: float = _LONGEST,
-    ) -> None:
+    def __init__(self, exchanger: Exchanger, gate: Gate, limits: LimitsSection, log: Callable[[Line], None]) -> None:
         self._exchanger = exchanger
         self._gate = gate
         self._limits = limits
         self._log = log
-        self._longest = longest
         self._open = 0
 
     async def serve(self, scope: Any, receive: Receive, send: Callable[[Any], Any]) -> None:
@@ -73,7 +64,7 @@ class Sockets:
         try:
             model = parse_qs(scope["query_string"].decode("latin-1")).get("model", [None])[0]
             connection = _Connection(self._exchanger, caller, self._limits.body, model=model, send=send, log=self._log)
-            await connection.run(receive, self._longest)
+            await connection.run(receive, self._limits.socket_time)
         finally:
             self._open -= 1
 

@@ -6,7 +6,7 @@ looks at its row now and then, and says that it is still there.
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -30,6 +30,9 @@ _decode = msgspec.json.decode
 _encode = msgspec.json.encode
 
 
+Answering = Callable[[], Awaitable[bytes]]
+
+
 class Kept(Protocol):
     """An answer that is to be kept under an id: `note` while it is not complete, then `keep`."""
 
@@ -46,7 +49,7 @@ class Background:
         self._store = store
         self._working: dict[tuple[str, str], tuple[asyncio.Task[None], Kept, bytes]] = {}
 
-    def start(self, kept: Kept, client: Codec, context: Context, answering: Awaitable[bytes]) -> bytes:
+    def start(self, kept: Kept, client: Codec, context: Context, answer: Answering) -> bytes:
         """Have it answered; what the client is told meanwhile."""
         asked = context.request
         empty = Response(origin="", id=kept.id, model=None if asked is None else asked.model, created=context.created)
@@ -55,13 +58,13 @@ class Background:
         queued |= {"usage": Raw(b"null")} if "usage" in queued else {}
         told = _encode(queued)
         kept.note(told)
-        task = asyncio.ensure_future(self._work(kept, told, answering))
+        task = asyncio.ensure_future(self._work(kept, told, answer))
         self._working[kept.owner, kept.id] = (task, kept, told)
         task.add_done_callback(lambda _: self._working.pop((kept.owner, kept.id), None))
         return told
 
-    async def _work(self, kept: Kept, queued: bytes, answering: Awaitable[bytes]) -> None:
-        task = asyncio.ensure_future(answering)
+    async def _work(self, kept: Kept, queued: bytes, answer: Answering) -> None:
+        task = asyncio.ensure_future(answer())
         try:
             while not (await asyncio.wait({task}, timeout=_PAUSE))[0]:
                 if not await self._is_wanted(kept):

@@ -130,6 +130,11 @@ class Keeping:
         encoder = client.stream_encoder(context)
         return in_one_line(encoder.encode(unfold(nothing)) + encoder.close())
 
+    def finished(self, answer: bytes) -> None:
+        """Keep an answer that the client gets itself."""
+        if not self.background:
+            self.keep(answer)
+
     def note(self, answer: bytes) -> None:
         """Keep an answer that is not complete: nobody can go on from it."""
         self._store.keep([self._row(self.id, Record(self._fresh, Raw(answer), self._before))])
@@ -176,8 +181,11 @@ class Memory:
             return None
         held = request.continuation or Continuation()
         stores = held.store is not False
-        if not stores and held.id is None and lane is None:
+        if not stores and held.id is None and not held.background and lane is None:
             return None
+        if held.background and not stores:
+            why = "background needs an answer that is stored: store is false"
+            raise Refused(ApiError(kind="invalid_request", message=why, status=400, param="background"))
         asked = _asked(body)
         fresh = [] if asked.input is UNSET or bytes(asked.input) == b"null" else holder.items(asked.input)
         history = await self._history(owner, holder, held, lane)
@@ -208,7 +216,7 @@ class Memory:
             if withheld is not None:
                 self.turns.keep(withheld, response, client, context, speaker)
             if keeping is not None:
-                keeping.keep(client.encode_response(response, context).to_bytes())
+                keeping.finished(client.encode_response(response, context).to_bytes())
 
         def finish(response: Response) -> None:
             # It can wait until the answer is on its way, but not until the client has asked again.
