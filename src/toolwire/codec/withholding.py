@@ -25,23 +25,28 @@ class Withholding:
         self._events: list[Event] = []
 
     def pass_events(self, events: Iterable[Event]) -> list[Event]:
-        passed = list(events)
-        self._events += passed
-        for place, event in enumerate(passed):
-            if type(event) is PartDelta:
-                if not event.plain and event.seal is not None:
-                    self.found = True
-                    passed[place] = replace(event, seal=None)
-            elif type(event) is PartStart:
-                if (bare := self._bare(event.part)) is not event.part:
-                    passed[place] = replace(event, part=bare)
-            elif (
-                type(event) is PartEnd
-                and event.final is not None
-                and (bare := self._bare(event.final)) is not event.final
-            ):
-                passed[place] = replace(event, final=bare)
+        """The same list, if there is nothing to hold back."""
+        given = passed = events if isinstance(events, list) else list(events)
+        self._events += given
+        for place, event in enumerate(given):
+            if type(event) is PartDelta and (event.plain or event.seal is None):
+                continue
+            if (bare := self._without(event)) is not event:
+                passed = list(given) if passed is given else passed
+                passed[place] = bare
         return passed
+
+    def _without(self, event: Event) -> Event:
+        match event:
+            case PartDelta():
+                self.found = True
+                return replace(event, seal=None)
+            case PartStart() if (bare := self._bare(event.part)) is not event.part:
+                return replace(event, part=bare)
+            case PartEnd() if event.final is not None and (bare := self._bare(event.final)) is not event.final:
+                return replace(event, final=bare)
+            case _:
+                return event
 
     def pass_response(self, response: Response) -> Response:
         """The same for a whole answer."""

@@ -241,7 +241,9 @@ class Exchanger:
             withholding=Withholding() if client.carriage is None and upstream.carriage is not None else None,
         )
         legs = Legs() if upstream.surface.pauses and client is not upstream else None
-        finish = self._memory.finish(client, context, keeping, _speaker(asked, way))
+        finish = None
+        if keeping is not None or context.withholding is not None:
+            finish = self._memory.finish(client, context, keeping, _speaker(asked, way))
         sent = Sent(way, upstream, context, losses, encoding.route, encoding.to_bytes(), legs, keeping, finish)
         return sent, encoding
 

@@ -206,11 +206,9 @@ class Memory:
 
     def finish(
         self, client: Codec, context: Context, keeping: Keeping | None, speaker: Speaker
-    ) -> Callable[[Response], None] | None:
-        """What is done with a complete answer, as the client has it, if there is anything to remember of it."""
+    ) -> Callable[[Response], None]:
+        """What is done with a complete answer, as the client has it, to remember it."""
         withheld = context.withholding
-        if keeping is None and withheld is None:
-            return None
 
         def remember(response: Response) -> None:
             if withheld is not None:
