@@ -3,6 +3,7 @@
 The upstreams hold nothing that they are asked for: they refuse a result without its call, and a call without its proof.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from google.genai._gaos.lib import compat_errors
 from tests.scenarios.test_sdk_matrix import PROVING, streamed_or_not
 from tests.scenarios.watching import Place, gateway_in_front_of, model_of, proofs_in
 from tests.upstream.clients import CLIENTS, WEATHER
+from tests.upstream.serving import http
 from toolwire.upstream.simulator.app import Simulator
 
 KEYS = ("the-key-of-somebody", "the-key-of-another")
@@ -321,3 +323,68 @@ def test_what_is_not_stored_is_not_there(keyed: Place) -> None:
         client.responses.retrieve(made.id)
     with pytest.raises(openai.BadRequestError, match="not found"):
         respond(keyed, "anthropic", "And then?", previous_response_id=made.id)
+
+
+# ---- items by their ids
+
+
+@pytest.mark.parametrize("upstream", CLIENTS)
+def test_an_item_that_is_only_named_is_sent_whole(keyed: Place, upstream: str) -> None:
+    question = {"role": "user", "content": "What is the weather in Oslo?"}
+    first = respond(keyed, upstream, [question])
+    named = [{"type": "item_reference", "id": item.id} for item in first.output]
+    second = respond(keyed, upstream, [question, *named, *outputs(first, "snow")])
+    assert "snow" in second.output_text
+    check_last(keyed, upstream, ["Oslo"])
+    assert b"item_reference" not in keyed.upstream.seen[-1].asked
+
+
+def test_an_item_of_another_key_or_of_a_deleted_answer_is_not_there(keyed: Place) -> None:
+    first = respond(keyed, "openai-responses", "What is the weather in Oslo?")
+    named = [{"type": "item_reference", "id": first.output[-1].id}]
+    asked = len(keyed.upstream.seen)
+    for store in (True, False):
+        with pytest.raises(openai.NotFoundError, match="Item with id"):
+            respond(keyed, "openai-responses", named, key=KEYS[1], store=store)
+    with openai_client(keyed) as client:
+        client.responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError, match="Item with id"):
+        respond(keyed, "openai-responses", named)
+    assert len(keyed.upstream.seen) == asked
+
+
+# ---- what the gateway does itself is no loss, and what is in the history is told there
+
+
+def test_losses_of_what_came_before_point_to_the_id_that_brought_it(keyed: Place) -> None:
+    odd = {"role": "user", "content": [{"type": "input_text", "text": "What is the weather in Oslo?", "mood": "sunny"}]}
+    first = respond(keyed, "anthropic", [odd], store=True)
+    assert "/input/0/content/0/mood" in [loss["path"] for loss in losses(keyed)]
+    respond(keyed, "anthropic", outputs(first, "snow"), previous_response_id=first.id)
+    paths = [loss["path"] for loss in losses(keyed)]
+    assert "/previous_response_id/0/content/0/mood" in paths
+    assert not [
+        path for path in paths if path.startswith(("/input/0/content", "/store")) or path == "/previous_response_id"
+    ]
+
+
+def losses(place: Place) -> list[dict[str, str]]:
+    exchange = place.gateway.seen[-1].headers["toolwire-exchange"]
+    headers = {"authorization": f"Bearer {KEYS[0]}"}
+    answer = http.get(f"{place.base_url}/toolwire/exchanges/{exchange}/losses", headers=headers)
+    found: list[dict[str, str]] = answer.json()["losses"]
+    return found
+
+
+@pytest.mark.parametrize("id", ["' OR 1=1 --", "%", "..", "a/b", "\0", "x" * 10_000, "\ud83d\ude00"])
+def test_whatever_an_id_says_it_is_just_not_there(keyed: Place, id: str) -> None:
+    body = {"model": model_of("anthropic"), "input": "Hi", "previous_response_id": id}
+    for key in (*KEYS, "' OR 1=1 --"):
+        answer = http.post(
+            f"{keyed.base_url}/v1/responses",
+            content=json.dumps(body).encode(),
+            headers={"authorization": f"Bearer {key}", "content-type": "application/json"},
+        )
+        assert answer.status_code == (400 if key in KEYS else 401)
+        if key in KEYS:
+            assert answer.json()["error"]["code"] == "previous_response_not_found"

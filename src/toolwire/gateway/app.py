@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from toolwire.canonical.errors import ApiError, ToolwireError
+from toolwire.canonical.loss import Loss
 from toolwire.codec.interface import Codec, Route
 from toolwire.codec.surface import Address
 from toolwire.protocols import PROTOCOLS
@@ -82,7 +83,7 @@ class App:
         self._limits = limits
         self._log = log
         self._resources = resources
-        self._sockets = Sockets(exchanger, gate, limits, log)
+        self._sockets = Sockets(exchanger, gate, limits, self._note)
         self._metrics = Metrics()
         self._exchanges = Exchanges(limits.exchanges)
         self._streams = 0
@@ -96,6 +97,13 @@ class App:
             await self._live(receive, send)
         elif scope["type"] == "websocket":
             await self._sockets.serve(scope, receive, send)
+
+    def _note(self, line: Line, caller: Caller, losses: list[Loss]) -> None:
+        """One exchange over a websocket."""
+        if losses:
+            self._exchanges.keep(line.id, caller, losses)
+        self._metrics.count(line)
+        self._log(line)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:

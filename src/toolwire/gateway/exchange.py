@@ -36,7 +36,7 @@ from .refusal import Refused
 from .routing import Routed, Router, Way
 from .state.holders import HOLDERS
 from .state.memory import Keeping, Lane, Memory
-from .state.turns import Speaker
+from .state.turns import KEPT_FOR, Speaker
 
 _RETRIED: frozenset[ErrorKind] = frozenset({"rate_limit", "overloaded", "server", "timeout"})
 _PROVIDERS_FAULT = _RETRIED | {"authentication", "billing", "permission", "not_found"}
@@ -186,7 +186,7 @@ class Exchanger:
         for number, way in enumerate(routed.ways):
             goes_to(way.provider.name, way.model)
             proven = request
-            if asked.client.carriage is None and asked.client.name != way.provider.protocol:
+            if asked.client.name in KEPT_FOR and asked.client.name != way.provider.protocol:
                 proven = await self._memory.turns.recall(request, asked.client, _speaker(asked, way))
             sent, _ = self._encode(asked, request, routed, way, proven=proven, keeping=keeping)
             try:
@@ -238,7 +238,7 @@ class Exchanger:
             undo=encoding.undo,
             created=asked.created,
             carrier=carrier,
-            withholding=Withholding() if client.carriage is None and upstream.carriage is not None else None,
+            withholding=Withholding() if client.name in KEPT_FOR and upstream.carriage is not None else None,
         )
         legs = Legs() if upstream.surface.pauses and client is not upstream else None
         finish = None

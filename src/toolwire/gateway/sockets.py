@@ -21,6 +21,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError
+from toolwire.canonical.loss import Loss
 from toolwire.codec.interface import Route
 from toolwire.protocols import PROTOCOLS
 
@@ -40,48 +41,52 @@ _LANE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _OUTSIDE = ("type", "stream_id", "generate", "stream")
 _DATA = b"data: "
 
+Note = Callable[[Line, Caller, list[Loss]], None]
+
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
 
 
 class Sockets:
-    def __init__(self, exchanger: Exchanger, gate: Gate, limits: LimitsSection, log: Callable[[Line], None]) -> None:
+    def __init__(self, exchanger: Exchanger, gate: Gate, limits: LimitsSection, note: Note) -> None:
         self._exchanger = exchanger
         self._gate = gate
         self._limits = limits
-        self._log = log
+        self._note = note
         self._open = 0
 
     async def serve(self, scope: Any, receive: Receive, send: Callable[[Any], Any]) -> None:
         await receive()
-        headers = dict(scope["headers"])
-        caller = self._gate.admit(headers, scope["query_string"])
-        if (error := self._refusal(scope, headers, caller)) is not None or caller is None:
-            await _refuse(scope, send, error or ApiError(kind="authentication", message="", status=401))
+        caller = self._admitted(scope)
+        if isinstance(caller, ApiError):
+            await _refuse(scope, send, caller)
             return
         await send({"type": "websocket.accept"})
         self._open += 1
         try:
             model = parse_qs(scope["query_string"].decode("latin-1")).get("model", [None])[0]
-            connection = _Connection(self._exchanger, caller, self._limits.body, model=model, send=send, log=self._log)
+            connection = _Connection(
+                self._exchanger, caller, self._limits.body, model=model, send=send, note=self._note
+            )
             await connection.run(receive, self._limits.socket_time)
         finally:
             self._open -= 1
 
-    def _refusal(self, scope: Any, headers: dict[bytes, bytes], caller: Caller | None) -> ApiError | None:
-        """Why there is to be no connection."""
+    def _admitted(self, scope: Any) -> Caller | ApiError:
+        """Who it is, or why there is to be no connection."""
+        headers = dict(scope["headers"])
         if _RESPONSES.surface.match(scope["path"]) is None:
             return ApiError(kind="not_found", message=f"there is no websocket at {scope['path']}", status=404)
         if (why := self._gate.stranger(headers)) is not None:
             return ApiError(kind="permission", message=why, status=403)
-        if caller is None:
+        if (caller := self._gate.admit(headers, scope["query_string"])) is None:
             return ApiError(kind="authentication", message="no valid key was given", status=401)
         if not self._limits.sockets:
             # At this status clients ask again without a websocket.
             return ApiError(kind="invalid_request", message="websockets are turned off: use POST", status=426)
         if self._open >= self._limits.sockets:
             return ApiError(kind="overloaded", message="too many websockets at once", status=503)
-        return None
+        return caller
 
 
 async def _refuse(scope: Any, send: Callable[[Any], Any], error: ApiError) -> None:
@@ -104,14 +109,14 @@ class _Connection:
         *,
         model: str | None,
         send: Callable[[Any], Any],
-        log: Callable[[Line], None],
+        note: Note,
     ) -> None:
         self._exchanger = exchanger
         self._caller = caller
         self._limit = limit
         self._model = model
         self._send = send
-        self._log = log
+        self._note = note
         self._last: dict[str, tuple[str, list[Raw]]] = {}
         self._lanes: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -163,8 +168,9 @@ class _Connection:
         async with lock:
             line = Line(id=f"ex_{secrets.token_hex(8)}", method="WS", path="/v1/responses", began=time.monotonic())
             line.client, line.status, line.streamed = _RESPONSES.name, 499, True
+            losses: list[Loss] = []
             try:
-                async for told_frame in self._frames(lane, frame, line):
+                async for told_frame in self._frames(lane, frame, line, losses):
                     await self._tell(lane, told_frame)
                 line.status = 200
             except Exception as error:  # noqa: BLE001 - the one place that turns whatever went wrong into an answer
@@ -173,9 +179,9 @@ class _Connection:
                 line.crash = error if known.status == 500 and not isinstance(error, Refused) else None
                 await self._tell_error(lane, known)
             finally:
-                self._log(line)
+                self._note(line, self._caller, losses)
 
-    async def _frames(self, lane: str, frame: dict[str, Raw], line: Line) -> AsyncIterator[bytes]:
+    async def _frames(self, lane: str, frame: dict[str, Raw], line: Line, losses: list[Loss]) -> AsyncIterator[bytes]:
         body = {name: value for name, value in frame.items() if name not in _OUTSIDE}
         if _decode(body.pop("background", b"false")):
             raise Refused(_error("background is not for websockets", None))
@@ -199,7 +205,8 @@ class _Connection:
                 if told_frame.startswith(b'{"type":"error"') and (error := answer.translation.error) is not None:
                     raise Refused(replace(error, status=error.status or _RESPONSES.surface.status_of(error.kind)))
                 yield told_frame
-        line.usage, line.losses = answer.translation.usage, len(answer.losses)
+        losses += answer.losses
+        line.usage, line.losses = answer.translation.usage, len(losses)
         line.failed = answer.translation.error is not None
 
     async def _tell(self, lane: str, text: bytes) -> None:
@@ -215,7 +222,7 @@ class _Connection:
 
 
 def _lane_of(frame: dict[str, Raw]) -> str:
-    lane = _decode(frame.get("stream_id", b'""'))
+    lane = _decode(frame.get("stream_id", b'""')) or ""
     if not isinstance(lane, str) or (lane and not _LANE.fullmatch(lane)):
         raise Refused(_error("stream_id: 1 to 256 of A-Z, a-z, 0-9, _ . -", None))
     return lane

@@ -105,6 +105,10 @@ def no_conversation(id: str) -> ApiError:
     return ApiError(kind="not_found", message=f"Conversation with id '{id}' not found.", status=404)
 
 
+def no_item(id: str) -> ApiError:
+    return ApiError(kind="not_found", message=f"Item with id '{id}' not found.", status=404)
+
+
 def named_item(item: Raw) -> tuple[str, Raw]:
     """An item and its id; one that has none gets one which is known as ours."""
     whole = _decode(item, type=dict[str, Raw])

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
+from toolwire.canonical.content import ItemRef
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.request import Continuation, Request
@@ -22,12 +23,13 @@ from toolwire.codec.losses import pinned
 from toolwire.gateway.refusal import Refused
 
 from .background import RUNNING, Background, status_of
-from .holders import HOLDERS, Holder, named_item, no_conversation, unnamed_item
+from .holders import HOLDERS, Holder, named_item, no_conversation, no_item, unnamed_item
 from .store import Row, Store
 from .turns import Speaker, Turns
 
 CONVERSATION = "conversation"
 ITEM = "item"
+REFERENCE = "reference"
 _SECOND_LOOK = 0.05  # seconds: another process may just be writing it
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
@@ -146,13 +148,20 @@ class Keeping:
         id = _decode(whole["id"], type=str) if "id" in whole else None
         rows: list[Row] = []
         if held.store and id is not None:
-            rows.append(self._row(id, record))
+            rows += [self._row(id, record), *self._references(id, whole)]
         if held.kind == CONVERSATION and held.id is not None:
             rows += item_rows(self.owner, held.id, record.new_items(self.holder))
         if rows:
             self._store.keep(rows)
         if self._lane is not None and id is not None:
             self._lane.put(id, history.items + record.new_items(self.holder))
+
+    def _references(self, id: str, answer: dict[str, Raw]) -> list[Row]:
+        """Where each item of an answer is, for those who refer to it."""
+        if self.holder.kind != "response" or self.holder.output not in answer:
+            return []
+        items = _decode(answer[self.holder.output], type=list[Raw])
+        return [Row(self.owner, REFERENCE, name, id.encode(), id) for item in items if (name := _id_of(item))]
 
     @property
     def _before(self) -> list[Raw]:
@@ -181,7 +190,8 @@ class Memory:
             return None
         held = request.continuation or Continuation()
         stores = held.store is not False
-        if not stores and held.id is None and not held.background and lane is None:
+        refers = any(type(part) is ItemRef for message in request.messages for part in message.parts)
+        if not stores and held.id is None and not held.background and not refers and lane is None:
             return None
         if held.background and not stores:
             why = "background needs an answer that is stored: store is false"
@@ -191,6 +201,9 @@ class Memory:
         history = await self._history(owner, holder, held, lane)
         if history.items:
             request, fresh = _without_repeats(request, fresh, history.items)
+        if refers:
+            fresh = await self._dereferenced(owner, holder, fresh)
+            request = replace(request, messages=_decoded(client, fresh, asked.tools).messages)
         continued = _continued(client, request, history.items, asked.tools, holder)
         continued = replace(continued, continuation=replace(held, store=stores))
         return Keeping(
@@ -237,6 +250,21 @@ class Memory:
             raise Refused(ApiError(kind="invalid_request", message=why, status=400, param=holder.previous))
         return History([item for row in rows for item in _decode(row.body, type=Record).items(holder)], held.id)
 
+    async def _dereferenced(self, owner: str, holder: Holder, items: list[Raw]) -> list[Raw]:
+        """The items that are meant, in place of mere references. An upstream is never asked for one: it would give that
+        of another key, too."""
+        wanted = {id: index for index, item in enumerate(items) if (id := _reference(item)) is not None}
+        places = await self.store.get(owner, REFERENCE, list(wanted))
+        records = await self.store.get(owner, holder.kind, [place.decode() for place in places.values()])
+        held = [item for record in records.values() for item in _decode(record, type=Record).new_items(holder)]
+        known = {_id_of(item): item for item in held}
+        found = list(items)
+        for id, index in wanted.items():
+            if id not in known:
+                raise Refused(no_item(id))
+            found[index] = known[id]
+        return found
+
     async def _lineage(self, owner: str, holder: Holder, id: str) -> list[Row]:
         if rows := await self.store.lineage(owner, holder.kind, id):
             return rows
@@ -271,17 +299,27 @@ def _without_repeats(request: Request, fresh: list[Raw], history: list[Raw]) -> 
 
 class _Named(Struct):
     id: str | None = None
+    type: str | None = None
 
 
 def _id_of(item: Raw) -> str | None:
     return _decode(item, type=_Named).id
 
 
+def _reference(item: Raw) -> str | None:
+    named = _decode(item, type=_Named)
+    return named.id if named.type == "item_reference" else None
+
+
+def _decoded(client: Codec, items: list[Raw], tools: Raw | UnsetType) -> Request:
+    body = {"input": items} | ({} if tools is UNSET else {"tools": tools})
+    return client.decode_request(_encode(body), Route())
+
+
 def _continued(client: Codec, request: Request, history: list[Raw], tools: Raw | UnsetType, holder: Holder) -> Request:
     if not history:
         return request
-    body = {"input": history} | ({} if tools is UNSET else {"tools": tools})
-    before = client.decode_request(_encode(body), Route())
+    before = _decoded(client, history, tools)
     place = (
         f"/{holder.previous}"
         if request.continuation is None or request.continuation.kind != CONVERSATION

@@ -22,8 +22,8 @@ from toolwire.gateway.refusal import Refused
 from toolwire.protocols import PROTOCOLS
 
 from .background import RUNNING, cancelled, status_of
-from .holders import HOLDERS, Holder, named_item, no_conversation
-from .memory import CONVERSATION, ITEM, Memory, Record, item_rows
+from .holders import HOLDERS, Holder, named_item, no_conversation, no_item
+from .memory import CONVERSATION, ITEM, REFERENCE, Memory, Record, item_rows
 from .store import Row
 
 _PLACES = [
@@ -96,6 +96,7 @@ class Resources:
             case "DELETE", None:
                 if not await self._store.delete(asking.owner, holder.kind, id):
                     raise Refused(holder.not_found(id))
+                await self._store.delete_under(asking.owner, REFERENCE, id)
                 self._memory.background.stop(asking.owner, id)
                 return Told(
                     _encode({"id": id, "object": holder.kind, "deleted": True} if holder.kind == "response" else {})
@@ -194,11 +195,11 @@ class Resources:
             case "GET", str():
                 known = await self._store.get(asking.owner, ITEM, [f"{id}/{item}"])
                 if not known:
-                    raise Refused(_no_item(item))
+                    raise Refused(no_item(item))
                 return Raw(known[f"{id}/{item}"])
             case "DELETE", str():
                 if not await self._store.delete(asking.owner, ITEM, f"{id}/{item}"):
-                    raise Refused(_no_item(item))
+                    raise Refused(no_item(item))
                 return conversation
             case _:
                 raise Refused(_not_that(asking))
@@ -285,7 +286,3 @@ def _nothing(asking: Asking) -> ApiError:
 
 def _not_that(asking: Asking) -> ApiError:
     return ApiError(kind="invalid_request", message=f"{asking.path} does not take {asking.method}", status=405)
-
-
-def _no_item(id: str) -> ApiError:
-    return ApiError(kind="not_found", message=f"Item with id '{id}' not found.", status=404)

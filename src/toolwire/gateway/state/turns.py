@@ -24,6 +24,7 @@ from .store import Row, Store
 
 KIND = "turn"
 _ECHOED = {"openai-chat": ("choices", 0, "message"), "ollama": ("message",)}
+KEPT_FOR = frozenset(_ECHOED)
 _LIMIT_PLACES = 4096
 
 _read = msgspec.json.Decoder(tuple[Message, ...]).decode
@@ -62,8 +63,8 @@ class Turns:
             return request
         messages: Sequence[Message] = pinned(request, client.names, "messages").messages
         for name, turn in reversed(turns.items()):  # from the end, so that the numbers before stay true
-            if (body := found.get(name)) is not None:
-                messages = put_back(messages, turn, _read(body))
+            if (whole := _whole(found.get(name))) is not None:
+                messages = put_back(messages, turn, whole)
         return replace(request, messages=tuple(messages), plain=False)
 
     async def _is_empty(self, speaker: Speaker) -> bool:
@@ -89,6 +90,14 @@ class Turns:
             body, place, digest = msgspec.json.encode(whole), speaker.place, turns[-1][2]
             names = {_name(digest, echo, place), _name(digest, (), place)}
             self._store.keep([Row(speaker.owner, KIND, name, body, place) for name in names])
+
+
+def _whole(body: bytes | None) -> tuple[Message, ...] | None:
+    """What was kept; one that another version wrote in other words is not there."""
+    try:
+        return None if body is None else _read(body)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _name(digest: str, turn: Sequence[Message], place: str) -> str:
