@@ -31,7 +31,7 @@ from toolwire.codec.integers import integer_schemas
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.kin import are_kin, set_apart
 from toolwire.codec.lines import in_one_line
-from toolwire.codec.losses import UNPLACED, Report, Trail, foreign_extras, guards
+from toolwire.codec.losses import Report, Trail, foreign_extras, guards, is_unplaced, placed
 from toolwire.codec.raising import StreamRaiser, raise_response
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.protocols import PROTOCOLS
@@ -54,9 +54,7 @@ class Encoded:
     def losses(self) -> list[Loss]:
         """Each with its place in the source: found when it is asked for."""
         losses = self._losses()
-        if any(loss.target is not None and loss.target.startswith(UNPLACED) for loss in losses):
-            return _placed(losses, self.value)
-        return losses
+        return placed(losses, self.value) if any(map(is_unplaced, losses)) else losses
 
     def to_bytes(self) -> bytes:
         if self._bytes is None:
@@ -131,24 +129,6 @@ def translate(
     if strict or encoding.report.guarded:
         refuse(encoded.losses, target, strict=strict)
     return encoded
-
-
-def _placed(losses: list[Loss], value: Any) -> list[Loss]:
-    """Say of each invented text where it came to stand; the same ones are in the order of the conversation."""
-    texts = {loss.target for loss in losses if loss.target is not None and loss.target.startswith(UNPLACED)}
-    places = {text: _places_of(text.removeprefix(UNPLACED), value, "") for text in texts}
-    return [replace(loss, target=next(places[loss.target], "")) if loss.target in places else loss for loss in losses]
-
-
-def _places_of(text: str, value: Any, path: str) -> Iterator[str]:
-    if value == text:
-        yield path
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _places_of(text, inner, f"{path}/{escape(name)}")
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _places_of(text, inner, f"{path}/{index}")
 
 
 def refuse(losses: list[Loss], target: str, *, strict: bool) -> None:

@@ -78,10 +78,13 @@ class SqliteStore:
         self._kept = 0
         self._rows = self._bytes = 0
         self._looked = 0.0
+        self._closed = False
 
     # ---- what anyone may call
 
     def keep(self, rows: Sequence[Row]) -> None:
+        if self._closed:
+            return
         self._kept += 1
         with self._lock:
             first = not self._waiting
@@ -115,6 +118,9 @@ class SqliteStore:
 
     def close(self) -> None:
         """Whatever was kept before is written first."""
+        if self._closed:
+            return
+        self._closed = True
         self._thread.submit(self._shut)
         self._thread.shutdown()
 
