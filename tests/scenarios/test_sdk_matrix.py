@@ -79,7 +79,8 @@ def check_pairs(place: Place, upstream: str, calls: Sequence[Called]) -> None:
 @streamed_or_not
 def test_a_tool_cycle_of_two_turns(place: Place, client: str, upstream: str, stream: bool) -> None:
     talk = opened(place, client, upstream, stream=stream, thinking=True)
-    first = talk.say(WISH)
+    # In words of its own: the gateway would know the same conversation again.
+    first = talk.say(f"Step by step: {WISH}" if stream else WISH)
     check_calls(first)
     issued = proofs_in(place.upstream.seen[0].answered)
     assert bool(issued) == (upstream in PROVING and (client, upstream) not in NOT_THINKING)
