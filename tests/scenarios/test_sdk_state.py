@@ -388,3 +388,16 @@ def test_whatever_an_id_says_it_is_just_not_there(keyed: Place, id: str) -> None
         assert answer.status_code == (400 if key in KEYS else 401)
         if key in KEYS:
             assert answer.json()["error"]["code"] == "previous_response_not_found"
+
+
+@pytest.mark.parametrize("upstream", CLIENTS)
+def test_what_was_streamed_is_kept_as_it_was_told(keyed: Place, upstream: str) -> None:
+    told = respond(keyed, upstream, "What is the weather in Oslo?", stream=True)
+    with openai_client(keyed) as client:
+        kept = client.responses.retrieve(told.id)
+    items = [
+        {name: value for name, value in item.items() if name != "parsed_arguments"}
+        for item in told.model_dump(exclude_none=True)["output"]
+    ]
+    assert [item.model_dump(exclude_none=True) for item in kept.output] == items
+    assert (kept.id, kept.status, kept.usage) == (told.id, told.status, told.usage)
