@@ -223,6 +223,10 @@ def test_an_interaction_by_its_id(keyed: Place) -> None:
         assert client.interactions.get(made.id).steps == made.steps
         whole = client.interactions.get(made.id, include_input=True)
         assert [step.type for step in whole.steps or ()] == ["user_input", *(step.type for step in made.steps)]
+        replayed: Any = client.interactions.get(made.id, stream=True)
+        kinds = [event.event_type for event in replayed]
+        assert (kinds[0], kinds[-1]) == ("interaction.created", "interaction.completed")
+        assert kinds.count("step.start") == len(made.steps)
         client.interactions.delete(made.id)
         for gone in (client.interactions.get, client.interactions.delete, client.interactions.cancel):
             with pytest.raises(compat_errors.NotFoundError):
