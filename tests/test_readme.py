@@ -47,7 +47,7 @@ def run(command: list[str], folder: Path) -> tuple[int, str]:
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PATH": PATH},
+        env={**os.environ, "PATH": PATH, "XDG_STATE_HOME": str(folder / ".state")},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -9,7 +9,17 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
-from toolwire.canonical.events import UNKNOWN, Event, Notice, PartDelta, PartEnd, PartStart, ResponseFailed, UsageReport
+from toolwire.canonical.events import (
+    UNKNOWN,
+    Event,
+    Notice,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    UsageReport,
+)
 from toolwire.canonical.fold import fold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Response, Usage
@@ -20,7 +30,7 @@ from toolwire.codec.fields import escape
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.kin import are_related, set_apart
 from toolwire.codec.lines import in_one_line
-from toolwire.codec.losses import UNPLACED, Report, Trail, foreign_extras, guards
+from toolwire.codec.losses import Report, Trail, foreign_extras, guards, is_unplaced, placed
 from toolwire.codec.raising import StreamRaiser, raise_response
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.codec.settings import settled
@@ -44,9 +54,7 @@ class Encoded:
     def losses(self) -> list[Loss]:
         """Each with its place in the source: found when it is asked for."""
         losses = self._losses()
-        if any(loss.target is not None and loss.target.startswith(UNPLACED) for loss in losses):
-            return _placed(losses, self.value)
-        return losses
+        return placed(losses, self.value) if any(map(is_unplaced, losses)) else losses
 
     def to_bytes(self) -> bytes:
         if self._bytes is None:
@@ -123,24 +131,6 @@ def translate(
     return encoded
 
 
-def _placed(losses: list[Loss], value: Any) -> list[Loss]:
-    """Say of each invented text where it came to stand; the same ones are in the order of the conversation."""
-    texts = {loss.target for loss in losses if loss.target is not None and loss.target.startswith(UNPLACED)}
-    places = {text: _places_of(text.removeprefix(UNPLACED), value, "") for text in texts}
-    return [replace(loss, target=next(places[loss.target], "")) if loss.target in places else loss for loss in losses]
-
-
-def _places_of(text: str, value: Any, path: str) -> Iterator[str]:
-    if value == text:
-        yield path
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _places_of(text, inner, f"{path}/{escape(name)}")
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _places_of(text, inner, f"{path}/{index}")
-
-
 def refuse(losses: list[Loss], target: str, *, strict: bool) -> None:
     refused = losses if strict else [loss for loss in losses if loss.guarded]
     if refused:
@@ -188,7 +178,8 @@ def answer_for(response: Response, reader: Codec, writer: Codec, context: Contex
 
 class Translation:
     """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed; `begun`: it has
-    said something that is no error. `change` sees all events first, and says what becomes of them."""
+    said something that is no error. `change` sees all events first, and says what becomes of them; `finish` gets the
+    answer as the client has it, once it is complete."""
 
     def __init__(
         self,
@@ -196,6 +187,7 @@ class Translation:
         writer: Codec,
         context: Context,
         change: Callable[[list[Event]], list[Event]] | None = None,
+        finish: Callable[[Response], None] | None = None,
     ) -> None:
         self.error: ApiError | None = None
         self.broken = False
@@ -211,6 +203,7 @@ class Translation:
         self._failing = Failing()
         self._raiser = StreamRaiser(context.undo)
         self._change = change
+        self._finish = finish
         self._carrying = StreamCarrying(writer, reader.names, context)
         self._told: list[Event] = []
         self._over = False
@@ -334,6 +327,8 @@ class Translation:
                 self.usage = event.usage
             elif type(event) is not Notice:
                 self.begun, self.usage = True, getattr(event, "usage", None) or self.usage
+                if type(event) is ResponseEnd and self._finish is not None:
+                    self._finish(fold(self._told))
         out = self._encoder.encode(events)
         if (failure := self._encoder.failure) is not None and self.error is None:
             out += self._give_up(ResponseFailed(error=failure, broken=True))

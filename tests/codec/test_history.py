@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Inline, Media, Message, Part, Reasoning, Seal, Text, ToolCall, ToolResult, Url
 from toolwire.canonical.tools import CacheMark
-from toolwire.codec.history import prefix, prefixes
+from toolwire.codec.history import prefix, prefixes, spoken
 
 
 def user(*parts: Part) -> Message:
@@ -76,3 +76,23 @@ def test_an_answer_comes_after_all_that_was_said_before_its_turn() -> None:
     assert found[3] == found[4] == prefix(WHOLE)
     assert found[6] == prefix((*WHOLE, *answer[:3]))
     assert prefix((*WHOLE, answer[0])) == prefix(WHOLE)  # a turn that the client began
+
+
+def test_a_turn_is_known_by_all_up_to_its_end() -> None:
+    asked, first, second, answered, last = (
+        user(Text(text="a")),
+        model(Text(text="b")),
+        model(Text(text="c")),
+        user(Text(text="d")),
+        model(Text(text="e")),
+    )
+    reminder = Message(role="system", parts=(Text(text="s"),))
+    talk = [asked, first, second, answered, last]
+    turns = spoken(talk)
+    digest = turns[0][2]
+    assert [(begin, after) for begin, after, _ in turns] == [(1, 3), (4, 5)]
+    assert digest == prefixes(talk)[3] == spoken(talk[:3])[0][2]
+    assert spoken([answered, *talk[1:]])[0][2] != digest
+    # Texts may be cut otherwise, and system text may stand around a turn but not within it.
+    assert spoken([reminder, asked, model(Text(text="bc")), reminder, answered]) == [(2, 3, digest)]
+    assert spoken([asked, first, reminder, second, answered]) == []

@@ -7,9 +7,10 @@ from typing import Any
 
 import uvicorn
 from msgspec import Struct
+from msgspec.structs import replace
 
 import toolwire as tw
-from toolwire.gateway.config import parse_config
+from toolwire.gateway.config import Config, StateSection, parse_config
 from toolwire.gateway.server import Gateway, build, listening, options
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Origin
@@ -56,12 +57,17 @@ def question(
     return asked.route.path, asked.to_bytes()
 
 
+def forgetful(config: Config) -> Config:
+    """It remembers nothing for longer than it runs, unless it says where."""
+    return config if config.state.path is not None else replace(config, state=StateSection(path=":memory:"))
+
+
 @asynccontextmanager
 async def running(
     config: str, catch_all: str | None = None, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Running]:
     listener = listening("127.0.0.1", 0)
-    gateway = build(parse_config(config, {}), catch_all, {"HOME": "/nonexistent"} | dict(environment or {}))
+    gateway = build(forgetful(parse_config(config, {})), catch_all, {"HOME": "/nonexistent"} | dict(environment or {}))
     server = uvicorn.Server(uvicorn.Config(gateway.app, **options(gateway.config.limits)))
     serving = asyncio.create_task(server._serve([listener]))
     transport = Transport()

@@ -17,6 +17,7 @@ SECTIONS = {
     "[[routes]]": config.RouteSection,
     "[limits]": config.LimitsSection,
     "[journal]": config.JournalSection,
+    "[state]": config.StateSection,
 }
 
 

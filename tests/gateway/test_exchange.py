@@ -287,10 +287,10 @@ def test_a_silent_upstream_does_not_make_a_silent_stream(protocol: str) -> None:
         ("/v1/messages/x", {}, "anthropic"),
         ("/v1beta/nothing", {}, "gemini"),
         ("/v1/nothing", {"x-goog-api-key": "k"}, "gemini"),
-        ("/v1beta/interactions/x", {}, "gemini-interactions"),
+        ("/v1beta/interactions/x/y", {}, "gemini-interactions"),
         ("/api/nothing", {}, "ollama"),
         ("/api/v1/nothing", {}, "openrouter"),
-        ("/v1/responses/x", {}, "openai-responses"),
+        ("/v1/responses/x/y", {}, "openai-responses"),
     ],
 )
 def test_an_unknown_path_is_answered_in_the_protocol_so_recognised(

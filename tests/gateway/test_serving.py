@@ -163,3 +163,23 @@ def test_the_key_of_carries_is_kept_for_the_user_alone(tmp_path: Path) -> None:
     kept = tmp_path / "toolwire" / "seal.key"
     assert kept.stat().st_mode & 0o777 == 0o600
     assert len(bytes.fromhex(json.loads(f'"{kept.read_text().strip()}"'))) == 32
+
+
+def test_workers_share_what_is_kept_and_it_outlives_them(tmp_path: Path) -> None:
+    def went_on(root: str, previous: str | None) -> str:
+        # A connection of its own each time: whichever worker takes it.
+        body = {"model": "any-name", "input": "Say heliotrope.", "previous_response_id": previous}
+        answer = httpx.post(f"{root}/v1/responses", json=body, timeout=10)
+        assert answer.status_code == 200, answer.text
+        id: str = answer.json()["id"]
+        return id
+
+    last: str | None = None
+    for _ in range(2):
+        with serving(tmp_path, "--workers", "2") as (process, root):
+            for _ in range(8):
+                last = went_on(root, last)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0
+    kept = tmp_path / "toolwire" / "state.db"
+    assert kept.stat().st_mode & 0o777 == 0o600

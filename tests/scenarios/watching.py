@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from tests.gateway.running import forgetful
 from tests.upstream.clients import CLIENTS
 from tests.upstream.serving import http, served
 from toolwire.canonical.content import Part, ToolCall, ToolResult
@@ -15,7 +16,6 @@ from toolwire.codec.interface import Route
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.server import build
 from toolwire.protocols import PROTOCOLS
-from toolwire.upstream.simulator.app import Simulator
 
 UPSTREAM_KEY = "key-of-the-upstream"
 _PROOF = re.compile(r'"(?:signature|thoughtSignature|encrypted_content)":\s*"([^"]+)"')
@@ -93,6 +93,7 @@ class Place(Struct):
     base_url: str
     gateway: Watched
     upstream: Watched
+    state_path: str | None = None
 
     def forget(self) -> None:
         self.gateway.seen.clear()
@@ -112,7 +113,7 @@ def model_of(upstream: str) -> str:
 
 
 @contextmanager
-def gateway_in_front_of(simulator: Simulator, more: str = "") -> Iterator[Place]:
+def gateway_in_front_of(simulator: Any, more: str = "") -> Iterator[Place]:
     """Every protocol's provider is named after the protocol."""
     upstream = Watched(simulator)
     with served(upstream) as url:
@@ -121,7 +122,8 @@ def gateway_in_front_of(simulator: Simulator, more: str = "") -> Iterator[Place]
             f'models = ["{model}"]'
             for name, (_, model) in CLIENTS.items()
         )
-        built = build(parse_config(f"{more}\n{providers}", {}), None, {"HOME": "/nonexistent"})
+        config = forgetful(parse_config(f"{more}\n{providers}", {}))
+        built = build(config, None, {"HOME": "/nonexistent"})
         gateway = Watched(built.app)
         with served(gateway) as base_url:
-            yield Place(base_url, gateway, upstream)
+            yield Place(base_url, gateway, upstream, config.state.path)

@@ -61,6 +61,8 @@ class Sealer:
 
 def carry_response(response: Response, writer: Codec, names: Names, context: Context) -> Response:
     """The answer as the client is to have it; `names` are those of the protocol that it came in."""
+    if context.withholding is not None:
+        return context.withholding.pass_response(response)
     if context.carrier is None or writer.carriage is None or response.origin == writer.name:
         return response
     if not any(_has_proof(part) for one in response.candidates for said in one.messages for part in said.parts):
@@ -132,6 +134,8 @@ class StreamCarrying:
         self._withheld: set[_Key] = set()
 
     def carry_events(self, events: Iterable[Event]) -> Iterable[Event]:
+        if self._context.withholding is not None:
+            return self._context.withholding.pass_events(events)
         carrier = self._context.carrier
         return events if carrier is None or self._writer.carriage is None else self._carry_all(events, carrier)
 

@@ -25,6 +25,7 @@ from toolwire.canonical.content import (
 )
 
 _NOBODY = Message(role="assistant", parts=())
+_SOMEBODY = Message(role="user", parts=())
 
 
 def prefix(messages: Sequence[Message]) -> str:
@@ -46,6 +47,23 @@ def prefixes(messages: Sequence[Message]) -> list[str]:
             for text in _said(message.parts):
                 running.update(text.encode(errors="surrogatepass"))
         found.append(before)
+    return found
+
+
+def spoken(messages: Sequence[Message]) -> list[tuple[int, int, str]]:
+    """Each turn of an assistant that nothing parts: its first message, the one after its last, and the digest of all
+    that was said up to there."""
+    found: list[tuple[int, int, str]] = []
+    first, after, parted = -1, -1, False
+    for number, before in enumerate(prefixes((*messages, _SOMEBODY))):
+        role = messages[number].role if number < len(messages) else "user"
+        if role == "assistant":
+            parted = parted or (first >= 0 and after != number)
+            first, after = number if first < 0 else first, number + 1
+        elif role == "user":
+            if first >= 0 and not parted:
+                found.append((first, after, before))
+            first, parted = -1, False
     return found
 
 

@@ -16,6 +16,7 @@ from .check import Finding
 from .counting import Counting
 from .losses import Names, Report
 from .surface import ModelCard, Surface
+from .withholding import Withholding
 
 
 class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -63,12 +64,14 @@ class Undo(Struct):
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """What an answer needs besides itself. `request` is the client's; `carrier` keeps what its protocol can't."""
+    """What an answer needs besides itself. `request` is the client's. What its protocol can't keep, `carrier` hides in
+    a field that it echoes, or `withholding` holds back for somebody else to keep."""
 
     request: Request | None = None
     undo: Undo = field(default_factory=Undo)
     created: int = 0
     carrier: Carrier | None = None
+    withholding: Withholding | None = None
 
 
 class Encoding(Struct):

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError, DecodeError, LossRefused, ToolwireError
+from toolwire.canonical.errors import ApiError, ToolwireError
 from toolwire.canonical.loss import Loss
 from toolwire.codec.interface import Codec, Route
 from toolwire.codec.surface import Address
@@ -18,15 +18,19 @@ from toolwire.protocols import PROTOCOLS
 from .auth import Caller, Gate
 from .config import LimitsSection
 from .counting import Counter
-from .exchange import Asked, Exchanger, Refused, Streaming, Whole
+from .exchange import Exchanger
+from .faults import told
 from .incoming import Gone, Header, Incoming, Scope, Send
 from .log import Line
 from .metrics import Metrics
 from .models import LISTS, Catalogue
+from .passing import Asked, Streaming, Whole
 from .recording import Recorder
+from .refusal import Refused
 from .relay import Relay, Room
 from .report import Exchanges, losses_body, losses_header
-from .routing import NoRoute
+from .sockets import Sockets
+from .state.resources import Resources
 from .watch import Receive, Watch
 
 _JSON: Header = (b"content-type", b"application/json")
@@ -49,8 +53,9 @@ class App:
         gate: Gate,
         catalogue: Catalogue,
         limits: LimitsSection,
-        log: Callable[[Line], None],
         *,
+        log: Callable[[Line], None],
+        resources: Resources,
         counter: Counter,
         recorder: Recorder | None = None,
     ) -> None:
@@ -61,6 +66,8 @@ class App:
         self._log = log
         self._counter = counter
         self._recorder = recorder
+        self._resources = resources
+        self._sockets = Sockets(exchanger, gate, limits, self._note)
         self._metrics = Metrics()
         self._exchanges = Exchanges(limits.exchanges)
         self._room = Room(limits.streams)
@@ -77,8 +84,16 @@ class App:
             await self._http(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
-        else:
-            await send({"type": "websocket.close", "code": 1000})
+        elif scope["type"] == "websocket":
+            await self._sockets.serve(scope, receive, send)
+
+    def _note(self, line: Line, caller: Caller, losses: list[Loss]) -> None:
+        """One exchange over a websocket."""
+        if losses:
+            self._exchanges.keep(line.id, caller, losses_body(losses))
+        line.seconds = time.monotonic() - line.began
+        self._metrics.count(line)
+        self._log(line)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -118,7 +133,7 @@ class App:
             if line.started:
                 return
             more = [(b"allow", error.allowed.encode())] if isinstance(error, WrongMethod) else []
-            await self._refuse(incoming, codec, _told(error), more)
+            await self._refuse(incoming, codec, told(error), more)
         finally:
             watch.close()
             line.seconds = time.monotonic() - line.began
@@ -135,7 +150,7 @@ class App:
         for codec in self._codecs:
             if (address := codec.surface.match(path)) is not None:
                 return codec, address
-        return PROTOCOLS[_speaker(incoming)], None
+        return PROTOCOLS[self._resources.speaker(path) or _speaker(incoming)], None
 
     async def _serve(self, incoming: Incoming, codec: Codec, address: Address | None) -> None:
         if incoming.path == "/healthz":
@@ -154,6 +169,8 @@ class App:
             await (self._count if address.counts else self._exchange)(incoming, codec, address)
         elif path == "/toolwire/translate":
             await self._translate(incoming)
+        elif self._resources.speaker(path) is not None:
+            await self._use(incoming)
         else:
             await self._look_up(incoming, codec)
 
@@ -179,7 +196,7 @@ class App:
             if not line.started or line.over:
                 raise
             line.crash = None if isinstance(error, ToolwireError | Refused) else error
-            await relay.fail(_told(error))
+            await relay.fail(told(error))
         finally:
             relay.close()
             if relay.losses:
@@ -261,6 +278,18 @@ class App:
 
     # ---- what can be looked up
 
+    async def _use(self, incoming: Incoming) -> None:
+        """An answer or a conversation that is kept, by its id."""
+        scope = incoming.scope
+        found = await self._resources.answer(
+            incoming.caller.tenant,
+            scope["method"],
+            incoming.path,
+            scope["query_string"],
+            lambda: incoming.body(self._limits.body),
+        )
+        await incoming.answer(200, found.body, [(b"content-type", found.kind.encode())])
+
     async def _look_up(self, incoming: Incoming, codec: Codec) -> None:
         path = incoming.path
         asked = await incoming.body(self._limits.body) if path in _POSTED else b""
@@ -319,21 +348,6 @@ def _is_strict(headers: dict[bytes, bytes]) -> bool:
         why = f"toolwire-strict: {wanted.decode('latin-1')!r} is not known: it is 'refuse' or not sent"
         raise Refused(ApiError(kind="invalid_request", message=why, status=400))
     return True
-
-
-def _told(error: Exception) -> ApiError:
-    """Whatever went wrong, as an error that a client can be told."""
-    match error:
-        case Refused():
-            return error.error
-        case DecodeError() | LossRefused():
-            return ApiError(kind="invalid_request", message=str(error), status=400)
-        case NoRoute():
-            return ApiError(kind="not_found", message=str(error), status=404)
-        case ToolwireError():
-            return ApiError(kind="invalid_request", message=str(error), status=400)
-        case _:
-            return ApiError(kind="server", message="toolwire itself failed; its log says how", status=500)
 
 
 def _speaker(incoming: Incoming) -> str:

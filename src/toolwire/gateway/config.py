@@ -83,6 +83,17 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     heartbeat: float = 15
     exchanges: int = 1000
     pauses: int = 5
+    sockets: int = 1000
+    socket_time: float = 3600
+
+
+class StateSection(Section, frozen=True, kw_only=True):
+    """What is kept for clients."""
+
+    path: str | None = None
+    ttl: float = 30 * 24 * 3600
+    rows: int = 100_000
+    bytes: int = 1024 * 1024 * 1024
 
 
 class JournalSection(Section, frozen=True, kw_only=True):
@@ -102,6 +113,7 @@ class Config(Section, frozen=True, kw_only=True):
     routes: tuple[RouteSection, ...] = ()
     limits: LimitsSection = LimitsSection()
     journal: JournalSection = JournalSection()
+    state: StateSection = StateSection()
 
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Config:

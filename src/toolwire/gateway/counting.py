@@ -9,8 +9,9 @@ from toolwire.codec.counting import estimate
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.transport import Transport, TransportError, head_of
 
-from .exchange import Asked, Exchanger, Sent
+from .exchange import Exchanger
 from .log import Line
+from .passing import Asked, Sent
 from .routing import NoRoute
 
 # Agents count before they ask: they should not wait long for a figure that can be estimated.

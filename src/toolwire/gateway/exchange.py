@@ -7,18 +7,16 @@ itself is at fault for is told at once, and nobody is tried again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Literal
+from collections.abc import Callable
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
-from toolwire.canonical.events import Event, Notice, ResponseFailed
+from toolwire.canonical.events import Event, ResponseFailed, ResponseStart
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
-from toolwire.canonical.response import Response, Usage
+from toolwire.canonical.response import Response
 from toolwire.codec.answers import failure_of
 from toolwire.codec.carries import Carrier
 from toolwire.codec.interface import Codec, Context, Route, Target
@@ -26,131 +24,48 @@ from toolwire.codec.kin import set_apart
 from toolwire.codec.losses import Names, Report
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.codec.settings import settled
+from toolwire.codec.withholding import Withholding
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation import Translation, answer_for, refuse, to_bytes
 from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Answer, Transport, TransportError, head_of
 
 from .config import LimitsSection
+from .faults import STATUS_KINDS, cleaned, fault_of, seconds, transport_fault, unreadable
 from .home import as_written
+from .passing import Asked, GoOn, Sent, Streaming, Whole
 from .pauses import Legs, is_paused, joined, resumed
-from .report import scrub
+from .refusal import Refused
 from .routing import Routed, Router, Way
+from .state.holders import HOLDERS
+from .state.memory import Keeping, Memory
+from .state.turns import KEPT_FOR, Speaker
 
 _RETRIED: frozenset[ErrorKind] = frozenset({"rate_limit", "overloaded", "server", "timeout"})
 _PROVIDERS_FAULT = _RETRIED | {"authentication", "billing", "permission", "not_found"}
 _LONGEST_WAIT = 10.0
-_STATUS_KINDS: dict[int, ErrorKind] = {401: "authentication", 402: "billing", 403: "permission", 404: "not_found"}
 
 
 Repair = Callable[[Request, Target, Names, Report], Request]
-GoOn = Callable[[], Awaitable[Answer | None]]
-
-
-class Refused(Exception):
-    """An error to tell the client, in its own protocol."""
-
-    def __init__(self, error: ApiError) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
-class Whole(Struct):
-    body: bytes
-    losses: list[Loss]
-    usage: Usage | None = None
-
-
-class Asked(Struct, frozen=True, kw_only=True):
-    """What a client asks."""
-
-    client: Codec
-    body: bytes
-    route: Route
-    tenant: str
-    strict: bool = False
-    created: int = 0
-
-    def streams(self, request: Request) -> bool:
-        return self.client.surface.streams if request.stream is None else request.stream
-
-
-class Sent(Struct):
-    """What went upstream, and what its answer needs. `legs`, if the client can't ask it to go on after a pause."""
-
-    way: Way
-    upstream: Codec
-    context: Context
-    losses: list[Loss]
-    route: Route
-    body: bytes
-    legs: Legs | None = None
-
-
-class Streaming:
-    """An answer that streams: bytes as they become ready, whole frames each time, always with a proper end."""
-
-    def __init__(
-        self, sent: Sent, answer: Answer | None, translation: Translation, first: bytes, go_on: GoOn | None = None
-    ) -> None:
-        self.sent = sent
-        self.translation = translation
-        self._answer = answer
-        self._first = first
-        self._go_on = go_on
-
-    @property
-    def losses(self) -> list[Loss]:
-        return self.sent.losses + self.translation.losses
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        if self._first:
-            yield self._first
-        if self._answer is None:
-            return
-        try:
-            while True:
-                while data := await self._answer.next():
-                    if out := self.translation.feed(data):
-                        yield out
-                yield self.translation.drain()
-                self._answer.close()
-                following = None if self._go_on is None else await self._go_on()
-                if following is None:
-                    break
-                self._answer = following
-                self.translation.go_on()
-            if self.sent.legs is not None and self.sent.legs.paused:
-                yield self.translation.tell(*self.sent.legs.give_up())
-            yield self.translation.end()
-        except TransportError as error:
-            yield self.translation.fail(_transport_fault(self.sent.way.provider, error))
-        except Refused as refused:
-            yield self.translation.fail(refused.error)
-        finally:
-            self._answer.close()
-
-    def close(self) -> None:
-        """Nobody will read it."""
-        if self._answer is not None:
-            self._answer.close()
-
-    def ping(self) -> bytes:
-        """What may be written while the upstream is silent."""
-        return self.translation.tell(Notice(kind="ping"))
+GoesTo = Callable[[str, str | None], None]
+Sends = Callable[[Sent], None]
 
 
 class Exchanger:
-    def __init__(self, router: Router, transport: Transport, limits: LimitsSection, seal_keys: list[bytes]) -> None:
+    def __init__(
+        self, router: Router, transport: Transport, limits: LimitsSection, seal_keys: list[bytes], memory: Memory
+    ) -> None:
         self._router = router
         self._transport = transport
         self._limits = limits
         self._seal_keys = seal_keys
+        self._memory = memory
         self._heads: dict[tuple[str, str], tuple[Origin, bytes]] = {}
         self._carriers: dict[tuple[str, str, str | None], Carrier] = {}
 
     def close(self) -> None:
         self._transport.close()
+        self._memory.close()
 
     def translate(self, asked: Asked) -> Sent:
         """What would be sent to the first upstream, and its losses."""
@@ -158,19 +73,47 @@ class Exchanger:
         return self._encode(asked, request, routed, routed.ways[0])
 
     async def exchange(
-        self,
-        asked: Asked,
-        goes_to: Callable[[str, str | None], None],
-        expect: Callable[[], None],
-        sends: Callable[[Sent], None] | None = None,
+        self, asked: Asked, goes_to: GoesTo, expect: Callable[[], None], sends: Sends | None = None
     ) -> Whole | Streaming:
         """Ask. Told are which upstream it goes to and what is sent there, and before that whether it is to stream."""
         request, routed = self._decode(asked)
-        if asked.streams(request):
-            expect()
+        keeping = None
+        if asked.client.name in HOLDERS:
+            keeping = await self._memory.recall(asked.client, asked.tenant, asked.body, request, asked.lane)
+        if keeping is None or not keeping.background:
+            if asked.streams(request):
+                expect()
+            meant = request if keeping is None else keeping.request
+            return await self._answer(asked, meant, routed, goes_to, sends, keeping=keeping)
+
+        async def answer() -> bytes:
+            return _body_of(await self._answer(asked, keeping.request, routed, goes_to, sends, keeping=keeping))
+
+        context = Context(request=keeping.request, created=asked.created)
+        return Whole(self._memory.background.start(keeping, asked.client, context, answer), [])
+
+    async def warm(self, asked: Asked) -> bytes:
+        """The stream of an answer that says nothing, to a request from which the next one goes on."""
+        request, _ = self._decode(asked)
+        keeping = await self._memory.recall(asked.client, asked.tenant, asked.body, request, asked.lane)
+        return b"" if keeping is None else keeping.warm(asked.client, asked.created)
+
+    async def _answer(
+        self,
+        asked: Asked,
+        request: Request,
+        routed: Routed,
+        goes_to: GoesTo,
+        sends: Sends | None,
+        *,
+        keeping: Keeping | None,
+    ) -> Whole | Streaming:
         for number, way in enumerate(routed.ways):
             goes_to(way.provider.name, way.model)
-            sent = self._encode(asked, request, routed, way)
+            proven = request
+            if asked.client.name in KEPT_FOR and asked.client.name != way.provider.protocol:
+                proven = await self._memory.turns.recall(request, asked.client, _speaker(asked, way))
+            sent = self._encode(asked, request, routed, way, proven=proven, keeping=keeping)
             if sends is not None:
                 sends(sent)
             try:
@@ -185,14 +128,25 @@ class Exchanger:
         request = asked.client.decode_request(to_bytes(asked.body, asked.client.name), asked.route)
         return request, self._router.route(request.model)
 
-    def _encode(self, asked: Asked, request: Request, routed: Routed, way: Way) -> Sent:
+    def _encode(
+        self,
+        asked: Asked,
+        request: Request,
+        routed: Routed,
+        way: Way,
+        *,
+        proven: Request | None = None,
+        keeping: Keeping | None = None,
+    ) -> Sent:
         client, upstream, provider = asked.client, PROTOCOLS[way.provider.protocol], way.provider
         carrier = self._carrier(asked.tenant, way)
-        restored, losses = request, list[Loss]()
+        restored, losses = proven or request, list[Loss]()
         if holds_carries(request):
             home = request.origin == upstream.name
             restored, missing = restore_carries(request, client, carrier, home=home)
             losses = missing.resolve(request, client.names)
+        if keeping is not None:
+            restored = keeping.outward(restored, home=client is upstream)
         target = Target(
             model=way.model,
             stream=asked.streams(request),
@@ -213,9 +167,18 @@ class Exchanger:
             encoding.undo.integers = request
         losses += encoding.report.resolve(restored, client.names) if encoding.report else ()
         refuse(losses, upstream.name, strict=asked.strict or routed.options.strict)
-        context = Context(request=request, undo=encoding.undo, created=asked.created, carrier=carrier)
+        context = Context(
+            request=request,
+            undo=encoding.undo,
+            created=asked.created,
+            carrier=carrier,
+            withholding=Withholding() if client.name in KEPT_FOR and upstream.carriage is not None else None,
+        )
         legs = Legs() if upstream.surface.pauses and client is not upstream else None
-        return Sent(way, upstream, context, losses, encoding.route, encoding.to_bytes(), legs)
+        finish = None
+        if keeping is not None or context.withholding is not None:
+            finish = self._memory.finish(client, context, keeping, _speaker(asked, way))
+        return Sent(way, upstream, context, losses, encoding.route, encoding.to_bytes(), legs, keeping, finish)
 
     def _carrier(self, tenant: str, way: Way) -> Carrier | None:
         key = (tenant, way.provider.name, way.model)
@@ -254,7 +217,7 @@ class Exchanger:
             if answer.status >= 300:
                 raise Refused(await self._fault(sent, answer))
         except TransportError as error:
-            raise Refused(_transport_fault(provider, error)) from None
+            raise Refused(transport_fault(provider, error)) from None
         return answer
 
     def _head(self, provider: Provider, upstream: Codec, route: Route) -> tuple[Origin, bytes]:
@@ -272,15 +235,15 @@ class Exchanger:
         provider = sent.way.provider
         body = await answer.read(self._limits.answer)
         if answer.status < 400:
-            return _fault_of(provider, "server", f"answered with a redirect ({answer.status}), which is not followed")
+            return fault_of(provider, "server", f"answered with a redirect ({answer.status}), which is not followed")
         try:
             error = sent.upstream.decode_error(to_bytes(body, sent.upstream.name), answer.status)
         except DecodeError:
-            kind = _STATUS_KINDS.get(answer.status) or ("server" if answer.status >= 500 else "invalid_request")
+            kind = STATUS_KINDS.get(answer.status) or ("server" if answer.status >= 500 else "invalid_request")
             kind = "rate_limit" if answer.status == 429 else kind
-            return _fault_of(provider, kind, f"answered {answer.status} with no error of its protocol", answer.status)
-        after = _seconds(answer.headers.get("retry-after"))
-        error = _cleaned(error, provider)
+            return fault_of(provider, kind, f"answered {answer.status} with no error of its protocol", answer.status)
+        after = seconds(answer.headers.get("retry-after"))
+        error = cleaned(error, provider)
         message = error.message
         if error.kind == "authentication":
             message = f"{provider.name} did not accept the key configured for it: {message}"
@@ -297,16 +260,22 @@ class Exchanger:
             further = resumed(sent.upstream, sent.body, decoded.candidates[0].messages)
             leg = await self._body(sent, await self._send(sent, further))
             decoded = joined(decoded, self._read(sent, leg))
-        whole = asked.client is sent.upstream or asked.client.failing
+        keeping, home = sent.keeping, asked.client is sent.upstream
+        whole = home or asked.client.failing
         failed = decoded.error if whole else failure_of(decoded)
         if failed is not None and not (whole and decoded.candidates):
-            raise Refused(_cleaned(failed, sent.way.provider))
-        response = answer_for(decoded, sent.upstream, asked.client, sent.context)
-        if asked.client is sent.upstream and response is decoded and decoded.error is None:
+            raise Refused(cleaned(failed, sent.way.provider))
+        named = decoded if keeping is None or home else replace(decoded, id=keeping.id)
+        response = answer_for(named, sent.upstream, asked.client, sent.context)
+        if home and response is decoded and decoded.error is None:
+            if keeping is not None:
+                keeping.finished(body)
             return Whole(body, sent.losses, decoded.usage)  # home is exact
         encoding = asked.client.encode_response(response, sent.context)
         losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
         refuse(losses, asked.client.name, strict=False)
+        if sent.finish is not None:
+            sent.finish(response)
         return Whole(encoding.to_bytes(), sent.losses + losses, decoded.usage)
 
     async def _body(self, sent: Sent, answer: Answer) -> bytes:
@@ -314,20 +283,20 @@ class Exchanger:
         try:
             return to_bytes(await answer.read(self._limits.answer), sent.upstream.name)
         except TransportError as error:
-            raise Refused(_transport_fault(sent.way.provider, error)) from None
+            raise Refused(transport_fault(sent.way.provider, error)) from None
         except DecodeError as error:
-            raise Refused(_unreadable(sent.way.provider, error)) from None
+            raise Refused(unreadable(sent.way.provider, error)) from None
 
     def _read(self, sent: Sent, body: bytes) -> Response:
         """What it means."""
         try:
             return sent.upstream.decode_response(body, sent.context)
         except DecodeError as error:
-            raise Refused(_unreadable(sent.way.provider, error)) from None
+            raise Refused(unreadable(sent.way.provider, error)) from None
 
     async def _stream(self, asked: Asked, sent: Sent, answer: Answer) -> Streaming:
         """The stream from its first event on: until then it may still be given up."""
-        translation = Translation(sent.upstream, asked.client, sent.context, _changing(sent))
+        translation = Translation(sent.upstream, asked.client, sent.context, _changing(asked, sent), sent.finish)
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/json") and sent.upstream.name != "gemini":
             response = self._read(sent, await self._body(sent, answer))
@@ -338,7 +307,7 @@ class Exchanger:
                 data = await answer.next()
                 first = translation.feed(data) if data else translation.close()
         except TransportError as error:
-            raise Refused(_transport_fault(sent.way.provider, error)) from None
+            raise Refused(transport_fault(sent.way.provider, error)) from None
         except BaseException:
             answer.close()
             raise
@@ -373,20 +342,23 @@ def _repaired(
     return repaired, losses + report.resolve(request, client.names) if report else losses
 
 
-def _changing(sent: Sent) -> Callable[[list[Event]], list[Event]]:
-    """What is done to all events of an upstream: no key in its errors, and its legs as one."""
+def _changing(asked: Asked, sent: Sent) -> Callable[[list[Event]], list[Event]]:
+    """What is done to all events of an upstream: no key in its errors, its legs as one, and the name of an answer that
+    is kept."""
+    name = None if sent.keeping is None or asked.client is sent.upstream else sent.keeping.id
 
     def change(events: list[Event]) -> list[Event]:
         if events and type(failed := events[-1]) is ResponseFailed:
-            events[-1] = replace(failed, error=_cleaned(failed.error, sent.way.provider))
+            events[-1] = replace(failed, error=cleaned(failed.error, sent.way.provider))
+        if name is not None and events and type(start := events[0]) is ResponseStart:
+            events[0] = replace(start, id=name)
         return events if sent.legs is None else sent.legs.take(events)
 
     return change
 
 
-def _transport_fault(provider: Provider, error: TransportError) -> ApiError:
-    kind: Literal["timeout", "server"] = "timeout" if error.timed_out else "server"
-    return ApiError(kind=kind, message=f"{provider.name}: {error}", status=504 if error.timed_out else 502)
+def _speaker(asked: Asked, way: Way) -> Speaker:
+    return Speaker(asked.tenant, asked.client.name, way.provider.name, way.model or "")
 
 
 def _in_place_of_an_answer(error: ApiError) -> ApiError:
@@ -394,21 +366,7 @@ def _in_place_of_an_answer(error: ApiError) -> ApiError:
     return replace(error, status=error.status or (502 if error.kind in ("server", "other") else None))
 
 
-def _cleaned(error: ApiError, provider: Provider) -> ApiError:
-    """The error without the provider's key, or anything that looks like one."""
-    return replace(error, message=scrub(error.message, (provider.api_key or "",)))
-
-
-def _fault_of(provider: Provider, kind: ErrorKind, why: str, status: int = 502) -> ApiError:
-    return ApiError(kind=kind, message=f"{provider.name} {why}", status=status)
-
-
-def _unreadable(provider: Provider, error: DecodeError) -> ApiError:
-    return _fault_of(provider, "server", f"gave an answer that can't be read: {error}")
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        return None if text is None else max(0.0, float(text))
-    except ValueError:
-        return None
+def _body_of(answer: Whole | Streaming) -> bytes:
+    if isinstance(answer, Whole):
+        return answer.body
+    raise AssertionError("what runs in the background does not stream")

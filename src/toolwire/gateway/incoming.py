@@ -9,9 +9,9 @@ from toolwire.canonical.errors import ApiError
 from toolwire.upstream.encodings import EncodingError, TooLarge, Unpacker
 
 from .auth import Caller
-from .exchange import Refused
 from .log import Line
 from .recording import Note
+from .refusal import Refused
 from .watch import Receive, Watch
 
 Scope = MutableMapping[str, Any]

@@ -17,8 +17,8 @@ from toolwire.journal.writer import Journal, Sink
 from toolwire.upstream.provider import Provider
 
 from .config import Config
-from .exchange import Asked, Sent, Streaming, Whole
 from .log import Line
+from .passing import Asked, Sent, Streaming, Whole
 from .seals import state_folder
 
 

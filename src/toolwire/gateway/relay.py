@@ -22,8 +22,9 @@ from toolwire.codec.arrays import MEDIA_TYPE, ArrayFraming
 from toolwire.codec.interface import Codec, Context
 from toolwire.translation import Translation
 
-from .exchange import Refused, Streaming
 from .incoming import Header, Incoming
+from .passing import Streaming
+from .refusal import Refused
 from .report import losses_body, losses_header
 
 

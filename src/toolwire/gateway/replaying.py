@@ -22,6 +22,9 @@ from .recording import Recorder, secrets_of
 from .routing import NoRoute, Routed, Router, Way
 from .seals import seal_keys
 from .server import providers_of, simulating
+from .state.memory import Memory
+from .state.opening import opened
+from .state.resources import Resources
 
 
 class _Bound(Router):
@@ -71,14 +74,16 @@ async def replay(config: Config, environment: Mapping[str, str], record: Record,
     async with simulating(embedded):
         router = _Bound(providers, config.routes, _way(record, providers, to))
         transport = Transport()
-        exchanger = Exchanger(router, transport, config.limits, seal_keys(config.server, environment))
+        memory = Memory(opened(config.state, environment))
+        exchanger = Exchanger(router, transport, config.limits, seal_keys(config.server, environment), memory)
         recorder = Recorder(kept, config.limits.answer)
         app = App(
             exchanger,
             _Caller(record.tenant),
             Catalogue(router),
             config.limits,
-            lambda _: None,
+            log=lambda _: None,
+            resources=Resources(memory),
             counter=Counter(exchanger, transport),
             recorder=recorder,
         )

@@ -29,6 +29,9 @@ from .models import Catalogue
 from .recording import recorder_of
 from .routing import Router
 from .seals import seal_keys
+from .state.memory import Memory
+from .state.opening import opened
+from .state.resources import Resources
 from .tags import with_tags
 
 DRAIN_SECONDS = 30
@@ -61,13 +64,15 @@ def build(
     router = Router(found, config.routes, catch_all)
     log = Log()
     transport = Transport()
-    exchanger = Exchanger(router, transport, config.limits, seal_keys(config.server, environment))
+    memory = Memory(opened(config.state, environment))
+    exchanger = Exchanger(router, transport, config.limits, seal_keys(config.server, environment), memory)
     app = App(
         exchanger,
         Gate(config.server.keys, config.server.hosts, config.server.origins),
         Catalogue(router),
         config.limits,
-        log.add,
+        log=log.add,
+        resources=Resources(memory),
         counter=Counter(exchanger, transport),
         recorder=recorder_of(config, found.values(), environment, log.say),
     )
@@ -175,12 +180,14 @@ class _Server(uvicorn.Server):
 
 
 def options(limits: LimitsSection) -> dict[str, Any]:
-    """How uvicorn serves it."""
+    """How uvicorn serves it. A message of a websocket that is somewhat too long is still told so."""
     return {
         "log_config": None,
         "access_log": False,
         "http": bounded(limits),
-        "ws": "none",
+        "ws": "websockets-sansio",
+        "ws_max_size": limits.body + 1024 * 1024,
+        "ws_per_message_deflate": False,
         "lifespan": "off",
         "server_header": False,
         "date_header": False,

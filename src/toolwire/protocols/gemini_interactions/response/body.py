@@ -251,6 +251,9 @@ def start_body(answer: Response | ResponseStart, plan: StepPlan, context: Contex
         created = context.created
     if created is not None:
         body["created"] = _encode_created(created, answer.form)
+    held = None if plan.home or context.request is None else context.request.continuation
+    if held is not None and held.kind == "interaction":
+        body["previous_interaction_id"] = held.id
     return body
 
 

@@ -343,6 +343,11 @@ def _encode_input(request: Request, body: dict[str, Any], plan: ItemPlan) -> Non
     body["input"] = [item for turn in turns for item in encode_turn(turn, plan)]
 
 
+def settings_of(request: Request) -> Request:
+    """The request without what is said in it."""
+    return replace(request, messages=tuple([message for message in request.messages if _LISTED in message.form]))
+
+
 def _bare_string(message: Message | None) -> str | None:
     """The text of a message that came as the whole input, and still is no more than that."""
     if message is None or _INPUT_STRING not in message.form or len(message.parts) != 1:

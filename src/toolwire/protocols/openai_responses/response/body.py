@@ -21,7 +21,7 @@ from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_responses.parts.messages import decode_items, encode_items
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.parts.uses import unanswered
-from toolwire.protocols.openai_responses.request.body import FAMILIES, RULES, encode_request
+from toolwire.protocols.openai_responses.request.body import FAMILIES, RULES, encode_request, settings_of
 from toolwire.protocols.openai_responses.wire import (
     ECHO,
     FAMILY,
@@ -294,9 +294,14 @@ def start_body(answer: Response | ResponseStart, plan: ItemPlan, context: Contex
         "metadata": {},
     }
     if context.request is not None:
-        asked = encode_request(context.request, Target()).body
+        asked = encode_request(settings_of(context.request), Target()).body
         body |= {name: asked[name] for name in _ASKED if asked.get(name) is not None}
         body["tools"] = [_declared(tool) for tool in body["tools"]]
+        held = context.request.continuation
+        if held is not None and held.kind == "response":
+            body["previous_response_id"] = held.id
+        elif held is not None and held.kind == "conversation":
+            body["conversation"] = {"id": held.id}
     return body
 
 

@@ -1,0 +1,55 @@
+"""What goes wrong, as errors that a client can be told: of an upstream they name it, and tell none of its secrets."""
+
+from typing import Literal
+
+from msgspec.structs import replace
+
+from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind, LossRefused, ToolwireError
+from toolwire.upstream.provider import Provider
+from toolwire.upstream.transport import TransportError
+
+from .refusal import Refused
+from .report import scrub
+from .routing import NoRoute
+
+STATUS_KINDS: dict[int, ErrorKind] = {401: "authentication", 402: "billing", 403: "permission", 404: "not_found"}
+
+
+def transport_fault(provider: Provider, error: TransportError) -> ApiError:
+    kind: Literal["timeout", "server"] = "timeout" if error.timed_out else "server"
+    return ApiError(kind=kind, message=f"{provider.name}: {error}", status=504 if error.timed_out else 502)
+
+
+def cleaned(error: ApiError, provider: Provider) -> ApiError:
+    """The error without the provider's key, or anything that looks like one."""
+    return replace(error, message=scrub(error.message, (provider.api_key or "",)))
+
+
+def fault_of(provider: Provider, kind: ErrorKind, why: str, status: int = 502) -> ApiError:
+    return ApiError(kind=kind, message=f"{provider.name} {why}", status=status)
+
+
+def unreadable(provider: Provider, error: DecodeError) -> ApiError:
+    return fault_of(provider, "server", f"gave an answer that can't be read: {error}")
+
+
+def seconds(text: str | None) -> float | None:
+    try:
+        return None if text is None else max(0.0, float(text))
+    except ValueError:
+        return None
+
+
+def told(error: Exception) -> ApiError:
+    """Whatever went wrong, as an error that a client can be told."""
+    match error:
+        case Refused():
+            return error.error
+        case DecodeError() | LossRefused():
+            return ApiError(kind="invalid_request", message=str(error), status=400)
+        case NoRoute():
+            return ApiError(kind="not_found", message=str(error), status=404)
+        case ToolwireError():
+            return ApiError(kind="invalid_request", message=str(error), status=400)
+        case _:
+            return ApiError(kind="server", message="toolwire itself failed; its log says how", status=500)

@@ -1,0 +1,110 @@
+"""What a client asks, what goes upstream for it, and what comes back: whole, or as a stream."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from msgspec import Struct
+
+from toolwire.canonical.events import Notice
+from toolwire.canonical.loss import Loss
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import Response, Usage
+from toolwire.codec.interface import Codec, Context, Route
+from toolwire.translation import Translation
+from toolwire.upstream.transport import Answer, TransportError
+
+from .faults import transport_fault
+from .pauses import Legs
+from .refusal import Refused
+from .routing import Way
+from .state.memory import Keeping, Lane
+
+GoOn = Callable[[], Awaitable[Answer | None]]
+
+
+class Whole(Struct):
+    body: bytes
+    losses: list[Loss]
+    usage: Usage | None = None
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What a client asks. `lane`: what the connection that it came by remembers."""
+
+    client: Codec
+    body: bytes
+    route: Route
+    tenant: str
+    strict: bool = False
+    created: int = 0
+    lane: Lane | None = None
+
+    def streams(self, request: Request) -> bool:
+        return self.client.surface.streams if request.stream is None else request.stream
+
+
+class Sent(Struct):
+    """What went upstream, and what its answer needs. `legs`, if the client can't ask it to go on after a pause;
+    `keeping` and `finish`, if the answer is to be remembered."""
+
+    way: Way
+    upstream: Codec
+    context: Context
+    losses: list[Loss]
+    route: Route
+    body: bytes
+    legs: Legs | None = None
+    keeping: Keeping | None = None
+    finish: Callable[[Response], None] | None = None
+
+
+class Streaming:
+    """An answer that streams: bytes as they become ready, whole frames each time, always with a proper end."""
+
+    def __init__(
+        self, sent: Sent, answer: Answer | None, translation: Translation, first: bytes, go_on: GoOn | None = None
+    ) -> None:
+        self.sent = sent
+        self.translation = translation
+        self._answer = answer
+        self._first = first
+        self._go_on = go_on
+
+    @property
+    def losses(self) -> list[Loss]:
+        return self.sent.losses + self.translation.losses
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        if self._first:
+            yield self._first
+        if self._answer is None:
+            return
+        try:
+            while True:
+                while data := await self._answer.next():
+                    if out := self.translation.feed(data):
+                        yield out
+                yield self.translation.drain()
+                self._answer.close()
+                following = None if self._go_on is None else await self._go_on()
+                if following is None:
+                    break
+                self._answer = following
+                self.translation.go_on()
+            if self.sent.legs is not None and self.sent.legs.paused:
+                yield self.translation.tell(*self.sent.legs.give_up())
+            yield self.translation.end()
+        except TransportError as error:
+            yield self.translation.fail(transport_fault(self.sent.way.provider, error))
+        except Refused as refused:
+            yield self.translation.fail(refused.error)
+        finally:
+            self._answer.close()
+
+    def close(self) -> None:
+        """Nobody will read it."""
+        if self._answer is not None:
+            self._answer.close()
+
+    def ping(self) -> bytes:
+        """What may be written while the upstream is silent."""
+        return self.translation.tell(Notice(kind="ping"))

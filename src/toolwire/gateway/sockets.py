@@ -1,0 +1,240 @@
+"""The websocket of the Responses API, as Codex uses it: a connection that remembers, in front of any upstream.
+
+1. Each text is an event. `response.create` asks, and is answered with the events that a stream would have, one a text.
+2. Requests of one `stream_id` make a lane: one after the other, in order. Lanes run at the same time.
+3. The last answer of each lane is remembered with all that led to it for as long as the connection lives, also if it is
+   not stored: the next request says only what is new.
+4. `generate: false` is a warm-up: answered at once with nothing, and remembered like any other.
+5. An error ends its request, not the connection.
+"""
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.loss import Loss
+from toolwire.codec.interface import Route
+from toolwire.protocols import PROTOCOLS
+
+from .auth import Caller, Gate
+from .config import LimitsSection
+from .exchange import Exchanger
+from .faults import told
+from .log import Line
+from .passing import Asked, Whole
+from .refusal import Refused
+from .state.memory import Lane
+from .watch import Receive
+
+_RESPONSES = PROTOCOLS["openai-responses"]
+_MOST_LANES = 32
+_MOST_REQUESTS = 16
+_LANE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+_OUTSIDE = ("type", "stream_id", "generate", "stream")
+_DATA = b"data: "
+
+Note = Callable[[Line, Caller, list[Loss]], None]
+
+_decode = msgspec.json.decode
+_encode = msgspec.json.encode
+
+
+class Sockets:
+    def __init__(self, exchanger: Exchanger, gate: Gate, limits: LimitsSection, note: Note) -> None:
+        self._exchanger = exchanger
+        self._gate = gate
+        self._limits = limits
+        self._note = note
+        self._open = 0
+
+    async def serve(self, scope: Any, receive: Receive, send: Callable[[Any], Any]) -> None:
+        await receive()
+        caller = self._admitted(scope)
+        if isinstance(caller, ApiError):
+            await _refuse(scope, send, caller)
+            return
+        await send({"type": "websocket.accept"})
+        self._open += 1
+        try:
+            model = parse_qs(scope["query_string"].decode("latin-1")).get("model", [None])[0]
+            connection = _Connection(
+                self._exchanger, caller, self._limits.body, model=model, send=send, note=self._note
+            )
+            await connection.run(receive, self._limits.socket_time)
+        finally:
+            self._open -= 1
+
+    def _admitted(self, scope: Any) -> Caller | ApiError:
+        """Who it is, or why there is to be no connection."""
+        headers = dict(scope["headers"])
+        if _RESPONSES.surface.match(scope["path"]) is None:
+            return ApiError(kind="not_found", message=f"there is no websocket at {scope['path']}", status=404)
+        if (why := self._gate.stranger(headers)) is not None:
+            return ApiError(kind="permission", message=why, status=403)
+        if (caller := self._gate.admit(headers, scope["query_string"])) is None:
+            return ApiError(kind="authentication", message="no valid key was given", status=401)
+        if not self._limits.sockets:
+            # At this status clients ask again without a websocket.
+            return ApiError(kind="invalid_request", message="websockets are turned off: use POST", status=426)
+        if self._open >= self._limits.sockets:
+            return ApiError(kind="overloaded", message="too many websockets at once", status=503)
+        return caller
+
+
+async def _refuse(scope: Any, send: Callable[[Any], Any], error: ApiError) -> None:
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": error.message[:100]})
+        return
+    headers = [(b"content-type", b"application/json")]
+    start = {"type": "websocket.http.response.start", "status": error.status, "headers": headers}
+    await send(start)
+    body = _RESPONSES.encode_error(error).to_bytes()
+    await send({"type": "websocket.http.response.body", "body": body})
+
+
+class _Connection:
+    def __init__(
+        self,
+        exchanger: Exchanger,
+        caller: Caller,
+        limit: int,
+        *,
+        model: str | None,
+        send: Callable[[Any], Any],
+        note: Note,
+    ) -> None:
+        self._exchanger = exchanger
+        self._caller = caller
+        self._limit = limit
+        self._model = model
+        self._send = send
+        self._note = note
+        self._last: dict[str, tuple[str, list[Raw]]] = {}
+        self._lanes: dict[str, asyncio.Lock] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, receive: Receive, longest: float) -> None:
+        try:
+            async with asyncio.timeout(longest):
+                while (message := await receive())["type"] != "websocket.disconnect":
+                    text = message.get("text")
+                    await self._take((message.get("bytes") or b"") if text is None else text.encode())
+        except TimeoutError:
+            why = "the connection has reached its longest time: open another"
+            await self._tell_error("", _error(why, "websocket_connection_limit_reached"))
+            await self._send({"type": "websocket.close", "code": 1000})
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _take(self, text: bytes) -> None:
+        lane = ""
+        try:
+            frame = self._read(text)
+            lane = _lane_of(frame)
+            if _decode(frame.get("type", b"null")) != "response.create":
+                raise Refused(_error("only response.create is known here", None))  # noqa: TRY301 - told as all others are
+            if lane not in self._lanes and len(self._lanes) >= _MOST_LANES:
+                raise Refused(_error(f"more than {_MOST_LANES} lanes", "websocket_stream_limit_reached"))  # noqa: TRY301
+            if len(self._tasks) >= _MOST_REQUESTS:
+                why = f"more than {_MOST_REQUESTS} requests at once"
+                raise Refused(_error(why, "websocket_stream_limit_reached"))  # noqa: TRY301
+        except Refused as refused:
+            await self._tell_error(lane, refused.error)
+            return
+        lock = self._lanes.setdefault(lane, asyncio.Lock())
+        self._tasks.add(task := asyncio.ensure_future(self._answer(lane, lock, frame)))
+        task.add_done_callback(self._tasks.discard)
+
+    def _read(self, text: bytes) -> dict[str, Raw]:
+        if len(text) > self._limit:
+            why = f"the message is longer than {self._limit} bytes"
+            raise Refused(ApiError(kind="too_large", message=why, status=413, code="message_too_big"))
+        try:
+            return _decode(text, type=dict[str, Raw])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise Refused(_error("a JSON object is wanted", None)) from None
+
+    async def _answer(self, lane: str, lock: asyncio.Lock, frame: dict[str, Raw]) -> None:
+        async with lock:
+            line = Line(id=f"ex_{secrets.token_hex(8)}", method="WS", path="/v1/responses", began=time.monotonic())
+            line.client, line.status, line.streamed = _RESPONSES.name, 499, True
+            losses: list[Loss] = []
+            try:
+                async for told_frame in self._frames(lane, frame, line, losses):
+                    await self._tell(lane, told_frame)
+                line.status = 200
+            except Exception as error:  # noqa: BLE001 - the one place that turns whatever went wrong into an answer
+                known = told(error)
+                line.status, line.why = known.status or 500, known.message
+                line.crash = error if known.status == 500 and not isinstance(error, Refused) else None
+                await self._tell_error(lane, known)
+            finally:
+                self._note(line, self._caller, losses)
+
+    async def _frames(self, lane: str, frame: dict[str, Raw], line: Line, losses: list[Loss]) -> AsyncIterator[bytes]:
+        body = {name: value for name, value in frame.items() if name not in _OUTSIDE}
+        if _decode(body.pop("background", b"false")):
+            raise Refused(_error("background is not for websockets", None))
+        asked = Asked(
+            client=_RESPONSES,
+            body=_encode(body | {"stream": True}),
+            route=Route(model=self._model),
+            tenant=self._caller.tenant,
+            created=int(time.time()),
+            lane=Lane(lane, self._last),
+        )
+        if _decode(frame.get("generate", b"true")) is False:
+            for told_frame in _texts(await self._exchanger.warm(asked)):
+                yield told_frame
+            return
+        answer = await self._exchanger.exchange(asked, line.goes_to, lambda: None)
+        if isinstance(answer, Whole):
+            raise AssertionError("what is asked to stream does")  # noqa: TRY004 - never by what a client sends
+        async for data in answer.chunks():
+            for told_frame in _texts(data):
+                if told_frame.startswith(b'{"type":"error"') and (error := answer.translation.error) is not None:
+                    raise Refused(replace(error, status=error.status or _RESPONSES.surface.status_of(error.kind)))
+                yield told_frame
+        losses += answer.losses
+        line.usage, line.losses = answer.translation.usage, len(losses)
+        line.failed = answer.translation.error is not None
+
+    async def _tell(self, lane: str, text: bytes) -> None:
+        if lane:
+            text = b'{"stream_id":"%b",%b' % (lane.encode(), text[1:])
+        await self._send({"type": "websocket.send", "text": text.decode()})
+
+    async def _tell_error(self, lane: str, error: ApiError) -> None:
+        """In the form of this transport, which is not that of a stream."""
+        status = error.status or _RESPONSES.surface.status_of(error.kind)
+        body = _decode(_RESPONSES.encode_error(error).to_bytes())["error"]
+        await self._tell(lane, _encode({"type": "error", "status": status, "error": body}))
+
+
+def _lane_of(frame: dict[str, Raw]) -> str:
+    lane = _decode(frame.get("stream_id", b'""')) or ""
+    if not isinstance(lane, str) or (lane and not _LANE.fullmatch(lane)):
+        raise Refused(_error("stream_id: 1 to 256 of A-Z, a-z, 0-9, _ . -", None))
+    return lane
+
+
+def _texts(data: bytes) -> Iterator[bytes]:
+    """The events in a piece of a stream, which is whole frames."""
+    for text in data.split(b"\n"):
+        if text.startswith(_DATA) and text != b"data: [DONE]":
+            yield text[len(_DATA) :]
+
+
+def _error(why: str, code: str | None) -> ApiError:
+    return ApiError(kind="invalid_request", message=why, status=400, code=code)

@@ -1,0 +1,24 @@
+"""Opening the store that the configuration names."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from toolwire.gateway.config import ConfigError, StateSection
+from toolwire.gateway.seals import state_folder
+
+from .sqlite import MEMORY, Bounds, SqliteStore, prepare
+
+
+def opened(section: StateSection, environment: Mapping[str, str]) -> SqliteStore:
+    """Where there is no place for a file, and none was named, in memory. The file is first touched when it is used."""
+    bounds = Bounds(section.ttl, section.rows, section.bytes)
+    if section.path == MEMORY:
+        return SqliteStore(MEMORY, bounds)
+    path = state_folder(environment) / "state.db" if section.path is None else Path(section.path)
+    try:
+        prepare(path)
+    except OSError as error:
+        if section.path is not None:
+            raise ConfigError(f"state.path: {section.path}: {error.strerror}") from None
+        return SqliteStore(MEMORY, bounds)
+    return SqliteStore(str(path), bounds)

@@ -1,0 +1,288 @@
+"""What can be done with answers and conversations by their ids: look, list, delete, cancel, add.
+
+An id that another key made is not there, whatever is asked of it.
+"""
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+from msgspec import Raw, Struct
+
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.fold import unfold
+from toolwire.codec.interface import Codec, Context
+from toolwire.codec.lines import in_one_line
+from toolwire.gateway.refusal import Refused
+from toolwire.protocols import PROTOCOLS
+
+from .background import RUNNING, cancelled, status_of
+from .holders import HOLDERS, Holder, named_item, no_conversation, no_item
+from .memory import CONVERSATION, ITEM, REFERENCE, Memory, Record, item_rows
+from .store import Row
+
+_PLACES = [
+    (re.compile(r"/v1/responses/([^/]+)(?:/(cancel|input_items))?"), "openai-responses"),
+    (re.compile(r"/v1(?:beta)?/interactions/([^/]+)(?:/(cancel))?"), "gemini-interactions"),
+]
+_CONVERSATIONS = re.compile(r"/v1/conversations(?:/([^/]+)(?:/items(?:/([^/]+))?)?)?")
+_NUMBERED = re.compile(rb'"sequence_number":(\d+)')
+_LOOK = 0.1
+_MOST = 100
+
+_decode = msgspec.json.decode
+_encode = msgspec.json.encode
+
+
+class Asking(Struct, frozen=True):
+    """What is asked of a resource, and by whom. `body` reads what was sent with it."""
+
+    owner: str
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    body: Callable[[], Awaitable[bytes]]
+
+    def said(self, name: str, otherwise: str = "") -> str:
+        return self.query.get(name, [otherwise])[0]
+
+
+class Told(Struct, frozen=True):
+    body: bytes
+    kind: str = "application/json"
+
+
+class Resources:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._store = memory.store
+
+    def speaker(self, path: str) -> str | None:
+        """In whose words an address is answered; None, if there is nothing here under it."""
+        if path.startswith(("/v1/responses/input_tokens", "/v1/responses/compact")):
+            return None
+        if _CONVERSATIONS.fullmatch(path):
+            return "openai-responses"
+        return next((name for place, name in _PLACES if place.fullmatch(path)), None)
+
+    async def answer(
+        self, owner: str, method: str, path: str, query: bytes, body: Callable[[], Awaitable[bytes]]
+    ) -> Told:
+        asking = Asking(owner, method, path, parse_qs(query.decode("latin-1")), body)
+        if (found := _CONVERSATIONS.fullmatch(path)) is not None:
+            return Told(_encode(await self._conversation(asking, found)))
+        for place, name in _PLACES:
+            if (found := place.fullmatch(path)) is not None:
+                return await self._held(
+                    asking, PROTOCOLS[name], found[1], found[2] if len(found.groups()) > 1 else None
+                )
+        raise Refused(_nothing(asking))
+
+    # ---- answers
+
+    async def _held(self, asking: Asking, client: Codec, id: str, deed: str | None) -> Told:
+        holder = HOLDERS[client.name]
+        match asking.method, deed:
+            case "GET", None:
+                return await self._look(asking, client, holder, id)
+            case "GET", "input_items":
+                record = await self._record(asking.owner, holder, id)
+                return Told(_encode(_listed(_identified(record.input, id), asking)))
+            case "DELETE", None:
+                if not await self._store.delete(asking.owner, holder.kind, id):
+                    raise Refused(holder.not_found(id))
+                await self._store.delete_under(asking.owner, REFERENCE, id)
+                self._memory.background.stop(asking.owner, id)
+                return Told(
+                    _encode({"id": id, "object": holder.kind, "deleted": True} if holder.kind == "response" else {})
+                )
+            case "POST", "cancel":
+                return Told(await self._cancel(asking.owner, holder, id))
+            case _:
+                raise Refused(_not_that(asking))
+
+    async def _record(self, owner: str, holder: Holder, id: str) -> Record:
+        found = await self._store.get(owner, holder.kind, [id])
+        if id not in found:
+            raise Refused(holder.not_found(id))
+        record = _decode(found[id], type=Record)
+        answer = await self._memory.background.seen(owner, holder, id, record.answer)
+        return Record(record.input, answer, record.before)
+
+    async def _look(self, asking: Asking, client: Codec, holder: Holder, id: str) -> Told:
+        record = await self._record(asking.owner, holder, id)
+        if asking.said("stream") != "true":
+            if asking.said("include_input") != "true":
+                return Told(bytes(record.answer))
+            whole = _decode(record.answer, type=dict[str, Raw])
+            return Told(_encode(whole | {holder.output: record.new_items(holder)}))
+        while status_of(record.answer) in RUNNING:
+            await asyncio.sleep(_LOOK)
+            record = await self._record(asking.owner, holder, id)
+        after = asking.said("starting_after", "-1")
+        return Told(
+            _replayed(client, bytes(record.answer), int(after) if after.isdigit() else -1), client.surface.stream_type
+        )
+
+    async def _cancel(self, owner: str, holder: Holder, id: str) -> bytes:
+        record = await self._record(owner, holder, id)
+        if not _decode(record.answer, type=dict[str, Any]).get("background"):
+            why = f"Cannot cancel a synchronous {holder.kind}."
+            raise Refused(ApiError(kind="invalid_request", message=why, status=400))
+        if status_of(record.answer) not in RUNNING:
+            return bytes(record.answer)  # it is as done as it will be
+        told = cancelled(record.answer)
+        parents = [row.parent for row in await self._store.lineage(owner, holder.kind, id)]
+        body = _encode(Record(record.input, Raw(told), record.before))
+        self._store.keep([Row(owner, holder.kind, id, body, parents[-1] if parents else None)])
+        self._memory.background.stop(owner, id)
+        return told
+
+    # ---- conversations
+
+    async def _conversation(self, asking: Asking, found: re.Match[str]) -> Any:
+        id, item = found[1], found[2]
+        if id is None:
+            if asking.method != "POST":
+                raise Refused(_not_that(asking))
+            return await self._create(asking)
+        kept = (await self._store.get(asking.owner, CONVERSATION, [id])).get(id)
+        if kept is None:
+            raise Refused(no_conversation(id))
+        if "/items" in asking.path:
+            return await self._items(asking, id, item, Raw(kept))
+        match asking.method:
+            case "GET":
+                return Raw(kept)
+            case "POST":
+                changed = _decode(kept) | {"metadata": (await _sent(asking)).get("metadata")}
+                self._store.keep([Row(asking.owner, CONVERSATION, id, _encode(changed))])
+                return changed
+            case "DELETE":
+                await self._store.delete(asking.owner, CONVERSATION, id)
+                await self._store.delete_under(asking.owner, ITEM, id)
+                return {"id": id, "object": "conversation.deleted", "deleted": True}
+            case _:
+                raise Refused(_not_that(asking))
+
+    async def _create(self, asking: Asking) -> Any:
+        sent = await _sent(asking)
+        id = f"conv_{secrets.token_hex(24)}"
+        made = {
+            "id": id,
+            "object": "conversation",
+            "created_at": int(time.time()),
+            "metadata": sent.get("metadata") or {},
+        }
+        items = item_rows(asking.owner, id, _items_of(sent))
+        self._store.keep([Row(asking.owner, CONVERSATION, id, _encode(made)), *items])
+        return made
+
+    async def _items(self, asking: Asking, id: str, item: str | None, conversation: Raw) -> Any:
+        match asking.method, item:
+            case "GET", None:
+                rows = await self._store.under(asking.owner, ITEM, id)
+                return _listed([Raw(row.body) for row in rows], asking)
+            case "POST", None:
+                added = item_rows(asking.owner, id, _items_of(await _sent(asking)))
+                self._store.keep(added)
+                return _page([Raw(row.body) for row in added], more=False)
+            case "GET", str():
+                known = await self._store.get(asking.owner, ITEM, [f"{id}/{item}"])
+                if not known:
+                    raise Refused(no_item(item))
+                return Raw(known[f"{id}/{item}"])
+            case "DELETE", str():
+                if not await self._store.delete(asking.owner, ITEM, f"{id}/{item}"):
+                    raise Refused(no_item(item))
+                return conversation
+            case _:
+                raise Refused(_not_that(asking))
+
+
+# ---- what is sent, and what is shown
+
+
+async def _sent(asking: Asking) -> dict[str, Any]:
+    body = await asking.body()
+    try:
+        return _decode(body or b"{}", type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise Refused(ApiError(kind="invalid_request", message=str(error), status=400)) from None
+
+
+def _items_of(sent: dict[str, Any]) -> list[Raw]:
+    items = sent.get("items") or []
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise Refused(ApiError(kind="invalid_request", message="items: a list of items is wanted", status=400))
+    return [Raw(_encode(_as_stored(item))) for item in items]
+
+
+def _as_stored(item: dict[str, Any]) -> dict[str, Any]:
+    """A message in the form that lists show it in."""
+    if item.get("type", "message") != "message" or not isinstance(text := item.get("content"), str):
+        return item
+    kind = "output_text" if item.get("role") == "assistant" else "input_text"
+    more: dict[str, Any] = {"annotations": []} if kind == "output_text" else {}
+    return {"type": "message", "status": "completed"} | item | {"content": [{"type": kind, "text": text, **more}]}
+
+
+def _identified(items: Sequence[Raw], seed: str) -> list[Raw]:
+    """Items with ids: those that came without get the same ones each time."""
+    found: list[Raw] = []
+    for index, item in enumerate(items):
+        whole = _as_stored(_decode(item, type=dict[str, Any]))
+        _, named = named_item(Raw(_encode(whole | ({} if whole.get("id") else {"id": f"item_{index}_{seed}"}))))
+        found.append(named)
+    return found
+
+
+def _listed(items: Sequence[Raw], asking: Asking) -> dict[str, Any]:
+    """A page of them: the latest first, unless it is asked otherwise."""
+    shown = list(items) if asking.said("order", "desc") == "asc" else list(reversed(items))
+    if after := asking.said("after"):
+        ids = [_decode(item, type=dict[str, Any]).get("id") for item in shown]
+        shown = shown[ids.index(after) + 1 :] if after in ids else []
+    limit = asking.said("limit", "20")
+    count = min(max(int(limit) if limit.isdigit() else 20, 1), _MOST)
+    return _page(shown[:count], more=len(shown) > count)
+
+
+def _page(items: Sequence[Raw], *, more: bool) -> dict[str, Any]:
+    ids = [_decode(item, type=dict[str, Any]).get("id") for item in items]
+    return {
+        "object": "list",
+        "data": list(items),
+        "first_id": ids[0] if ids else None,
+        "last_id": ids[-1] if ids else None,
+        "has_more": more,
+    }
+
+
+def _replayed(client: Codec, answer: bytes, after: int) -> bytes:
+    """The stream that tells this answer, from behind this number on."""
+    encoder = client.stream_encoder(Context())
+    told = in_one_line(encoder.encode(unfold(client.decode_response(answer, Context()))) + encoder.close())
+    if after < 0:
+        return told
+    frames = told.split(b"\n\n")
+    numbers = [_NUMBERED.search(frame) for frame in frames]
+    return b"\n\n".join(
+        frame for frame, number in zip(frames, numbers, strict=True) if number is None or int(number[1]) > after
+    )
+
+
+# ---- refusals
+
+
+def _nothing(asking: Asking) -> ApiError:
+    return ApiError(kind="not_found", message=f"there is nothing at {asking.path}", status=404)
+
+
+def _not_that(asking: Asking) -> ApiError:
+    return ApiError(kind="invalid_request", message=f"{asking.path} does not take {asking.method}", status=405)

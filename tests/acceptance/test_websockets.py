@@ -1,0 +1,254 @@
+"""WS: websockets, and what Responses clients expect to be remembered."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from tests.scenarios.socket import FUNCTION, opened, outputs_for, text_of, user
+from tests.scenarios.watching import UPSTREAM_KEY, Place, gateway_in_front_of, model_of
+from tests.upstream.clients import CLIENTS
+from tests.upstream.serving import served
+from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.script import parse_script
+
+KEYS = ("the-key-of-somebody", "the-key-of-another")
+SCRIPT = """
+[[turns]]
+when = "take your time"
+repeat = 0
+text = "at last"
+delay = 0.4
+
+[[turns]]
+when = "much too long"
+repeat = 0
+error = {kind = "too_large", message = "That is too long."}
+"""
+CONFIG = f'[server]\nkeys = ["{KEYS[0]}", "{KEYS[1]}"]\n'
+
+
+@pytest.fixture(scope="module")
+def only_place() -> Iterator[Place]:
+    with gateway_in_front_of(Simulator(script=parse_script(SCRIPT.encode(), "script")), CONFIG) as place:
+        yield place
+
+
+@pytest.fixture
+def place(only_place: Place) -> Place:
+    only_place.forget()
+    return only_place
+
+
+def test_ws_1_no_model_at_the_handshake_and_a_warm_up_is_answered_with_nothing(place: Place) -> None:
+    with opened(place, "anthropic", KEYS[0]) as codex:
+        codex.send([], generate=False)
+        created, *between, completed = codex.events()
+        assert created["type"] == "response.created"
+        assert [event["type"] for event in between] == ["response.in_progress"]
+        assert completed["type"] == "response.completed"
+        assert completed["response"]["output"] == []
+        assert completed["response"]["id"] == created["response"]["id"]
+        assert place.upstream.seen == []
+        assert "Hi" in text_of(codex.ask("Hi", completed["response"]["id"]))
+
+
+def test_ws_2_a_model_that_only_the_handshake_names_reaches_the_upstream(place: Place) -> None:
+    for upstream in CLIENTS:
+        with opened(place, None, KEYS[0], f"?model={model_of(upstream)}") as codex:
+            assert "Hi" in text_of(codex.ask("Hi"))
+        assert place.upstream.seen[-1].request(upstream).model == CLIENTS[upstream][1]
+
+
+def test_ws_3_the_upgrade_is_taken_and_where_it_is_not_wanted_clients_can_fall_back(place: Place) -> None:
+    with opened(place, "gemini", KEYS[0]) as codex:
+        assert codex.connection.response is not None
+        assert codex.connection.response.status_code == 101
+    with gateway_in_front_of(Simulator(), "[limits]\nsockets = 0") as without:
+        with pytest.raises(InvalidStatus) as refused, opened(without, "gemini"):
+            pass
+        assert refused.value.response.status_code == 426
+        with openai.OpenAI(base_url=f"{without.base_url}/v1", api_key="any", max_retries=0) as client:
+            stream = client.responses.create(model=model_of("gemini"), input="Hi", store=False, stream=True)
+            assert [event.type for event in stream][-1] == "response.completed"
+
+
+def test_ws_4_another_key_reads_nothing_over_any_transport(place: Place) -> None:
+    with opened(place, "anthropic", KEYS[0]) as codex, opened(place, "anthropic", KEYS[1]) as stranger:
+        stored = codex.ask("What is the weather in Oslo?", store=True)
+        passing = codex.ask("What is the weather in Rome?", stored["id"])
+        asked = len(place.upstream.seen)
+        for id in (stored["id"], passing["id"]):
+            error = stranger.refused("What did I say?", id)
+            assert (error["status"], error["error"]["code"]) == (400, "previous_response_not_found")
+        assert len(place.upstream.seen) == asked
+        with opened(place, "anthropic", KEYS[0]) as again:
+            assert text_of(again.ask(outputs_for(stored, "snow"), stored["id"]))
+    with pytest.raises(InvalidStatus) as refused, opened(place, "anthropic", "no-key-of-theirs"):
+        pass
+    assert refused.value.response.status_code == 401
+    assert json.loads(refused.value.response.body)["error"]["type"] == "authentication_error"
+
+
+def test_ws_5_turns_that_say_only_what_is_new_reach_a_stateless_upstream_whole(place: Place) -> None:
+    with opened(place, "openai-chat", KEYS[0]) as codex:
+        first = codex.ask("What is the weather in Oslo?")
+        # A turn that fails changes nothing: the next one goes on from the same answer.
+        error = codex.refused([*outputs_for(first, "snow"), user("much too long")], first["id"])
+        assert error["status"] == 413
+        second = codex.ask(outputs_for(first, "snow"), first["id"])
+        assert "snow" in text_of(second)
+    messages = json.loads(place.upstream.seen[-1].asked)["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool"]
+    # Once the connection is gone, so is what only it knew; all of it again, over SSE, is as good.
+    with opened(place, "openai-chat", KEYS[0]) as again:
+        gone = again.refused("And Rome?", second["id"])
+        assert gone["error"]["code"] == "previous_response_not_found"
+    history: list[Any] = [
+        user("What is the weather in Oslo?"),
+        *first["output"],
+        *outputs_for(first, "snow"),
+        *second["output"],
+        user("And the weather in Rome?"),
+    ]
+    with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=KEYS[0], max_retries=0) as client:
+        stream = client.responses.create(
+            model=model_of("openai-chat"), input=history, tools=[FUNCTION], store=False, stream=True
+        )
+        assert [event.type for event in stream][-1] == "response.completed"
+    roles = [message["role"] for message in json.loads(place.upstream.seen[-1].asked)["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_ws_6_what_is_too_big_is_told_and_the_connection_goes_on() -> None:
+    script = parse_script(SCRIPT.encode(), "script")
+    with (
+        gateway_in_front_of(Simulator(script=script), "[limits]\nbody = 5000") as small,
+        opened(small, "anthropic") as codex,
+    ):
+        error = codex.refused("x" * 6000)
+        assert (error["status"], error["error"]["code"]) == (413, "message_too_big")
+        assert small.upstream.seen == []
+        theirs = codex.refused("this is much too long")  # for the upstream
+        assert theirs["status"] == 413
+        assert "too long" in theirs["error"]["message"]
+        assert "Hi" in text_of(codex.ask("Hi"))
+
+
+def test_ws_7_the_providers_key_and_headers_go_upstream_and_nothing_of_the_clients() -> None:
+    heard: list[dict[str, str]] = []
+    simulator = Simulator()
+
+    async def listening(scope: Any, receive: Any, send: Any) -> None:
+        heard.append({name.decode(): value.decode() for name, value in scope.get("headers", ())})
+        await simulator(scope, receive, send)
+
+    with served(listening) as url:
+        extra_one = f'[providers.extra]\nprotocol = "openai-chat"\nbase_url = "{url}"\napi_key = "the-providers"\n'
+        extra_one += 'headers = {"x-team" = "blue"}\n'
+        with gateway_in_front_of(listening, CONFIG + extra_one) as place, opened(place, None, KEYS[0]) as codex:
+            codex.ask("Hi", model=model_of("anthropic"))
+            codex.ask("Hi", model="extra/m")
+    own, extra = [headers for headers in heard if headers]
+    assert own["x-api-key"] == UPSTREAM_KEY
+    assert extra["authorization"] == "Bearer the-providers"
+    assert extra["x-team"] == "blue"
+    assert not any(KEYS[0] in value or name == "openai-beta" for headers in heard for name, value in headers.items())
+
+
+def test_ws_8_items_that_are_sent_again_are_not_there_twice(place: Place) -> None:
+    with opened(place, "openai-responses", KEYS[0]) as codex:
+        first = codex.ask("What is the weather in Oslo?", store=True)
+        reference = [{"type": "item_reference", "id": item["id"]} for item in first["output"]]
+        for repeated in (first["output"], reference):
+            answer = codex.ask([*repeated, *outputs_for(first, "snow")], first["id"])
+            assert "snow" in text_of(answer)
+            items = json.loads(place.upstream.seen[-1].asked)["input"]
+            ids = [item["id"] for item in items if "id" in item]
+            assert len(ids) == len(set(ids))
+            assert [item["type"] for item in items].count("function_call") == 1
+
+
+def test_ws_9_one_answer_at_a_time_in_a_lane_and_a_connection_does_not_last_for_ever(place: Place) -> None:
+    with opened(place, "anthropic", KEYS[0]) as codex:
+        began = time.monotonic()
+        codex.send("take your time")
+        codex.send("Hi")
+        slow, quick = codex.events(), codex.events()
+        assert "at last" in text_of(slow[-1]["response"])
+        assert "Hi" in text_of(quick[-1]["response"])
+        assert {event["response"]["id"] for event in slow if "response" in event} == {slow[0]["response"]["id"]}
+        assert time.monotonic() - began >= 0.4
+        # Lanes do not wait for each other, and each event says whose it is.
+        codex.send("take your time", stream_id="one")
+        codex.send("Hi", stream_id="two")
+        first_done, second_done = codex.events(), codex.events()
+        assert {event["stream_id"] for event in first_done} == {"two"}
+        assert {event["stream_id"] for event in second_done} == {"one"}
+        # Each lane's last answer is known to all of the connection, an earlier one is not.
+        assert "Hi" in text_of(codex.ask("Hi", first_done[-1]["response"]["id"], stream_id="one"))
+        gone = codex.refused("Hi", second_done[-1]["response"]["id"])
+        assert gone["error"]["code"] == "previous_response_not_found"
+
+
+def test_the_bounds_of_a_connection(place: Place) -> None:
+    with opened(place, "anthropic", KEYS[0]) as codex:
+        for number in range(17):
+            codex.send("take your time", stream_id=f"lane-{number}")
+        first = codex.event()
+        assert (first["stream_id"], first["error"]["code"]) == ("lane-16", "websocket_stream_limit_reached")
+    with (
+        gateway_in_front_of(Simulator(), "[limits]\nsocket_time = 0.2") as short,
+        opened(short, "anthropic") as codex,
+    ):
+        ended = codex.event()
+        assert (ended["type"], ended["error"]["code"]) == ("error", "websocket_connection_limit_reached")
+        with pytest.raises(ConnectionClosed):
+            codex.event()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[]", "JSON object"),
+        ("no json", "JSON object"),
+        ('{"type": "response.steer"}', "response.create"),
+        ("{}", "response.create"),
+        ('{"type": "response.create", "stream_id": "a b"}', "stream_id"),
+        ('{"type": "response.create", "model": "m", "input": "Hi", "background": true}', "background"),
+        ('{"type": "response.create", "model": "nobody-knows", "input": "Hi"}', "nobody-knows"),
+        ('{"type": "response.create", "model": "nobody-knows", "input": 5}', "/input"),
+    ],
+)
+def test_what_makes_no_sense_is_told_and_the_connection_goes_on(place: Place, text: str, why: str) -> None:
+    with opened(place, "anthropic", KEYS[0]) as codex:
+        codex.connection.send(text)
+        error = codex.event()
+        assert error["type"] == "error"
+        assert 400 <= error["status"] < 500
+        assert why in error["error"]["message"]
+        assert "Hi" in text_of(codex.ask("Hi"))
+
+
+def test_a_client_that_leaves_lets_go_of_the_upstream(place: Place) -> None:
+    with opened(place, "anthropic", KEYS[0]) as codex:
+        codex.send("take your time")
+        deadline = time.monotonic() + 5
+        while not place.upstream.seen:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+    while not place.upstream.seen[0].let_go:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    assert not place.upstream.seen[0].whole
+
+
+def test_other_places_have_no_websocket(place: Place) -> None:
+    other = Place(place.base_url + "/v1/chat", place.gateway, place.upstream)
+    with pytest.raises(InvalidStatus) as refused, opened(other, "anthropic", KEYS[0]):
+        pass
+    assert refused.value.response.status_code == 404

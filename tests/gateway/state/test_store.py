@@ -1,0 +1,218 @@
+"""The store: owners, chains, bounds, and what two processes see of each other."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolwire.gateway.config import ConfigError, StateSection
+from toolwire.gateway.state.opening import opened
+from toolwire.gateway.state.sqlite import MEMORY, Bounds, SqliteStore, prepare
+from toolwire.gateway.state.store import Row
+
+PLENTY = Bounds(ttl=3600, rows=1000, bytes=1_000_000)
+Work = Callable[[SqliteStore], Coroutine[Any, Any, None]]
+
+
+def run(path: Path | None, work: Work, bounds: Bounds = PLENTY) -> None:
+    store = SqliteStore(MEMORY if path is None else str(path), bounds)
+    try:
+        asyncio.run(work(store))
+    finally:
+        store.close()
+
+
+@pytest.fixture(params=["memory", "file"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    return None if request.param == "memory" else tmp_path / "state.db"
+
+
+def row(id: str, body: bytes = b"{}", parent: str | None = None, owner: str = "me", kind: str = "response") -> Row:
+    return Row(owner, kind, id, body, parent)
+
+
+def test_what_was_kept_is_there_for_its_owner_alone(place: Path | None) -> None:
+    async def work(store: SqliteStore) -> None:
+        store.keep([row("a", b"1"), row("b", b"2")])
+        assert await store.get("me", "response", ["a", "b", "c"]) == {"a": b"1", "b": b"2"}
+        for owner, kind in (("you", "response"), ("", "response"), ("me", "interaction")):
+            assert await store.get(owner, kind, ["a"]) == {}
+            assert await store.lineage(owner, kind, "a") == []
+            assert not await store.delete(owner, kind, "a")
+        store.keep([row("a", b"yours", owner="you")])
+        assert await store.get("me", "response", ["a"]) == {"a": b"1"}
+
+    run(place, work)
+
+
+def test_ids_are_values_never_words_of_the_query(place: Path | None) -> None:
+    odd = ["' OR 1=1 --", '"; DROP TABLE kept; --', "%", "_", "\0", "😀", "a\nb"]
+
+    async def work(store: SqliteStore) -> None:
+        store.keep([row("safe")])
+        for text in odd:
+            assert await store.get("me", "response", [text]) == {}
+            assert await store.lineage(text, text, text) == []
+            assert await store.under("me", "response", text) == []
+            assert not await store.delete("me", "response", text)
+            store.keep([row(text, b"odd", text, text)])
+            assert await store.get(text, "response", [text]) == {text: b"odd"}
+        assert await store.get("me", "response", ["safe"]) == {"safe": b"{}"}
+
+    run(place, work)
+
+
+def test_a_chain_is_whole_or_nothing(place: Path | None) -> None:
+    async def work(store: SqliteStore) -> None:
+        store.keep([row("a", b"1"), row("b", b"2", "a"), row("c", b"3", "b"), row("other", b"4", "a")])
+        assert [one.body for one in await store.lineage("me", "response", "c")] == [b"1", b"2", b"3"]
+        assert await store.delete("me", "response", "b")
+        assert await store.lineage("me", "response", "c") == []
+        assert [one.body for one in await store.lineage("me", "response", "other")] == [b"1", b"4"]
+        store.keep([row("x", b"", "y"), row("y", b"", "x")])  # a ring, which nobody makes
+        assert await store.lineage("me", "response", "x") == []
+
+    run(place, work)
+
+
+def test_rows_under_a_parent_keep_their_order(place: Path | None) -> None:
+    async def work(store: SqliteStore) -> None:
+        store.keep([row(f"{number}", b"%d" % number, "p", kind="item") for number in (3, 1, 2)])
+        assert await store.has("me", "item", "p")
+        assert not await store.has("you", "item", "p")
+        assert [one.body for one in await store.under("me", "item", "p")] == [b"3", b"1", b"2"]
+        await store.delete_under("you", "item", "p")
+        assert len(await store.under("me", "item", "p")) == 3
+        await store.delete_under("me", "item", "p")
+        assert await store.under("me", "item", "p") == []
+
+    run(place, work)
+
+
+def test_what_is_unused_too_long_is_not_there(place: Path | None) -> None:
+    async def work(store: SqliteStore) -> None:
+        store.keep([row("a"), row("b", parent="a")])
+        assert await store.get("me", "response", ["a"])
+        await asyncio.sleep(0.3)
+        assert await store.get("me", "response", ["a"]) == {}
+        assert await store.lineage("me", "response", "b") == []
+        assert await store.under("me", "response", "a") == []
+        assert not await store.has("me", "response", "a")
+        assert not await store.delete("me", "response", "a")
+
+    run(place, work, Bounds(ttl=0.2, rows=1000, bytes=1_000_000))
+
+
+@pytest.mark.parametrize("bounds", [Bounds(3600, 50, 1_000_000), Bounds(3600, 1000, 5000)], ids=["rows", "bytes"])
+def test_it_is_bounded_and_what_was_unused_longest_goes_first(place: Path | None, bounds: Bounds) -> None:
+    async def work(store: SqliteStore) -> None:
+        for number in range(200):
+            store.keep([row(f"{number:03}", b"x" * 100)])
+            await store.get("me", "response", ["nothing"])  # so that each is a transaction of its own
+        kept = await store.get("me", "response", [f"{number:03}" for number in range(200)])
+        assert 0 < len(kept) <= 50
+        assert list(kept) == [f"{number:03}" for number in range(200 - len(kept), 200)]
+
+    run(place, work, bounds)
+
+
+def test_a_file_is_for_its_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "state.db"
+    old = os.umask(0)
+    try:
+        prepare(path)
+
+        async def work(store: SqliteStore) -> None:
+            store.keep([row("a")])
+            await store.get("me", "response", ["a"])
+            for file in path.parent.iterdir():
+                assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+        run(path, work)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_what_was_kept_outlives_the_process_and_others_see_it(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def work(store: SqliteStore) -> None:
+        other = SqliteStore(str(path), PLENTY)
+        before = other.version()
+        store.keep([row("a", b"1")])
+        assert await store.get("me", "response", ["a"])
+        assert other.version() != before
+        assert await other.get("me", "response", ["a"]) == {"a": b"1"}
+        other.keep([row("b", b"2", "a")])
+        other.close()
+        assert [one.body for one in await store.lineage("me", "response", "b")] == [b"1", b"2"]
+        store.keep([row("c", b"3")])  # and at once it is closed
+
+    run(path, work)
+
+    async def later(store: SqliteStore) -> None:
+        assert await store.get("me", "response", ["a", "b", "c"]) == {"a": b"1", "b": b"2", "c": b"3"}
+
+    run(path, later)
+
+
+def test_two_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def work(store: SqliteStore) -> None:
+        other = SqliteStore(str(path), PLENTY)
+        for number in range(100):
+            store.keep([row(f"a{number}")])
+            other.keep([row(f"b{number}")])
+        names = [f"{who}{number}" for who in "ab" for number in range(100)]
+        await other.get("me", "response", [])
+        assert len(await store.get("me", "response", names)) == 200
+        other.close()
+
+    run(path, work)
+
+
+def test_rows_that_belong_together_are_kept_together_or_not_at_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def work(store: SqliteStore) -> None:
+        bad: Any = object()
+        store.keep([row("a"), row("b", bad)])
+        assert await store.get("me", "response", ["a", "b"]) == {}
+        store.keep([row("c")])
+        assert await store.get("me", "response", ["c"])
+
+    run(tmp_path / "state.db", work)
+    assert "not kept" in capsys.readouterr().err
+
+
+def test_a_file_that_is_none_is_told_and_nothing_else_breaks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "state.db"
+    path.write_bytes(b"this is no database, whatever its name says" * 100)
+
+    async def work(store: SqliteStore) -> None:
+        store.keep([row("a")])
+        with pytest.raises(sqlite3.DatabaseError):
+            await store.get("me", "response", ["a"])
+
+    run(path, work)
+    assert "not kept" in capsys.readouterr().err
+
+
+def test_where_it_is_opened(tmp_path: Path) -> None:
+    opened(StateSection(), {"XDG_STATE_HOME": str(tmp_path)}).close()
+    assert (tmp_path / "toolwire" / "state.db").exists()
+    opened(StateSection(path=str(tmp_path / "mine.db")), {}).close()
+    assert (tmp_path / "mine.db").exists()
+    blocked = tmp_path / "mine.db" / "below"
+    with pytest.raises(ConfigError, match=r"state\.path"):
+        opened(StateSection(path=str(blocked)), {})
+    opened(StateSection(), {"XDG_STATE_HOME": str(blocked)}).close()  # in memory then

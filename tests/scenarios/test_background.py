@@ -1,0 +1,148 @@
+"""Answers that nobody waits for."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.scenarios.test_sdk_state import KEYS, Restarting, google_client, interact, openai_client, respond, results
+from tests.scenarios.watching import Place, gateway_in_front_of, model_of
+from tests.upstream.clients import CLIENTS
+from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.script import parse_script
+
+SCRIPT = b"""
+[[turns]]
+when = "take your time"
+repeat = 0
+text = "at last"
+delay = 0.5
+
+[[turns]]
+when = "for very long"
+repeat = 0
+text = "never"
+delay = 60
+
+[[turns]]
+when = "senseless"
+repeat = 0
+error = {kind = "invalid_request", message = "That makes no sense."}
+"""
+
+
+@pytest.fixture(scope="module")
+def only_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    state = tmp_path_factory.mktemp("state") / "state.db"
+    more = f'[server]\nkeys = ["{KEYS[0]}", "{KEYS[1]}"]\n[state]\npath = "{state}"\n'
+    with gateway_in_front_of(Simulator(script=parse_script(SCRIPT, "script")), more) as place:
+        yield place
+
+
+@pytest.fixture
+def place(only_place: Place) -> Place:
+    only_place.forget()
+    return only_place
+
+
+def waited(look: Any, id: str, *running: str) -> Any:
+    deadline = time.monotonic() + 10
+    while (found := look(id)).status in running:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+@pytest.mark.parametrize("upstream", CLIENTS)
+def test_a_response(place: Place, upstream: str) -> None:
+    with openai_client(place) as client:
+        made = respond(place, upstream, "take your time", background=True)
+        assert (made.status, made.output, made.background) == ("queued", [], True)
+        with pytest.raises(openai.BadRequestError, match="still in progress"):
+            respond(place, upstream, "And?", previous_response_id=made.id)
+        done = waited(client.responses.retrieve, made.id, "queued", "in_progress")
+        assert (done.id, done.status, done.output_text, done.background) == (made.id, "completed", "at last", True)
+        assert client.responses.cancel(made.id).status == "completed"
+        assert respond(place, upstream, "What is the weather in Oslo?", previous_response_id=made.id).output
+    assert b"at last" in place.upstream.seen[-1].asked
+    assert b'"background"' not in place.upstream.seen[0].asked
+
+
+def test_it_can_be_read_as_a_stream_once_it_is_there(place: Place) -> None:
+    with openai_client(place) as client:
+        made = respond(place, "anthropic", "take your time", background=True)
+        events: list[Any] = list(client.responses.retrieve(made.id, stream=True))
+    assert events[-1].response.output_text == "at last"
+
+
+@pytest.mark.parametrize("upstream", CLIENTS)
+def test_an_interaction(place: Place, upstream: str) -> None:
+    with google_client(place) as client:
+        made = interact(place, upstream, "take your time", background=True)
+        assert made.status == "in_progress"
+        done = waited(client.interactions.get, made.id, "in_progress")
+        assert (done.status, done.output_text) == ("completed", "at last")
+        following = interact(place, upstream, "What is the weather in Oslo?", previous_interaction_id=made.id)
+        assert results(following, "snow")
+
+
+def test_one_that_is_cancelled_lets_go_of_the_upstream(place: Place) -> None:
+    with openai_client(place) as client, openai_client(place, KEYS[1]) as stranger:
+        made = respond(place, "anthropic", "for very long", background=True)
+        deadline = time.monotonic() + 5
+        while not place.upstream.seen:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with pytest.raises(openai.NotFoundError):
+            stranger.responses.cancel(made.id)
+        assert client.responses.retrieve(made.id).status == "queued"
+        assert client.responses.cancel(made.id).status == "cancelled"
+        assert client.responses.retrieve(made.id).status == "cancelled"
+        while not place.upstream.seen[0].let_go:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert client.responses.cancel(made.id).status == "cancelled"
+
+
+def test_one_that_another_process_cancels_or_deletes_is_given_up(place: Place, tmp_path: Path) -> None:
+    with openai_client(place) as client:
+        for deed in (client.responses.cancel, client.responses.delete):
+            place.forget()
+            made = respond(place, "anthropic", "for very long", background=True)
+            # A second gateway with the same file, whose memory knows of no work.
+            state = place.state_path
+            more = f'[server]\nkeys = ["{KEYS[0]}"]\n[state]\npath = "{state}"\n'
+            with gateway_in_front_of(Simulator(), more) as other, openai_client(other) as elsewhere:
+                getattr(elsewhere.responses, deed.__name__)(made.id)
+            deadline = time.monotonic() + 5
+            while not place.upstream.seen or not place.upstream.seen[0].let_go:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+
+
+def test_one_that_fails_says_so(place: Place) -> None:
+    with openai_client(place) as client:
+        made = respond(place, "anthropic", "senseless", background=True)
+        failed = waited(client.responses.retrieve, made.id, "queued", "in_progress")
+        assert failed.status == "failed"
+        assert failed.error is not None
+        assert "makes no sense" in failed.error.message
+    with google_client(place) as client:
+        other = interact(place, "anthropic", "senseless", background=True)
+        assert waited(client.interactions.get, other.id, "in_progress").status == "failed"
+
+
+def test_one_that_was_under_way_when_the_gateway_stopped_has_failed(tmp_path: Path) -> None:
+    restarting = Restarting(tmp_path / "state.db", Simulator(script=parse_script(SCRIPT, "script")))
+    made = respond(restarting.start(), "anthropic", "for very long", background=True)
+    with openai_client(restarting.start()) as client:
+        assert client.responses.retrieve(made.id).status == "failed"
+    restarting.stop()
+
+
+def test_what_is_not_stored_can_not_run_in_the_background(place: Place) -> None:
+    with openai_client(place) as client, pytest.raises(openai.BadRequestError, match="store"):
+        client.responses.create(model=model_of("anthropic"), input="Hi", store=False, background=True)

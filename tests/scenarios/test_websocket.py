@@ -1,0 +1,92 @@
+"""Codex's websocket, and that of the openai SDK, in front of every upstream."""
+
+from typing import Any
+
+import openai
+import pytest
+
+from tests.scenarios.socket import FUNCTION, opened, outputs_for, text_of, user
+from tests.scenarios.test_sdk_matrix import PROVING
+from tests.scenarios.watching import Place, model_of, proofs_in
+from tests.upstream.clients import CLIENTS, KEY
+
+
+@pytest.mark.parametrize("upstream", CLIENTS)
+def test_three_turns_as_codex_takes_them(place: Place, upstream: str) -> None:
+    with opened(place, upstream) as codex:
+        developer = {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]}
+        warm = codex.ask([developer], generate=False)
+        assert warm["output"] == []
+        assert place.upstream.seen == []
+        first = codex.ask("What is the weather in Oslo?", warm["id"])
+        second = codex.ask(outputs_for(first, "snow"), first["id"])
+        assert "snow" in text_of(second)
+        third = codex.ask("And the weather in Rome?", second["id"])
+        fourth = codex.ask(outputs_for(third, "sun"), third["id"])
+        assert "sun" in text_of(fourth)
+    assert [seen.status for seen in place.upstream.seen] == [200] * 4
+    last = place.upstream.seen[-1]
+    assert [call.id for call in last.calls(upstream)] == [result.call_id for result in last.results(upstream)]
+    assert len(last.calls(upstream)) == 2
+    assert last.asked.count(b"Be brief.") == 1
+    if upstream in PROVING:
+        assert len(proofs_in(last.asked)) >= 2
+
+
+@pytest.mark.parametrize("upstream", CLIENTS)
+def test_the_same_over_sse(place: Place, upstream: str) -> None:
+    """What Codex does where there is no websocket: all of it, each time."""
+    history: list[Any] = [user("What is the weather in Oslo?")]
+    with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=KEY, max_retries=0) as client:
+        for result in ("snow", None):
+            with client.responses.stream(
+                model=model_of(upstream),
+                input=history,
+                tools=[FUNCTION],
+                store=False,
+                reasoning={"effort": "high", "summary": "auto"},
+                include=["reasoning.encrypted_content"],
+            ) as stream:
+                answer = stream.get_final_response()
+            if result is not None:
+                told = answer.model_dump(exclude_none=True)
+                items = [{k: v for k, v in item.items() if k != "parsed_arguments"} for item in told["output"]]
+                history += [*items, *outputs_for(told, result)]
+    assert "snow" in answer.output_text
+
+
+@pytest.mark.filterwarnings(r"ignore:connect\(\) must be used:DeprecationWarning")  # the SDK's own affair
+@pytest.mark.parametrize("upstream", CLIENTS)
+def test_the_websocket_of_the_sdk(place: Place, upstream: str) -> None:
+    text = ""
+    with (
+        openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=KEY, max_retries=0) as client,
+        client.responses.connect() as connection,
+    ):
+        connection.response.create(model=model_of(upstream), input="Hi", store=False)
+        for event in connection:
+            if event.type == "response.output_text.delta":
+                text += event.delta
+            if event.type == "response.completed":
+                assert event.response.output_text == text
+                break
+    assert "Hi" in text
+
+
+def test_the_events_are_those_of_the_stream(place: Place) -> None:
+    with opened(place, "anthropic") as codex:
+        codex.send("What is the weather in Oslo?")
+        events = codex.events()
+    with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=KEY, max_retries=0) as client:
+        responses: Any = client.responses
+        streamed = responses.create(
+            model=model_of("anthropic"),
+            input=[user("What is the weather in Oslo?")],
+            tools=[FUNCTION],
+            store=False,
+            reasoning={"effort": "high", "summary": "auto"},
+            include=["reasoning.encrypted_content"],
+            stream=True,
+        )
+        assert [event["type"] for event in events] == [event.type for event in streamed]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
