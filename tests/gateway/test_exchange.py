@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.bodies import anthropic_request, anthropic_response
 from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, question, run, running
 from tests.gateway.test_faults import BEGUN, STREAM, chunk, error_of, events_of, piece, told, whole
 from tests.upstream.sockets import received, upstream
@@ -387,5 +388,32 @@ def test_an_answer_that_may_not_lose_its_guard_is_refused() -> None:
             answer = await gateway.ask("anthropic")
             assert answer.status == 400
             assert "pending_safety_checks" in error_of("anthropic", 400, await answer.read(10_000)).message
+
+    run(work())
+
+
+def test_what_a_client_uses_of_its_protocol_is_said_to_a_provider_of_the_same() -> None:
+    said = {"anthropic-beta": "one-2026-01-01,two-2026-02-02", "anthropic-version": "2026-06-01", "x-else": "kept back"}
+    body = json.dumps(anthropic_request()).encode()
+    good = whole("200 OK", json.dumps(anthropic_response()).encode())
+
+    async def head_at(protocol: str, more: str = "") -> str:
+        script = Script(good if protocol == "anthropic" else GOOD)
+        async with upstream(script) as origin:
+            config = in_front_of(origin, protocol).replace("timeout", f"{more}\ntimeout")
+            async with running(config) as gateway:
+                answer = await gateway.post("/v1/messages", body, **said)
+                await answer.read(100_000)
+                assert answer.status == 200
+        return script.asked[0].partition(b"\r\n\r\n")[0].decode().lower()
+
+    async def work() -> None:
+        head = await head_at("anthropic") + "\r\n"
+        assert "\r\nanthropic-beta: one-2026-01-01,two-2026-02-02\r\n" in head
+        assert "\r\nanthropic-version: 2026-06-01\r\n" in head
+        assert "kept back" not in head
+        also = await head_at("anthropic", 'headers = {"anthropic-beta" = "own-2026-03-03"}')
+        assert "anthropic-beta: own-2026-03-03,one-2026-01-01,two-2026-02-02" in also
+        assert "anthropic" not in await head_at("openai-chat")
 
     run(work())

@@ -49,12 +49,14 @@ class Surface(Struct, frozen=True, kw_only=True):
     """`key_header` is where the provider wants the key, `headers` what else it wants with every request. `pauses`: it
     may stop in the middle of its own work, and wants to be asked to go on. `streams`: a request that does not say
     whether to stream does. `comments`: its clients pass over comments in a stream. `events_word`: a stream is one JSON
-    array unless the query holds it."""
+    array unless the query holds it. `passed`: a header in which a client names what it uses of the protocol, lists of
+    words; a provider of the same protocol has to know."""
 
     endpoints: tuple[Endpoint, ...]
     key_header: str
     headers: tuple[tuple[str, str], ...] = ()
     version_header: str | None = None
+    passed: str | None = None
     stream_type: str = "text/event-stream"
     events_word: bytes | None = None
     statuses: dict[ErrorKind, int] = {}

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 
@@ -35,6 +36,7 @@ from .watch import Receive, Watch
 
 _JSON: Header = (b"content-type", b"application/json")
 _POSTED = ("/toolwire/translate", "/api/show")
+_WORDS = re.compile(rb"[A-Za-z0-9_.,; =-]{1,4096}")
 _GOT = ("/", "/metrics", "/api/version", *LISTS)
 
 
@@ -73,7 +75,7 @@ class App:
         self._room = Room(limits.streams)
         self._codecs = tuple(PROTOCOLS.values())
         self._addresses = {
-            endpoint.path: (codec, Address(stream=endpoint.stream))
+            endpoint.path: (codec, Address(stream=endpoint.stream, counts=endpoint.counts))
             for codec in reversed(self._codecs)
             for endpoint in codec.surface.endpoints
             if "{model}" not in endpoint.path
@@ -233,13 +235,10 @@ class App:
         body = await incoming.body(self._limits.body)
         line, headers = incoming.line, incoming.headers
         line.client = codec.name
-        version = None
-        if codec.surface.version_header is not None:
-            version = headers.get(codec.surface.version_header.encode(), b"").decode("latin-1") or None
         return Asked(
             client=codec,
             body=body,
-            route=Route(model=address.model, stream=address.stream, version=version),
+            route=_route(codec, address, headers),
             tenant=incoming.caller.tenant,
             strict=_is_strict(headers),
             created=int(time.time()),
@@ -338,6 +337,18 @@ class DryRun(Struct, forbid_unknown_fields=True):
     body: msgspec.Raw
     model: str | None = None
     stream: bool | None = None
+
+
+def _route(codec: Codec, address: Address, headers: dict[bytes, bytes]) -> Route:
+    """What is said of a request outside its body."""
+    surface = codec.surface
+    told = {
+        name: words.decode("ascii")
+        for name in (surface.version_header, surface.passed)
+        if name is not None and (words := headers.get(name.encode())) and _WORDS.fullmatch(words)
+    }
+    version = told.get(surface.version_header or "")
+    return Route(model=address.model, stream=address.stream, version=version, headers=tuple(told.items()))
 
 
 def _is_strict(headers: dict[bytes, bytes]) -> bool:

@@ -60,7 +60,7 @@ class Exchanger:
         self._limits = limits
         self._seal_keys = seal_keys
         self._memory = memory
-        self._heads: dict[tuple[str, str], tuple[Origin, bytes]] = {}
+        self._heads: dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[Origin, bytes]] = {}
         self._carriers: dict[tuple[str, str, str | None], Carrier] = {}
 
     def close(self) -> None:
@@ -161,7 +161,8 @@ class Exchanger:
             body = as_written(asked.body, request, client, way.model, stream=asked.streams(request))
             if body is not None:
                 context = Context(request=request, created=asked.created, carrier=carrier)
-                return Sent(way, upstream, context, losses, Route(path=client.surface.endpoints[0].path), body)
+                route = Route(path=client.surface.endpoints[0].path, headers=asked.route.headers)
+                return Sent(way, upstream, context, losses, route, body)
         encoding = upstream.encode_request(restored, target)
         if client is not upstream:
             encoding.undo.integers = request
@@ -178,7 +179,8 @@ class Exchanger:
         finish = None
         if keeping is not None or context.withholding is not None:
             finish = self._memory.finish(client, context, keeping, _speaker(asked, way))
-        return Sent(way, upstream, context, losses, encoding.route, encoding.to_bytes(), legs, keeping, finish)
+        route = replace(encoding.route, headers=asked.route.headers) if client is upstream else encoding.route
+        return Sent(way, upstream, context, losses, route, encoding.to_bytes(), legs, keeping, finish)
 
     def _carrier(self, tenant: str, way: Way) -> Carrier | None:
         key = (tenant, way.provider.name, way.model)
@@ -221,13 +223,16 @@ class Exchanger:
         return answer
 
     def _head(self, provider: Provider, upstream: Codec, route: Route) -> tuple[Origin, bytes]:
-        path = route.path or "/"
-        if (known := self._heads.get((provider.name, path))) is not None:
+        key = (provider.name, path := route.path or "/", route.headers)
+        if (known := self._heads.get(key)) is not None:
             return known
         headers = {"content-type": "application/json"} | provider.own_headers(upstream.surface)
+        for name, words in route.headers:
+            joined_words = name == upstream.surface.passed and name in headers
+            headers[name] = f"{headers[name]},{words}" if joined_words else words
         found = provider.origin, head_of(provider.origin, provider.address(path), headers.items())
         if len(self._heads) < 1024:  # Gemini's paths hold names that are the clients' to choose
-            self._heads[provider.name, path] = found
+            self._heads[key] = found
         return found
 
     async def _fault(self, sent: Sent, answer: Answer) -> ApiError:

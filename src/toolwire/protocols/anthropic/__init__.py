@@ -24,6 +24,7 @@ CODEC = Codec(
         key_header="x-api-key",
         headers=(("anthropic-version", "2023-06-01"),),
         version_header="anthropic-version",
+        passed="anthropic-beta",
         statuses={"overloaded": 529},
         pauses=True,
     ),
