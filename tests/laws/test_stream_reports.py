@@ -11,7 +11,7 @@ from toolwire.canonical.fold import unfold
 from toolwire.codec.interface import Context
 from toolwire.protocols import PROTOCOLS
 
-_ERROR = "a stream ends with the error, told as far as an error of the target can; a body has it in an answer"
+_ERROR = "a stream ends with the error, as far as the target's can tell it, and without the last chunk of an answer"
 _WHY = "a stream that ends says why, if only by ending"
 _EMPTY = "a stream has no delta for a text that is empty"
 
@@ -33,11 +33,11 @@ DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
         {f"/choices/0/message/reasoning_details/{index}" for index in range(4)},
     ),
     ("openai-chat", "error_in_200"): (_ERROR, {"/error", "/error/code", "/error/type"}, {"/error/code"}),
-    ("openai-responses", "failed"): (_ERROR, {"/error", "/status"}, {"/error/code"}),
+    ("openai-responses", "failed"): (_ERROR, {"/error", "/status"}, {"/error/code", "/service_tier"}),
     ("openai-responses", "failed_policy"): (
         _ERROR,
         {"/error", "/error/type", "/status"},
-        {"/error/code", "/error/misalignment"},
+        {"/error/code", "/error/misalignment", "/service_tier"},
     ),
     ("openrouter", "error_in_200"): (
         _ERROR,

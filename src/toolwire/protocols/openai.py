@@ -10,13 +10,13 @@ from msgspec import Raw
 from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.canonical.tools import OutputFormat
 from toolwire.codec.check import Findings, Path, Voice, subschemas, text_of, unstrict, words
+from toolwire.codec.hosted import json_of
 from toolwire.codec.interface import Alike
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.schema.dialect import Dialect
 from toolwire.codec.schema.fit import fit, fitted_strictly
 from toolwire.codec.surface import ModelCard
 
-_decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 SHARED = "openai"
@@ -126,7 +126,7 @@ def alike(family: str, tier_family: str, tiers: Sequence[str], *, single: bool) 
     """What the answers of both protocols say. `single`: what was moderated has one result, and no list of them."""
 
     def tier(value: Raw) -> Raw | None:
-        return value if _decode(value) in tiers else None
+        return value if json_of(value) in tiers else None
 
     moderation = Alike(family, "moderation", _listed if single else _same, _unlisted if single else _same)
     words = {"service_tier": Alike(tier_family, "service_tier", _same, tier), "moderation": moderation}
@@ -145,13 +145,13 @@ def _listed(value: Raw) -> Raw | None:
             return one
         return {"type": "moderation_results", "model": one.get("model", ""), "results": [one]}
 
-    sides = _decode(value)
+    sides = json_of(value)
     return Raw(_encode({side: listed(one) for side, one in sides.items()})) if isinstance(sides, dict) else None
 
 
 def _unlisted(value: Raw) -> Raw | None:
     """The only result of each list; None if a list says more than that."""
-    sides, told = _decode(value), {}
+    sides, told = json_of(value), {}
     for side, one in sides.items() if isinstance(sides, dict) else ():
         match one:
             case {"type": "moderation_results", "model": model, "results": [{"model": named} as only]}:
@@ -172,7 +172,7 @@ IDENTIFIED = (f"{SHARED}:told:safety_identifier", f"{SHARED}:name:end_user=safet
 def identified(user: str | None, kept: dict[str, Any]) -> str | None:
     """Who asks. What `user` said is said by `safety_identifier` now, as others say it by a field of their own."""
     raw = ((kept.get("extras") or {}).get(SHARED) or {}).get("safety_identifier")
-    if user is not None or raw is None or not isinstance(named := _decode(raw), str):
+    if user is not None or raw is None or not isinstance(named := json_of(raw), str):
         return user
     kept["form"] = (*kept.get("form", ()), *IDENTIFIED)
     return named

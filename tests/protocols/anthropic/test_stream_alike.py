@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import toolwire as tw
 from toolwire.canonical.events import Event, PartDelta, ResponseFailed
 from toolwire.codec.interface import Context
 from toolwire.protocols import PROTOCOLS
@@ -66,3 +67,12 @@ def test_what_only_begins_alike_keeps_what_it_says_more() -> None:
 @pytest.mark.parametrize("broken", [text("1"), text('"a'), text('"a" "b"'), text("null")[:-1]])
 def test_what_only_begins_alike_and_is_no_json_breaks_the_stream(broken: bytes) -> None:
     assert isinstance(events(text('"a"'), broken)[-1], ResponseFailed)
+
+
+def test_a_call_that_starts_without_input_and_with_more_comes_home() -> None:
+    block = {"type": "tool_use", "id": "toolu_1", "name": "f", "later": True}
+    bodies = [START[0], {"type": "content_block_start", "index": 0, "content_block": block}]
+    wire = b"".join(frame(json.dumps(one).encode()) for one in bodies)
+    lines = b"".join(tw.translate_stream([wire], "anthropic", "anthropic")).split(b"\n")
+    (told,) = [line for line in lines if line.startswith(b"data: ") and b'"content_block_start"' in line]
+    assert json.loads(told[6:])["content_block"] == block

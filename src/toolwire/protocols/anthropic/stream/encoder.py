@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Part, Reasoning, Refusal, Text, ToolCall
@@ -25,7 +24,7 @@ from toolwire.canonical.events import (
 from toolwire.canonical.response import Stop, Usage
 from toolwire.codec.fields import tag_of
 from toolwire.codec.interface import Context, StreamEncoder, Target
-from toolwire.codec.kept import restore
+from toolwire.codec.kept import as_object, restore
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.sequence import Sequence
@@ -217,9 +216,13 @@ class Encoder:
         if isinstance(part, ToolCall):
             part = replace(part, arguments="{}" if not plan.home else part.arguments or "{}", shape="json")
         blocks = encode_parts([Placed(part, trail)], plan)
-        if blocks and plan.home and "anthropic:absent:input" in part.form:
-            blocks[0].input = UNSET
-        return blocks[0] if blocks else None
+        if not blocks:
+            return None
+        block = blocks[0]
+        if plan.home and "anthropic:absent:input" in part.form:
+            block = block if isinstance(block, dict) else as_object(block)
+            block.pop("input", None)
+        return block
 
     def _call_start(self, part: ToolCall, number: int) -> bytes:
         """What a call starts with; the text of a free-text one is told as a string in an object."""
