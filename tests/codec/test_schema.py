@@ -180,3 +180,8 @@ def test_arguments_for_an_exponential_schema_are_read_in_bounded_time() -> None:
         definitions[f"d{level}"] = {"allOf": [{"$ref": f"#/$defs/d{level - 1}"}] * 2}
     schema = {"$ref": "#/$defs/d59", "$defs": definitions}
     assert without_nulls('{"z":null}', Raw(json.dumps(schema).encode())) == '{"z":null}'
+
+
+def test_a_place_that_is_no_schema_is_named_each_time() -> None:
+    found = fit(Raw(b'{"items": ["x"], "prefixItems": ["x"]}'), JSON_SCHEMA)
+    assert {"/items/0", "/prefixItems/0"} <= {change.path for change in found.changes if change.kind == "dropped"}

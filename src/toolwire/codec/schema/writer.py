@@ -267,6 +267,9 @@ class Writer:
                 self._changes.malformed(site)
         prefix = [site for site in prefix if isinstance(site.value, list) and site.value]
         self._first("prefixItems", prefix)
+        for again in [site.at(index) for site in prefix[1:] for index in range(len(site.value))]:
+            if not isinstance(again.value, dict | bool):
+                self._changes.lost(again, "not a schema")
         made = rewriter.schema(items, below) if items else {}
         places = [prefix[0].at(index) for index in range(len(prefix[0].value))] if prefix else []
         if not self._takes("items"):
