@@ -167,7 +167,7 @@ class ItemRef(Node, frozen=True, tag=True):
 
 class Foreign(Node, frozen=True, tag=True):
     """A part that only its own protocol understands. `pair` keeps two halves together; `gist` is what others get, or
-    the `media` that a tool made, where a client can be shown them."""
+    where a client can be shown them: the `media` that a tool made, and what of an MCP server was `called`."""
 
     protocol: str
     body: Raw
@@ -176,6 +176,7 @@ class Foreign(Node, frozen=True, tag=True):
     gist: str | None = None
     media: Media | None = None
     use: HostedUse | None = None
+    called: tuple[ToolCall | ToolResult, ...] = ()
 
 
 class ToolChange(Node, frozen=True, tag=True):

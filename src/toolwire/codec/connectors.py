@@ -1,4 +1,4 @@
-"""MCP connectors: servers of tools that a provider itself calls for the model.
+"""MCP connectors: servers of tools that a provider itself calls for the model, and what it called.
 
 A protocol folder reads its own declaration into an `McpServer`, and writes one in its own words. Where `unportable`
 says why, other vendors can't be bound in the same way (a person is to be asked, some tools may not be called): such a
@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from toolwire.canonical.content import Foreign, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.tools import McpServer, NativeTool
 
 from .fields import escape
@@ -19,6 +20,7 @@ from .plan import Plan
 ASKS = "a person is to be asked before its tools are called"
 BOUND = "which of its tools may be called can't be said to the target"
 
+_CALLED = frozenset({"mcp_tool_use", "mcp_tool_result", "mcp_call", "mcp_server_tool_call", "mcp_server_tool_result"})
 _BEARER = "Bearer "
 _decode = msgspec.json.Decoder().decode
 
@@ -73,3 +75,22 @@ def report_others(server: McpServer, plan: Plan) -> None:
     """What else its declaration said, which only its own protocol has."""
     for pointer in server.others:
         plan.report.dropped((), f"/{pointer}", "the target's connector has no such setting")
+
+
+# ---- what was called
+
+
+def is_connected(part: Part) -> bool:
+    """Whether it is a call of a server's tool, or its result."""
+    return isinstance(part, ToolCall | ToolResult) and part.native in _CALLED
+
+
+def text_of(result: ToolResult) -> str:
+    """What a server's tool said."""
+    texts = [
+        one.text if isinstance(one, Text) else one.gist for one in result.content or () if isinstance(one, _SAYING)
+    ]
+    return "\n".join(text for text in texts if text)
+
+
+_SAYING = (Text, Foreign)

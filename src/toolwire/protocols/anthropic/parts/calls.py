@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Caller, Citation, Foreign, HostedUse, ToolCall, ToolChange, ToolResult
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import HostedKind, Tool, ToolRef
+from toolwire.codec.connectors import is_connected, text_of
 from toolwire.codec.fields import Reader
 from toolwire.codec.hosted import asked, in_words, json_of, use_of
 from toolwire.codec.kept import emit, given, joined, known, rest
@@ -234,6 +235,11 @@ def unreadable(arguments: str) -> bytes:
 
 def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
     if not plan.home and plan.answering:
+        if is_connected(part):
+            plan.report.approximated(placed.trail, "", "a call that another provider ran, told as one of the target's")
+            body = Raw(part.arguments.encode()) if isinstance(json_of(part.arguments), dict) else Raw(b"{}")
+            name, server = part.name, part.namespace or ""
+            return McpUse(type="mcp_tool_use", id=_mcp_id(part.id), name=name, server_name=server, input=body)
         if part.use is None:
             plan.report.dropped(placed.trail, "", "a call that another provider ran")
             return None
@@ -259,6 +265,13 @@ def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
 def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
     content = part.content[0] if part.content else None
     if not plan.home and plan.answering:
+        if is_connected(part):
+            plan.report.approximated(
+                placed.trail, "", "a result that another provider got, told as one of the target's"
+            )
+            said = [{"type": "text", "text": text_of(part)}]
+            told = {"tool_use_id": _mcp_id(part.call_id), "is_error": part.status != "ok", "content": said}
+            return {"type": "mcp_tool_result", **told}
         if part.use is None:
             plan.report.dropped(placed.trail, "", "a result that another provider got")
             return None
@@ -323,6 +336,10 @@ def _encode_page(page: Citation) -> dict[str, Any]:
 
 def _server_id(id: str) -> str:
     return id if id.startswith("srvtoolu_") else "srvtoolu_" + _ILLEGAL.sub("", id)
+
+
+def _mcp_id(id: str | None) -> str:
+    return id if id is not None and id.startswith("mcptoolu_") else "mcptoolu_" + _ILLEGAL.sub("", id or "tw")
 
 
 def encode_tool_reference(part: ToolRef, placed: Placed, plan: Plan) -> Any:

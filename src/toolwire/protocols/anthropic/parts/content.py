@@ -389,6 +389,8 @@ def _encode_item_reference(part: ItemRef, placed: Placed, plan: Plan) -> None:
 def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> Any:
     if part.protocol == FAMILY:
         return part.body
+    if part.called and plan.answering:
+        return encode_parts([Placed(one, placed.trail) for one in part.called], plan, plan.count)
     if part.use is not None and plan.answering:
         plan.report.approximated(placed.trail, "", "what another provider ran, told as a call and its result")
         call = encode_asked(part.use, plan)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Part, Reasoning, Refusal, Text, ToolCall
+from toolwire.canonical.content import Foreign, Part, Reasoning, Refusal, Text, ToolCall
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
     Event,
@@ -22,6 +22,7 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Stop, Usage
+from toolwire.codec.connectors import is_connected
 from toolwire.codec.fields import tag_of
 from toolwire.codec.interface import Context, StreamEncoder, Target
 from toolwire.codec.kept import as_object, restore
@@ -165,7 +166,7 @@ class Encoder:
         self._counts[event.message] = position + 1
         self._trails[key] = ("candidates", 0, "messages", event.message, "parts", position)
         part = event.part
-        if not self._plan.home and getattr(part, "use", None) is not None:
+        if not self._plan.home and (getattr(part, "use", None) is not None or _is_called(part)):
             self._held[key] = (part, [])
             return b""
         if isinstance(part, Reasoning) and not self._plan.home and (part.seal is None or part.seal.issuer != FAMILY):
@@ -396,3 +397,8 @@ def _frame(kind: bytes, body: dict[str, Any]) -> bytes:
 
 def stream_encoder(context: Context) -> StreamEncoder:
     return Encoder(context)
+
+
+def _is_called(part: Part) -> bool:
+    """Whether a tool of an MCP server was called: it is told whole."""
+    return is_connected(part) or (isinstance(part, Foreign) and bool(part.called))

@@ -18,6 +18,7 @@ from toolwire.canonical.tools import (
     Tool,
     ToolGroup,
 )
+from toolwire.codec.connectors import connector
 from toolwire.codec.fields import Reader, escape, told
 from toolwire.codec.hosted import Spelling as HostedSpelling
 from toolwire.codec.hosted import choosable, decode_hosted, encode_hosted, is_native, without_native
@@ -37,6 +38,7 @@ from toolwire.protocols.gemini.parts.calls import is_early
 from toolwire.protocols.gemini.parts.spelling import Spelling, extra, write
 from toolwire.protocols.gemini.wire import FAMILY, DeclarationShape
 from toolwire.protocols.google import OPENAPI, is_validated
+from toolwire.protocols.google_servers import decode_older, encode_older
 from toolwire.protocols.google_tools import LISTED, NEWER, camel, older, snake
 
 from .schema import decode_schema, dialect_of
@@ -184,6 +186,7 @@ def _decode_native(name: str, value: Raw, path: str, bag: int, *more: str) -> Na
         at=path,
         form=form,
         hosted=decode_hosted(usual, value, _READ["exclude_domains" if snaked else "excludeDomains"]),
+        server=decode_older(value, path) if usual == "mcpServers" else None,
     )
 
 
@@ -213,8 +216,11 @@ def encode_tools(request: Request, plan: Plan) -> tuple[Any, dict[str, Any]]:
                 _add_own(*own, hosted)
         elif is_native(tool, HOSTED):
             hosted += [one for one in _hosted(tool, placed, plan, beside=any_functions) if one not in hosted]
+        elif (server := connector(tool)) is not None and server.allowed is None:
+            if not _clashes(placed, plan, beside=any_functions):
+                _add_own("mcpServers", encode_older(server, placed.trail, plan), hosted)
         else:
-            without_native(placed, plan)
+            without_native(placed, plan, connects=True)
     if functions and hosted:
         config["includeServerSideToolInvocations"] = True
     tools = [{"functionDeclarations": functions}] if functions else []

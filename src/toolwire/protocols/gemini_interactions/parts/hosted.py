@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import Foreign, HostedUse, Seal, ToolCall, ToolResult
+from toolwire.codec.connectors import is_connected, text_of
 from toolwire.codec.fields import Reader
 from toolwire.codec.hosted import asked, in_words, json_of, use_of
 from toolwire.codec.kept import emit, given, joined, known, rest
@@ -95,10 +96,15 @@ def encode_server_call(part: ToolCall, placed: Placed, plan: StepPlan) -> Any:
     if not plan.answering:
         plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
         return TextContent(text=in_words(part))
-    if part.use is None:
+    if part.use is None and not is_connected(part):
         plan.report.dropped(placed.trail, "", "a call that another provider ran")
         return None
     plan.report.approximated(placed.trail, "", "a call that another provider ran, told as one of the target's")
+    if part.use is None:
+        shape = ServerCall(type="mcp_server_tool_call", id=part.id or plan.id_of(placed), name=part.name)
+        shape.server_name = part.namespace or ""
+        shape.arguments = home_arguments(part)
+        return shape
     return _asked(asked(part), plan)
 
 
@@ -121,10 +127,16 @@ def encode_server_result(part: ToolResult, placed: Placed, plan: StepPlan) -> An
         plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
         gists = [one.gist for one in part.content or () if isinstance(one, Foreign) and one.gist]
         return TextContent(text=f"[{part.native}: {chr(10).join(gists) or 'no readable content'}]")
-    if part.use is None:
+    if part.use is None and not is_connected(part):
         plan.report.dropped(placed.trail, "", "a result that another provider got")
         return None
     plan.report.approximated(placed.trail, "", "a result that another provider got, told as one of the target's")
+    if part.use is None:
+        shape = ServerResult(type="mcp_server_tool_result", call_id=part.call_id or plan.served)
+        shape.result = Raw(msgspec.json.encode(text_of(part)))
+        if part.status != "ok":
+            plan.report.dropped(placed.trail, "status", "the target does not say that a server's tool failed")
+        return shape
     return _found(part.use, plan, failed=part.status != "ok")
 
 

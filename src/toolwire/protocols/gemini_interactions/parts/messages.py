@@ -296,6 +296,9 @@ def encode_parts(places: list[Placed], plan: StepPlan, *, spoken: bool) -> list[
         match part:
             case ToolCall() | ToolResult() | Reasoning():
                 step = _encode_own(part, placed, plan)
+            case Foreign(called=(_, *_) as called) if plan.answering:
+                flush()
+                steps += [_encode_own(one, placed, plan) for one in called]
             case Foreign(use=HostedUse() as use) if plan.answering:
                 plan.report.approximated(placed.trail, "", "what another provider ran, told as a call and its result")
                 flush()

@@ -44,6 +44,7 @@ RULES = Rules(
     freeform=False,
 )
 NAMES = {
+    "McpServer.allowed": "/allowed_tools/0/tools",
     "Request.messages": "/input",
     "Request.system": "/system_instruction",
     "Request.tool_choice": "/generation_config/tool_choice",

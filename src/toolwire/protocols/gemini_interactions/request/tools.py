@@ -7,6 +7,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
+from toolwire.codec.connectors import connector
 from toolwire.codec.fields import Reader, tag_of
 from toolwire.codec.hosted import Spelling, choosable, chosen, decode_hosted, encode_hosted, is_native, without_native
 from toolwire.codec.kept import as_object, emit, given, joined, known, rest, restore
@@ -22,6 +23,7 @@ from toolwire.codec.tools import (
 )
 from toolwire.protocols.gemini_interactions.wire import FAMILY, AllowedShape, ChoiceShape, FunctionShape
 from toolwire.protocols.google import JSON_SCHEMA, is_validated
+from toolwire.protocols.google_servers import decode_newer, encode_newer
 from toolwire.protocols.google_tools import OLDER, newer
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none", "validated": "auto"}
@@ -72,6 +74,7 @@ def _decode_tool(raw: Raw, path: str) -> Tool:
         executor="client" if kind == "computer_use" else "server",
         body=raw,
         hosted=decode_hosted(kind or "", raw, HOSTED),
+        server=decode_newer(raw, path) if kind == "mcp_server" else None,
     )
 
 
@@ -136,7 +139,9 @@ def _encode_tool(placed: PlacedTool, plan: Plan) -> Any:
         return made
     if tool.hosted is not None and is_native(tool, HOSTED):
         return {"type": HOSTED.words[tool.hosted.kind][0], **encode_hosted(tool, placed.trail, HOSTED, plan)}
-    without_native(placed, plan)
+    if (server := connector(tool)) is not None:
+        return encode_newer(server, placed.trail, plan)
+    without_native(placed, plan, connects=True)
     return None
 
 

@@ -21,6 +21,7 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import Tool, ToolGroup
+from toolwire.codec.connectors import is_connected
 from toolwire.codec.fields import BAD_JSON, Other, Reader, tag_of
 from toolwire.codec.hosted import in_words
 from toolwire.codec.kept import as_object, emit, given, known, rest, restore
@@ -73,7 +74,7 @@ from .natives import (
 from .ordinary import EASY, read_ordinary
 from .plan import ItemPlan
 from .reasoning import decode_reasoning, encode_reasoning
-from .uses import PICTURE, USES, decode_picture, decode_use, encode_use, unanswered
+from .uses import encode_use, unanswered, understood
 
 _NO_CONTENT = "openai-responses:absent:content"
 _NO_TYPE = "openai-responses:absent:type"
@@ -185,11 +186,7 @@ class ItemReader:
         if kind in ANSWERS.values() and call_id is not None:
             self.answered.add(call_id)
         foreign = Foreign(protocol=FAMILY, kind=kind, body=raw, pair=call_id, gist=_gist(kind, members), at="")
-        if kind in USES:
-            foreign = replace(foreign, use=decode_use(kind, members))
-        elif kind == PICTURE:
-            foreign = replace(foreign, media=decode_picture(members))
-        return Message(role="assistant", parts=(foreign,))
+        return Message(role="assistant", parts=(understood(foreign, members),))
 
 
 def decode_items(
@@ -283,7 +280,7 @@ def encode_items(places: list[Placed], plan: ItemPlan, message: Message) -> list
     for placed in places:
         part = placed.part
         if isinstance(part, ToolCall | ToolResult) and part.executor == "server":
-            if not plan.answering or part.use is None:
+            if not plan.answering or (part.use is None and not is_connected(part)):
                 content += _told(part, placed, plan)
                 continue
             items += _encode_message(content, plan, message) if content else ()

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from toolwire.canonical.content import HostedUse, Message
+from toolwire.canonical.content import HostedUse, Message, ToolCall
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan, Rules
@@ -18,7 +18,7 @@ class ItemPlan(Plan):
         self.seed = seed
         self.calls: dict[str, tuple[str, str]] = {}
         self.held: Message | None = None
-        self.asked: dict[str | None, tuple[HostedUse, Trail]] = {}
+        self.asked: dict[str | None, tuple[HostedUse | ToolCall, Trail]] = {}
         self._minted = 0
 
     def envelope(self, prefix: str, *, complete: bool = True) -> Message:

@@ -1,32 +1,44 @@
-"""Items of searches and code that a provider ran, to what they mean in common words and back, for clients to read."""
+"""Items of searches, code and MCP calls that a provider ran, to what they mean and back, for clients to read."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import HostedUse, Inline, Media, Message, ToolCall, ToolResult
+from toolwire.canonical.content import Foreign, HostedUse, Inline, Media, Message, Text, ToolCall, ToolResult
 from toolwire.canonical.tools import HostedKind
-from toolwire.codec.hosted import asked, use_of
+from toolwire.codec.connectors import is_connected, text_of
+from toolwire.codec.hosted import asked, json_of, use_of
 from toolwire.codec.losses import Trail
 from toolwire.codec.turns import Placed
 
 from .plan import ItemPlan
 
-USES: dict[str, HostedKind] = {"web_search_call": "web_search", "code_interpreter_call": "code_execution"}
-PICTURE = "image_generation_call"
+_USES: dict[str, HostedKind] = {"web_search_call": "web_search", "code_interpreter_call": "code_execution"}
+_PICTURE = "image_generation_call"
+_CALLED = "mcp_call"
 
+_CALL_FIELDS = ("id", "name", "server_label", "arguments", "output", "error")
 _decode = msgspec.json.Decoder().decode
 
 
 # ---- decode
 
 
-def decode_use(kind: str, members: dict[str, Raw]) -> HostedUse:
+def understood(item: Foreign, members: dict[str, Raw]) -> Foreign:
+    """An item with what it means to others, if it means something."""
+    if item.kind in _USES:
+        return replace(item, use=_decode_use(item.kind, members))
+    if item.kind == _PICTURE:
+        return replace(item, media=_decode_picture(members))
+    return replace(item, called=_decode_called(members)) if item.kind == _CALLED else item
+
+
+def _decode_use(kind: str, members: dict[str, Raw]) -> HostedUse:
     id = _decode(members.get("id", b"null"))
     said = {name: _decode(raw) for name, raw in members.items() if name in ("code", "results")}
-    meaning = USES[kind]
+    meaning = _USES[kind]
     if isinstance(action := _decode(members.get("action", b"null")), dict):
         said |= action
         meaning = "web_fetch" if action.get("type") in ("open_page", "find_in_page") else meaning
@@ -38,7 +50,7 @@ def decode_use(kind: str, members: dict[str, Raw]) -> HostedUse:
     return replace(use, failed=True) if bytes(members.get("status", b"")) == b'"failed"' else use
 
 
-def decode_picture(members: dict[str, Raw]) -> Media | None:
+def _decode_picture(members: dict[str, Raw]) -> Media | None:
     """What a tool drew."""
     data, form = (_decode(members.get(name, b"null")) for name in ("result", "output_format"))
     if not isinstance(data, str) or not data:
@@ -47,18 +59,46 @@ def decode_picture(members: dict[str, Raw]) -> Media | None:
     return Media(kind="image", source=Inline(data=data, at=""), media_type=media_type, at="/result")
 
 
+def _decode_called(members: dict[str, Raw]) -> tuple[ToolCall | ToolResult, ...]:
+    """The call of a tool of an MCP server, and what came of it."""
+    said = {name: json_of(raw) for name, raw in members.items()}
+    id, name, server, arguments, output, error = (said.get(field) for field in _CALL_FIELDS)
+    if not (isinstance(id, str) and isinstance(name, str) and isinstance(server, str)):
+        return ()
+    text = arguments if isinstance(arguments, str) else ""
+    call = ToolCall(id=id, name=name, namespace=server, arguments=text, executor="server", native=_CALLED, at="")
+    told = output if isinstance(output, str) else _error_text(error)
+    if told is None:
+        return (call,)
+    status: Literal["ok", "error"] = "ok" if error is None else "error"
+    content = (Text(text=told, at=""),)
+    result = ToolResult(call_id=id, content=content, status=status, executor="server", native=_CALLED, at="")
+    return call, result
+
+
+def _error_text(error: Any) -> str | None:
+    if isinstance(error, str):
+        return error
+    members = error if isinstance(error, dict) else {}
+    content = members.get("content")
+    texts = [one.get("text") for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+    texts.append(members.get("message"))
+    return "\n".join(text for text in texts if isinstance(text, str)) if members else None
+
+
 # ---- encode
 
 
 def encode_use(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan, at: int) -> list[Any]:
     """A call waits for its result, since one item tells both. `at` is the place of the next item."""
-    if part.use is None:
-        raise TypeError("nothing that others ran")
     plan.report.approximated(placed.trail, "", "what another provider ran, told as an item of the target's")
     if isinstance(part, ToolCall):
-        plan.asked[part.id] = asked(part), placed.trail
+        plan.asked[part.id] = part if is_connected(part) else asked(part), placed.trail
         return []
     use, _ = plan.asked.pop(part.call_id, (part.use, placed.trail))
+    if isinstance(use, ToolCall) or use is None or part.use is None:
+        call = use if isinstance(use, ToolCall) else ToolCall(id=part.call_id, name=part.name or "", arguments="{}")
+        return [_encode_called(call, part, plan)]
     found = replace(use, pages=part.use.pages, output=part.use.output)
     return [_encode_item(found, "completed" if part.status == "ok" else "failed", plan, placed.trail, at)]
 
@@ -66,8 +106,26 @@ def encode_use(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan, at: 
 def unanswered(plan: ItemPlan, at: int) -> list[Any]:
     """The calls whose results did not come."""
     uses, plan.asked = plan.asked, {}
-    called = enumerate(uses.values(), at)
-    return [_encode_item(use, "incomplete", plan, trail, place) for place, (use, trail) in called]
+    return [
+        _encode_called(use, None, plan)
+        if isinstance(use, ToolCall)
+        else _encode_item(use, "incomplete", plan, trail, place)
+        for place, (use, trail) in enumerate(uses.values(), at)
+    ]
+
+
+def _encode_called(call: ToolCall, result: ToolResult | None, plan: ItemPlan) -> dict[str, Any]:
+    """One item for the call of a server's tool and its result."""
+    own = plan.envelope("mcp")
+    named = {"name": call.name, "arguments": call.arguments or "{}", "server_label": call.namespace or ""}
+    item: dict[str, Any] = {"type": _CALLED, "id": own.id, **named, "approval_request_id": None}
+    if result is None:
+        return {**item, "status": "incomplete", "output": None, "error": None}
+    text = text_of(result)
+    if result.status == "ok":
+        return {**item, "status": "completed", "output": text, "error": None}
+    error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
+    return {**item, "status": "failed", "output": None, "error": error}
 
 
 def _encode_item(use: HostedUse, status: str, plan: ItemPlan, trail: Trail, at: int) -> dict[str, Any]:
