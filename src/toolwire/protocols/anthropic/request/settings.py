@@ -128,6 +128,8 @@ def _encode_schema(schema: Raw, plan: Plan) -> Raw:
 def _encode_thinking(thinking: Thinking, request: Request, plan: Plan) -> tuple[Any, Any]:
     effort: Any = given(thinking.effort)
     enabled = thinking.enabled
+    # How a model may be asked to think depends on the model: under another name, also what was meant for Anthropic.
+    as_it_is = plan.home and plan.target.model in (None, request.model)
     if not plan.home and effort is not UNSET and effort not in EFFORTS:
         if effort == "none":
             enabled, effort = False, UNSET
@@ -135,7 +137,7 @@ def _encode_thinking(thinking: Thinking, request: Request, plan: Plan) -> tuple[
             nearest = "low" if effort == "minimal" else "high"
             plan.report.approximated(("thinking",), "effort", f"{effort} is told as {nearest}")
             effort = nearest
-    levels = None if plan.home else efforts_of(model_kind(plan.target.model or request.model or ""))
+    levels = None if as_it_is else efforts_of(model_kind(plan.target.model or request.model or ""))
     if effort is not UNSET and levels == "":
         why = "the model takes no effort"
         if enabled or thinking.visibility is not None:
@@ -156,7 +158,7 @@ def _encode_thinking(thinking: Thinking, request: Request, plan: Plan) -> tuple[
         if token.startswith("anthropic:thinking:") and plan.home:
             kind = token.removeprefix("anthropic:thinking:")
     budget = thinking.budget_tokens
-    if not plan.home and kind != "disabled":
+    if not as_it_is and kind in ("enabled", "adaptive"):
         kind, budget = _encode_budget(thinking, request, plan)
     display: Any = UNSET
     if thinking.visibility is not None and (plan.home or kind != "disabled"):
