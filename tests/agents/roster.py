@@ -104,6 +104,12 @@ def _asking(errand: Errand) -> list[list[Call]]:
     return [*others, [_shell(f"cat {first}"), Call("read_out", {"path": second}), _shell(f"cat {third}")]]
 
 
+def _discovering(errand: Errand) -> list[list[Call]]:
+    """The same tool once Codex has found it: only some models are told of it at once."""
+    first, *others = _asking(errand)
+    return [first, [Call("tool_search", {"query": "read out a file"})], *others]
+
+
 def _patching(errand: Errand) -> list[list[Call]]:
     lines = "".join(f"+{line}\n" for line in AWKWARD.removesuffix("\n").split("\n"))
     patch = f"*** Begin Patch\n*** Add File: {errand.note.name}\n{lines}*** End Patch\n"
@@ -157,6 +163,14 @@ RUNS = [
         arguments=(*_CLERK, *_CODEX),
         steps=_asking,
         note="MCP",
+    ),
+    Run(
+        agent="codex",
+        protocol="openai-responses",
+        model="gpt-5.5",
+        arguments=(*_CLERK, *_CODEX),
+        steps=_discovering,
+        note="MCP behind a search",
     ),
     Run(
         agent="codex",
