@@ -30,12 +30,14 @@ _TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
 
 
 class Cell(Struct, frozen=True):
-    """What came of it. `faults` is empty if all is as it should be."""
+    """What came of it. `faults` is empty if all is as it should be. `proofs`: of thinking, that the upstream gave and
+    wants back."""
 
     run: Run
     upstream: str
     faults: list[str]
     seconds: float
+    proofs: int
 
 
 @contextmanager
@@ -74,12 +76,12 @@ def ran(run: Run, upstream: str, path: str, record: Path | None = None) -> Cell:
             if record is not None:
                 _keep(record, place, said, complaint)
                 (record / "log").write_text(log.getvalue())
-            faults = [
-                *_outcome(code, said, complaint, errand),
-                *_refusals(place),
-                *_history(place, upstream, errand, sending),
-            ]
-            return Cell(run, upstream, faults, seconds)
+            working = _working(place, upstream)
+            issued = {proof for seen in working[:-1] for proof in proofs_in(seen.answered)}
+            faults = [*_outcome(code, said, complaint, errand), *_refusals(place)]
+            faults += _history(working, upstream, errand, sending)
+            faults += _proved(issued, proofs_in(working[-1].asked)) if working else ["the upstream was not asked"]
+            return Cell(run, upstream, faults, seconds, len(issued))
 
 
 def _launched(run: Run, folder: Path, config: Path, path: str) -> tuple[int | None, str, str]:
@@ -139,23 +141,25 @@ def _refusals(place: Place) -> Iterator[str]:
             yield f"the gateway refused {seen.path} ({seen.status}): {_message(seen)}"
 
 
-def _history(place: Place, upstream: str, errand: Errand, sending: Sending) -> Iterator[str]:
-    """What the upstream was told of its own calls in the end: its words, its results, and the proofs it had given."""
-    # Side requests, such as for a title, offer no tools.
-    working = [seen for seen in place.upstream.seen if seen.status == 200 and read(seen.request(upstream)).tools]
+def _working(place: Place, upstream: str) -> list[Seen]:
+    """The requests for the errand: those on the side, such as for a title, offer no tools."""
+    return [seen for seen in place.upstream.seen if seen.status == 200 and read(seen.request(upstream)).tools]
+
+
+def _history(working: list[Seen], upstream: str, errand: Errand, sending: Sending) -> Iterator[str]:
+    """What the upstream was told of its own calls in the end."""
     if not working:
-        yield "the upstream was not asked"
         return
-    last = working[-1]
-    made = [_arguments(call.arguments) for call in last.calls(upstream)]
+    made = [_arguments(call.arguments) for call in working[-1].calls(upstream)]
     if made != sending.arguments:
         yield f"calls came back changed: {_difference(made, sending.arguments)}"
-    results = [_text(result) for result in last.results(upstream)]
+    results = [_text(result) for result in working[-1].results(upstream)]
     for what, words in (("digest", errand.digest), ("file", AWKWARD.splitlines()[0])):
         if not any(words in result for result in results):
             yield f"the {what} is in no result"
-    issued = {proof for seen in working[:-1] for proof in proofs_in(seen.answered)}
-    returned = proofs_in(last.asked)
+
+
+def _proved(issued: set[str], returned: set[str]) -> Iterator[str]:
     if invented := returned - issued:
         yield f"{len(invented)} proofs are not the upstream's own"
     if lost := issued - returned:

@@ -88,6 +88,8 @@ def desk(tmp_path: Path) -> Desk:
         program = tmp_path / "bin" / agent.executable
         program.write_text(FAKE)
         program.chmod(0o755)
+    # Not the usual place, where a gateway of whoever runs the tests may be.
+    (tmp_path / "work" / "toolwire.toml").write_text("[server]\nport = 9\n")
     return Desk(tmp_path)
 
 

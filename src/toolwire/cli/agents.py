@@ -30,7 +30,8 @@ class Setup(Struct, frozen=True, kw_only=True):
 
 
 class Agent(Struct, frozen=True, kw_only=True):
-    """`package` is its name at npm. `protocols`: those it can speak, the usual one first."""
+    """`package` is its name at npm. `protocols`: those it can speak, first the one that it speaks unless told otherwise:
+    not Chat, which has no field for what proves a model's thinking."""
 
     executable: str
     package: str
@@ -158,8 +159,8 @@ def _opencode(aim: Aim) -> Setup:
 
 # How Qwen Code calls a protocol, and where it looks for address, key and model.
 _QWEN = {
-    "openai-chat": ("openai", "OPENAI_BASE_URL", "/v1", "OPENAI_API_KEY", "OPENAI_MODEL"),
     "anthropic": ("anthropic", "ANTHROPIC_BASE_URL", "", "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL"),
+    "openai-chat": ("openai", "OPENAI_BASE_URL", "/v1", "OPENAI_API_KEY", "OPENAI_MODEL"),
     "gemini": ("gemini", "GOOGLE_GEMINI_BASE_URL", "", "GEMINI_API_KEY", "GEMINI_MODEL"),
 }
 
