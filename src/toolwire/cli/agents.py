@@ -30,8 +30,8 @@ class Setup(Struct, frozen=True, kw_only=True):
 
 
 class Agent(Struct, frozen=True, kw_only=True):
-    """`package` is its name at npm. `protocols`: those it can speak, first the one that it speaks unless told otherwise:
-    not Chat, which has no field for what proves a model's thinking."""
+    """`package` is its name at npm. `protocols`: those it can speak, first the one that it speaks unless told
+    otherwise: not Chat, which has no field for what proves a model's thinking."""
 
     executable: str
     package: str

@@ -23,6 +23,7 @@ from toolwire.canonical.request import Request
 from .ids import made_id
 from .losses import UNPLACED, Report, Trail
 
+_LEADING = (Text, ToolChange)
 UNANSWERED = "[no result was recorded for this call]"
 
 
@@ -65,7 +66,7 @@ def leading_system(messages: tuple[Message, ...]) -> int:
     """How many messages at the start are system text, or say which tools there are."""
     count = 0
     for message in messages:
-        told = all(isinstance(part, Text | ToolChange) for part in message.parts)
+        told = all(isinstance(part, _LEADING) for part in message.parts)
         if message.role not in ("system", "developer") or not told:
             break
         count += 1
