@@ -199,6 +199,7 @@ def test_nothing_is_left_behind_and_nothing_of_the_users_is_touched(desk: Desk) 
     assert [one.name for one in own.parent.rglob("*")] == [".claude.json"]
     assert own.read_text() == "{}"
     assert list((desk.folder / "tmp").iterdir()) == []
+    assert [one.name for one in (desk.folder / "state" / "toolwire").iterdir()] == ["seal.key"]
 
 
 def test_what_would_end_it_ends_the_agent_first(desk: Desk) -> None:
@@ -210,7 +211,13 @@ def test_what_would_end_it_ends_the_agent_first(desk: Desk) -> None:
         process.send_signal(signal.SIGINT)  # the agent's to understand
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 7
-    assert list((desk.folder / "tmp").iterdir()) == []
+    assert [one.name for one in (desk.folder / "state" / "toolwire").iterdir()] == ["seal.key"]
+
+
+def test_without_a_place_for_its_settings_it_is_one_line(desk: Desk) -> None:
+    (desk.folder / "state").write_text("in the way")
+    place = desk.folder / "state" / "toolwire"
+    assert desk.launch("claude") == (2, f"Error: can't write to {place}: Not a directory\n")
 
 
 @pytest.mark.parametrize(

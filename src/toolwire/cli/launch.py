@@ -49,22 +49,33 @@ def command(*, name: str, model: str | None, spoken: str | None, path: Path | No
         raise BadInput(f"{agent.executable} is not installed: npm install -g {agent.package}")
     if spoken is not None and spoken not in agent.protocols:
         raise BadInput(f"{name} does not speak {spoken!r}: choose from {', '.join(agent.protocols)}")
-    with (
-        refusing_bad_input(),
-        needing("gateway"),
-        TemporaryDirectory(prefix=f"toolwire-{name}-", ignore_cleanup_errors=True) as folder,
-    ):
+    with refusing_bad_input(), needing("gateway"):
         from toolwire.gateway.config import Config, read_config
 
         found = path or (USUAL if USUAL.exists() else None)
         server = (Config() if found is None else read_config(found)).server
-        with _gateway(server, found, model, Path(folder)) as root:
-            own = Path(folder) / "agent"
+        with _folder(name) as folder, _gateway(server, found, model, folder) as root:
+            own = folder / "agent"
             own.mkdir()
             key = server.keys[0] if server.keys else "none"
             aim = Aim(root=root, key=key, model=model, protocol=spoken or agent.protocols[0], folder=own)
             code = _hand_over(program, agent, aim, arguments)
     sys.exit(code)
+
+
+@contextmanager
+def _folder(name: str) -> Iterator[Path]:
+    """A folder for as long as the agent runs. Not among the temporary ones, where Codex makes no programs."""
+    from toolwire.gateway.seals import state_folder
+
+    kept = state_folder(os.environ)
+    try:
+        kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        made = TemporaryDirectory(prefix=f"{name}-", dir=kept, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise BadInput(f"can't write to {kept}: {error.strerror}") from None
+    with made as folder:
+        yield Path(folder)
 
 
 @contextmanager
