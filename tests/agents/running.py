@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.reading import read
 
 SECONDS = 90
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
 
 
@@ -206,7 +208,7 @@ def _message(seen: Seen) -> str:
 
 
 def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[-1][:300]
+    return (_COLOURS.sub("", text).strip().splitlines() or [""])[-1][:300]
 
 
 def _keep(record: Path, place: Place, said: str, complaint: str) -> None:
