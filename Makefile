@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+AGENTS := .agents
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format bench bench-gateway golden matrix clean
+.PHONY: help serve test test-agents check format bench bench-gateway golden matrix clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +17,9 @@ serve: $(READY) ## start the gateway; with no key in the environment, on the emb
 
 test: $(READY) ## run the tests
 	$(BIN)/pytest -n auto --dist worksteal
+
+test-agents: $(READY) ## run the real agents through the gateway on every upstream; needs npm, and 20 minutes
+	$(BIN)/python -m tests.agents --cache $(AGENTS) $(ARGUMENTS)
 
 check: $(READY) ## format, lint, types, import contracts, then the tests
 	$(BIN)/ruff format --check .
@@ -41,7 +45,7 @@ matrix: $(READY) ## write the support matrix anew, from the golden files
 	$(BIN)/python -m tests.matrix
 
 clean: ## remove the environment and every cache
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(AGENTS) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml

@@ -2,7 +2,7 @@
 
 import click
 
-from . import check, doctor, journal, protocols, serve, simulate, translate
+from . import check, doctor, journal, launch, protocols, serve, simulate, translate
 
 
 @click.group(
@@ -15,6 +15,7 @@ def main() -> None:
 
 
 main.add_command(serve.command)
+main.add_command(launch.command)
 main.add_command(doctor.command)
 main.add_command(journal.command)
 main.add_command(translate.command)

@@ -33,6 +33,7 @@ FUNCTIONS: dict[str, tuple[str, str, str]] = {
 }
 """By kind: the function of one string that a client may run in its place."""
 
+SEARCH = "tool_search"
 _DEPTH = 4
 _FILTERS = ("allowed_domains", "blocked_domains")
 _FIELDS = ("max_uses", *_FILTERS, "location", "context_size", "max_content_tokens")
@@ -207,9 +208,11 @@ def put(wire: dict[str, Any], pointer: str, value: Any) -> None:
 def as_functions(request: Request, plan: Plan, spelling: Spelling | None = None) -> Request:
     """The request with functions in place of the hosted tools that a client can run itself, where it asks for that.
     The choice follows, and so do calls in the history under the tool's own name."""
-    if plan.home or plan.target.hosted_tools != "function" or not request.tools:
+    if plan.home or not request.tools or all(type(tool) is not NativeTool for tool in request.tools):
         return request
-    tools: list[Tool] = list(request.tools)
+    tools = [_searching(tool, index, plan) for index, tool in enumerate(request.tools)]
+    if plan.target.hosted_tools != "function":
+        return replace(request, tools=tuple(tools))
     choice, demanded = request.tool_choice, chosen(request)
     for index, tool in enumerate(tools):
         if not isinstance(tool, NativeTool) or tool.hosted is None or (kind := tool.hosted.kind) not in FUNCTIONS:
@@ -229,6 +232,21 @@ def as_functions(request: Request, plan: Plan, spelling: Spelling | None = None)
             (named,) = choice.names
             choice = replace(choice, mode="named", names=(ToolRef(name=name, at=named.at),))
     return replace(request, tools=tuple(tools), tool_choice=choice)
+
+
+def _searching(tool: Tool, index: int, plan: Plan) -> Tool:
+    """OpenAI's search for tools as a function, if the client runs it: what it finds could not be called without."""
+    if not isinstance(tool, NativeTool) or tool.kind != SEARCH or tool.executor != "client":
+        return tool
+    said = _members(tool.body)
+    about = _decode(said.get("description", b"null"))
+    plan.report.approximated(("tools", index), "", f"declared as the function {SEARCH}, which the client runs")
+    plan.tools.stands_for(SEARCH, f"{SEARCH}_call")
+    return FunctionTool(
+        name=SEARCH,
+        description=about if isinstance(about, str) else None,
+        parameters=said.get("parameters"),
+    )
 
 
 def without_native(placed: PlacedTool, plan: Plan, *, connects: bool = False) -> None:

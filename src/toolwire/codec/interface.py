@@ -45,12 +45,14 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 class ToolName(Struct, frozen=True):
-    """A tool as the client knows it. `parameters`: its schema, if the target gives null for what is absent."""
+    """A tool as the client knows it. `parameters`: its schema, if the target gives null for what is absent. `native`:
+    what its vendor calls a call of it, if it is no function there."""
 
     name: str
     namespace: str | None = None
     freeform: bool = False
     parameters: Raw | None = None
+    native: str | None = None
 
 
 class Undo(Struct):

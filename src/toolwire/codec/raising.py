@@ -50,7 +50,8 @@ def _raise_call(part: ToolCall, undo: Undo) -> ToolCall:
     if known.parameters is not None:
         part = replace(part, arguments=without_nulls(part.arguments, known.parameters))
     if not known.freeform:
-        return _with_integers(replace(part, name=known.name, namespace=known.namespace), undo)
+        native = known.native or part.native
+        return _with_integers(replace(part, name=known.name, namespace=known.namespace, native=native), undo)
     text = raise_input(part.arguments)
     if text is None:
         text = part.arguments

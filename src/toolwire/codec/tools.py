@@ -109,6 +109,10 @@ class ToolPlan:
             self._taken.add(function)
             self.undo.names[function] = ToolName(name)
 
+    def stands_for(self, name: str, native: str) -> None:
+        """Let calls of this function be told as the vendor's own kind of call that it was made from."""
+        self.undo.names[self.alias(name)] = ToolName(name, native=native)
+
     def _suffixed(self, readable: str, key: tuple[str | None, str], tries: int = 0) -> str:
         text = f"{key[0] or ''}\0{key[1]}" + "\0" * tries
         digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()

@@ -17,12 +17,13 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, Part, Role, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Message, Part, Role, Text, ToolCall, ToolChange, ToolResult
 from toolwire.canonical.request import Request
 
 from .ids import made_id
 from .losses import UNPLACED, Report, Trail
 
+_LEADING = (Text, ToolChange)
 UNANSWERED = "[no result was recorded for this call]"
 
 
@@ -62,10 +63,11 @@ def as_written(messages: tuple[Message, ...]) -> list[Turn]:
 
 
 def leading_system(messages: tuple[Message, ...]) -> int:
-    """How many messages at the start are system text."""
+    """How many messages at the start are system text, or say which tools there are."""
     count = 0
     for message in messages:
-        if message.role not in ("system", "developer") or not all(isinstance(part, Text) for part in message.parts):
+        told = all(isinstance(part, _LEADING) for part in message.parts)
+        if message.role not in ("system", "developer") or not told:
             break
         count += 1
     return count

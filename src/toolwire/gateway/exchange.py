@@ -157,7 +157,8 @@ class Exchanger:
         restored = settled(set_apart(restored, client, upstream), client, upstream)
         if routed.options.repair and upstream.repair_request is not None:
             restored, losses = _repaired(upstream.repair_request, restored, target, client, losses)
-        if client is upstream and restored is request:
+        renamed = way.model not in (None, request.model)
+        if client is upstream and restored is request and not (renamed and request.thinking is not None):
             body = as_written(asked.body, request, client, way.model, stream=asked.streams(request))
             if body is not None:
                 context = Context(request=request, created=asked.created, carrier=carrier)

@@ -55,3 +55,22 @@ def test_a_schema_that_the_target_cannot_be_strict_with() -> None:
     made = tw.translate(asked, "openrouter", "anthropic")
     assert made.value["tools"][0]["strict"] is False
     assert [loss.path for loss in made.losses if loss.kind == "approximated"] == ["/tools/0/function/strict"]
+
+
+@pytest.mark.parametrize(
+    ("thinking", "model", "told"),
+    [
+        ({"type": "enabled", "budget_tokens": 32000}, "claude-opus-5-5", {"type": "adaptive"}),
+        ({"type": "enabled", "budget_tokens": 32000}, "claude-sonnet-4-5", {"type": "enabled", "budget_tokens": 31999}),
+        ({"type": "adaptive"}, "claude-sonnet-4-5", {"type": "enabled", "budget_tokens": 16000}),
+        ({"type": "disabled"}, "claude-sonnet-4-5", {"type": "disabled"}),
+    ],
+)
+def test_under_another_name_thinking_is_asked_for_as_that_model_takes_it(
+    thinking: dict[str, Any], model: str, told: dict[str, Any]
+) -> None:
+    body = {"model": "toolwire", "max_tokens": 32000, "messages": [GO], "thinking": thinking}
+    made = tw.translate(body, "anthropic", "anthropic", model=model)
+    assert made.value == {**body, "model": model, "thinking": told}
+    assert bool(made.losses) == (told != thinking)
+    assert tw.translate(body, "anthropic", "anthropic").value == body

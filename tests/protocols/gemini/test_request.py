@@ -313,6 +313,16 @@ def test_a_format_is_told_in_the_schemas_of_the_model(model: str, field: str, to
     assert [loss.path for loss in made.losses] == (changed if field == "responseSchema" else [])
 
 
+def test_older_types_in_a_json_schema_are_read_as_gemini_reads_them() -> None:
+    schema = {"type": "OBJECT", "properties": {"score": {"type": "INTEGER"}}, "required": ["score"]}
+    config = {"responseMimeType": "application/json", "responseJsonSchema": schema}
+    body = {"contents": [HELLO], "generationConfig": config}
+    made = tw.translate(body, "gemini", "openai-responses", model="m").value
+    told = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
+    assert made["text"]["format"]["schema"] == told
+    assert tw.translate(body, "gemini", "gemini", model="m").value == body
+
+
 def test_where_there_is_no_thinking_no_thoughts_are_asked_for() -> None:
     body = {"model": "m", "input": "Hello", "reasoning": {"effort": "none", "summary": "auto"}}
     made = tw.translate(body, "openai-responses", "gemini")

@@ -364,3 +364,13 @@ def test_a_text_document_is_reported_as_told() -> None:
     made = tw.translate({"model": "m", "max_tokens": 9, "messages": [said]}, "anthropic", "gemini-interactions")
     assert made.value["input"] == [{"type": "user_input", "content": [{"type": "text", "text": "Rain."}]}]
     assert [(loss.kind, loss.path) for loss in made.losses] == [("approximated", "/messages/0/content/0/source")]
+
+
+@pytest.mark.parametrize(
+    ("display", "told"), [({}, "auto"), ({"display": "summarized"}, "auto"), ({"display": "omitted"}, "none")]
+)
+def test_whoever_turns_thinking_on_is_shown_it_unless_it_says_otherwise(display: dict[str, str], told: str) -> None:
+    said = {"role": "user", "content": "Hi"}
+    body = {"model": "m", "max_tokens": 9, "messages": [said], "thinking": {"type": "adaptive", **display}}
+    made = tw.translate(body, "anthropic", "gemini-interactions").value
+    assert made["generation_config"]["thinking_summaries"] == told

@@ -103,6 +103,13 @@ def test_thinking_that_was_edited(base_url: str) -> None:
         talk.answer(calls, ["18"])
 
 
+def test_thinking_that_nobody_signed(base_url: str) -> None:
+    talk, calls = called("anthropic", base_url)
+    talk.history = each(talk.history, with_other("signature", ""))
+    with pytest.raises(talk.error, match="Invalid `signature`"):
+        talk.answer(calls, ["18"])
+
+
 def test_manual_thinking_is_missed_in_its_own_words(base_url: str) -> None:
     kind, _ = CLIENTS["anthropic"]
     talk = kind(base_url, "claude-haiku-4-5", options={"thinking": {"type": "enabled", "budget_tokens": 1024}})

@@ -23,7 +23,6 @@ from .dialects import DIALECTS
 from .memory import Memory
 from .pieces import pieces_of
 from .proofs import Proofs
-from .reading import read
 from .script import Script, Turn
 from .strict import Refused, admitted, demand_proofs, no_key, no_model
 
@@ -107,7 +106,7 @@ class Simulator:
         await self._play(exchange, codec, request)
 
     async def _play(self, exchange: Exchange, codec: Codec, request: Request) -> None:
-        turn = None if self._script is None else self._script.next_turn(read(request).text)
+        turn = None if self._script is None else self._script.next_turn(request, codec.name)
         if turn is not None:
             await exchange.pause(turn.delay)
             if turn.is_refusal():

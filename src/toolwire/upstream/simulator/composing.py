@@ -9,10 +9,12 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Part, Reasoning, ReasoningText, Text, ToolCall
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
+from toolwire.codec.hosted import SEARCH
 
 from .brain import Call, Reply
 from .dialects import DIALECTS, call_prefix, issuer_of, shows
 from .proofs import Proofs, item_id, shown
+from .reading import is_client_search
 
 _LETTERS_PER_TOKEN = 4
 
@@ -26,6 +28,7 @@ class Composer:
         self._dialect = DIALECTS[protocol]
         self._issuer = issuer_of(protocol, request.model)
         self._proofs = proofs
+        self._searches = any(is_client_search(tool) for tool in request.tools or ())
         said = msgspec.json.encode((request.model, request.messages, request.tools, request.tool_choice))
         self._nonce = hashlib.blake2s(said, digest_size=12).hexdigest()
 
@@ -80,6 +83,7 @@ class Composer:
             namespace=call.namespace,
             arguments=call.arguments,
             shape="freeform" if call.freeform else "json",
+            native=f"{SEARCH}_call" if call.name == SEARCH and self._searches else None,
             seal=self._proofs.seal(self._issuer, self._nonce, call.name) if signed else None,
         )
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from toolwire.canonical.content import Message, Text, ToolCall, ToolChange, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, ToolChoice
+from toolwire.codec.hosted import SEARCH
 from toolwire.codec.tools import tools_in_force
 
 Callable = FunctionTool | FreeformTool
@@ -100,9 +101,16 @@ def _callable(request: Request, choice: ToolChoice) -> tuple[Callable, ...]:
     return tuple(there)
 
 
+def is_client_search(tool: object) -> bool:
+    """OpenAI's search for tools that the client runs."""
+    return isinstance(tool, NativeTool) and tool.kind == SEARCH and tool.executor == "client"
+
+
 def _direct(tool: Callable | NativeTool) -> Callable | None:
     """A tool that the model calls itself, for the client to run. Anthropic's own ones are called like any other."""
     if isinstance(tool, NativeTool):
+        if is_client_search(tool):
+            return FunctionTool(name=SEARCH)
         named = tool.protocol == "anthropic" and tool.executor == "client" and tool.name is not None
         return FunctionTool(name=tool.name or "") if named else None
     return tool if tool.allowed_callers is None or "direct" in tool.allowed_callers else None

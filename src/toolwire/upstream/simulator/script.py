@@ -10,9 +10,11 @@ import msgspec
 from msgspec import Struct
 
 from toolwire.canonical.errors import ApiError, ErrorKind
+from toolwire.canonical.request import Request
 from toolwire.canonical.response import StopReason
 
 from .brain import Call, Reply
+from .reading import read
 
 
 class ScriptError(ValueError):
@@ -86,8 +88,9 @@ class Script:
         self._turns = turns
         self._left = [turn.repeat or -1 for turn in turns]
 
-    def next_turn(self, text: str) -> Turn | None:
-        """The turn to play for these words of the user."""
+    def next_turn(self, request: Request, protocol: str) -> Turn | None:
+        """The turn to play for the words of the user in it."""
+        text = read(request).text
         for place, turn in enumerate(self._turns):
             if self._left[place] and (turn.when is None or turn.when in text):
                 self._left[place] -= 1

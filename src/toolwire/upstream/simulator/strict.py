@@ -158,7 +158,7 @@ def _refuse(said: str, code: str | None = None) -> Refused:
 def _demand_thinking(request: Request, proofs: Proofs) -> None:
     for number, message in enumerate(request.messages):
         for place, part in enumerate(message.parts):
-            if isinstance(part, Reasoning) and not _is_genuine(part, proofs):
+            if isinstance(part, Reasoning) and (part.seal is None or not _is_genuine(part, proofs)):
                 field = "`data` in `redacted_thinking`" if part.hidden == "redacted" else "`signature` in `thinking`"
                 raise _refuse(f"messages.{number}.content.{place}: Invalid {field} block")
     if not thinks("anthropic", request):

@@ -152,14 +152,18 @@ def _encode_thinking(
 ) -> tuple[Any, Any]:
     effort: Any = given(thinking.effort)
     enabled = thinking.enabled
-    if not plan.home:
+    # How a model may be asked to think depends on the model: under another name, also what was meant for Anthropic.
+    as_it_is = plan.home and plan.target.model in (None, request.model)
+    if not as_it_is:
         effort, enabled = _encode_effort(thinking, request, plan)
-        if enabled and thinking.enabled is None and thinking.budget_tokens is None and lacks_thinking(messages):
-            for name in ("effort", "visibility"):
-                if getattr(thinking, name) is not None:
-                    why = "no thinking while calls are answered that were made without, or whose thinking was lost"
-                    plan.report.approximated(("thinking",), name, why)
-            return UNSET, effort
+    if plan.home:
+        enabled = thinking.enabled
+    elif enabled and thinking.enabled is None and thinking.budget_tokens is None and lacks_thinking(messages):
+        for name in ("effort", "visibility"):
+            if getattr(thinking, name) is not None:
+                why = "no thinking while calls are answered that were made without, or whose thinking was lost"
+                plan.report.approximated(("thinking",), name, why)
+        return UNSET, effort
     if enabled is None:
         if thinking.visibility is not None or thinking.budget_tokens is not None:
             enabled = True
@@ -170,8 +174,8 @@ def _encode_thinking(
         if token.startswith("anthropic:thinking:") and plan.home:
             kind = token.removeprefix("anthropic:thinking:")
     budget = thinking.budget_tokens
-    if not plan.home and kind != "disabled":
-        kind, budget = _encode_budget(thinking, request, plan, forced=forced)
+    if not as_it_is and kind in ("enabled", "adaptive"):
+        kind, budget = _encode_budget(thinking, request, plan, forced=forced and not plan.home)
         if kind == "unthinking":
             return UNSET, effort
     display: Any = UNSET

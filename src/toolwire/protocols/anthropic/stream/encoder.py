@@ -172,6 +172,10 @@ class Encoder:
         if isinstance(part, Reasoning) and not self._plan.home and (part.seal is None or part.seal.issuer != FAMILY):
             self._thoughts[key] = part  # a block is only started if there is something in it
             return b""
+        if isinstance(part, Reasoning) and not self._plan.home and part.hidden == "omitted":
+            # Claude Code reads a signature only from a delta, as Anthropic sends it.
+            self._thoughts[key] = part
+            return self._think(PartDelta(index=event.index, seal=part.seal), key)
         block = self._block(event, self._trails[key])
         if block is None:
             return b""

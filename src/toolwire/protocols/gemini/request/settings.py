@@ -23,6 +23,8 @@ _BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh":
 _MIMES: dict[str, Any] = {"application/json": "json", "text/plain": "text"}
 _OPENAPI = "gemini:schema:openapi"
 _KEPT = "gemini:schema:kept"
+# Gemini CLI writes the older types in a JSON Schema, and Gemini takes them.
+_CAPITALS = re.compile(rb'"type":\s*"[A-Z]+"')
 _NO_MIME = "gemini:absent:mime"
 _MIME = "gemini:mime:"
 _BUDGET = "gemini:budget:"
@@ -101,6 +103,9 @@ def decode_output(shape: Any, spelling: Spelling, place: str) -> tuple[OutputFor
         return None, _undecoded(shape, spelling, place)
     schema, form = known(shape.response_json_schema), [_NO_MIME] if mime is UNSET else []
     more: dict[str, Any] = {}
+    if schema is not None and _CAPITALS.search(bytes(schema)):
+        schema, more = decode_schema(schema, spelling.source(place + "responseJsonSchema"))
+        form += [_KEPT] if more else []
     if shape.response_schema is not UNSET:
         source = spelling.source(place + "responseSchema")
         if schema is None:
@@ -108,7 +113,7 @@ def decode_output(shape: Any, spelling: Spelling, place: str) -> tuple[OutputFor
             names = [f"gemini:name:{field}={source}" for field in ("schema", "held")]
             form += [_OPENAPI, *names, *([_KEPT] if more else [])]
         else:
-            more = extra(source, shape.response_schema)
+            more = joined(more, extra(source, shape.response_schema))
     if schema is not None:
         form.append(f"{_MIME}{kind or ''}")
         kind = kind if kind == "text" else "json_schema"

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, Text, ToolCall
+from toolwire.canonical.content import Message, Text, ToolCall, ToolChange
 from toolwire.canonical.request import Request
 from toolwire.codec.fields import Reader
 from toolwire.codec.hosted import as_functions
@@ -15,7 +15,7 @@ from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import given, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Rules
-from toolwire.codec.tools import NameRules
+from toolwire.codec.tools import NameRules, report_change
 from toolwire.codec.turns import as_written, assemble, leading_system
 from toolwire.protocols.gemini_interactions.parts.messages import decode_input, encode_input
 from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
@@ -207,7 +207,12 @@ def _encode_system(request: Request, lifted: int, plan: StepPlan) -> str | None:
         return None if request.system is None else "\n\n".join(text.text for text in request.system)
     found: list[tuple[Any, Any]] = [(text, ("system", index)) for index, text in enumerate(request.system or ())]
     for number, message in enumerate(request.messages[:lifted]):
-        found += [(part, ("messages", number, "parts", index)) for index, part in enumerate(message.parts)]
+        for index, part in enumerate(message.parts):
+            trail = ("messages", number, "parts", index)
+            if isinstance(part, ToolChange):
+                report_change(part, trail, plan.report)
+            else:
+                found.append((part, trail))
     for position, (text, trail) in enumerate(found):
         if position:
             plan.report.approximated(trail, "", "told in one text with what stands before it")

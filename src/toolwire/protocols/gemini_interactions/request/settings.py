@@ -172,6 +172,9 @@ def encode_thinking(thinking: Thinking | None, config: dict[str, Any], plan: Pla
         config["thinking_level"] = level
     if thinking.visibility is not None:
         config["thinking_summaries"] = _VISIBILITY[thinking.visibility]
+    elif thinking.enabled and not plan.home:
+        # Whoever turns thinking on elsewhere is shown it unless it says otherwise.
+        config["thinking_summaries"] = "auto"
     restore(config, thinking, FAMILY)
 
 

@@ -3,6 +3,7 @@
 They are read by field name, not by shape: what has a canonical home is taken, all else is kept as it is.
 """
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -279,14 +280,19 @@ def _decode_loaded(members: Members, path: str) -> tuple[tuple[Part, ...] | None
         return None, ()
     tools = decode_tools(msgspec.json.decode(raw, type=list[Raw]), f"{path}/tools")
     del members["tools"]
-    return tuple(_reference(tool, index) for index, tool in enumerate(tools)), tools
+    return tuple(one for index, tool in enumerate(tools) for one in _references(tool, f"/tools/{index}")), tools
 
 
-def _reference(tool: Tool, index: int) -> ToolRef:
-    kind: Literal["function", "freeform", "native"] = "native"
-    if isinstance(tool, FunctionTool | FreeformTool | ToolGroup):
-        kind = "freeform" if isinstance(tool, FreeformTool) else "function"
-    return ToolRef(name=tool.name or "", kind=kind, at=f"/tools/{index}")
+def _references(tool: Tool, at: str) -> Iterator[ToolRef]:
+    """The tools by name; those of a group each, for a group can't be called."""
+    if isinstance(tool, ToolGroup):
+        for index, member in enumerate(tool.tools):
+            kind: Literal["function", "freeform"] = "freeform" if isinstance(member, FreeformTool) else "function"
+            yield ToolRef(name=member.name, namespace=tool.name, kind=kind, at=f"{at}/tools/{index}")
+    elif isinstance(tool, FunctionTool | FreeformTool):
+        yield ToolRef(name=tool.name, kind="freeform" if isinstance(tool, FreeformTool) else "function", at=at)
+    else:
+        yield ToolRef(name=tool.name or "", kind="native", at=at)
 
 
 # ---- encode
@@ -309,7 +315,8 @@ def encode_native_call(part: ToolCall, placed: Placed, plan: ItemPlan, message: 
         out[field] = part.arguments
     elif part.arguments:
         before, after = _LISTED.split("%s") if field == "actions" else ("", "")
-        out[field] = Raw(part.arguments.removeprefix(before).removesuffix(after).encode())
+        said = part.arguments.removeprefix(before).removesuffix(after)
+        out[field] = Raw(said.encode()) if plan.home or _is_json(said) else {"_raw": said}
     if message.status is not None:
         out["status"] = message.status
     if kind == "tool_search_call":
@@ -320,6 +327,15 @@ def encode_native_call(part: ToolCall, placed: Placed, plan: ItemPlan, message: 
         if token.startswith(_EMPTY):
             out[token[len(_EMPTY) :]] = []
     return restore(restore(out, part, FAMILY), part, GUARDED)
+
+
+def _is_json(text: str) -> bool:
+    """Another provider's model may not keep to it."""
+    try:
+        _decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def encode_native_result(part: ToolResult, placed: Placed, plan: ItemPlan, message: Message) -> Any:

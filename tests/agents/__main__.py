@@ -1,0 +1,40 @@
+"""`make test-agents`: the real agents through the gateway, on every upstream; prints the table and keeps it."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from tests.agents.installing import installed, versions
+from tests.agents.page import PAGE, as_page
+from tests.agents.roster import RUNS
+from tests.agents.running import ran
+from toolwire.protocols import PROTOCOLS
+
+
+@click.command()
+@click.option("--cache", type=click.Path(path_type=Path), required=True, help="Where the agents are installed.")
+@click.option("--run", "wanted", multiple=True, help="Only the runs with this in their name.")
+@click.option("--upstream", "upstreams", multiple=True, type=click.Choice(list(PROTOCOLS)), help="Only these.")
+@click.option("--record", type=click.Path(path_type=Path), help="Where to write down every exchange.")
+def main(cache: Path, wanted: tuple[str, ...], upstreams: tuple[str, ...], record: Path | None) -> None:
+    path = installed(cache.resolve())
+    cells = []
+    for run in RUNS:
+        if wanted and not any(one in run.name for one in wanted):
+            continue
+        for upstream in upstreams or PROTOCOLS:
+            kept = None if record is None else record / f"{run.name}-{upstream}".replace(" ", "_")
+            cell = ran(run, upstream, path, kept)
+            cells.append(cell)
+            said = "; ".join(cell.faults) or "done"
+            click.echo(f"{run.name:40} {upstream:20} {cell.seconds:5.1f} s  {said}")
+    page = as_page(cells, versions(cache))
+    click.echo(page)
+    if not wanted and not upstreams:
+        PAGE.write_text(page, encoding="utf-8")
+    sys.exit(any(cell.faults for cell in cells))
+
+
+if __name__ == "__main__":
+    main()

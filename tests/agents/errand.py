@@ -1,0 +1,99 @@
+"""The errand that every agent is sent on, and the model that sends it: what is to be called, step by step.
+
+Write a file with awkward content, run a command on it, read it back, three calls at once, and then tell what only the
+results of these could know. The step is known from the history, so that a request that is sent again gets the same
+answer.
+"""
+
+import hashlib
+import secrets
+from pathlib import Path
+
+from msgspec import Struct
+
+from toolwire.canonical.content import ToolCall
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import FreeformTool, FunctionTool
+from toolwire.upstream.simulator.dialects import thinks
+from toolwire.upstream.simulator.reading import read
+from toolwire.upstream.simulator.script import Script, ScriptedCall, Turn
+
+PROMPT = "Kindly do what we agreed upon, then tell me what came of it."
+AWKWARD = 'Grüße, "Welt"\n\t𝄞 \\ \\n </script> \u2028 日本 `$HOME` {"a": [1, 2.0]} %s\'\n'
+
+
+class Call(Struct, frozen=True):
+    """A call by an agent's own name for the tool: its arguments, or for a free-text tool its text."""
+
+    tool: str
+    arguments: dict[str, object] | str
+
+
+class Errand(Struct, frozen=True):
+    """In this folder, with words that are nowhere but in its files."""
+
+    folder: Path
+    words: tuple[str, str, str]
+
+    @property
+    def note(self) -> Path:
+        return self.folder / "note.txt"
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(AWKWARD.encode()).hexdigest()
+
+    def secret(self, number: int) -> Path:
+        return self.folder / f"secret-{number}.txt"
+
+    @property
+    def command(self) -> str:
+        return f"sha256sum {self.note}"
+
+
+def prepared(folder: Path) -> Errand:
+    errand = Errand(folder, (secrets.token_hex(8), secrets.token_hex(8), secrets.token_hex(8)))
+    for number, word in enumerate(errand.words):
+        errand.secret(number).write_text(f"{word}\n")
+    return errand
+
+
+class Sending(Script):
+    """Plays the steps, to whoever offers the tools for it; anything else the model answers by itself. `made` is what
+    was called last in each step."""
+
+    def __init__(self, steps: list[list[Call]]) -> None:
+        self._steps = steps
+        self.made: dict[int, tuple[ScriptedCall, ...]] = {}
+
+    def next_turn(self, request: Request, protocol: str) -> Turn | None:
+        count = sum(isinstance(part, ToolCall) for message in request.messages for part in message.parts)
+        step = self._step(count)
+        # An upstream without namespaces is offered the last part of the name behind its namespace.
+        offered = {tool.name.rpartition("__")[2]: tool for tool in read(request).tools}
+        if not step or not {call.tool for call in step} <= offered.keys():
+            return None
+        self.made[count] = calls = tuple(_scripted(call, offered[call.tool]) for call in step)
+        return Turn(thinking=f"{count} calls are made." if thinks(protocol, request) else None, calls=calls)
+
+    @property
+    def arguments(self) -> list[dict[str, object] | str | None]:
+        """Those of all calls, in order."""
+        made = [call for _, calls in sorted(self.made.items()) for call in calls]
+        return [call.arguments if call.input is None else call.input for call in made]
+
+    def _step(self, made: int) -> list[Call]:
+        """What follows after so many calls."""
+        for step in self._steps:
+            if made <= 0:
+                return step
+            made -= len(step)
+        return []
+
+
+def _scripted(call: Call, tool: FunctionTool | FreeformTool) -> ScriptedCall:
+    """The call as this upstream makes it: one that has no free-text tools was offered a function in its place."""
+    if isinstance(tool, FreeformTool) and isinstance(call.arguments, str):
+        return ScriptedCall(name=tool.name, namespace=tool.namespace, input=call.arguments)
+    arguments = {"input": call.arguments} if isinstance(call.arguments, str) else call.arguments
+    return ScriptedCall(name=tool.name, namespace=tool.namespace, arguments=arguments)

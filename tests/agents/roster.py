@@ -1,0 +1,193 @@
+"""Each agent as it is run: with which model's name, without a terminal, and by which calls it does the errand."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from tests.agents.errand import AWKWARD, PROMPT, Call, Errand
+
+Steps = Callable[[Errand], list[list[Call]]]
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """`model` is what the agent asks for: some change their ways with it."""
+
+    agent: str
+    protocol: str
+    model: str | None
+    arguments: tuple[str, ...]
+    steps: Steps
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        told = ", ".join(filter(None, (self.model, self.note)))
+        return f"{self.agent} ({told})" if told else self.agent
+
+
+def _claude(errand: Errand) -> list[list[Call]]:
+    def bash(command: str) -> Call:
+        return Call("Bash", {"command": command, "description": "As agreed"})
+
+    def reading(path: object) -> Call:
+        return Call("Read", {"file_path": str(path)})
+
+    return [
+        [Call("Write", {"file_path": str(errand.note), "content": AWKWARD})],
+        [bash(errand.command)],
+        [reading(errand.note)],
+        [bash(f"cat {errand.secret(0)}"), reading(errand.secret(1)), bash(f"cat {errand.secret(2)}")],
+    ]
+
+
+def _searching(errand: Errand) -> list[list[Call]]:
+    """With a tool that Claude Code declares only once it was looked for."""
+    first, *others = _claude(errand)
+    return [first, [Call("ToolSearch", {"query": "select:CronList"})], [Call("CronList", {})], *others]
+
+
+def _gemini(errand: Errand) -> list[list[Call]]:
+    def shell(command: str) -> Call:
+        # Qwen Code now and then has no output of a command that ends at once.
+        return Call("run_shell_command", {"command": f"sleep 0.5; {command}", "is_background": False})
+
+    def reading(path: object) -> Call:
+        return Call("read_file", {"file_path": str(path)})
+
+    return [
+        [Call("write_file", {"file_path": str(errand.note), "content": AWKWARD})],
+        [shell(errand.command)],
+        [reading(errand.note)],
+        [reading(errand.secret(0)), shell(f"cat {errand.secret(1)}"), reading(errand.secret(2))],
+    ]
+
+
+def _opencode(errand: Errand) -> list[list[Call]]:
+    def bash(command: str) -> Call:
+        return Call("bash", {"command": command, "description": "As agreed"})
+
+    def reading(path: object) -> Call:
+        return Call("read", {"filePath": str(path)})
+
+    return [
+        [Call("write", {"filePath": str(errand.note), "content": AWKWARD})],
+        [bash(errand.command)],
+        [reading(errand.note)],
+        [bash(f"cat {errand.secret(0)}"), reading(errand.secret(1)), bash(f"cat {errand.secret(2)}")],
+    ]
+
+
+def writing(errand: Errand) -> str:
+    return f"cat > {errand.note} <<'END OF NOTE'\n{AWKWARD}END OF NOTE\n"
+
+
+def _shell(command: str) -> Call:
+    return Call("exec_command", {"cmd": command})
+
+
+def _codex(errand: Errand) -> list[list[Call]]:
+    return [
+        [_shell(writing(errand))],
+        [_shell(errand.command)],
+        [_shell(f"cat {errand.note}")],
+        [_shell(f"cat {errand.secret(number)}") for number in range(3)],
+    ]
+
+
+def _asking(errand: Errand) -> list[list[Call]]:
+    """With a tool of an MCP server, which Codex declares in a namespace."""
+    *others, _ = _codex(errand)
+    first, second, third = (str(errand.secret(number)) for number in range(3))
+    return [*others, [_shell(f"cat {first}"), Call("read_out", {"path": second}), _shell(f"cat {third}")]]
+
+
+def _discovering(errand: Errand) -> list[list[Call]]:
+    """The same tool once Codex has found it: only some models are told of it at once."""
+    first, *others = _asking(errand)
+    return [first, [Call("tool_search", {"query": "read out a file"})], *others]
+
+
+def _patching(errand: Errand) -> list[list[Call]]:
+    lines = "".join(f"+{line}\n" for line in AWKWARD.removesuffix("\n").split("\n"))
+    patch = f"*** Begin Patch\n*** Add File: {errand.note.name}\n{lines}*** End Patch\n"
+    return [[Call("apply_patch", patch)], *_codex(errand)[1:]]
+
+
+def _script(*commands: str) -> Call:
+    """A program for Codex's code mode."""
+    runs = ", ".join(f"tools.exec_command({json.dumps({'cmd': command})})" for command in commands)
+    return Call("exec", f"for (const done of await Promise.all([{runs}])) text(done.output);")
+
+
+def _coding(errand: Errand) -> list[list[Call]]:
+    return [
+        [_script(writing(errand))],
+        [_script(errand.command)],
+        [_script(f"cat {errand.note}")],
+        [_script(*(f"cat {errand.secret(number)}" for number in range(3)))],
+    ]
+
+
+_CLAUDE = ("-p", PROMPT, "--dangerously-skip-permissions")
+_CODEX = ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", PROMPT)
+_CLERK = (
+    "-c",
+    f"mcp_servers.clerk.command={json.dumps(sys.executable)}",
+    "-c",
+    f"mcp_servers.clerk.args={json.dumps([str(Path(__file__).with_name('clerk.py'))])}",
+)
+_YOLO = ("-p", PROMPT, "--yolo")
+_OPENCODE = ("run", PROMPT)
+
+RUNS = [
+    Run(agent="claude", protocol="anthropic", model="toolwire", arguments=_CLAUDE, steps=_claude),
+    Run(
+        agent="claude",
+        protocol="anthropic",
+        model="toolwire",
+        arguments=_CLAUDE,
+        steps=_searching,
+        note="deferred tool",
+    ),
+    Run(agent="claude", protocol="anthropic", model="claude-sonnet-4-5", arguments=_CLAUDE, steps=_claude),
+    Run(agent="codex", protocol="openai-responses", model="toolwire", arguments=_CODEX, steps=_codex),
+    Run(agent="codex", protocol="openai-responses", model="gpt-5.5", arguments=_CODEX, steps=_patching),
+    Run(agent="codex", protocol="openai-responses", model="gpt-6.1-sol", arguments=_CODEX, steps=_coding),
+    Run(
+        agent="codex",
+        protocol="openai-responses",
+        model="toolwire",
+        arguments=(*_CLERK, *_CODEX),
+        steps=_asking,
+        note="MCP",
+    ),
+    Run(
+        agent="codex",
+        protocol="openai-responses",
+        model="gpt-5.5",
+        arguments=(*_CLERK, *_CODEX),
+        steps=_discovering,
+        note="MCP behind a search",
+    ),
+    Run(
+        agent="codex",
+        protocol="openai-responses",
+        model="toolwire",
+        arguments=("-c", "model_providers.toolwire.supports_websockets=true", *_CODEX),
+        steps=_codex,
+        note="websocket first",
+    ),
+    Run(agent="gemini", protocol="gemini", model=None, arguments=_YOLO, steps=_gemini),
+    Run(agent="gemini", protocol="gemini", model="toolwire", arguments=_YOLO, steps=_gemini),
+    *(
+        Run(agent="opencode", protocol=protocol, model="toolwire", arguments=_OPENCODE, steps=_opencode, note=protocol)
+        for protocol in ("anthropic", "openai-chat", "openai-responses", "gemini")
+    ),
+    *(
+        Run(agent="qwen", protocol=protocol, model="toolwire", arguments=_YOLO, steps=_gemini, note=protocol)
+        for protocol in ("openai-chat", "anthropic", "gemini")
+    ),
+]

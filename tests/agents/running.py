@@ -1,0 +1,223 @@
+"""One agent, sent on the errand by one upstream through the gateway, and what went wrong."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from msgspec import Struct
+
+from tests.agents.errand import AWKWARD, Errand, Sending, prepared
+from tests.agents.roster import Run
+from tests.scenarios.watching import Place, Seen, Watched, proofs_in
+from tests.upstream.clients import CLIENTS
+from tests.upstream.serving import served
+from toolwire.canonical.content import Text, ToolResult
+from toolwire.gateway.config import parse_config
+from toolwire.gateway.server import build
+from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.reading import read
+
+SECONDS = 90
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
+
+
+class Cell(Struct, frozen=True):
+    """What came of it. `faults` is empty if all is as it should be. `proofs`: of thinking, that the upstream gave and
+    wants back."""
+
+    run: Run
+    upstream: str
+    faults: list[str]
+    seconds: float
+    proofs: int
+
+
+@contextmanager
+def _place(upstream: str, sending: Sending, folder: Path) -> Iterator[Place]:
+    simulator = Watched(Simulator((upstream,), script=sending, require_key=True))
+    with served(simulator) as url:
+        text = f"""
+[providers.up]
+protocol = "{upstream}"
+base_url = "{url}"
+api_key = "key-of-the-upstream"
+
+[[routes]]
+provider = "up"
+model = "{CLIENTS[upstream][1]}"
+"""
+        gateway = Watched(build(parse_config(text, {}), None, {"HOME": str(folder)}).app)
+        with served(gateway) as root:
+            yield Place(root, gateway, simulator)
+
+
+def ran(run: Run, upstream: str, path: str, record: Path | None = None) -> Cell:
+    """Run it, and look at everything that can be seen of it."""
+    with TemporaryDirectory(prefix="toolwire-errand-") as name:
+        folder = Path(name).resolve()
+        for part in ("work", "home", "gateway"):
+            (folder / part).mkdir()
+        errand = prepared(folder / "work")
+        sending, log = Sending(run.steps(errand)), io.StringIO()
+        with redirect_stderr(log), _place(upstream, sending, folder / "gateway") as place:
+            config = folder / "toolwire.toml"
+            config.write_text(f"[server]\nport = {place.base_url.rpartition(':')[2]}\n")
+            began = time.monotonic()
+            code, said, complaint = _launched(run, folder, config, path)
+            seconds = time.monotonic() - began
+            if record is not None:
+                _keep(record, place, said, complaint)
+                (record / "log").write_text(log.getvalue())
+            working = _working(place, upstream)
+            issued = {proof for seen in working[:-1] for proof in proofs_in(seen.answered)}
+            faults = [*_outcome(code, said, complaint, errand), *_refusals(place)]
+            faults += _history(working, upstream, errand, sending)
+            faults += _proved(issued, proofs_in(working[-1].asked)) if working else ["the upstream was not asked"]
+            return Cell(run, upstream, faults, seconds, len(issued))
+
+
+def _launched(run: Run, folder: Path, config: Path, path: str) -> tuple[int | None, str, str]:
+    """Exit code, what it said, and what it complained of; no code if it took too long."""
+    # Nothing here is outside of this machine: whatever would call there is told that nobody answers.
+    nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    environment = {
+        "PATH": path,
+        "HOME": str(folder / "home"),
+        "LANG": "C.UTF-8",
+        "IS_SANDBOX": "1",  # Claude Code lets root skip permissions in a sandbox only
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        **nowhere,
+    }
+    model = [] if run.model is None else ["--model", run.model]
+    options = ["--config", str(config), "--protocol", run.protocol, *model]
+    with subprocess.Popen(
+        [*_TOOLWIRE, "launch", run.agent, *options, "--", *run.arguments],
+        cwd=folder / "work",
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            said, complaint = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            return None, *process.communicate()
+        return process.returncode, said, complaint
+
+
+# ---- what is looked at
+
+
+def _outcome(code: int | None, said: str, complaint: str, errand: Errand) -> Iterator[str]:
+    if code is None:
+        yield f"not done in {SECONDS} seconds"
+    elif code:
+        yield f"exit code {code}: {_last_line(complaint) or _last_line(said)}"
+    written = errand.note.read_bytes().decode() if errand.note.exists() else None
+    if written != AWKWARD:
+        yield "no file was written" if written is None else f"the file has {written!r}"
+    if missing := [word for word in errand.words if word not in said]:
+        yield f"{len(missing)} of {len(errand.words)} results are not in the answer"
+
+
+def _refusals(place: Place) -> Iterator[str]:
+    for seen in place.upstream.seen:
+        if seen.status != 200:
+            yield f"the upstream refused ({seen.status}): {_message(seen)}"
+    for seen in place.gateway.seen:
+        if seen.status >= 400 and seen.asked:
+            yield f"the gateway refused {seen.path} ({seen.status}): {_message(seen)}"
+
+
+def _working(place: Place, upstream: str) -> list[Seen]:
+    """The requests for the errand: those on the side, such as for a title, offer no tools."""
+    return [seen for seen in place.upstream.seen if seen.status == 200 and read(seen.request(upstream)).tools]
+
+
+def _history(working: list[Seen], upstream: str, errand: Errand, sending: Sending) -> Iterator[str]:
+    """What the upstream was told of its own calls in the end."""
+    if not working:
+        return
+    made = [_arguments(call.arguments) for call in working[-1].calls(upstream)]
+    if made != sending.arguments:
+        yield f"calls came back changed: {_difference(made, sending.arguments)}"
+    results = [_text(result) for result in working[-1].results(upstream)]
+    for what, words in (("digest", errand.digest), ("file", AWKWARD.splitlines()[0])):
+        if not any(words in result for result in results):
+            yield f"the {what} is in no result"
+
+
+def _proved(issued: set[str], returned: set[str]) -> Iterator[str]:
+    if invented := returned - issued:
+        yield f"{len(invented)} proofs are not the upstream's own"
+    if lost := issued - returned:
+        yield f"{len(lost)} of {len(issued)} proofs of thinking did not come back"
+
+
+def _arguments(said: str) -> Any:
+    try:
+        return json.loads(said)
+    except ValueError:
+        return said
+
+
+def _text(result: ToolResult) -> str:
+    """What a result says, also where it is JSON or JSON in a text."""
+    said = [
+        part.text if isinstance(part, Text) else bytes(getattr(part, "json", b"")).decode()
+        for part in result.content or ()
+    ]
+    return "\n".join([*said, *(text for one in said for text in _strings(_arguments(one)))])
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _strings(inner)
+
+
+def _difference(found: list[Any], wanted: list[Any]) -> str:
+    if len(found) != len(wanted):
+        return f"{len(found)} of {len(wanted)}"
+    one, other = next((one, other) for one, other in zip(found, wanted, strict=True) if one != other)
+    return f"{one!r} for {other!r}"
+
+
+def _message(seen: Seen) -> str:
+    try:
+        body = json.loads(seen.answered)
+        error = body.get("error", body) if isinstance(body, dict) else body
+        return str(error.get("message", error) if isinstance(error, dict) else error)[:300]
+    except ValueError:
+        return seen.answered[:300].decode(errors="replace")
+
+
+def _last_line(text: str) -> str:
+    return (_COLOURS.sub("", text).strip().splitlines() or [""])[-1][:300]
+
+
+def _keep(record: Path, place: Place, said: str, complaint: str) -> None:
+    """Write down every exchange, on both sides of the gateway."""
+    record.mkdir(parents=True, exist_ok=True)
+    (record / "stdout").write_text(said)
+    (record / "stderr").write_text(complaint)
+    for side, watched in (("client", place.gateway), ("upstream", place.upstream)):
+        for number, seen in enumerate(watched.seen):
+            (record / f"{side}-{number:02}-asked.json").write_bytes(seen.asked)
+            (record / f"{side}-{number:02}-answered-{seen.status}").write_bytes(seen.answered)
+            (record / f"{side}-{number:02}-address").write_text(f"{seen.path}\n{seen.headers}\n")

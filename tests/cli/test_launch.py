@@ -1,0 +1,249 @@
+"""`toolwire launch`, with a program in the agent's place that writes down what it was started with."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from msgspec import Struct
+
+from tests.upstream.serving import http, served
+from toolwire.cli import main
+from toolwire.cli.agents import AGENTS
+from toolwire.gateway.config import parse_config
+from toolwire.gateway.discovery import VARIABLES
+from toolwire.gateway.server import build
+
+TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
+KEY = "key-of-the-gateway"
+FAKE = f"""#!{sys.executable}
+import json, os, signal, sys, time, urllib.request
+from pathlib import Path
+
+folder = next((Path(value) for name, value in os.environ.items() if Path(value).parts[-1:] == ("agent",)), None)
+found = [] if folder is None else [one for one in folder.rglob("*") if one.is_file()]
+files = {{str(one.relative_to(folder)): one.read_text() for one in found}}
+root = os.environ.get("ANTHROPIC_BASE_URL")
+health = root and urllib.request.urlopen(root + "/healthz").read().decode()
+told = {{"arguments": sys.argv[1:], "environment": dict(os.environ), "files": files, "health": health}}
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+Path("told.json.new").write_text(json.dumps(told))
+Path("told.json.new").rename("told.json")
+time.sleep(float(os.environ.get("FAKE_WAITS", "0")))
+sys.exit(int(os.environ.get("FAKE_CODE", "0")))
+"""
+
+
+class Told(Struct):
+    """What the agent saw."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    files: dict[str, str]
+    health: str | None
+
+
+class Desk(Struct):
+    """A user's machine with every agent installed, and nothing else."""
+
+    folder: Path
+
+    @property
+    def told(self) -> Told:
+        return Told(**json.loads((self.folder / "work" / "told.json").read_text()))
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        without = {*VARIABLES.values(), "PATH", "HOME"}
+        kept = {name: value for name, value in os.environ.items() if name not in without}
+        home = {"HOME": str(self.folder / "home"), "XDG_STATE_HOME": str(self.folder / "state")}
+        return subprocess.Popen(
+            [*TOOLWIRE, "launch", *arguments],
+            cwd=self.folder / "work",
+            env={**kept, **home, "PATH": str(self.folder / "bin"), "TMPDIR": str(self.folder / "tmp"), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def launch(self, *arguments: str, **environment: str) -> tuple[int, str]:
+        with self.start(*arguments, **environment) as process:
+            said, _ = process.communicate(timeout=30)
+            return process.returncode, said
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    for name in ("bin", "home", "work", "tmp"):
+        (tmp_path / name).mkdir()
+    for agent in AGENTS.values():
+        program = tmp_path / "bin" / agent.executable
+        program.write_text(FAKE)
+        program.chmod(0o755)
+    # Not the usual place, where a gateway of whoever runs the tests may be.
+    (tmp_path / "work" / "toolwire.toml").write_text("[server]\nport = 9\n")
+    return Desk(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[str]:
+    """A gateway that runs already, and wants a key."""
+    config = f'[server]\nkeys = ["{KEY}"]\n[providers.up]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:9"'
+    with served(build(parse_config(config, {}), None, {}).app) as url:
+        yield url
+
+
+def configured(desk: Desk, root: str) -> None:
+    port = root.rpartition(":")[2]
+    (desk.folder / "work" / "toolwire.toml").write_text(f'[server]\nport = {port}\nkeys = ["{KEY}"]\n')
+
+
+def of_claude(told: Told) -> tuple[str, str, str]:
+    assert "ANTHROPIC_API_KEY" not in told.environment
+    assert json.loads(told.files[".claude.json"])["hasCompletedOnboarding"] is True
+    assert told.environment["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == "any/model"
+    option, model, *_ = told.arguments
+    assert option == "--model"
+    return told.environment["ANTHROPIC_BASE_URL"], told.environment["ANTHROPIC_AUTH_TOKEN"], model
+
+
+def of_codex(told: Told) -> tuple[str, str, str]:
+    config = tomllib.loads(told.files["config.toml"])
+    provider = config["model_providers"][config["model_provider"]]
+    assert provider["wire_api"] == "responses"
+    return provider["base_url"], told.environment[provider["env_key"]], config["model"]
+
+
+def of_gemini(told: Told) -> tuple[str, str, str]:
+    settings = json.loads(told.files[".gemini/settings.json"])
+    assert settings["security"]["auth"]["selectedType"] == "gemini-api-key"
+    assert "GOOGLE_GENAI_USE_VERTEXAI" not in told.environment
+    option, model, *_ = told.arguments
+    assert option == "-m"
+    return told.environment["GOOGLE_GEMINI_BASE_URL"], told.environment["GEMINI_API_KEY"], model
+
+
+def of_opencode(package: str) -> Callable[[Told], tuple[str, str, str]]:
+    def read(told: Told) -> tuple[str, str, str]:
+        config = json.loads(told.environment["OPENCODE_CONFIG_CONTENT"])
+        provider: dict[str, Any] = config["provider"]["toolwire"]
+        assert provider["npm"] == package
+        assert config["model"] == config["small_model"] == f"toolwire/{next(iter(provider['models']))}"
+        return provider["options"]["baseURL"], provider["options"]["apiKey"], next(iter(provider["models"]))
+
+    return read
+
+
+def of_qwen(kind: str, *names: str) -> Callable[[Told], tuple[str, str, str]]:
+    def read(told: Told) -> tuple[str, str, str]:
+        assert told.arguments[:2] == ["--auth-type", kind]
+        assert json.loads(told.files["settings.json"])["security"]["auth"]["selectedType"] == kind
+        address, key, model = (told.environment[name] for name in names)
+        return address, key, model
+
+    return read
+
+
+SETTINGS = {
+    ("claude", "anthropic"): (of_claude, ""),
+    ("codex", "openai-responses"): (of_codex, "/v1"),
+    ("gemini", "gemini"): (of_gemini, ""),
+    ("opencode", "anthropic"): (of_opencode("@ai-sdk/anthropic"), "/v1"),
+    ("opencode", "openai-responses"): (of_opencode("@ai-sdk/openai"), "/v1"),
+    ("opencode", "openai-chat"): (of_opencode("@ai-sdk/openai-compatible"), "/v1"),
+    ("opencode", "gemini"): (of_opencode("@ai-sdk/google"), "/v1beta"),
+    ("qwen", "openai-chat"): (of_qwen("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"), "/v1"),
+    ("qwen", "anthropic"): (of_qwen("anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL"), ""),
+    ("qwen", "gemini"): (of_qwen("gemini", "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "GEMINI_MODEL"), ""),
+}
+# What a user may have set, and what would lead an agent past the gateway.
+ELSEWHERE = {"ANTHROPIC_API_KEY": "theirs", "GOOGLE_GENAI_USE_VERTEXAI": "true", "OPENAI_BASE_URL": "http://elsewhere"}
+
+
+def test_every_protocol_of_every_agent_is_tried() -> None:
+    assert set(SETTINGS) == {(name, protocol) for name, agent in AGENTS.items() for protocol in agent.protocols}
+
+
+@pytest.mark.parametrize(("name", "protocol"), SETTINGS)
+def test_where_each_agent_is_pointed(desk: Desk, root: str, name: str, protocol: str) -> None:
+    configured(desk, root)
+    options = ["--model", "any/model", "--protocol", protocol]
+    code, said = desk.launch(name, *options, "--", "-p", "--yes", "Hi there", **ELSEWHERE)
+    assert (code, said) == (0, "")
+    read, path = SETTINGS[name, protocol]
+    assert read(desk.told) == (root + path, KEY, "any/model")
+    assert desk.told.arguments[-3:] == ["-p", "--yes", "Hi there"]
+    assert "127.0.0.1" in desk.told.environment["NO_PROXY"]
+
+
+def test_a_gateway_runs_as_long_as_the_agent(desk: Desk) -> None:
+    assert desk.launch("claude", FAKE_CODE="3") == (3, "")
+    assert desk.told.health == '{"status":"ok"}'
+    assert desk.told.arguments == []
+    with pytest.raises(Exception, match="refused"):
+        http.get(desk.told.environment["ANTHROPIC_BASE_URL"] + "/healthz")
+
+
+def test_nothing_is_left_behind_and_nothing_of_the_users_is_touched(desk: Desk) -> None:
+    own = desk.folder / "home" / ".claude.json"
+    own.write_text("{}")
+    assert desk.launch("claude", "--model", "anthropic/claude-opus-5-5")[0] == 0
+    assert [one.name for one in own.parent.rglob("*")] == [".claude.json"]
+    assert own.read_text() == "{}"
+    assert list((desk.folder / "tmp").iterdir()) == []
+    assert [one.name for one in (desk.folder / "state" / "toolwire").iterdir()] == ["seal.key"]
+
+
+def test_what_would_end_it_ends_the_agent_first(desk: Desk) -> None:
+    with desk.start("claude", FAKE_WAITS="30") as process:
+        deadline = time.monotonic() + 20
+        while not (desk.folder / "work" / "told.json").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)  # the agent's to understand
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 7
+    assert [one.name for one in (desk.folder / "state" / "toolwire").iterdir()] == ["seal.key"]
+
+
+def test_without_a_place_for_its_settings_it_is_one_line(desk: Desk) -> None:
+    (desk.folder / "state").write_text("in the way")
+    place = desk.folder / "state" / "toolwire"
+    assert desk.launch("claude") == (2, f"Error: can't write to {place}: Not a directory\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "config", "said"),
+    [
+        (["codex", "--protocol", "ollama"], "", "codex does not speak 'ollama': choose from openai-responses"),
+        (["codex", "--config", "none.toml"], "", "none.toml: No such file or directory"),
+        (["codex"], "[server]\nprot = 3\n", "toolwire.toml: unknown key server.prot"),
+        (
+            ["codex", "--model", "nobody/knows"],
+            '[providers.up]\nprotocol = "ollama"\nbase_url = "http://x"\n',
+            "nobody",
+        ),
+    ],
+)
+def test_what_can_not_be_started_is_one_line(desk: Desk, arguments: list[str], config: str, said: str) -> None:
+    (desk.folder / "work" / "toolwire.toml").write_text(config + "\n[server]\nport = 9\n" * ("server" not in config))
+    code, told = desk.launch(*arguments)
+    assert code == 2
+    assert said in told
+    assert told.count("\n") == 1
+    assert not (desk.folder / "work" / "told.json").exists()
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_that_is_not_installed(tmp_path: Path, name: str) -> None:
+    result = CliRunner().invoke(main, ["launch", name], env={"PATH": str(tmp_path)})
+    assert result.exit_code == 2
+    assert result.output == f"Error: {name} is not installed: npm install -g {AGENTS[name].package}\n"
