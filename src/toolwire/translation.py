@@ -30,7 +30,8 @@ from toolwire.codec.fields import escape
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.kin import are_related, set_apart
 from toolwire.codec.lines import in_one_line
-from toolwire.codec.losses import Report, Trail, foreign_extras, guards, is_unplaced, placed
+from toolwire.codec.losses import Report, Trail, foreign_extras, guards
+from toolwire.codec.placing import is_unplaced, placed
 from toolwire.codec.raising import StreamRaiser, raise_response
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.codec.settings import settled

@@ -6,7 +6,7 @@ source codec's `names` gives for the field (`"Message.parts": "/content"`; `""` 
 object of its own; `"//parallel_tool_calls"` for a field that stands at the root instead) and the index.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -17,8 +17,6 @@ from msgspec.structs import replace
 
 from toolwire.canonical.loss import Loss, LossKind
 from toolwire.canonical.node import Node
-
-from .fields import escape
 
 Trail = tuple[str | int, ...]
 Names = Mapping[str, str]
@@ -262,26 +260,3 @@ def _holds_nodes(hint: Any) -> bool:
     if get_origin(hint) in (Union, UnionType, tuple):
         return any(_holds_nodes(member) for member in get_args(hint))
     return isinstance(hint, type) and issubclass(hint, Node)
-
-
-def is_unplaced(loss: Loss) -> bool:
-    """Whether it is of an invented text that may stand anywhere."""
-    return loss.target is not None and loss.target.startswith(UNPLACED)
-
-
-def placed(losses: list[Loss], value: Any) -> list[Loss]:
-    """Say of each invented text where it came to stand; the same ones are in the order of the conversation."""
-    texts = {loss.target for loss in losses if loss.target is not None and is_unplaced(loss)}
-    places = {text: _places_of(text.removeprefix(UNPLACED), value, "") for text in texts}
-    return [replace(loss, target=next(places[loss.target], "")) if loss.target in places else loss for loss in losses]
-
-
-def _places_of(text: str, value: Any, path: str) -> Iterator[str]:
-    if value == text:
-        yield path
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _places_of(text, inner, f"{path}/{escape(name)}")
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _places_of(text, inner, f"{path}/{index}")
