@@ -47,3 +47,13 @@ def test_one_that_came_with_a_result_or_that_nothing_would_find_is_there_from_th
     alone = tw.translate({"model": "m", "input": "Go", "tools": [_deferred("f")]}, "openai-responses", "anthropic")
     assert "defer_loading" not in alone.value["tools"][0]
     assert ("approximated", "/tools/0/defer_loading") in {(loss.kind, loss.path) for loss in alone.losses}
+
+
+def test_a_limit_that_is_not_set_is_what_the_model_can_write() -> None:
+    for model, limit in (
+        ("claude-opus-4-1", 32_000),
+        ("claude-sonnet-5", 32_000),
+        ("claude-3-5-haiku", 8192),
+        ("m", 8192),
+    ):
+        assert translated(chat_request(model=model), CHAT, ANTHROPIC)["max_tokens"] == limit

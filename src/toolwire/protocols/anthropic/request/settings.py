@@ -92,8 +92,14 @@ def encode_max_tokens(request: Request, plan: Plan) -> int | None:
         return request.sampling.max_tokens
     if plan.home:
         return None
-    plan.report.invented((), "", "/max_tokens", f"the target requires a limit: {DEFAULT_MAX_TOKENS} was chosen")
-    return DEFAULT_MAX_TOKENS
+    chosen = _default_limit(request, plan)
+    plan.report.invented((), "", "/max_tokens", f"the target requires a limit: {chosen} was chosen")
+    return chosen
+
+
+def _default_limit(request: Request, plan: Plan) -> int:
+    """As much as each model of a generation writes: an agent that sets no limit does not expect to be cut."""
+    return 32_000 if model_kind(plan.target.model or request.model or "")[1] >= (4, 0) else DEFAULT_MAX_TOKENS
 
 
 def encode_sampling(request: Request, shape: dict[str, Any], plan: Plan) -> None:
@@ -217,7 +223,7 @@ def _encode_budget(thinking: Thinking, request: Request, plan: Plan, *, forced: 
     """Models before 4.6 want a budget, of at least 1024 and below the limit; those from 4.7 on take none. A budget for
     thinking and a forced call exclude each other: the call is what was asked for."""
     generation = model_kind(plan.target.model or request.model or "")[1]
-    limit = (request.sampling and request.sampling.max_tokens) or DEFAULT_MAX_TOKENS
+    limit = (request.sampling and request.sampling.max_tokens) or _default_limit(request, plan)
     budget = thinking.budget_tokens
     if budget is None and not (0, 0) < generation < (4, 6):
         return "adaptive", None
