@@ -124,6 +124,7 @@ def greeting(gateway: Gateway) -> str:
         f"  GOOGLE_GEMINI_BASE_URL={root} GEMINI_API_KEY={key} gemini",
         f"  OPENAI_BASE_URL={root}/v1 OPENAI_API_KEY={key} python your_agent.py",
         f"  OLLAMA_HOST={root} ollama run MODEL",
+        "or let toolwire do it: toolwire launch claude | codex | gemini | opencode | qwen",
     ]
     return "\n".join(lines)
 
