@@ -199,7 +199,7 @@ def test_nothing_is_left_behind_and_nothing_of_the_users_is_touched(desk: Desk) 
     assert [one.name for one in own.parent.rglob("*")] == [".claude.json"]
     assert own.read_text() == "{}"
     assert list((desk.folder / "tmp").iterdir()) == []
-    assert [one.name for one in (desk.folder / "state" / "toolwire").iterdir()] == ["seal.key"]
+    assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"seal.key", "state.db"}
 
 
 def test_what_would_end_it_ends_the_agent_first(desk: Desk) -> None:
@@ -211,7 +211,7 @@ def test_what_would_end_it_ends_the_agent_first(desk: Desk) -> None:
         process.send_signal(signal.SIGINT)  # the agent's to understand
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 7
-    assert [one.name for one in (desk.folder / "state" / "toolwire").iterdir()] == ["seal.key"]
+    assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"seal.key", "state.db"}
 
 
 def test_without_a_place_for_its_settings_it_is_one_line(desk: Desk) -> None:
