@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
@@ -13,7 +14,8 @@ Steps = Callable[[Errand], list[list[Call]]]
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """`model` is what the agent asks for: some change their ways with it."""
+    """`model` is what the agent asks for: some change their ways with it. `sockets`: what the gateway does with
+    websockets; the agent is to use one if it may."""
 
     agent: str
     protocol: str
@@ -21,6 +23,7 @@ class Run(Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...]
     steps: Steps
     note: str = ""
+    sockets: Literal["not asked", "taken", "refused"] = "not asked"
 
     @property
     def name(self) -> str:
@@ -132,6 +135,7 @@ def _coding(errand: Errand) -> list[list[Call]]:
 
 
 _CLAUDE = ("-p", PROMPT, "--dangerously-skip-permissions")
+_SOCKETS = ("-c", "model_providers.toolwire.supports_websockets=true")
 _CODEX = ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", PROMPT)
 _CLERK = (
     "-c",
@@ -176,9 +180,19 @@ RUNS = [
         agent="codex",
         protocol="openai-responses",
         model="toolwire",
-        arguments=("-c", "model_providers.toolwire.supports_websockets=true", *_CODEX),
+        arguments=(*_SOCKETS, *_CODEX),
         steps=_codex,
-        note="websocket first",
+        note="websocket",
+        sockets="taken",
+    ),
+    Run(
+        agent="codex",
+        protocol="openai-responses",
+        model="toolwire",
+        arguments=(*_SOCKETS, *_CODEX),
+        steps=_codex,
+        note="websocket refused",
+        sockets="refused",
     ),
     Run(agent="gemini", protocol="gemini", model=None, arguments=_YOLO, steps=_gemini),
     Run(agent="gemini", protocol="gemini", model="toolwire", arguments=_YOLO, steps=_gemini),

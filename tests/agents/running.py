@@ -43,10 +43,13 @@ class Cell(Struct, frozen=True):
 
 
 @contextmanager
-def _place(upstream: str, sending: Sending, folder: Path) -> Iterator[Place]:
+def _place(upstream: str, sending: Sending, folder: Path, run: Run) -> Iterator[Place]:
     simulator = Watched(Simulator((upstream,), script=sending, require_key=True))
     with served(simulator) as url:
         text = f"""
+[limits]
+sockets = {0 if run.sockets == "refused" else 100}
+
 [providers.up]
 protocol = "{upstream}"
 base_url = "{url}"
@@ -69,7 +72,7 @@ def ran(run: Run, upstream: str, path: str, record: Path | None = None) -> Cell:
             (folder / part).mkdir()
         errand = prepared(folder / "work")
         sending, log = Sending(run.steps(errand)), io.StringIO()
-        with redirect_stderr(log), _place(upstream, sending, folder / "gateway") as place:
+        with redirect_stderr(log), _place(upstream, sending, folder / "gateway", run) as place:
             config = folder / "toolwire.toml"
             config.write_text(f"[server]\nport = {place.base_url.rpartition(':')[2]}\n")
             began = time.monotonic()
@@ -80,7 +83,7 @@ def ran(run: Run, upstream: str, path: str, record: Path | None = None) -> Cell:
                 (record / "log").write_text(log.getvalue())
             working = _working(place, upstream)
             issued = {proof for seen in working[:-1] for proof in proofs_in(seen.answered)}
-            faults = [*_outcome(code, said, complaint, errand), *_refusals(place)]
+            faults = [*_outcome(code, said, complaint, errand), *_refusals(place), *_transport(place, run)]
             faults += _history(working, upstream, errand, sending)
             faults += _proved(issued, proofs_in(working[-1].asked)) if working else ["the upstream was not asked"]
             return Cell(run, upstream, faults, seconds, len(issued))
@@ -141,6 +144,14 @@ def _refusals(place: Place) -> Iterator[str]:
     for seen in place.gateway.seen:
         if seen.status >= 400 and seen.asked:
             yield f"the gateway refused {seen.path} ({seen.status}): {_message(seen)}"
+
+
+def _transport(place: Place, run: Run) -> Iterator[str]:
+    posted = any(seen.path == "/v1/responses" and seen.asked for seen in place.gateway.seen)
+    if run.sockets == "taken" and posted:
+        yield "it did not keep to its websocket"
+    if run.sockets == "refused" and not posted:
+        yield "it was not asked by POST"
 
 
 def _working(place: Place, upstream: str) -> list[Seen]:

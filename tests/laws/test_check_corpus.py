@@ -185,7 +185,7 @@ def test_a_check_takes_any_json(check: Check, body: object) -> None:
 
 
 @pytest.mark.parametrize(("check", "sample"), SAMPLES)
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_a_check_takes_any_json_in_any_place(check: Check, sample: dict[str, Any], data: st.DataObject) -> None:
     body = copy.deepcopy(sample)

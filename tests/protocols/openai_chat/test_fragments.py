@@ -16,7 +16,7 @@ _PIECES = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(st.lists(_PIECES | st.sampled_from(['{"a":"b\\"}', '"}', '{"a":[1,"]"]}']), max_size=9))
 def test_a_call_is_complete_when_its_arguments_are_json(pieces: list[str]) -> None:
     call = _Call(freeform=False, legacy=False)
