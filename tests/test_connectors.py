@@ -106,6 +106,13 @@ def test_what_only_one_vendor_says_of_a_server_is_reported_where_it_stands() -> 
     assert told(made) == {("dropped", f"/tools/0/{place}") for place in places}
 
 
+def test_a_server_that_is_to_be_called_leads_to_a_call() -> None:
+    asked = {**of_responses(require_approval="never"), "tool_choice": {"type": "mcp", "server_label": "crm"}}
+    made = tw.translate(asked, RESPONSES, ANTHROPIC)
+    assert made.value["tool_choice"] == {"type": "any"}
+    assert told(made) == {("approximated", "/tool_choice")}
+
+
 def test_a_target_without_connectors_says_so_of_both() -> None:
     made = tw.translate(of_anthropic({}), ANTHROPIC, CHAT)
     assert told(made) == {("dropped", "/tools/0"), ("dropped", "/mcp_servers/0")}

@@ -347,7 +347,11 @@ def _encode_named(request: Request, choice: ToolChoice, plan: Plan) -> ChoiceSha
     named = choice.names[0]
     if (hosted := _forced(request, plan)) is not None:
         return ChoiceShape(type="tool", name=hosted)
-    if named.kind in ("native", "server") and not plan.home:
+    if named.kind == "server" and not plan.home:
+        why = "a server's tool can't be forced by its name: some tool is to be called"
+        plan.report.approximated(("tool_choice",), "names", why)
+        return ChoiceShape(type="any")
+    if named.kind == "native" and not plan.home:
         plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
         return ChoiceShape(type="auto")
     return ChoiceShape(type="tool", name=plan.name(named.name, named.namespace))
