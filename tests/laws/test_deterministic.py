@@ -16,14 +16,23 @@ import toolwire as tw
 from tests.laws import material
 
 digest = hashlib.sha256()
+bodies = {
+    "request": material.fixture_requests,
+    "response": material.fixture_responses,
+    "error": material.fixture_errors,
+}
 for source in material.NAMES:
     for target in material.NAMES:
-        for body in material.fixture_requests(source).values():
-            try:
-                encoded = tw.translate(body, source, target)
-                digest.update(encoded.to_bytes() + repr(encoded.losses).encode())
-            except tw.LossRefused as refusal:
-                digest.update(str(refusal).encode())
+        for kind, fixtures in bodies.items():
+            for body in fixtures(source).values():
+                try:
+                    encoded = tw.translate(body, source, target, kind)
+                    digest.update(encoded.to_bytes() + repr(encoded.losses).encode())
+                except tw.LossRefused as refusal:
+                    digest.update(str(refusal).encode())
+        for wire in material.fixture_streams(source).values():
+            stream = tw.translate_stream([wire], source, target)
+            digest.update(b"".join(stream) + repr(stream.losses).encode())
 print(digest.hexdigest())
 """
 

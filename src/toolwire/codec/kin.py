@@ -41,7 +41,7 @@ def _handed_on(node: N, reader: Codec, writer: Codec) -> N:
     if ours is None or theirs is None:
         return node
     extras = {family: dict(kept) for family, kept in (node.extras or {}).items()}
-    for word in ours.keys() & theirs.keys():
+    for word in [word for word in ours if word in theirs]:
         here, there = ours[word], theirs[word]
         said = extras.get(here.family, {}).get(here.key)
         common = None if said is None else here.read(said)

@@ -250,7 +250,7 @@ def _cache_options(options: Raw, plan: Plan) -> Any:
         members = _members(options)
     except msgspec.DecodeError:
         return options
-    for name in members.keys() - _CACHE_OPTIONS:
+    for name in [name for name in members if name not in _CACHE_OPTIONS]:
         plan.report.dropped((), f"//prompt_cache_options/{escape(name)}")
     return {name: value for name, value in members.items() if name in _CACHE_OPTIONS}
 

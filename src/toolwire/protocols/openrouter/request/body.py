@@ -225,7 +225,7 @@ def _encode_shared(request: Request, body: dict[str, Any], plan: Plan) -> None:
         if not members:
             plan.report.dropped((), f"//{name}", "the target has options of explicit caching only")
             continue
-        for other in members.keys() - set(_CACHE_OPTIONS):
+        for other in [other for other in members if other not in _CACHE_OPTIONS]:
             plan.report.dropped((), f"//{name}/{escape(other)}")
         body[name] = {option: members[option] for option in _CACHE_OPTIONS if option in members}
 
