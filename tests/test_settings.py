@@ -45,7 +45,7 @@ def test_an_effort_makes_a_model_of_anthropics_think(source: str) -> None:
 @pytest.mark.parametrize("source", ASKED)
 def test_an_older_model_of_anthropics_thinks_for_a_budget(source: str) -> None:
     body, losses = translated(ASKED[source], source, "anthropic", "claude-sonnet-4-5")
-    assert body["thinking"] == {"type": "enabled", "budget_tokens": 6553}
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": 25_600}
     assert "output_config" not in body
     assert [kind for kind, _ in losses] == ["approximated", "invented"]
 
