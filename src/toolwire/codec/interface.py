@@ -15,6 +15,7 @@ from .carries import Carriage, Carrier
 from .check import Finding
 from .counting import Counting
 from .losses import Names, Report
+from .probabilities import Probabilities
 from .surface import ModelCard, Surface
 from .withholding import Withholding
 
@@ -121,6 +122,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     it counts tokens, if there is one. Of what it shares with another protocol of its family, `known` are the extras
     that it has, too, by canonical type, and `spelling` the tokens of `form` that mean the same in both;
     `alike` are, by canonical type, those of answers that a protocol of another family has, too, but the same vendor.
+    `probabilities`: where it tells those of tokens, if as others do.
     `failing`: an answer can say itself that it failed; else only an error in its place does.
     `resets`: settings may change within a conversation.
     `repair_request` mends what the provider is known to refuse: a translation does without it, the gateway does not.
@@ -151,3 +153,4 @@ class Codec(Struct, frozen=True, kw_only=True):
     known: Mapping[str, frozenset[str]] = {}
     spelling: frozenset[str] = frozenset()
     alike: Mapping[str, Mapping[str, Alike]] = {}
+    probabilities: Probabilities | None = None

@@ -11,9 +11,11 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Foreign
 from toolwire.canonical.node import Extras, Node
+from toolwire.canonical.response import Response
 
 from .interface import Codec
 from .losses import children
+from .probabilities import hand_on
 
 N = TypeVar("N", bound=Node)
 
@@ -29,10 +31,15 @@ def are_related(reader: Codec, writer: Codec) -> bool:
 
 def set_apart(root: N, reader: Codec, writer: Codec) -> N:
     """The value as `writer` is to have it; the same one if it is no relative's."""
-    if not are_kin(reader, writer):
-        return _handed_on(root, reader, writer) if are_related(reader, writer) else root
-    made: N = _Apart(reader, writer).value(root)
-    return made
+    made: Any = root
+    if are_kin(reader, writer):
+        made = _Apart(reader, writer).value(root)
+    elif are_related(reader, writer):
+        made = _handed_on(root, reader, writer)
+    if type(made) is Response and (here := reader.probabilities) and (there := writer.probabilities):
+        made = hand_on(made, here, there)
+    handed: N = made
+    return handed
 
 
 def _handed_on(node: N, reader: Codec, writer: Codec) -> N:

@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.canonical.tools import OutputFormat
 from toolwire.codec.check import Findings, Path, Voice, subschemas, text_of, unstrict, words
+from toolwire.codec.fields import BAD_JSON
 from toolwire.codec.hosted import json_of
 from toolwire.codec.interface import Alike
 from toolwire.codec.losses import Report, Trail
+from toolwire.codec.probabilities import Probabilities, Tokens
 from toolwire.codec.schema.dialect import Dialect
 from toolwire.codec.schema.fit import fit, fitted_strictly
 from toolwire.codec.surface import ModelCard
@@ -163,6 +165,58 @@ def _unlisted(value: Raw) -> Raw | None:
             case _:
                 told[side] = one
     return Raw(_encode(told)) if isinstance(sides, dict) else None
+
+
+class _OfChoice(Struct, forbid_unknown_fields=True):
+    content: list[dict[str, Any]] | None = None
+    refusal: list[Raw] | None = None
+
+
+_read_choice = msgspec.json.Decoder(_OfChoice).decode
+_read_tokens = msgspec.json.Decoder(list[dict[str, Any]]).decode
+
+
+def told_of_candidates(family: str) -> Probabilities:
+    """Log probabilities as Chat has them: of the words of a choice, or of its refusal, which only Chat tells."""
+
+    def read(value: Raw) -> Tokens | None:
+        try:
+            choice = _read_choice(value)
+        except BAD_JSON:
+            return None
+        return None if choice.refusal else choice.content
+
+    def write(tokens: Tokens) -> Raw:
+        return Raw(_encode({"content": _completed(tokens, None), "refusal": None}))
+
+    return Probabilities(family, of_texts=False, read=read, write=write)
+
+
+def told_of_texts(family: str) -> Probabilities:
+    """Log probabilities as Responses has them."""
+
+    def read(value: Raw) -> Tokens | None:
+        try:
+            return _read_tokens(value)
+        except BAD_JSON:
+            return None
+
+    return Probabilities(family, of_texts=True, read=read, write=lambda tokens: Raw(_encode(_completed(tokens, []))))
+
+
+def _completed(tokens: Tokens, nothing: Any) -> Tokens:
+    """Tokens with all that the official types insist on. `nothing`: what a token without bytes has in their place."""
+
+    def token(one: dict[str, Any]) -> dict[str, Any]:
+        return one | {"bytes": nothing if one.get("bytes") is None else one["bytes"]}
+
+    def several(one: dict[str, Any]) -> list[Any]:
+        found = one.get("top_logprobs")
+        return (
+            [token(other) if isinstance(other, dict) else other for other in found] if isinstance(found, list) else []
+        )
+
+    return [token(one) | {"top_logprobs": several(one)} for one in tokens]
 
 
 IDENTIFIED = (f"{SHARED}:told:safety_identifier", f"{SHARED}:name:end_user=safety_identifier")

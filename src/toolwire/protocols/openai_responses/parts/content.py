@@ -21,6 +21,7 @@ from toolwire.canonical.content import (
     Url,
 )
 from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.events import PartDelta
 from toolwire.canonical.tools import CacheMark, ToolRef
 from toolwire.codec.fields import Other, Reader
 from toolwire.codec.kept import emit, given, known, rest
@@ -54,6 +55,7 @@ _TYPE = "openai-responses:type:"
 _CITATIONS = ("file_citation", "container_file_citation", "file_path")
 _NO_TYPE = "openai-responses:absent:type"
 
+_NONE = Raw(b"[]")
 TTLS = ("30m", "12h")
 
 _read_annotation = Reader[AnnotationShape](AnnotationShape, FAMILY).read
@@ -86,7 +88,10 @@ def _decode_output_text(block: OutputText, *, spoken: bool) -> Text:
     notes = None
     if block.annotations is not UNSET:
         notes = tuple([decode_annotation(raw, f"/annotations/{i}") for i, raw in enumerate(block.annotations)])
-    return Text(text=block.text, annotations=notes, **rest(block, FAMILY, *(() if spoken else (OUTPUT,))))
+    form = () if spoken else (OUTPUT,)
+    if block.logprobs == _NONE:
+        form = (*form, f"{FAMILY}:told:logprobs")  # nobody asked for them
+    return Text(text=block.text, annotations=notes, **rest(block, FAMILY, *form))
 
 
 def decode_annotation(raw: Raw, path: str = "") -> Citation:
@@ -276,7 +281,11 @@ def encode_text(part: Text, trail: Trail, plan: ItemPlan, *, spoken: bool) -> An
             if note.quote is not None:
                 plan.report.dropped((*trail, "annotations", index), "quote")
             found.append(encode_annotation(note, part.text))
-    return OutputText(text=part.text, annotations=found)
+    return OutputText(text=part.text, annotations=found, logprobs=probabilities_of(part))
+
+
+def probabilities_of(part: Text | PartDelta) -> Raw | UnsetType:
+    return (part.extras or {}).get(FAMILY, {}).get("logprobs", UNSET)
 
 
 def encode_annotation(note: Citation, text: str | None = None) -> Any:
