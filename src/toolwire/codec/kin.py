@@ -25,8 +25,9 @@ def are_kin(reader: Codec, writer: Codec) -> bool:
 
 
 def are_related(reader: Codec, writer: Codec) -> bool:
-    """Whether something is to be done to a value between them: they are kin, or have one vendor."""
-    return are_kin(reader, writer) or (reader is not writer and bool(reader.alike and writer.alike))
+    """Whether something is to be done to an answer between them: they are kin, or have one vendor."""
+    alike = reader.alike.keys() & writer.alike.keys() - {"Request"}
+    return are_kin(reader, writer) or (reader is not writer and bool(alike))
 
 
 def set_apart(root: N, reader: Codec, writer: Codec) -> N:
@@ -34,7 +35,7 @@ def set_apart(root: N, reader: Codec, writer: Codec) -> N:
     made: Any = root
     if are_kin(reader, writer):
         made = _Apart(reader, writer).value(root)
-    elif are_related(reader, writer):
+    elif reader is not writer:
         made = _handed_on(root, reader, writer)
     if type(made) is Response and (here := reader.probabilities) and (there := writer.probabilities):
         made = hand_on(made, here, there)
@@ -43,17 +44,18 @@ def set_apart(root: N, reader: Codec, writer: Codec) -> N:
 
 
 def _handed_on(node: N, reader: Codec, writer: Codec) -> N:
-    """An answer's extras that the writer has, too, as its own."""
+    """Extras that the writer has, too, as its own."""
     ours, theirs = reader.alike.get(type(node).__name__), writer.alike.get(type(node).__name__)
     if ours is None or theirs is None:
         return node
     extras = {family: dict(kept) for family, kept in (node.extras or {}).items()}
     for word in ours.keys() & theirs.keys():
         here, there = ours[word], theirs[word]
-        said = extras.get(here.family, {}).get(here.key)
-        common = None if said is None else here.read(said)
-        if common is not None and (told := there.write(common)) is not None:
-            del extras[here.family][here.key]
+        kept = extras.get(here.family, {})
+        key = next((name for name in (here.key, *here.spelt) if name in kept), None)
+        common = None if key is None or f"{here.family}:told:{key}" in node.form else here.read(kept[key])
+        if key is not None and common is not None and (told := there.write(common)) is not None:
+            del kept[key]
             extras.setdefault(there.family, {})[there.key] = told
     left = {family: kept for family, kept in extras.items() if kept}
     return replace(node, extras=left) if left != (node.extras or {}) else node

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from toolwire.canonical.content import Media
 from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.canonical.tools import OutputFormat
 from toolwire.codec.check import Findings, Path, Voice, subschemas, text_of, unstrict, words
@@ -241,6 +242,20 @@ def restore_error(members: Any, error: ApiError) -> Any:
     for name, value in (error.extras or {}).get(SHARED, {}).items():
         members.setdefault(name.removeprefix("error/"), value)
     return members
+
+
+DETAILS = ("auto", "low", "high", "original")
+_NEAREST_DETAILS = {"medium": "auto", "ultra_high": "original"}
+
+
+def encode_detail(part: Media, report: Report, trail: Trail) -> str | None:
+    """How closely media are to be looked at, in OpenAI's words."""
+    detail = part.detail
+    if detail is None or detail in DETAILS:
+        return detail
+    told = _NEAREST_DETAILS.get(detail, "auto")
+    report.approximated(trail, "detail", f"{detail} is told as {told}")
+    return told
 
 
 def encode_format(output: OutputFormat, report: Report, trail: Trail) -> tuple[Raw | None, bool | None]:

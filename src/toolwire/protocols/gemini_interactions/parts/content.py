@@ -37,9 +37,9 @@ from toolwire.protocols.gemini_interactions.wire import (
     TextContent,
     VideoContent,
 )
+from toolwire.protocols.google import RESOLUTIONS
 
 STRING = "gemini-interactions:string"
-RESOLUTIONS = ("low", "medium", "high", "ultra_high")
 
 _NOWHERE = "gemini-interactions:nowhere"
 _URI = "gemini-interactions:name:source=uri"

@@ -35,6 +35,7 @@ from toolwire.codec.plan import Plan
 from toolwire.codec.settings import report_setting
 from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed
+from toolwire.protocols.openai import encode_detail
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
     SHARED,
@@ -298,9 +299,9 @@ def _media_shape(
             url = source.url if isinstance(source, Url) else data_url(source.data, part.media_type)
             return VideoPart(video_url=url if BARE in part.form else VideoShape(url=url))
         case Inline() as source if part.kind == "image" and FILE not in part.form:
-            return _image(part, data_url(source.data, part.media_type))
+            return _image(part, data_url(source.data, part.media_type), placed, plan)
         case Url() as source if part.kind == "image" and FILE not in part.form:
-            return _image(part, source.url)
+            return _image(part, source.url, placed, plan)
         case Inline() as source if part.kind == "audio" and FILE not in part.form:
             if plan.home:
                 named = UNSET if part.media_type is None else part.media_type.removeprefix("audio/")
@@ -324,10 +325,11 @@ def _media_shape(
     return None
 
 
-def _image(part: Media, url: str) -> ImagePart:
+def _image(part: Media, url: str, placed: Placed, plan: Plan) -> ImagePart:
     if BARE in part.form and part.detail is None:
         return ImagePart(image_url=url)
-    return ImagePart(image_url=ImageShape(url=url, detail=given(part.detail)))
+    detail = part.detail if plan.home else encode_detail(part, plan.report, placed.trail)
+    return ImagePart(image_url=ImageShape(url=url, detail=given(detail)))
 
 
 def _file(part: Media, source: Inline, placed: Placed, plan: Plan) -> FilePart:

@@ -28,6 +28,7 @@ from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.losses import UNPLACED, Trail
 from toolwire.codec.media import data_url, source_of
 from toolwire.codec.turns import Placed
+from toolwire.protocols.openai import encode_detail
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
     ISSUER,
@@ -348,7 +349,7 @@ def _encode_image(part: Media, trail: Trail, plan: ItemPlan) -> Any:
     if not plan.home:
         if part.name is not None:
             plan.report.dropped(trail, "name")
-        shape.detail = "auto" if part.detail is None else part.detail
+        shape.detail = encode_detail(part, plan.report, trail) or "auto"
     return emit(shape, part, FAMILY)
 
 
