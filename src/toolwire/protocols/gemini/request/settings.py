@@ -12,6 +12,7 @@ from toolwire.codec.fields import BAD_JSON
 from toolwire.codec.kept import given, joined, known
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted
+from toolwire.codec.settings import report_shown
 from toolwire.protocols.gemini.parts.spelling import Spelling, extra
 from toolwire.protocols.gemini.wire import FAMILY, ThinkingShape
 from toolwire.protocols.google import OPENAPI
@@ -203,6 +204,8 @@ def encode_thinking(request: Request, out: dict[str, Any], plan: Plan) -> None:
     thinks = thinking.enabled is not False and thinking.effort != "none"
     if thinking.visibility is not None and (plan.home or thinks):
         shape.include_thoughts = thinking.visibility != "omitted"
+        if not plan.home:
+            report_shown(thinking, plan.report)
     elif thinking.visibility is not None:
         plan.report.dropped(("thinking",), "visibility", "there is no thinking to show")
     elif not plan.home and thinking.enabled and thinks:
