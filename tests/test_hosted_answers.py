@@ -228,6 +228,7 @@ def test_all_that_a_result_says_is_told_to_the_next_model(native: str, content: 
     ]
     body = {"model": "m", "max_tokens": 99, "messages": talk}
     assert tw.translate(body, ANTHROPIC, RESPONSES).value["input"][1] == {"role": "assistant", "content": told}
+    assert tw.translate(body, ANTHROPIC, OLLAMA).value["messages"][1]["content"] == told
     assert tw.translate(body, ANTHROPIC, ANTHROPIC).value == body
 
 

@@ -1,7 +1,7 @@
 """What is the same in both of OpenAI's protocols: how its servers put what they refuse, their strict schemas, what a
 status means, and how they list models."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -45,6 +45,49 @@ STATUSES: dict[int, ErrorKind] = {
     504: "timeout",
     529: "overloaded",
 }
+
+ERROR_CODES: dict[str, ErrorKind] = {
+    "context_length_exceeded": "context_length",
+    "insufficient_quota": "billing",
+    "billing_hard_limit_reached": "billing",
+    "rate_limit_exceeded": "rate_limit",
+    "model_not_found": "not_found",
+    "invalid_api_key": "authentication",
+    "overloaded": "overloaded",
+    "server_error": "server",
+}
+ERROR_KINDS: dict[str, ErrorKind] = {
+    "authentication_error": "authentication",
+    "permission_error": "permission",
+    "request_forbidden": "permission",
+    "not_found_error": "not_found",
+    "conflict_error": "conflict",
+    "request_too_large": "too_large",
+    "rate_limit_error": "rate_limit",
+    "rate_limit_exceeded": "rate_limit",
+    "tokens": "rate_limit",
+    "requests": "rate_limit",
+    "insufficient_quota": "billing",
+    "overloaded_error": "overloaded",
+    "service_unavailable_error": "overloaded",
+    "timeout_error": "timeout",
+}
+"""By type: those that say what happened."""
+
+ERROR_TYPES: dict[ErrorKind, tuple[str, str | None]] = {
+    "invalid_request": ("invalid_request_error", None),
+    "authentication": ("authentication_error", "invalid_api_key"),
+    "billing": ("insufficient_quota", "insufficient_quota"),
+    "permission": ("permission_error", None),
+    "not_found": ("not_found_error", None),
+    "conflict": ("conflict_error", None),
+    "too_large": ("request_too_large", None),
+    "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
+    "context_length": ("invalid_request_error", "context_length_exceeded"),
+    "timeout": ("timeout_error", None),
+    "overloaded": ("overloaded_error", "overloaded"),
+}
+"""The type and the code that tell a kind of error."""
 
 # https://platform.openai.com/docs/guides/structured-outputs#supported-schemas; a default, a length or another format is
 # refused by name.
@@ -256,6 +299,19 @@ def encode_detail(part: Media, report: Report, trail: Trail) -> str | None:
     told = _NEAREST_DETAILS.get(detail, "auto")
     report.approximated(trail, "detail", f"{detail} is told as {told}")
     return told
+
+
+Types = Mapping[ErrorKind, tuple[str, str | None]]
+
+
+def encode_type(error: ApiError, types: Types, trail: Trail, report: Report) -> tuple[str, str | None]:
+    """The type and code of another protocol's error; of OpenAI's other one, its own type."""
+    kind, code = types[error.kind]
+    if error.raw is not None and OWN_ERROR in error.form:
+        return error.raw, None
+    if error.raw is not None and error.raw != kind:
+        report.approximated(trail, "raw", f"{error.raw} is told as {kind}")
+    return kind, code
 
 
 def encode_format(output: OutputFormat, report: Report, trail: Trail) -> tuple[Raw | None, bool | None]:

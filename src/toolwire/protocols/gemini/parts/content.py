@@ -30,6 +30,7 @@ from toolwire.codec.kept import given
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.settings import report_setting
+from toolwire.codec.telling import gist_of
 from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed
 from toolwire.protocols.gemini.wire import FAMILY, ISSUER, BlobShape, FileShape, PartShape
@@ -276,11 +277,8 @@ def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> list[Any]:
     if part.media is not None and plan.answering:
         plan.report.approximated(placed.trail, "", "what a tool made, told as the model's own")
         return encode_media(part.media, Placed(part.media, (*placed.trail, "media")), plan)
-    if part.gist and not plan.answering:
-        plan.report.approximated(placed.trail, "", f"only {part.protocol} has {part.kind}: its text is told")
-        return [PartShape(text=part.gist)]
-    plan.report.dropped(placed.trail, "", f"only {part.protocol} has {part.kind}")
-    return []
+    text = gist_of(part, placed.trail, plan)
+    return [] if text is None else [PartShape(text=text)]
 
 
 _ENCODERS: dict[type, Any] = {

@@ -33,6 +33,7 @@ from toolwire.codec.losses import UNPLACED
 from toolwire.codec.media import data_url, opened, source_of
 from toolwire.codec.plan import Plan
 from toolwire.codec.settings import report_setting
+from toolwire.codec.telling import gist_of
 from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai import encode_detail
@@ -394,11 +395,8 @@ def _encode_item_reference(part: ItemRef, placed: Placed, plan: Plan) -> None:
 def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> Any:
     if part.protocol == FAMILY:
         return part.body
-    if part.gist and not plan.answering:
-        plan.report.approximated(placed.trail, "", f"only {part.protocol} has {part.kind}: its text is told")
-        return TextPart(text=part.gist)
-    plan.report.dropped(placed.trail, "", f"only {part.protocol} has {part.kind}")
-    return None
+    text = gist_of(part, placed.trail, plan)
+    return None if text is None else TextPart(text=text)
 
 
 _ENCODERS: dict[type, Any] = {

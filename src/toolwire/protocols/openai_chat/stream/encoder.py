@@ -34,10 +34,10 @@ from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.sequence import Sequence
 from toolwire.codec.sse import frame
+from toolwire.codec.telling import call_name
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_chat.parts.calls import (
     LEGACY,
-    call_name,
     encode_server_call,
     encode_server_result,
     report_call,

@@ -27,6 +27,7 @@ from toolwire.codec.fields import Other, Reader
 from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.losses import UNPLACED, Trail
 from toolwire.codec.media import data_url, source_of
+from toolwire.codec.telling import gist_of
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai import encode_detail
 from toolwire.protocols.openai_responses.wire import (
@@ -404,8 +405,5 @@ def _encode_refusal(part: Refusal, trail: Trail, plan: ItemPlan, *, spoken: bool
 def _encode_foreign(part: Foreign, trail: Trail, plan: ItemPlan, *, spoken: bool) -> Any:
     if part.protocol == FAMILY:
         return part.body
-    if part.gist and not plan.answering:
-        plan.report.approximated(trail, "", f"only {part.protocol} has {part.kind}: its text is told")
-        return _plain(part.gist, spoken=spoken)
-    plan.report.dropped(trail, "", f"only {part.protocol} has {part.kind}")
-    return None
+    text = gist_of(part, trail, plan)
+    return None if text is None else _plain(text, spoken=spoken)
