@@ -31,7 +31,7 @@ from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.kin import are_related, set_apart
 from toolwire.codec.lines import in_one_line
 from toolwire.codec.losses import Report, Trail, foreign_extras, guards, is_unplaced, placed
-from toolwire.codec.probabilities import StreamProbabilities
+from toolwire.codec.probabilities import handing_on
 from toolwire.codec.raising import StreamRaiser, raise_response
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.codec.settings import settled
@@ -200,9 +200,7 @@ class Translation:
         self._decoder = reader.stream_decoder(context)
         self._encoder = writer.stream_encoder(context)
         self._related = are_related(reader, writer)
-        self._probable: StreamProbabilities | None = None
-        if reader is not writer and (here := reader.probabilities) and (there := writer.probabilities):
-            self._probable = StreamProbabilities(here, there)
+        self._probable = handing_on(reader.probabilities, writer.probabilities)
         self._names = None if reader is writer else CallNames(context)
         self._failing = Failing()
         self._raiser = StreamRaiser(context.undo)
@@ -307,7 +305,10 @@ class Translation:
         if self._change is not None:
             events = self._change(events)
         if self._related:
-            events = [set_apart(event, self._reader, self._writer) for event in events]
+            events = [
+                one if type(one) is PartDelta and one.plain else set_apart(one, self._reader, self._writer)
+                for one in events
+            ]
         if self._probable is not None:
             events = self._probable.hand_on(events)
         told = _more_than_growth(events)

@@ -102,8 +102,6 @@ class StreamProbabilities:
         self._tokens: dict[int, Tokens] = {}
 
     def hand_on(self, events: list[Event]) -> list[Event]:
-        if self._here.of_texts == self._there.of_texts:
-            return events
         move, texts = (self._to_texts, self._texts) if self._there.of_texts else (self._to_candidate, {})
         handed: list[Event] = []
         for event in events:
@@ -152,3 +150,10 @@ class StreamProbabilities:
             case Stopped() if tokens := self._tokens.get(event.candidate):
                 return (_with(event, tokens, self._there),)
         return (event,)
+
+
+def handing_on(here: Probabilities | None, there: Probabilities | None) -> StreamProbabilities | None:
+    """For a stream between two protocols, if they tell the same in two places."""
+    if here is None or there is None or here.of_texts == there.of_texts:
+        return None
+    return StreamProbabilities(here, there)
