@@ -49,7 +49,7 @@ def _handed_on(node: N, reader: Codec, writer: Codec) -> N:
     if ours is None or theirs is None:
         return node
     extras = {family: dict(kept) for family, kept in (node.extras or {}).items()}
-    for word in ours.keys() & theirs.keys():
+    for word in [word for word in ours if word in theirs]:
         here, there = ours[word], theirs[word]
         kept = extras.get(here.family, {})
         key = next((name for name in (here.key, *here.spelt) if name in kept), None)

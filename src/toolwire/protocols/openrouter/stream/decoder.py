@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Part, Reasoning
+from toolwire.canonical.content import Foreign, Part, Reasoning
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import (
     Event,
@@ -48,7 +48,7 @@ class _Entry:
         self.position = position
         self.whole: dict[str, Any] = {}
         self.part: Reasoning | None = None
-        self.final: Reasoning | None = None
+        self.final: Reasoning | Foreign | None = None
         self.index = -1
 
     def grow(self, fragment: dict[str, Any]) -> None:
@@ -165,7 +165,7 @@ class _Choice:
                 entry.index = self._next
                 self._next += 1
                 events.append(PartStart(index=entry.index, part=final, candidate=self._candidate))
-            elif final.seal is not None:
+            elif isinstance(final, Reasoning) and final.seal is not None:
                 events.append(PartDelta(index=entry.index, candidate=self._candidate, seal=final.seal))
             events.append(PartEnd(index=entry.index, candidate=self._candidate, final=final))
         return events

@@ -32,7 +32,7 @@ from toolwire.codec.tools import LOWERED_END, lower_input
 from toolwire.protocols.openai_chat.response.errors import OWN
 from toolwire.protocols.openai_chat.stream.encoder import stream_encoder as chat_encoder
 from toolwire.protocols.openai_chat.wire import FAMILY
-from toolwire.protocols.openrouter.parts.details import FIELD, can_prove, encode_entries, field_of
+from toolwire.protocols.openrouter.parts.details import FIELD, can_prove, encode_entries, field_of, is_run
 from toolwire.protocols.openrouter.parts.images import DRAWN, IMAGES, encode_image
 from toolwire.protocols.openrouter.parts.messages import encode_proof
 from toolwire.protocols.openrouter.request.body import PROTOCOL
@@ -103,7 +103,7 @@ class Encoder:
                 case ResponseFailed():
                     self._ended = True
                     yield self._failure(event)
-                case PartStart() if self._home and DRAWN in event.part.form:
+                case PartStart() if self._home and (DRAWN in event.part.form or is_run(event.part)):
                     continue  # it was told by the extras that it is of
                 case PartDelta(seal=Seal()) if self._home:
                     yield replace(event, seal=None)
