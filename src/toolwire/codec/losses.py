@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from toolwire.canonical.loss import Loss, LossKind
 from toolwire.canonical.node import Node
 
-from .fields import escape
+from .pointers import escape
 
 Trail = tuple[str | int, ...]
 Names = Mapping[str, str]
