@@ -32,6 +32,7 @@ from toolwire.codec.kin import are_related, set_apart
 from toolwire.codec.lines import in_one_line
 from toolwire.codec.losses import Report, Trail, foreign_extras, guards
 from toolwire.codec.placing import is_unplaced, placed
+from toolwire.codec.probabilities import handing_on
 from toolwire.codec.raising import StreamRaiser, raise_response
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.codec.settings import settled
@@ -200,6 +201,7 @@ class Translation:
         self._decoder = reader.stream_decoder(context)
         self._encoder = writer.stream_encoder(context)
         self._related = are_related(reader, writer)
+        self._probable = handing_on(reader.probabilities, writer.probabilities)
         self._names = None if reader is writer else CallNames(context)
         self._failing = Failing()
         self._raiser = StreamRaiser(context.undo)
@@ -304,7 +306,12 @@ class Translation:
         if self._change is not None:
             events = self._change(events)
         if self._related:
-            events = [set_apart(event, self._reader, self._writer) for event in events]
+            events = [
+                one if type(one) is PartDelta and one.plain else set_apart(one, self._reader, self._writer)
+                for one in events
+            ]
+        if self._probable is not None:
+            events = self._probable.hand_on(events)
         told = _more_than_growth(events)
         if told and self._names is not None and (named := self._names.name(told) | self._failing.fail(told)):
             events = [named.get(id(event), event) for event in events]

@@ -29,6 +29,15 @@ WRONG: dict[str, tuple[Any, str, list[str]]] = {
         "call-id",
         ["/messages/1/content/0/id", "/messages/2/content/0/tool_use_id"],
     ),
+    "an answer that is to be continued": (
+        anthropic_request(
+            {"role": "user", "content": "A haiku."},
+            {"role": "assistant", "content": [{"type": "text", "text": "An old pond"}]},
+            model="claude-opus-4-6",
+        ),
+        "prefill",
+        [""],
+    ),
     "a mark on a deferred tool": (
         anthropic_request(tools=[anthropic_tool("now"), MARKED]),
         "tool-deferred-cached",

@@ -120,10 +120,13 @@ class ToolChoice(Node, frozen=True):
 
 
 class Thinking(Node, frozen=True):
+    """`summary`: how long one is asked for, if that is said."""
+
     enabled: bool | None = None
     effort: str | None = None
     budget_tokens: int | None = None
     visibility: Literal["omitted", "summary", "full"] | None = None
+    summary: Literal["concise", "detailed"] | None = None
 
 
 class OutputFormat(Node, frozen=True):

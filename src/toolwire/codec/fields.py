@@ -17,6 +17,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from toolwire.canonical.errors import DecodeError
 
+from .pointers import escape as escape  # noqa: PLC0414 - read with the fields that it names
+
 Extra = Annotated[Raw | UnsetType, "extra"]
 """A field that is known by name only: it is kept, as it is, in `extras`."""
 
@@ -311,8 +313,3 @@ def tag_of(raw: Raw) -> str | None:
         return _decode_tagged(raw).type
     except BAD_JSON:
         return None
-
-
-def escape(name: str) -> str:
-    """A name as one step of a JSON pointer."""
-    return name.replace("~", "~0").replace("/", "~1") if "~" in name or "/" in name else name

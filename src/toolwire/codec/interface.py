@@ -15,6 +15,7 @@ from .carries import Carriage, Carrier
 from .check import Finding
 from .counting import Counting
 from .losses import Names, Report
+from .probabilities import Probabilities
 from .surface import ModelCard, Surface
 from .withholding import Withholding
 
@@ -109,12 +110,13 @@ class StreamEncoder(Protocol):
 
 class Alike(Struct, frozen=True):
     """An extra that another protocol of the same vendor has, too: where it is, and how both words for it are turned
-    into the common one and back. None: it can't be said."""
+    into the common one and back. None: it can't be said. `spelt` are other spellings of the key, which are read."""
 
     family: str
     key: str
     read: Callable[[Raw], Raw | None]
     write: Callable[[Raw], Raw | None]
+    spelt: tuple[str, ...] = ()
 
 
 class Codec(Struct, frozen=True, kw_only=True):
@@ -122,7 +124,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     fields, for losses; `surface` says where it is spoken, `carriage` is the field that its clients echo, `counting` how
     it counts tokens, if there is one. Of what it shares with another protocol of its family, `known` are the extras
     that it has, too, by canonical type, and `spelling` the tokens of `form` that mean the same in both;
-    `alike` are, by canonical type, those of answers that a protocol of another family has, too, but the same vendor.
+    `alike` are, by canonical type, those that a protocol of another family has, too, but the same vendor.
+    `probabilities`: where it tells those of tokens, if as others do.
     `failing`: an answer can say itself that it failed; else only an error in its place does.
     `resets`: settings may change within a conversation.
     `repair_request` mends what the provider is known to refuse: a translation does without it, the gateway does not.
@@ -153,3 +156,4 @@ class Codec(Struct, frozen=True, kw_only=True):
     known: Mapping[str, frozenset[str]] = {}
     spelling: frozenset[str] = frozenset()
     alike: Mapping[str, Mapping[str, Alike]] = {}
+    probabilities: Probabilities | None = None

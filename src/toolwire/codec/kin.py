@@ -11,9 +11,11 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Foreign
 from toolwire.canonical.node import Extras, Node
+from toolwire.canonical.response import Response
 
 from .interface import Codec
 from .losses import children
+from .probabilities import hand_on
 
 N = TypeVar("N", bound=Node)
 
@@ -23,30 +25,37 @@ def are_kin(reader: Codec, writer: Codec) -> bool:
 
 
 def are_related(reader: Codec, writer: Codec) -> bool:
-    """Whether something is to be done to a value between them: they are kin, or have one vendor."""
-    return are_kin(reader, writer) or (reader is not writer and bool(reader.alike and writer.alike))
+    """Whether something is to be done to an answer between them: they are kin, or have one vendor."""
+    alike = reader.alike.keys() & writer.alike.keys() - {"Request"}
+    return are_kin(reader, writer) or (reader is not writer and bool(alike))
 
 
 def set_apart(root: N, reader: Codec, writer: Codec) -> N:
     """The value as `writer` is to have it; the same one if it is no relative's."""
-    if not are_kin(reader, writer):
-        return _handed_on(root, reader, writer) if are_related(reader, writer) else root
-    made: N = _Apart(reader, writer).value(root)
-    return made
+    made: Any = root
+    if are_kin(reader, writer):
+        made = _Apart(reader, writer).value(root)
+    elif reader is not writer:
+        made = _handed_on(root, reader, writer)
+    if type(made) is Response and (here := reader.probabilities) and (there := writer.probabilities):
+        made = hand_on(made, here, there)
+    handed: N = made
+    return handed
 
 
 def _handed_on(node: N, reader: Codec, writer: Codec) -> N:
-    """An answer's extras that the writer has, too, as its own."""
+    """Extras that the writer has, too, as its own."""
     ours, theirs = reader.alike.get(type(node).__name__), writer.alike.get(type(node).__name__)
     if ours is None or theirs is None:
         return node
     extras = {family: dict(kept) for family, kept in (node.extras or {}).items()}
     for word in [word for word in ours if word in theirs]:
         here, there = ours[word], theirs[word]
-        said = extras.get(here.family, {}).get(here.key)
-        common = None if said is None else here.read(said)
-        if common is not None and (told := there.write(common)) is not None:
-            del extras[here.family][here.key]
+        kept = extras.get(here.family, {})
+        key = next((name for name in (here.key, *here.spelt) if name in kept), None)
+        common = None if key is None or f"{here.family}:told:{key}" in node.form else here.read(kept[key])
+        if key is not None and common is not None and (told := there.write(common)) is not None:
+            del kept[key]
             extras.setdefault(there.family, {})[there.key] = told
     left = {family: kept for family, kept in extras.items() if kept}
     return replace(node, extras=left) if left != (node.extras or {}) else node

@@ -4,9 +4,10 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import SettingChange
 from toolwire.canonical.request import Request
+from toolwire.canonical.tools import Thinking
 
 from .interface import Codec
-from .losses import Trail, pointers
+from .losses import Report, Trail, pointers
 from .plan import Plan
 
 _OVERRULED = "canonical:overruled"
@@ -40,6 +41,17 @@ def _changed(request: Request, part: SettingChange, trail: Trail, reader: Codec)
     if part.output is not None and output is None:
         output = replace(part.output, at=place, extras=None, form=(*part.output.form, _CHANGED))
     return replace(request, thinking=thinking, output=output)
+
+
+NEVER_SAID = "the target has no word for how much of its thinking is shown"
+
+
+def report_shown(thinking: Thinking, report: Report, trail: Trail = ("thinking",)) -> None:
+    """For a target that shows summaries of its thinking, or none of it."""
+    if thinking.visibility == "full":
+        report.approximated(trail, "visibility", "the target shows summaries only")
+    if thinking.summary is not None:
+        report.approximated(trail, "summary", f"a summary, but the target decides how {thinking.summary} it is")
 
 
 def report_setting(part: SettingChange, trail: Trail, plan: Plan) -> None:

@@ -306,7 +306,8 @@ class Exchanger:
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/json") and sent.upstream.name != "gemini":
             response = self._read(sent, await self._body(sent, answer))
-            return Streaming(sent, None, translation, translation.whole(unfold(response)))
+            whole = unfold(set_apart(response, sent.upstream, asked.client))
+            return Streaming(sent, None, translation, translation.whole(whole))
         first = b""
         try:
             while not translation.begun and translation.error is None:

@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
+from toolwire.canonical.request import Request
 from toolwire.canonical.tools import NativeTool
 from toolwire.codec.fields import escape
 from toolwire.codec.hosted import json_of, put
@@ -33,6 +35,7 @@ class GoogleTool(Struct, frozen=True):
 
 
 _SEARCHES = "search_types"
+_MAPS = "googleMaps"
 _TOOLS = (
     GoogleTool(
         "googleSearch",
@@ -54,7 +57,7 @@ _TOOLS = (
         },
     ),
     GoogleTool(
-        "googleMaps",
+        _MAPS,
         "google_maps",
         ("GOOGLE_MAPS",),
         {
@@ -146,6 +149,21 @@ def older(tool: NativeTool, trail: Trail, report: Report, config: dict[str, Any]
         else:
             put(wire, pointer, value)
     return known.member, wire
+
+
+def located(request: Request) -> tuple[Request, dict[str, Raw]]:
+    """Where the older protocol's maps are to look, as the newer one's tool has it, and the request without that."""
+    own = (request.extras or {}).get(OLDER, {})
+    key = next((name for name in own if camel(name).endswith("toolConfig/retrievalConfig")), None)
+    maps = [tool for tool in request.tools or () if isinstance(tool, NativeTool) and camel(tool.name or "") == _MAPS]
+    members = {} if key is None or not maps or bytes(own[key])[:1] != b"{" else _members(own[key])
+    name = next((one for one in members if camel(one) == "latLng"), None)
+    place = None if name is None else json_of(members[name])
+    if name is None or not isinstance(place, dict) or not place or place.keys() - {"latitude", "longitude"}:
+        return request, {}
+    left = {one: raw for one, raw in own.items() if one != key}
+    left |= {f"{key}/{escape(one)}": raw for one, raw in members.items() if one != name}
+    return replace(request, extras={**(request.extras or {}), OLDER: left}), _members(members[name])
 
 
 def _is_guarded(tool: NativeTool) -> bool:

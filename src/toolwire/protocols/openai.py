@@ -1,18 +1,21 @@
 """What is the same in both of OpenAI's protocols: how its servers put what they refuse, their strict schemas, what a
 status means, and how they list models."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
+from toolwire.canonical.content import Media
 from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.canonical.tools import OutputFormat
 from toolwire.codec.check import Findings, Path, Voice, subschemas, text_of, unstrict, words
+from toolwire.codec.fields import BAD_JSON
 from toolwire.codec.hosted import json_of
 from toolwire.codec.interface import Alike
 from toolwire.codec.losses import Report, Trail
+from toolwire.codec.probabilities import Probabilities, Tokens
 from toolwire.codec.schema.dialect import Dialect
 from toolwire.codec.schema.fit import fit, fitted_strictly
 from toolwire.codec.surface import ModelCard
@@ -42,6 +45,49 @@ STATUSES: dict[int, ErrorKind] = {
     504: "timeout",
     529: "overloaded",
 }
+
+ERROR_CODES: dict[str, ErrorKind] = {
+    "context_length_exceeded": "context_length",
+    "insufficient_quota": "billing",
+    "billing_hard_limit_reached": "billing",
+    "rate_limit_exceeded": "rate_limit",
+    "model_not_found": "not_found",
+    "invalid_api_key": "authentication",
+    "overloaded": "overloaded",
+    "server_error": "server",
+}
+ERROR_KINDS: dict[str, ErrorKind] = {
+    "authentication_error": "authentication",
+    "permission_error": "permission",
+    "request_forbidden": "permission",
+    "not_found_error": "not_found",
+    "conflict_error": "conflict",
+    "request_too_large": "too_large",
+    "rate_limit_error": "rate_limit",
+    "rate_limit_exceeded": "rate_limit",
+    "tokens": "rate_limit",
+    "requests": "rate_limit",
+    "insufficient_quota": "billing",
+    "overloaded_error": "overloaded",
+    "service_unavailable_error": "overloaded",
+    "timeout_error": "timeout",
+}
+"""By type: those that say what happened."""
+
+ERROR_TYPES: dict[ErrorKind, tuple[str, str | None]] = {
+    "invalid_request": ("invalid_request_error", None),
+    "authentication": ("authentication_error", "invalid_api_key"),
+    "billing": ("insufficient_quota", "insufficient_quota"),
+    "permission": ("permission_error", None),
+    "not_found": ("not_found_error", None),
+    "conflict": ("conflict_error", None),
+    "too_large": ("request_too_large", None),
+    "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
+    "context_length": ("invalid_request_error", "context_length_exceeded"),
+    "timeout": ("timeout_error", None),
+    "overloaded": ("overloaded_error", "overloaded"),
+}
+"""The type and the code that tell a kind of error."""
 
 # https://platform.openai.com/docs/guides/structured-outputs#supported-schemas; a default, a length or another format is
 # refused by name.
@@ -165,6 +211,58 @@ def _unlisted(value: Raw) -> Raw | None:
     return Raw(_encode(told)) if isinstance(sides, dict) else None
 
 
+class _OfChoice(Struct, forbid_unknown_fields=True):
+    content: list[dict[str, Any]] | None = None
+    refusal: list[Raw] | None = None
+
+
+_read_choice = msgspec.json.Decoder(_OfChoice).decode
+_read_tokens = msgspec.json.Decoder(list[dict[str, Any]]).decode
+
+
+def told_of_candidates(family: str) -> Probabilities:
+    """Log probabilities as Chat has them: of the words of a choice, or of its refusal, which only Chat tells."""
+
+    def read(value: Raw) -> Tokens | None:
+        try:
+            choice = _read_choice(value)
+        except BAD_JSON:
+            return None
+        return None if choice.refusal else choice.content
+
+    def write(tokens: Tokens) -> Raw:
+        return Raw(_encode({"content": _completed(tokens, None), "refusal": None}))
+
+    return Probabilities(family, of_texts=False, read=read, write=write)
+
+
+def told_of_texts(family: str) -> Probabilities:
+    """Log probabilities as Responses has them."""
+
+    def read(value: Raw) -> Tokens | None:
+        try:
+            return _read_tokens(value)
+        except BAD_JSON:
+            return None
+
+    return Probabilities(family, of_texts=True, read=read, write=lambda tokens: Raw(_encode(_completed(tokens, []))))
+
+
+def _completed(tokens: Tokens, nothing: Any) -> Tokens:
+    """Tokens with all that the official types insist on. `nothing`: what a token without bytes has in their place."""
+
+    def token(one: dict[str, Any]) -> dict[str, Any]:
+        return one | {"bytes": nothing if one.get("bytes") is None else one["bytes"]}
+
+    def several(one: dict[str, Any]) -> list[Any]:
+        found = one.get("top_logprobs")
+        return (
+            [token(other) if isinstance(other, dict) else other for other in found] if isinstance(found, list) else []
+        )
+
+    return [token(one) | {"top_logprobs": several(one)} for one in tokens]
+
+
 IDENTIFIED = (f"{SHARED}:told:safety_identifier", f"{SHARED}:name:end_user=safety_identifier")
 """In the form of a request: it names its user by the field that both protocols share."""
 
@@ -187,6 +285,33 @@ def restore_error(members: Any, error: ApiError) -> Any:
     for name, value in (error.extras or {}).get(SHARED, {}).items():
         members.setdefault(name.removeprefix("error/"), value)
     return members
+
+
+DETAILS = ("auto", "low", "high", "original")
+_NEAREST_DETAILS = {"medium": "auto", "ultra_high": "original"}
+
+
+def encode_detail(part: Media, report: Report, trail: Trail) -> str | None:
+    """How closely media are to be looked at, in OpenAI's words."""
+    detail = part.detail
+    if detail is None or detail in DETAILS:
+        return detail
+    told = _NEAREST_DETAILS.get(detail, "auto")
+    report.approximated(trail, "detail", f"{detail} is told as {told}")
+    return told
+
+
+Types = Mapping[ErrorKind, tuple[str, str | None]]
+
+
+def encode_type(error: ApiError, types: Types, trail: Trail, report: Report) -> tuple[str, str | None]:
+    """The type and code of another protocol's error; of OpenAI's other one, its own type."""
+    kind, code = types[error.kind]
+    if error.raw is not None and OWN_ERROR in error.form:
+        return error.raw, None
+    if error.raw is not None and error.raw != kind:
+        report.approximated(trail, "raw", f"{error.raw} is told as {kind}")
+    return kind, code
 
 
 def encode_format(output: OutputFormat, report: Report, trail: Trail) -> tuple[Raw | None, bool | None]:

@@ -229,7 +229,7 @@ def test_a_loss_in_media_beside_a_result_is_at_the_media() -> None:
         },
     ]
     losses = tw.translate({"contents": history}, "gemini", "anthropic", model="m").losses
-    assert "/contents/2/parts/1/mediaResolution" in {loss.path for loss in losses}
+    assert "/contents/2/parts/1/mediaResolution/level" in {loss.path for loss in losses}
 
 
 def test_thoughts_are_reasoning_and_their_flag_comes_home() -> None:

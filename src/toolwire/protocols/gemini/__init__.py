@@ -3,6 +3,7 @@
 from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
+from toolwire.protocols.google import older_request
 
 from .parts.signatures import DUMMY
 from .request.body import NAMES, decode_request, encode_request
@@ -46,5 +47,6 @@ CODEC = Codec(
     stream_encoder=stream_encoder,
     check_request=check_request,
     counting=COUNTING,
+    alike=older_request(FAMILY),
     carriage=Carriage(issuer=ISSUER, kind="signature", on_calls=True, base64=True, blank=DUMMY),
 )

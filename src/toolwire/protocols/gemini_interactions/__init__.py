@@ -3,6 +3,7 @@
 from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
+from toolwire.protocols.google import newer_request
 
 from .request.body import NAMES, decode_request, encode_request
 from .response.body import decode_response, encode_response
@@ -32,6 +33,7 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    alike=newer_request(FAMILY),
     failing=True,
     carriage=Carriage(issuer=ISSUER, kind="signature", base64=True),
 )

@@ -2,7 +2,7 @@
 
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
-from toolwire.protocols.openai import alike, encode_model, encode_models
+from toolwire.protocols.openai import alike, encode_model, encode_models, told_of_candidates
 
 from .parts.citations import NOTED
 from .parts.content import STRING
@@ -40,4 +40,5 @@ CODEC = Codec(
     known=KNOWN,
     spelling=SPELLING,
     alike=alike(FAMILY, FAMILY, TIERS, single=False),
+    probabilities=told_of_candidates(FAMILY),
 )

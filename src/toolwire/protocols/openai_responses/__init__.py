@@ -3,7 +3,7 @@
 from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
-from toolwire.protocols.openai import alike, encode_model, encode_models
+from toolwire.protocols.openai import alike, encode_model, encode_models, told_of_texts
 
 from .request.body import FAMILIES, NAMES, TIERS, decode_request, encode_request
 from .request.counting import COUNTING
@@ -38,4 +38,5 @@ CODEC = Codec(
     resets=True,
     carriage=Carriage(issuer=ISSUER, kind="encrypted"),
     alike=alike(FAMILY, ECHO, TIERS, single=True),
+    probabilities=told_of_texts(FAMILY),
 )

@@ -3,6 +3,7 @@
 from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
+from toolwire.protocols.openai import told_of_candidates
 from toolwire.protocols.openai_chat import SPELLING
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED
 
@@ -36,4 +37,5 @@ CODEC = Codec(
     carriage=Carriage(issuer=UNNAMED, kind="encrypted", first=True),
     known=KNOWN,
     spelling=SPELLING,
+    probabilities=told_of_candidates(FAMILY),
 )

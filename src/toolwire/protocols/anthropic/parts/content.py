@@ -34,6 +34,7 @@ from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.media import summary, summed_up
 from toolwire.codec.plan import Plan
 from toolwire.codec.settings import report_setting
+from toolwire.codec.telling import gist_of
 from toolwire.codec.turns import Placed
 from toolwire.protocols.anthropic.request.tools import decode_cache, encode_cache
 from toolwire.protocols.anthropic.wire import (
@@ -396,11 +397,8 @@ def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> Any:
         call = encode_asked(part.use, plan)
         plan.count += 1
         return [call, encode_found(part.use, placed, plan, failed=part.use.failed)]
-    if part.gist and not plan.answering:
-        plan.report.approximated(placed.trail, "", f"only {part.protocol} has {part.kind}: its text is told")
-        return TextBlock(text=part.gist)
-    plan.report.dropped(placed.trail, "", f"only {part.protocol} has {part.kind}")
-    return None
+    text = gist_of(part, placed.trail, plan)
+    return None if text is None else TextBlock(text=text)
 
 
 _ENCODERS: dict[type, Any] = {

@@ -9,12 +9,16 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import Thinking
 from toolwire.codec.kept import emit, given, known, rest
-from toolwire.codec.losses import Trail
+from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed, Turn
+from toolwire.protocols.anthropic.rules.vocabulary import UNFINISHED
 from toolwire.protocols.anthropic.wire import FAMILY, Block, MessageShape, SettingsShape, TextBlock
 
 from .content import STRING, decode_blocks, encode_parts
+
+GO_ON = "Continue from where you left off."
+SPEAKS_LAST = "the model continues nothing by itself: a user must speak last"
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
@@ -111,6 +115,16 @@ def lacks_thinking(messages: list[Any]) -> bool:
 
 def _kind(block: Any) -> Any:
     return block.__struct_config__.tag if isinstance(block, Block) else block.get("type")
+
+
+def ask_to_go_on(messages: list[Any], report: Report) -> None:
+    """A user after what the model began, for one that continues nothing by itself. It is told what to do, since a turn
+    that says nothing would be answered, not continued."""
+    last = messages[-1] if messages else None
+    if last is None or last["role"] != "assistant" or any(_kind(block) in UNFINISHED for block in last["content"]):
+        return
+    report.invented((), "", f"/messages/{len(messages)}", SPEAKS_LAST)
+    messages.append({"role": "user", "content": GO_ON})
 
 
 def trim_prefill(blocks: list[Any], trail: Trail, plan: Plan) -> None:

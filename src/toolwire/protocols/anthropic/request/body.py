@@ -16,6 +16,7 @@ from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Turn, as_written, assemble, is_begun, leading_system
 from toolwire.protocols.anthropic.parts.messages import (
+    ask_to_go_on,
     decode_messages,
     decode_system,
     encode_system,
@@ -23,6 +24,7 @@ from toolwire.protocols.anthropic.parts.messages import (
     is_call_id,
     trim_prefill,
 )
+from toolwire.protocols.anthropic.rules.vocabulary import refuses_prefill
 from toolwire.protocols.anthropic.wire import (
     FAMILY,
     MetadataShape,
@@ -164,8 +166,12 @@ def encode_request(request: Request, target: Target) -> Encoding:
     # One message at least is wanted, so that system text alone is told in a user turn.
     lifted = 0 if plan.home else min(leading_system(request.messages), max(len(request.messages) - 1, 0))
     tools = encode_tools(request, plan)
-    turns = as_written(request.messages) if plan.home else assemble(request, plan.report, skip=lifted, continues=True)
-    shape: dict[str, Any] = {"model": request.model if target.model is None else target.model}
+    model = request.model if target.model is None else target.model
+    continues = not refuses_prefill(model or "")
+    turns = as_written(request.messages)
+    if not plan.home:
+        turns = assemble(request, plan.report, skip=lifted, continues=continues)
+    shape: dict[str, Any] = {"model": model}
     shape["max_tokens"] = encode_max_tokens(request, plan)
     if (system := encode_system(request, lifted, plan)) is not None:
         shape["system"] = system
@@ -173,6 +179,8 @@ def encode_request(request: Request, target: Target) -> Encoding:
         shape["messages"] = messages = _encode_turns(turns, plan)
         if not plan.home and turns and turns[-1].role == "assistant" and turns[-1].parts and messages:
             trim_prefill(messages[-1]["content"], turns[-1].parts[-1].trail, plan)
+        if not plan.home and not continues:
+            ask_to_go_on(messages, plan.report)
     if tools is not None:
         shape["tools"] = tools
     if plan.servers:

@@ -11,6 +11,7 @@ from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import given, joined, known, rest
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted
+from toolwire.codec.settings import report_shown
 from toolwire.protocols.anthropic.parts.messages import lacks_thinking
 from toolwire.protocols.anthropic.rules.vocabulary import COMPILED, efforts_of, model_kind
 from toolwire.protocols.anthropic.wire import (
@@ -187,6 +188,8 @@ def _encode_thinking(
     display: Any = UNSET
     if thinking.visibility is not None and (plan.home or kind != "disabled"):
         display = _DISPLAY[thinking.visibility]
+        if not plan.home:
+            report_shown(thinking, plan.report)
     elif thinking.visibility is not None:
         plan.report.dropped(("thinking",), "visibility", "there is no thinking to show")
     return ThinkingShape(type=kind, budget_tokens=given(budget), display=display), effort

@@ -14,10 +14,10 @@ from toolwire.codec.check import (
     members,
     object_of,
     text_of,
-    words,
 )
 
 from .vocabulary import (
+    UNFINISHED,
     VOICE,
     ModelKind,
     check_block,
@@ -28,11 +28,10 @@ from .vocabulary import (
     check_tool,
     model_kind,
     refuses_forcing,
+    refuses_prefill,
     refuses_system_messages,
 )
 
-# Blocks after which an assistant message may be the last one: the turn is paused, not prefilled.
-_UNFINISHED = words("tool_use server_tool_use mcp_tool_use compaction fallback")
 _INITIALS = {"user": "u", "assistant": "a", "system": "s"}
 _found = VOICE.found
 
@@ -131,9 +130,9 @@ def _messages(request: _Request) -> Findings:
 
 def _prefill(request: _Request) -> Findings:
     last = request.messages[-1] if request.messages else _NOTHING
-    if last.role != "assistant" or any(text_of(block.get("type")) in _UNFINISHED for _, block in last.blocks):
+    if last.role != "assistant" or any(text_of(block.get("type")) in UNFINISHED for _, block in last.blocks):
         return
-    if request.kind[1] >= (4, 6):
+    if refuses_prefill(request.model):
         said = "This model does not support assistant message prefill. "
         said += "The conversation must end with a user message."
         yield _found("prefill", last.path, said)

@@ -1,19 +1,22 @@
-"""What Messages clients are known to send and the provider to refuse, mended: a limit, an id, a mark."""
+"""What Messages clients are known to send and the provider to refuse, mended: a limit, an id, a mark, a last word."""
 
 from functools import lru_cache
 from typing import Any
 
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, ToolCall, ToolResult
+from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Tool
 from toolwire.codec.ids import legal_id
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import Names, Report
+from toolwire.protocols.anthropic.parts.messages import GO_ON, SPEAKS_LAST
 from toolwire.protocols.anthropic.request.body import RULES
 from toolwire.protocols.anthropic.request.settings import LEAST_BUDGET
 from toolwire.protocols.anthropic.wire import FAMILY
+
+from .vocabulary import UNFINISHED, refuses_prefill
 
 
 def repair_request(request: Request, target: Target, names: Names, report: Report) -> Request:
@@ -24,6 +27,7 @@ def repair_request(request: Request, target: Target, names: Names, report: Repor
     _repair_budget(request, changed, report)
     _repair_marks(request, changed, report)
     _repair_ids(request, changed, report)
+    _repair_prefill(request, target, changed, report)
     return replace(request, **changed) if changed else request
 
 
@@ -56,6 +60,18 @@ def _repair_marks(request: Request, changed: dict[str, Any], report: Report) -> 
             tools[last] = replace(tools[last], cache=tool.cache)
         tools[place] = replace(tool, cache=None)
     changed["tools"] = tuple(tools)
+
+
+def _repair_prefill(request: Request, target: Target, changed: dict[str, Any], report: Report) -> None:
+    """Clients that begin the answer themselves, as older models could continue it."""
+    last = request.messages[-1] if request.messages else None
+    if last is None or last.role != "assistant" or not refuses_prefill(target.model or request.model or ""):
+        return
+    if any(isinstance(part, ToolCall | ToolResult) or getattr(part, "kind", "") in UNFINISHED for part in last.parts):
+        return
+    said = changed.get("messages", request.messages)
+    changed["messages"] = (*said, Message(role="user", parts=(Text(text=GO_ON),)))
+    report.invented((), "", f"/messages/{len(said)}", SPEAKS_LAST)
 
 
 def _is_marked(tool: Tool) -> bool:

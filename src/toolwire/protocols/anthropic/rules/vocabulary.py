@@ -165,6 +165,14 @@ def model_kind(model: str) -> ModelKind:
     return match[3], (int(match[1] or match[4] or 0), int(match[2] or match[5] or 0))
 
 
+def refuses_prefill(model: str) -> bool:
+    """Whether a conversation must end with a user message, so that nothing is there to be continued."""
+    return model_kind(model)[1] >= (4, 6)
+
+
+# Blocks after which an assistant message may be the last one: the turn is paused, not prefilled.
+UNFINISHED = words("tool_use server_tool_use mcp_tool_use compaction fallback")
+
 _NO_FORCING = {("opus", (5, 5)), ("sonnet", (5, 5)), ("fable", (5, 1)), ("mythos", (5, 1))}
 
 

@@ -266,6 +266,9 @@ def encode_result(part: ToolResult, placed: Placed, plan: Plan, encode_parts: An
         if isinstance(inner.part, Data) and not any(word in bytes(inner.part.json) for word in _REFERENCES):
             words.append(inner.part.json)
             continue
+        if isinstance(inner.part, Media) and inner.part.detail is not None:
+            plan.report.dropped(inner.trail, "detail", "the target has no resolution in results")
+            inner = Placed(replace(inner.part, detail=None), inner.trail)  # noqa: PLW2901
         shapes = encode_parts([inner], plan)
         if not shapes and isinstance(inner.part, Media):
             words.append(summary(inner.part))

@@ -14,9 +14,7 @@ from toolwire.canonical.content import (
     Inline,
     ItemRef,
     Media,
-    Nested,
     Part,
-    PlainText,
     Reasoning,
     ReasoningText,
     Refusal,
@@ -28,17 +26,17 @@ from toolwire.canonical.content import (
     Url,
 )
 from toolwire.canonical.tools import ToolRef
-from toolwire.codec.kept import given, joined, known
+from toolwire.codec.kept import given
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.settings import report_setting
+from toolwire.codec.telling import gist_of
 from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed
 from toolwire.protocols.gemini.wire import FAMILY, ISSUER, BlobShape, FileShape, PartShape
 
 from .calls import (
     SIBLING,
-    beside,
     decode_call,
     decode_result,
     encode_call,
@@ -55,25 +53,11 @@ from .hosted import (
     encode_server_result,
     encode_used,
 )
+from .media import THOUGHT_FALSE, decode_file, decode_inline, encode_media, kept_beside
 from .signatures import HANDED_ON, decode_seal
 from .spelling import Spelling, whole, write
 
-THOUGHT_FALSE = "gemini:thought:false"
 _EMPTY_THOUGHT = "gemini:text:empty"
-_FILE = "gemini:fileData"
-
-# Files that only Google can read: of its Files API, or of its storage.
-_OWN_FILES = ("https://generativelanguage.googleapis.com/", "gs://")
-_KINDS: dict[str, Any] = {"image": "image", "audio": "audio", "video": "video"}
-_MEDIA_TYPES = {
-    "jpg": "image/jpeg",
-    "jpeg": "image/jpeg",
-    "png": "image/png",
-    "webp": "image/webp",
-    "gif": "image/gif",
-    "pdf": "application/pdf",
-}
-
 
 # ---- decode
 
@@ -141,66 +125,16 @@ def _beside_parts(result: ToolResult, index: int) -> ToolResult:
 def _decode_text(part: PartShape, spelling: Spelling) -> Text | Reasoning:
     text = "" if part.text is UNSET else part.text
     if part.thought is not True:
-        return Text(text=text, seal=decode_seal(part), **_kept("Text", part, spelling))
+        return Text(text=text, seal=decode_seal(part), **kept_beside("Text", part, spelling))
     content = (ReasoningText(kind="summary", text=text, at=""),) if text else ()
     form = () if text else (_EMPTY_THOUGHT,)
-    return Reasoning(content=content, seal=decode_seal(part), **_kept("Reasoning", part, spelling, form=form))
-
-
-def _kept(
-    kind: str, part: PartShape, spelling: Spelling, *inner: tuple[Any, str], form: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    found = spelling.kept(kind, (part, ""), *inner, form=form)
-    side = beside(part if part.thought is not True else replace(part, thought=UNSET), spelling)
-    return joined(found, side) if side else found
-
-
-def _decode_inline(part: PartShape, spelling: Spelling) -> Media | Reasoning | None:
-    blob = part.inline_data
-    if blob is UNSET:
-        return None
-    spelling.read(blob, "inlineData")
-    if blob.data is UNSET:
-        return None
-    media_type = known(blob.mime_type)
-    source = Inline(data=blob.data)
-    media = Media(kind=_kind(media_type), source=source, media_type=media_type, name=known(blob.display_name))
-    return _media(part, spelling, media, (blob, "inlineData"), ())
-
-
-def _decode_file(part: PartShape, spelling: Spelling) -> Media | Reasoning | None:
-    file = part.file_data
-    if file is UNSET:
-        return None
-    spelling.read(file, "fileData")
-    if file.file_uri is UNSET:
-        return None
-    own = file.file_uri.startswith(_OWN_FILES)
-    source: Any = FileId(issuer=ISSUER, id=file.file_uri) if own else Url(url=file.file_uri)
-    media_type = known(file.mime_type)
-    names = {"source": "fileUri", "media_type": "mimeType", "name": "displayName"}
-    form = [f"gemini:name:{field}={spelling.source('fileData/' + wire)}" for field, wire in names.items()]
-    media = Media(kind=_kind(media_type), source=source, media_type=media_type, name=known(file.display_name))
-    return _media(part, spelling, media, (file, "fileData"), (_FILE, *form))
-
-
-def _media(
-    part: PartShape, spelling: Spelling, media: Media, inner: tuple[Any, str], form: tuple[str, ...]
-) -> Media | Reasoning:
-    if part.thought is not True:
-        return replace(media, seal=decode_seal(part), **_kept("Media", part, spelling, inner, form=form))
-    shown = replace(media, at="", form=form)
-    return Reasoning(content=(shown,), seal=decode_seal(part), **_kept("Reasoning", part, spelling, inner, form=form))
-
-
-def _kind(media_type: str | None) -> Any:
-    return _KINDS.get((media_type or "").partition("/")[0], "document")
+    return Reasoning(content=content, seal=decode_seal(part), **kept_beside("Reasoning", part, spelling, form=form))
 
 
 _DECODERS: dict[str, Any] = {
     "text": _decode_text,
-    "inline_data": _decode_inline,
-    "file_data": _decode_file,
+    "inline_data": decode_inline,
+    "file_data": decode_file,
     "function_call": decode_call,
     "function_response": lambda part, spelling: decode_result(part, spelling, decode_part),
     "executable_code": decode_code,
@@ -252,57 +186,6 @@ def report_text(part: Text, trail: Trail, plan: Plan) -> None:
             plan.report.dropped((*trail, "annotations", index), "", "the target cites pages only, in answers")
         elif note.quote is not None:
             plan.report.dropped((*trail, "annotations", index), "quote")
-
-
-def _encode_media(part: Media, placed: Placed, plan: Plan) -> list[Any]:
-    shape = _media_shape(part, placed.trail, plan)
-    if shape is None:
-        return []
-    if part.seal is not None and part.seal.issuer == ISSUER:
-        shape.thought_signature = part.seal.data
-    if plan.home:
-        if THOUGHT_FALSE in part.form:
-            shape.thought = False
-        return [write(shape, part)]
-    if part.seal is not None and part.seal.issuer != ISSUER:
-        plan.report.dropped((*placed.trail, "seal"), "", "a seal goes only to its issuer")
-    if part.detail is not None:
-        plan.report.dropped(placed.trail, "detail")
-    if part.cache is not None:
-        plan.report.dropped((*placed.trail, "cache"), "", "the target finds out by itself what to keep")
-    if part.name is not None and shape.text is not UNSET:
-        plan.report.dropped(placed.trail, "name")
-    return [shape]
-
-
-def _media_shape(part: Media, trail: Trail, plan: Plan) -> PartShape | None:
-    """The part that shows it; None, reported, if Google can't read it."""
-    name, media_type = given(part.name), part.media_type
-    match part.source:
-        case Inline() as source:
-            if media_type is None and not plan.home:
-                media_type = "image/jpeg" if part.kind == "image" else "application/octet-stream"
-                plan.report.invented(trail, "media_type", "", f"the target wants one: {media_type} was chosen")
-            blob = BlobShape(mime_type=given(media_type), data=source.data, display_name=name)
-            return PartShape(inline_data=blob)
-        case Url() as source if not plan.home and not plan.answering and source.url.lower().startswith("http:"):
-            # https addresses it fetches itself; that we fetch what a client names is no way out
-            plan.report.dropped(trail, "", "Google fetches from https addresses only: send it inline", guarded=True)
-        case Url() as source:
-            if media_type is None and not plan.home:
-                media_type = _MEDIA_TYPES.get(source.url.partition("?")[0].rpartition(".")[2].lower())
-            return PartShape(file_data=FileShape(file_uri=source.url, mime_type=given(media_type), display_name=name))
-        case FileId() as source if source.issuer == ISSUER:
-            return PartShape(file_data=FileShape(file_uri=source.id, mime_type=given(media_type), display_name=name))
-        case FileId() as source:
-            plan.report.dropped(trail, "", f"a file that only {source.issuer} holds")
-        case PlainText() as source:
-            plan.report.approximated(trail, "", "a document of text is told as text")
-            return PartShape(text=source.text)
-        case Nested() as source:
-            plan.report.approximated(trail, "", "a document of parts is told as text")
-            return PartShape(text="\n".join(one.text for one in source.parts if isinstance(one, Text)))
-    return None
 
 
 def _encode_data(part: Data, placed: Placed, plan: Plan) -> list[Any]:
@@ -393,17 +276,14 @@ def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> list[Any]:
         return encode_used(part.use, plan)
     if part.media is not None and plan.answering:
         plan.report.approximated(placed.trail, "", "what a tool made, told as the model's own")
-        return _encode_media(part.media, Placed(part.media, (*placed.trail, "media")), plan)
-    if part.gist and not plan.answering:
-        plan.report.approximated(placed.trail, "", f"only {part.protocol} has {part.kind}: its text is told")
-        return [PartShape(text=part.gist)]
-    plan.report.dropped(placed.trail, "", f"only {part.protocol} has {part.kind}")
-    return []
+        return encode_media(part.media, Placed(part.media, (*placed.trail, "media")), plan)
+    text = gist_of(part, placed.trail, plan)
+    return [] if text is None else [PartShape(text=text)]
 
 
 _ENCODERS: dict[type, Any] = {
     Text: _encode_text,
-    Media: _encode_media,
+    Media: encode_media,
     Data: _encode_data,
     Reasoning: _encode_reasoning,
     ToolCall: _encode_call,

@@ -60,6 +60,7 @@ NAMES = {
     "Media.source": "/inlineData/data",
     "Media.media_type": "/inlineData/mimeType",
     "Media.name": "/inlineData/displayName",
+    "Media.detail": "/mediaResolution/level",
     "Reasoning.content": "/text",
     "Reasoning.seal": "/thoughtSignature",
     "ToolCall.id": "/functionCall/id",

@@ -3,15 +3,18 @@
 import re
 from typing import Any
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
+from toolwire.codec.fields import BAD_JSON
 from toolwire.codec.kept import given, joined, known
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted
+from toolwire.codec.settings import report_shown
 from toolwire.protocols.gemini.parts.spelling import Spelling, extra
-from toolwire.protocols.gemini.wire import ThinkingShape
+from toolwire.protocols.gemini.wire import FAMILY, ThinkingShape
 from toolwire.protocols.google import OPENAPI
 
 from .schema import decode_schema, dialect_of
@@ -25,6 +28,8 @@ _OPENAPI = "gemini:schema:openapi"
 _KEPT = "gemini:schema:kept"
 # Gemini CLI writes the older types in a JSON Schema, and Gemini takes them.
 _CAPITALS = re.compile(rb'"type":\s*"[A-Z]+"')
+_FORMATS = "gemini:formats"
+_WAYS = ("response_mime_type", "response_schema", "response_json_schema")
 _NO_MIME = "gemini:absent:mime"
 _MIME = "gemini:mime:"
 _BUDGET = "gemini:budget:"
@@ -44,6 +49,19 @@ _SAMPLING = {
     "logprobs": "response_logprobs",
     "top_logprobs": "logprobs",
 }
+
+
+class _TextFormat(Struct, forbid_unknown_fields=True, rename="camel"):
+    mime_type: str
+    schema: Raw | UnsetType = UNSET
+    jsonSchema: Raw | UnsetType = UNSET  # noqa: N815 - an older word for the same
+
+
+class _Format(Struct, forbid_unknown_fields=True):
+    text: _TextFormat
+
+
+_read_formats = msgspec.json.Decoder(list[_Format]).decode
 
 
 # ---- decode
@@ -97,6 +115,8 @@ def decode_thinking(shape: ThinkingShape, spelling: Spelling, place: str) -> tup
 
 
 def decode_output(shape: Any, spelling: Spelling, place: str) -> tuple[OutputFormat | None, dict[str, Any]]:
+    if (told := _decode_format(shape, place)) is not None:
+        return told
     mime = shape.response_mime_type
     kind = None if mime is UNSET else _MIMES.get(mime)
     if mime is not UNSET and kind is None:
@@ -121,6 +141,32 @@ def decode_output(shape: Any, spelling: Spelling, place: str) -> tuple[OutputFor
         return None, more
     form += spelling.named_under("OutputFormat", place)
     return OutputFormat(kind=kind, schema=schema, held=kind == "json_schema", form=tuple(form)), more
+
+
+def _decode_format(shape: Any, place: str) -> tuple[OutputFormat, dict[str, Any]] | None:
+    """What Vertex takes in place of a type and a schema, if it is of text only. It is kept as it is, too."""
+    names = {"responseFormat": shape.response_format, **({} if shape.unknown is UNSET else shape.unknown)}
+    name = next((one for one in ("responseFormat", "response_format") if names.get(one, UNSET) is not UNSET), None)
+    if name is None or any(getattr(shape, one) is not UNSET for one in _WAYS):
+        return None
+    try:
+        (only,) = _read_formats(names[name])
+    except (ValueError, *BAD_JSON):
+        return None
+    text = only.text
+    kind = _MIMES.get(text.mime_type.replace("_", "/").lower())
+    schemas = {word: value for word in ("schema", "jsonSchema") if (value := getattr(text, word)) is not UNSET}
+    if kind is None or len(schemas) > 1 or (schemas and kind == "text"):
+        return None
+    at = f"{place}{name}/0/text"
+    word, schema = next(iter(schemas.items()), ("mimeType", None))
+    form = [
+        _FORMATS,
+        f"gemini:name:kind={at}/mimeType",
+        *[f"gemini:name:{one}={at}/{word}" for one in ("schema", "held")],
+    ]
+    output = OutputFormat(kind="json_schema" if schemas else kind, schema=schema, held=bool(schemas), form=tuple(form))
+    return output, {"form": (f"{FAMILY}:told:{place}{name}",)}
 
 
 def _undecoded(shape: Any, spelling: Spelling, place: str) -> dict[str, Any]:
@@ -163,6 +209,8 @@ def encode_thinking(request: Request, out: dict[str, Any], plan: Plan) -> None:
     thinks = thinking.enabled is not False and thinking.effort != "none"
     if thinking.visibility is not None and (plan.home or thinks):
         shape.include_thoughts = thinking.visibility != "omitted"
+        if not plan.home:
+            report_shown(thinking, plan.report)
     elif thinking.visibility is not None:
         plan.report.dropped(("thinking",), "visibility", "there is no thinking to show")
     elif not plan.home and thinking.enabled and thinks:
@@ -228,6 +276,8 @@ def encode_output(request: Request, out: dict[str, Any], plan: Plan) -> None:
 
 
 def _encode_own_output(output: OutputFormat, out: dict[str, Any]) -> None:
+    if _FORMATS in output.form:
+        return
     kind: Any = output.kind
     for token in output.form:
         if token.startswith(_MIME):

@@ -25,6 +25,7 @@ from toolwire.codec.fields import Other, Reader
 from toolwire.codec.kept import emit, given, joined, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
+from toolwire.codec.telling import gist_of
 from toolwire.codec.turns import Placed
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
@@ -37,9 +38,9 @@ from toolwire.protocols.gemini_interactions.wire import (
     TextContent,
     VideoContent,
 )
+from toolwire.protocols.google import RESOLUTIONS
 
 STRING = "gemini-interactions:string"
-RESOLUTIONS = ("low", "medium", "high", "ultra_high")
 
 _NOWHERE = "gemini-interactions:nowhere"
 _URI = "gemini-interactions:name:source=uri"
@@ -315,8 +316,5 @@ def _report_flattened(part: Media, trail: Trail, plan: Plan) -> None:
 def _encode_foreign(part: Foreign, trail: Trail, plan: Plan) -> Any:
     if part.protocol == FAMILY:
         return part.body
-    if part.gist and not plan.answering:
-        plan.report.approximated(trail, "", f"only {part.protocol} has {part.kind}: its text is told")
-        return TextContent(text=part.gist)
-    plan.report.dropped(trail, "", f"only {part.protocol} has {part.kind}")
-    return None
+    text = gist_of(part, trail, plan)
+    return None if text is None else TextContent(text=text)

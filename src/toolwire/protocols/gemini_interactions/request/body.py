@@ -20,6 +20,7 @@ from toolwire.codec.turns import as_written, assemble, leading_system
 from toolwire.protocols.gemini_interactions.parts.messages import decode_input, encode_input
 from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.wire import FAMILY, RequestShape
+from toolwire.protocols.google_tools import OLDER, located
 
 from .settings import (
     decode_continuation,
@@ -166,6 +167,8 @@ def encode_request(request: Request, target: Target) -> Encoding:
     home = request.origin == FAMILY
     plan = StepPlan(RULES, Report(), target, home=home, google=request.origin in GOOGLE)
     request = as_functions(request, plan, HOSTED)
+    if request.origin == OLDER:
+        request, plan.located = located(request)
     # One step at least is wanted, so that system text alone is told as input.
     lifted = 0 if plan.home else min(leading_system(request.messages), max(len(request.messages) - 1, 0))
     body: dict[str, Any] = {}

@@ -12,6 +12,7 @@ from toolwire.codec.fields import Reader, tag_of
 from toolwire.codec.kept import as_object, given, joined, known, rest, restore
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted
+from toolwire.codec.settings import report_shown
 from toolwire.protocols.gemini_interactions.wire import FAMILY, GenerationShape, RequestShape, TextFormatShape
 from toolwire.protocols.google import JSON_SCHEMA
 
@@ -166,8 +167,7 @@ def encode_thinking(thinking: Thinking | None, config: dict[str, Any], plan: Pla
             plan.report.approximated(("thinking",), "enabled", "the target's models decide how much to think")
         if thinking.budget_tokens is not None:
             plan.report.dropped(("thinking",), "budget_tokens", "the target's models decide how much to think")
-        if thinking.visibility == "full":
-            plan.report.approximated(("thinking",), "visibility", "the target shows summaries only")
+        report_shown(thinking, plan.report)
     if level is not None:
         config["thinking_level"] = level
     if thinking.visibility is not None:

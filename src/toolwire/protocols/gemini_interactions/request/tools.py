@@ -12,7 +12,6 @@ from toolwire.codec.fields import Reader, tag_of
 from toolwire.codec.hosted import Spelling, choosable, chosen, decode_hosted, encode_hosted, is_native, without_native
 from toolwire.codec.kept import as_object, emit, given, joined, known, rest, restore
 from toolwire.codec.losses import Trail
-from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted
 from toolwire.codec.tools import (
     PlacedTool,
@@ -21,6 +20,7 @@ from toolwire.codec.tools import (
     lowered_schema,
     usable_callers,
 )
+from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.wire import FAMILY, AllowedShape, ChoiceShape, FunctionShape
 from toolwire.protocols.google import JSON_SCHEMA, is_validated
 from toolwire.protocols.google_servers import decode_newer, encode_newer
@@ -112,7 +112,7 @@ def decode_choice(choice: str | ChoiceShape | UnsetType) -> ToolChoice | None:
 # ---- encode
 
 
-def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
+def encode_tools(request: Request, plan: StepPlan) -> list[Any] | None:
     if plan.home:
         tools = request.tools
         return None if tools is None else [_encode_at_home(tool, ("tools", i), plan) for i, tool in enumerate(tools)]
@@ -124,19 +124,19 @@ def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
     return [tool for tool in offered if tool is not None] or None
 
 
-def _encode_at_home(tool: Tool, trail: Trail, plan: Plan) -> Any:
+def _encode_at_home(tool: Tool, trail: Trail, plan: StepPlan) -> Any:
     (placed,) = flattened(tool, trail)
     return _encode_tool(placed, plan)
 
 
-def _encode_tool(placed: PlacedTool, plan: Plan) -> Any:
+def _encode_tool(placed: PlacedTool, plan: StepPlan) -> Any:
     tool = placed.tool
     if not isinstance(tool, NativeTool):
         return _encode_function(tool, placed.trail, plan)
     if tool.protocol == FAMILY:
         return tool.body
     if tool.protocol == OLDER and (made := newer(tool, placed.trail, plan.report)) is not None:
-        return made
+        return made | plan.located if made["type"] == "google_maps" else made
     if tool.hosted is not None and is_native(tool, HOSTED):
         return {"type": HOSTED.words[tool.hosted.kind][0], **encode_hosted(tool, placed.trail, HOSTED, plan)}
     if (server := connector(tool)) is not None:
@@ -145,7 +145,7 @@ def _encode_tool(placed: PlacedTool, plan: Plan) -> Any:
     return None
 
 
-def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan) -> Any:
+def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: StepPlan) -> Any:
     if plan.home and isinstance(tool, FunctionTool):
         shape = FunctionShape(type="function", name=tool.name, parameters=given(tool.parameters))
         shape.description = given(tool.description)
@@ -169,7 +169,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, trail: Trail, plan: Plan
     return shape
 
 
-def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
+def _schema(tool: FunctionTool, trail: Trail, plan: StepPlan) -> Any:
     if tool.parameters is not None and bytes(tool.parameters)[:1] != b"{":
         plan.report.dropped(trail, "parameters", "not an object schema")
         return UNSET
@@ -178,7 +178,7 @@ def _schema(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
     return fitted(tool.parameters, JSON_SCHEMA, plan.report, trail, "parameters")
 
 
-def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> Any:
+def encode_choice(request: Request, plan: StepPlan, *, any_tools: bool) -> Any:
     """The choice, or UNSET."""
     choice = request.tool_choice
     if plan.home:

@@ -16,6 +16,7 @@ from toolwire.codec.ids import is_made
 from toolwire.codec.kept import joined, known, rest, restore
 from toolwire.codec.media import ERROR_MARK, MARKED, summary
 from toolwire.codec.plan import Plan
+from toolwire.codec.telling import call_name, report_call, report_result
 from toolwire.codec.tools import lower_input
 from toolwire.codec.turns import UNANSWERED, Placed
 from toolwire.protocols.ollama.wire import FAMILY, CallShape, MessageShape
@@ -31,6 +32,7 @@ _SAID_TYPE = "ollama:said:type"
 _PLACEHOLDER = (Text(text=UNANSWERED),)
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+NO_MARKS = "the target has no cache marks"
 
 
 # ---- decode
@@ -85,15 +87,10 @@ def decode_result(shape: MessageShape) -> ToolResult:
 # ---- encode
 
 
-def call_name(part: ToolCall, plan: Plan) -> str:
-    """In an answer the tools are the client's own, under the names that it gave them."""
-    return part.name if plan.answering and part.namespace is None else plan.name(part.name, part.namespace)
-
-
 def encode_call(part: ToolCall, placed: Placed, plan: Plan, number: int) -> dict[str, Any]:
     if plan.home:
         return _encode_own(part)
-    report_call(part, placed, plan)
+    report_call(part, placed, plan, NO_MARKS)
     function = {"index": number, "name": call_name(part, plan), "arguments": _encode_arguments(part, placed, plan)}
     if part.id and not is_made(part.id):
         return {"id": plan.call_id(part.id), "function": function}
@@ -138,22 +135,6 @@ def _encode_arguments(part: ToolCall, placed: Placed, plan: Plan) -> Raw:
     return Raw(msgspec.json.encode({"_raw": part.arguments}))
 
 
-def report_call(part: ToolCall, placed: Placed, plan: Plan) -> None:
-    """What a call of another protocol says that has no place here."""
-    if part.native is not None:
-        plan.report.approximated(placed.trail, "", f"{part.native} as a call of a function")
-    if part.seal is not None:
-        plan.report.dropped((*placed.trail, "seal"), "", "a seal goes only to its issuer")
-    if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped((*placed.trail, "caller"), "", "the target's programs can't call tools")
-    if part.cache is not None:
-        plan.report.dropped((*placed.trail, "cache"), "", "the target has no cache marks")
-    if part.toolset is not None:
-        plan.report.dropped(placed.trail, "toolset")
-    if part.asynchronous:
-        plan.report.dropped(placed.trail, "asynchronous")
-
-
 class Asked:
     """The calls of the last turn that asked for something: their names by id, which most protocols' results lack."""
 
@@ -182,7 +163,7 @@ def encode_result(part: ToolResult, placed: Placed, plan: Plan, asked: Asked) ->
     if plan.home:
         _encode_own_result(part, placed, plan, body)
         return body
-    _report_result(part, placed, plan)
+    report_result(part, placed, plan, NO_MARKS)
     name = asked.name(part, plan)
     said = bool(part.call_id) and not is_made(part.call_id or "")
     if asked.is_ambiguous(name):
@@ -229,16 +210,3 @@ def _encode_own_result(part: ToolResult, placed: Placed, plan: Plan, body: dict[
         body["tool_name"] = part.name
     if part.call_id is not None:
         body["tool_call_id"] = part.call_id
-
-
-def _report_result(part: ToolResult, placed: Placed, plan: Plan) -> None:
-    if part.status != "ok" and MARKED not in part.form:
-        plan.report.approximated(placed.trail, "status", "the target has no flag for it: told by a mark in the text")
-    if part.native is not None and part.native != "custom":
-        plan.report.approximated(placed.trail, "", f"{part.native} as the result of a function")
-    if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped((*placed.trail, "caller"), "", "the target's programs can't call tools")
-    if part.cache is not None:
-        plan.report.dropped((*placed.trail, "cache"), "", "the target has no cache marks")
-    if part.toolset is not None:
-        plan.report.dropped(placed.trail, "toolset")

@@ -32,10 +32,10 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.tools import ToolRef
 from toolwire.codec.fields import Wire
-from toolwire.codec.hosted import in_words
 from toolwire.codec.kept import as_object
 from toolwire.codec.plan import Plan
 from toolwire.codec.settings import report_setting
+from toolwire.codec.telling import call_in_words, gist_of, result_in_words
 from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed
 from toolwire.protocols.ollama.wire import FAMILY
@@ -222,30 +222,7 @@ def _encode_item_reference(part: ItemRef, placed: Placed, plan: Plan) -> None:
 
 
 def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> str | None:
-    if part.gist and not plan.answering:
-        plan.report.approximated(placed.trail, "", f"only {part.protocol} has {part.kind}: its text is told")
-        return part.gist
-    plan.report.dropped(placed.trail, "", f"only {part.protocol} has {part.kind}")
-    return None
-
-
-def _encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> str | None:
-    """A call that another provider ran itself: in a history told as text, in an answer nothing to act on."""
-    if plan.answering:
-        plan.report.dropped(placed.trail, "", "a call that the provider ran itself")
-        return None
-    plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
-    return in_words(part)
-
-
-def _encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> str | None:
-    if plan.answering:
-        plan.report.dropped(placed.trail, "", "a result that the provider got itself")
-        return None
-    plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
-    said = [one.gist if isinstance(one, Foreign) else getattr(one, "text", None) for one in part.content or ()]
-    text = "\n".join(one for one in said if one)
-    return f"[{part.native or part.name}: {text or 'no readable content'}]"
+    return gist_of(part, placed.trail, plan)
 
 
 _ENCODERS: dict[type[Part], Any] = {
@@ -254,8 +231,8 @@ _ENCODERS: dict[type[Part], Any] = {
     Data: _encode_data,
     Refusal: _encode_refusal,
     Reasoning: _encode_reasoning,
-    ToolCall: _encode_server_call,
-    ToolResult: _encode_server_result,
+    ToolCall: call_in_words,
+    ToolResult: result_in_words,
     ToolRef: _encode_tool_reference,
     ToolChange: _encode_change,
     SettingChange: _encode_setting,

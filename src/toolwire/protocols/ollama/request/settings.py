@@ -9,6 +9,7 @@ from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import joined, known, note_extras, rest
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted
+from toolwire.codec.settings import NEVER_SAID
 from toolwire.protocols.ollama.rules.vocabulary import FORMAT
 from toolwire.protocols.ollama.wire import FAMILY, OptionsShape, RequestShape
 
@@ -115,7 +116,7 @@ def _level(thinking: Thinking, plan: Plan) -> bool | str | None:
     """How another protocol's model was to think, in this one's words."""
     effort, report = thinking.effort, plan.report
     if thinking.visibility is not None:
-        report.dropped(("thinking",), "visibility")
+        report.dropped(("thinking",), "visibility", NEVER_SAID)
     if thinking.budget_tokens is not None:
         report.dropped(("thinking",), "budget_tokens", "the target's model decides itself how long to think")
     if thinking.enabled is False:

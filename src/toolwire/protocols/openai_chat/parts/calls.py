@@ -6,10 +6,12 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import Foreign, Media, Nested, Part, Text, ToolCall, ToolResult
-from toolwire.codec.hosted import in_words
 from toolwire.codec.kept import as_object, joined, known, restore
 from toolwire.codec.media import ERROR_MARK, MARKED, opened, summary
 from toolwire.codec.plan import Plan
+from toolwire.codec.telling import call_in_words, call_name, result_in_words
+from toolwire.codec.telling import report_call as report_function_call
+from toolwire.codec.telling import report_result as report_function_result
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
@@ -192,11 +194,6 @@ def encode_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def call_name(part: ToolCall, plan: Plan) -> str:
-    """In an answer the tools are the client's own, under the names that it gave them."""
-    return part.name if plan.answering and part.namespace is None else plan.name(part.name, part.namespace)
-
-
 def _unwrapped(arguments: str) -> str:
     """The text that was no object and went to another protocol inside one, as it was."""
     try:
@@ -208,19 +205,7 @@ def _unwrapped(arguments: str) -> str:
 
 
 def report_call(part: ToolCall, placed: Placed, plan: Plan) -> None:
-    """What a call of another protocol says that has no place here."""
-    if part.native is not None:
-        plan.report.approximated(placed.trail, "", f"{part.native} as a call of a function")
-    if part.seal is not None:
-        plan.report.dropped((*placed.trail, "seal"), "", "a seal goes only to its issuer")
-    if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped((*placed.trail, "caller"), "", "the target's programs can't call tools")
-    if part.cache is not None:
-        plan.report.dropped((*placed.trail, "cache"), "", "the target has no cache marks on calls")
-    if part.toolset is not None:
-        plan.report.dropped(placed.trail, "toolset")
-    if part.asynchronous:
-        plan.report.dropped(placed.trail, "asynchronous")
+    report_function_call(part, placed, plan, "the target has no cache marks on calls")
 
 
 def _encode_own(part: ToolCall) -> Any:
@@ -247,23 +232,14 @@ def encode_function(part: ToolCall, under: str = "") -> dict[str, Any]:
     return body
 
 
-def encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
-    """A call that another provider ran itself: in a history told as text, in an answer nothing to act on."""
-    if plan.answering:
-        plan.report.dropped(placed.trail, "", "a call that the provider ran itself")
-        return None
-    plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
-    return TextPart(text=in_words(part))
+def encode_server_call(part: ToolCall, placed: Placed, plan: Plan) -> TextPart | None:
+    text = call_in_words(part, placed, plan)
+    return None if text is None else TextPart(text=text)
 
 
-def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> Any:
-    if plan.answering:
-        plan.report.dropped(placed.trail, "", "a result that the provider got itself")
-        return None
-    plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
-    said = [one.gist if isinstance(one, Foreign) else getattr(one, "text", None) for one in part.content or ()]
-    text = "\n".join(one for one in said if one) or "no readable content"
-    return TextPart(text=f"[{part.native or part.name}: {text if part.status == 'ok' else ERROR_MARK + text}]")
+def encode_server_result(part: ToolResult, placed: Placed, plan: Plan) -> TextPart | None:
+    text = result_in_words(part, placed, plan)
+    return None if text is None else TextPart(text=text)
 
 
 def encode_result(part: ToolResult, placed: Placed, plan: Plan, hoisted: list[Any]) -> dict[str, Any]:
@@ -296,16 +272,7 @@ def encode_result(part: ToolResult, placed: Placed, plan: Plan, hoisted: list[An
 
 
 def report_result(part: ToolResult, placed: Placed, plan: Plan) -> None:
-    if part.status != "ok" and MARKED not in part.form:
-        plan.report.approximated(placed.trail, "status", "the target has no flag for it: told by a mark in the text")
-    if part.native is not None and part.native != "custom":
-        plan.report.approximated(placed.trail, "", f"{part.native} as the result of a function")
-    if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped((*placed.trail, "caller"), "", "the target's programs can't call tools")
-    if part.cache is not None:
-        plan.report.dropped((*placed.trail, "cache"), "", "the target has no cache marks on results")
-    if part.toolset is not None:
-        plan.report.dropped(placed.trail, "toolset")
+    report_function_result(part, placed, plan, "the target has no cache marks on results")
     plan.report_name(part, placed.trail)
 
 

@@ -33,8 +33,10 @@ from toolwire.codec.losses import UNPLACED
 from toolwire.codec.media import data_url, opened, source_of
 from toolwire.codec.plan import Plan
 from toolwire.codec.settings import report_setting
+from toolwire.codec.telling import gist_of
 from toolwire.codec.tools import report_change
 from toolwire.codec.turns import Placed
+from toolwire.protocols.openai import encode_detail
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
     SHARED,
@@ -298,9 +300,9 @@ def _media_shape(
             url = source.url if isinstance(source, Url) else data_url(source.data, part.media_type)
             return VideoPart(video_url=url if BARE in part.form else VideoShape(url=url))
         case Inline() as source if part.kind == "image" and FILE not in part.form:
-            return _image(part, data_url(source.data, part.media_type))
+            return _image(part, data_url(source.data, part.media_type), placed, plan)
         case Url() as source if part.kind == "image" and FILE not in part.form:
-            return _image(part, source.url)
+            return _image(part, source.url, placed, plan)
         case Inline() as source if part.kind == "audio" and FILE not in part.form:
             if plan.home:
                 named = UNSET if part.media_type is None else part.media_type.removeprefix("audio/")
@@ -324,10 +326,11 @@ def _media_shape(
     return None
 
 
-def _image(part: Media, url: str) -> ImagePart:
+def _image(part: Media, url: str, placed: Placed, plan: Plan) -> ImagePart:
     if BARE in part.form and part.detail is None:
         return ImagePart(image_url=url)
-    return ImagePart(image_url=ImageShape(url=url, detail=given(part.detail)))
+    detail = part.detail if plan.home else encode_detail(part, plan.report, placed.trail)
+    return ImagePart(image_url=ImageShape(url=url, detail=given(detail)))
 
 
 def _file(part: Media, source: Inline, placed: Placed, plan: Plan) -> FilePart:
@@ -392,11 +395,8 @@ def _encode_item_reference(part: ItemRef, placed: Placed, plan: Plan) -> None:
 def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> Any:
     if part.protocol == FAMILY:
         return part.body
-    if part.gist and not plan.answering:
-        plan.report.approximated(placed.trail, "", f"only {part.protocol} has {part.kind}: its text is told")
-        return TextPart(text=part.gist)
-    plan.report.dropped(placed.trail, "", f"only {part.protocol} has {part.kind}")
-    return None
+    text = gist_of(part, placed.trail, plan)
+    return None if text is None else TextPart(text=text)
 
 
 _ENCODERS: dict[type, Any] = {

@@ -9,6 +9,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import given, joined, known, note_extras
 from toolwire.codec.plan import Plan
+from toolwire.codec.settings import NEVER_SAID
 from toolwire.protocols.openai import encode_format
 from toolwire.protocols.openai_chat.parts.content import kept, spelled, spelling
 from toolwire.protocols.openai_chat.wire import FAMILY, JsonSchemaShape, RequestShape, ResponseFormatShape
@@ -153,7 +154,7 @@ def _effort(thinking: Thinking, plan: Plan) -> str | None:
     """How hard another protocol's model was to think, in this one's words."""
     effort, report = thinking.effort, plan.report
     if thinking.visibility is not None:
-        report.dropped(("thinking",), "visibility")
+        report.dropped(("thinking",), "visibility", NEVER_SAID)
     if effort is not None and effort not in EFFORTS:
         report.approximated(("thinking",), "effort", f"{effort} is told as high")
         effort = "high"

@@ -12,37 +12,22 @@ from toolwire.codec.fields import Reader, told, well_formed
 from toolwire.codec.interface import Encoding
 from toolwire.codec.kept import known, restore
 from toolwire.codec.losses import Report, Trail
-from toolwire.protocols.openai import MISALIGNMENT, OWN_ERROR, SHARED, STATUSES, restore_error, shared
+from toolwire.protocols.openai import (
+    ERROR_CODES,
+    ERROR_KINDS,
+    ERROR_TYPES,
+    MISALIGNMENT,
+    OWN_ERROR,
+    SHARED,
+    STATUSES,
+    encode_type,
+    restore_error,
+    shared,
+)
 from toolwire.protocols.openai_chat.parts.content import kept
 from toolwire.protocols.openai_chat.wire import FAMILY, AnswerShape, ErrorShape
 
-_CODES: dict[str, ErrorKind] = {
-    "context_length_exceeded": "context_length",
-    "insufficient_quota": "billing",
-    "billing_hard_limit_reached": "billing",
-    "rate_limit_exceeded": "rate_limit",
-    "model_not_found": "not_found",
-    "invalid_api_key": "authentication",
-    "overloaded": "overloaded",
-    "server_error": "server",
-}
-_TYPES: dict[str, ErrorKind] = {
-    "authentication_error": "authentication",
-    "permission_error": "permission",
-    "permission_denied_error": "permission",
-    "request_forbidden": "permission",
-    "not_found_error": "not_found",
-    "conflict_error": "conflict",
-    "request_too_large": "too_large",
-    "rate_limit_error": "rate_limit",
-    "rate_limit_exceeded": "rate_limit",
-    "tokens": "rate_limit",
-    "requests": "rate_limit",
-    "insufficient_quota": "billing",
-    "overloaded_error": "overloaded",
-    "service_unavailable_error": "overloaded",
-    "timeout_error": "timeout",
-}
+_TYPES: dict[str, ErrorKind] = {**ERROR_KINDS, "permission_denied_error": "permission"}
 _GENERIC: dict[str, ErrorKind] = {
     "invalid_request_error": "invalid_request",
     "server_error": "server",
@@ -50,18 +35,8 @@ _GENERIC: dict[str, ErrorKind] = {
     "internal_error": "server",
 }
 TYPES: dict[ErrorKind, tuple[str, str | None]] = {
-    "invalid_request": ("invalid_request_error", None),
-    "authentication": ("authentication_error", "invalid_api_key"),
-    "billing": ("insufficient_quota", "insufficient_quota"),
-    "permission": ("permission_error", None),
-    "not_found": ("not_found_error", None),
-    "conflict": ("conflict_error", None),
-    "too_large": ("request_too_large", None),
-    "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
-    "context_length": ("invalid_request_error", "context_length_exceeded"),
+    **ERROR_TYPES,
     "server": ("server_error", None),
-    "timeout": ("timeout_error", None),
-    "overloaded": ("overloaded_error", "overloaded"),
     "other": ("api_error", None),
 }
 
@@ -136,7 +111,7 @@ def decode_choice_error(choices: Sequence[AnswerShape]) -> ApiError | None:
 def _kind(shape: ErrorShape, status: int | None) -> ErrorKind:
     """OpenAI tells most failures as `invalid_request_error`: code and status know more."""
     code, kind = str(shape.code), known(shape.type) or ""
-    found = _CODES.get(code) or _TYPES.get(kind)
+    found = ERROR_CODES.get(code) or _TYPES.get(kind)
     if found is None and status is not None:
         found = STATUSES.get(status)
         if found is None and status >= 500:
@@ -166,11 +141,7 @@ def encode_error(error: ApiError) -> Encoding:
 
 
 def _encode_other_error(error: ApiError, trail: Trail, report: Report) -> dict[str, Any]:
-    kind, code = TYPES[error.kind]
-    if error.raw is not None and OWN_ERROR in error.form:
-        kind, code = error.raw, None
-    elif error.raw is not None and error.raw != kind:
-        report.approximated(trail, "raw", f"{error.raw} is told as {kind}")
+    kind, code = encode_type(error, TYPES, trail, report)
     if error.request_id is not None:
         report.dropped(trail, "request_id", "the target tells it in a header")
     word = error.code or code

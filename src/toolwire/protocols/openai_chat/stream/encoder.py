@@ -34,10 +34,10 @@ from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.sequence import Sequence
 from toolwire.codec.sse import frame
+from toolwire.codec.telling import call_name
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_chat.parts.calls import (
     LEGACY,
-    call_name,
     encode_server_call,
     encode_server_result,
     report_call,
@@ -175,13 +175,13 @@ class Encoder:
         return self._chunks.of(candidate, {"role": "assistant", "content": None})
 
     def _message_end(self, event: MessageEnd) -> bytes:
-        return self._rest(event.candidate, event.extras, "delta/")
+        return self._rest(event.candidate, event.extras, "delta/") if self._plan.home else b""
 
     def _rest(self, candidate: int, extras: Extras | None, under: str) -> bytes:
         """What was not told as it arrived."""
         kept = {under + name: value for name, value in _own(extras).items()}
         untold = {name: value for name, value in kept.items() if (candidate, name) not in self._told}
-        return self._chunk_with(candidate, {}, untold) if untold and self._plan.home else b""
+        return self._chunk_with(candidate, {}, untold) if untold else b""
 
     def _notice(self, event: Notice) -> bytes:
         if event.kind == "ping":
@@ -386,7 +386,9 @@ class Encoder:
     def _finish_other(self, candidate: int) -> bytes:
         notes = self._notes.get(candidate)
         cited = self._chunks.of(candidate, {"annotations": notes}) if notes else b""
-        return cited + self._finish(candidate)
+        stopped = self._stops.get(candidate)
+        untold = b"" if stopped is None else self._rest(candidate, stopped.extras, "")
+        return cited + untold + self._finish(candidate)
 
     def _fail(self, event: ResponseFailed) -> bytes:
         self._ended = True

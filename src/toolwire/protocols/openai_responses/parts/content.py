@@ -21,12 +21,15 @@ from toolwire.canonical.content import (
     Url,
 )
 from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.events import PartDelta
 from toolwire.canonical.tools import CacheMark, ToolRef
 from toolwire.codec.fields import Other, Reader
 from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.losses import UNPLACED, Trail
 from toolwire.codec.media import data_url, source_of
+from toolwire.codec.telling import gist_of
 from toolwire.codec.turns import Placed
+from toolwire.protocols.openai import encode_detail
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
     ISSUER,
@@ -54,6 +57,7 @@ _TYPE = "openai-responses:type:"
 _CITATIONS = ("file_citation", "container_file_citation", "file_path")
 _NO_TYPE = "openai-responses:absent:type"
 
+_NONE = Raw(b"[]")
 TTLS = ("30m", "12h")
 
 _read_annotation = Reader[AnnotationShape](AnnotationShape, FAMILY).read
@@ -86,7 +90,10 @@ def _decode_output_text(block: OutputText, *, spoken: bool) -> Text:
     notes = None
     if block.annotations is not UNSET:
         notes = tuple([decode_annotation(raw, f"/annotations/{i}") for i, raw in enumerate(block.annotations)])
-    return Text(text=block.text, annotations=notes, **rest(block, FAMILY, *(() if spoken else (OUTPUT,))))
+    form = () if spoken else (OUTPUT,)
+    if block.logprobs == _NONE:
+        form = (*form, f"{FAMILY}:told:logprobs")  # nobody asked for them
+    return Text(text=block.text, annotations=notes, **rest(block, FAMILY, *form))
 
 
 def decode_annotation(raw: Raw, path: str = "") -> Citation:
@@ -276,7 +283,11 @@ def encode_text(part: Text, trail: Trail, plan: ItemPlan, *, spoken: bool) -> An
             if note.quote is not None:
                 plan.report.dropped((*trail, "annotations", index), "quote")
             found.append(encode_annotation(note, part.text))
-    return OutputText(text=part.text, annotations=found)
+    return OutputText(text=part.text, annotations=found, logprobs=probabilities_of(part))
+
+
+def probabilities_of(part: Text | PartDelta) -> Raw | UnsetType:
+    return (part.extras or {}).get(FAMILY, {}).get("logprobs", UNSET)
 
 
 def encode_annotation(note: Citation, text: str | None = None) -> Any:
@@ -339,7 +350,7 @@ def _encode_image(part: Media, trail: Trail, plan: ItemPlan) -> Any:
     if not plan.home:
         if part.name is not None:
             plan.report.dropped(trail, "name")
-        shape.detail = "auto" if part.detail is None else part.detail
+        shape.detail = encode_detail(part, plan.report, trail) or "auto"
     return emit(shape, part, FAMILY)
 
 
@@ -394,8 +405,5 @@ def _encode_refusal(part: Refusal, trail: Trail, plan: ItemPlan, *, spoken: bool
 def _encode_foreign(part: Foreign, trail: Trail, plan: ItemPlan, *, spoken: bool) -> Any:
     if part.protocol == FAMILY:
         return part.body
-    if part.gist and not plan.answering:
-        plan.report.approximated(trail, "", f"only {part.protocol} has {part.kind}: its text is told")
-        return _plain(part.gist, spoken=spoken)
-    plan.report.dropped(trail, "", f"only {part.protocol} has {part.kind}")
-    return None
+    text = gist_of(part, trail, plan)
+    return None if text is None else _plain(text, spoken=spoken)

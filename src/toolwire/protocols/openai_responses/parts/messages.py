@@ -74,7 +74,7 @@ from .natives import (
 from .ordinary import EASY, read_ordinary
 from .plan import ItemPlan
 from .reasoning import decode_reasoning, encode_reasoning
-from .uses import encode_use, unanswered, understood
+from .uses import encode_use, unanswered, understood, was_run
 
 _NO_CONTENT = "openai-responses:absent:content"
 _NO_TYPE = "openai-responses:absent:type"
@@ -279,8 +279,8 @@ def encode_items(places: list[Placed], plan: ItemPlan, message: Message) -> list
     content: list[Placed] = []
     for placed in places:
         part = placed.part
-        if isinstance(part, ToolCall | ToolResult) and part.executor == "server":
-            if not plan.answering or (part.use is None and not is_connected(part)):
+        if was_run(part, plan):
+            if not isinstance(part, Foreign) and not (plan.answering and (part.use is not None or is_connected(part))):
                 content += _told(part, placed, plan)
                 continue
             items += _encode_message(content, plan, message) if content else ()

@@ -1,12 +1,12 @@
 """Items of searches, code and MCP calls that a provider ran, to what they mean and back, for clients to read."""
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Foreign, HostedUse, Inline, Media, Message, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Foreign, HostedUse, Inline, Media, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.tools import HostedKind
 from toolwire.codec.connectors import is_connected, text_of
 from toolwire.codec.hosted import asked, json_of, use_of
@@ -89,9 +89,20 @@ def _error_text(error: Any) -> str | None:
 # ---- encode
 
 
-def encode_use(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan, at: int) -> list[Any]:
+def was_run(part: Part, plan: ItemPlan) -> TypeGuard[ToolCall | ToolResult | Foreign]:
+    """Whether another provider ran it; one that tells a call and its result at once does so to clients only."""
+    if isinstance(part, Foreign):
+        return part.use is not None and plan.answering and not plan.home
+    return isinstance(part, ToolCall | ToolResult) and part.executor == "server"
+
+
+def encode_use(part: ToolCall | ToolResult | Foreign, placed: Placed, plan: ItemPlan, at: int) -> list[Any]:
     """A call waits for its result, since one item tells both. `at` is the place of the next item."""
     plan.report.approximated(placed.trail, "", "what another provider ran, told as an item of the target's")
+    if isinstance(part, Foreign):
+        if part.use is None:
+            raise TypeError(f"{part.kind} is nothing that others ran")
+        return [_encode_item(part.use, "failed" if part.use.failed else "completed", plan, placed.trail, at)]
     if isinstance(part, ToolCall):
         plan.asked[part.id] = part if is_connected(part) else asked(part), placed.trail
         return []

@@ -67,6 +67,7 @@ NAMES = {
     "Sampling.max_tokens": "/max_output_tokens",
     "Thinking.effort": "/reasoning/effort",
     "Thinking.visibility": "/reasoning/summary",
+    "Thinking.summary": "/reasoning/summary",
     "OutputFormat.kind": "/text/format/type",
     "OutputFormat.schema": "/text/format/schema",
     "OutputFormat.name": "/text/format/name",

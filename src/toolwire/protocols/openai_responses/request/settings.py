@@ -4,12 +4,14 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
 
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import given, joined, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
+from toolwire.codec.settings import report_shown
 from toolwire.protocols.openai import encode_format
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
@@ -30,6 +32,7 @@ _KINDS: dict[str, Literal["text", "json", "json_schema"]] = {
     "json_schema": "json_schema",
 }
 _TYPES = {"text": "text", "json": "json_object", "json_schema": "json_schema"}
+LENGTHS = ("concise", "detailed")
 _REASONING = "openai-responses:reasoning"
 _TEXT = "openai-responses:text"
 _FORMAT = "openai-responses:format"
@@ -44,11 +47,11 @@ def decode_thinking(shape: ReasoningShape | UnsetType) -> Thinking | None:
     if shape is UNSET:
         return None
     kept = rest(shape, FAMILY, _REASONING, under="reasoning/")
-    if shape.summary not in (UNSET, "auto"):
-        # How much of a summary is asked for is this vendor's own.
+    length: Any = shape.summary if shape.summary in LENGTHS else None
+    if shape.summary not in (UNSET, "auto", *LENGTHS):
         kept = joined(kept, _word("reasoning/summary", shape.summary))
     visibility: Any = "summary" if isinstance(shape.summary, str) else None
-    return Thinking(effort=known(shape.effort), visibility=visibility, **kept)
+    return Thinking(effort=known(shape.effort), visibility=visibility, summary=length, **kept)
 
 
 def _word(place: str, word: Any) -> dict[str, Any]:
@@ -127,7 +130,7 @@ def encode_thinking(thinking: Thinking | None, trail: Trail, plan: Plan) -> Any:
     shape = ReasoningShape(effort=given(thinking.effort))
     if thinking.visibility in ("summary", "full"):
         own = (thinking.extras or {}).get(FAMILY, {})
-        shape.summary = UNSET if "reasoning/summary" in own else "auto"
+        shape.summary = UNSET if "reasoning/summary" in own else thinking.summary or "auto"
     if not plan.home:
         _encode_foreign_thinking(thinking, shape, trail, plan)
     return shape if shape != ReasoningShape() or _REASONING in thinking.form else UNSET
@@ -145,8 +148,7 @@ def _encode_foreign_thinking(thinking: Thinking, shape: ReasoningShape, trail: T
         plan.report.approximated(trail, "enabled", "the target's models decide themselves whether to think")
     if thinking.budget_tokens is not None:
         plan.report.dropped(trail, "budget_tokens")
-    if thinking.visibility == "full":
-        plan.report.approximated(trail, "visibility", "the target shows summaries only")
+    report_shown(replace(thinking, summary=None), plan.report, trail)
 
 
 def encode_output(output: OutputFormat | None, trail: Trail, plan: Plan) -> Any:

@@ -11,52 +11,29 @@ from toolwire.codec.interface import Encoding
 from toolwire.codec.kept import as_object, given, known, rest, restore
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan
-from toolwire.protocols.openai import MISALIGNMENT, OWN_ERROR, SHARED, STATUSES, restore_error, shared
+from toolwire.protocols.openai import (
+    ERROR_CODES,
+    ERROR_KINDS,
+    ERROR_TYPES,
+    MISALIGNMENT,
+    OWN_ERROR,
+    SHARED,
+    STATUSES,
+    encode_type,
+    restore_error,
+    shared,
+)
 from toolwire.protocols.openai_responses.wire import ECHO, FAMILY, ErrorShape
 
 CODES: dict[str, ErrorKind] = {
-    "context_length_exceeded": "context_length",
-    "insufficient_quota": "billing",
-    "billing_hard_limit_reached": "billing",
-    "rate_limit_exceeded": "rate_limit",
-    "model_not_found": "not_found",
+    **ERROR_CODES,
     "previous_response_not_found": "not_found",
-    "invalid_api_key": "authentication",
-    "server_error": "server",
-    "overloaded": "overloaded",
     "vector_store_timeout": "timeout",
 }
-KINDS: dict[str, ErrorKind] = {
-    "invalid_request_error": "invalid_request",
-    "authentication_error": "authentication",
-    "insufficient_quota": "billing",
-    "permission_error": "permission",
-    "request_forbidden": "permission",
-    "not_found_error": "not_found",
-    "conflict_error": "conflict",
-    "request_too_large": "too_large",
-    "rate_limit_error": "rate_limit",
-    "rate_limit_exceeded": "rate_limit",
-    "requests": "rate_limit",
-    "tokens": "rate_limit",
-    "server_error": "server",
-    "timeout_error": "timeout",
-    "overloaded_error": "overloaded",
-    "service_unavailable_error": "overloaded",
-}
+KINDS: dict[str, ErrorKind] = {**ERROR_KINDS, "invalid_request_error": "invalid_request", "server_error": "server"}
 TYPES: dict[ErrorKind, tuple[str, str | None]] = {
-    "invalid_request": ("invalid_request_error", None),
-    "authentication": ("authentication_error", "invalid_api_key"),
-    "billing": ("insufficient_quota", "insufficient_quota"),
-    "permission": ("permission_error", None),
-    "not_found": ("not_found_error", None),
-    "conflict": ("conflict_error", None),
-    "too_large": ("request_too_large", None),
-    "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
-    "context_length": ("invalid_request_error", "context_length_exceeded"),
+    **ERROR_TYPES,
     "server": ("server_error", "server_error"),
-    "timeout": ("timeout_error", None),
-    "overloaded": ("overloaded_error", "overloaded"),
     "other": ("server_error", None),
 }
 # What a failed answer may call its error; the SDK knows no other words.
@@ -207,11 +184,7 @@ def _encode_shape(error: ApiError) -> ErrorShape:
 def _encode_foreign(error: ApiError, report: Report) -> dict[str, Any]:
     if error.request_id is not None:
         report.dropped((), "request_id", "the target tells it in a header")
-    kind, code = TYPES[error.kind]
-    if error.raw is not None and OWN_ERROR in error.form:
-        kind, code = error.raw, None
-    elif error.raw is not None and error.raw != kind:
-        report.approximated((), "raw", f"{error.raw} is told as {kind}")
+    kind, code = encode_type(error, TYPES, (), report)
     said = {"message": error.message, "type": kind, "param": error.param, "code": error.code or code}
     return dict(restore_error(said, error))
 

@@ -10,6 +10,7 @@
 
 from typing import Any
 
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.content import (
@@ -26,12 +27,11 @@ from toolwire.canonical.events import MessageEnd, MessageStart, PartDelta, PartE
 from toolwire.codec.ids import made_id
 from toolwire.codec.losses import Trail
 from toolwire.codec.turns import Placed
-from toolwire.protocols.openai_responses.parts.content import encode_annotation, encode_content
+from toolwire.protocols.openai_responses.parts.content import encode_annotation, encode_content, probabilities_of
 from toolwire.protocols.openai_responses.parts.messages import encode_items
 from toolwire.protocols.openai_responses.parts.natives import CALLS
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.parts.uses import unanswered
-from toolwire.protocols.openai_responses.wire import FAMILY
 
 from .frames import Frames, delta_head, hollow
 from .opened import OpenItem, OpenPart
@@ -80,6 +80,8 @@ class ItemWriter:
         held = self.parts.get(event.index)
         if held is None:
             return b""
+        if event.extras and (told := probabilities_of(event)) is not UNSET and held.item is not None:
+            return self._say_probably(held, held.item, event.text, told)
         if held.head and event.text:
             held.pieces.append(event.text)
             return self._frames.delta(held.head, event.text)
@@ -260,6 +262,14 @@ class ItemWriter:
         held.pieces.append(text)
         return self._frames.delta(held.head, text)
 
+    def _say_probably(self, held: OpenPart, item: OpenItem, text: str, told: Raw) -> bytes:
+        """A piece of a text with the probabilities of its tokens; those without a piece are told when it is done."""
+        if not text:
+            return b""
+        held.pieces.append(text)
+        kind = "response.output_text.delta"
+        return self._frames.write(kind, **item.fields(held.content), delta=text, logprobs=told)
+
     def _cite(self, held: OpenPart, note: Citation) -> bytes:
         held.notes.append(note)
         if held.item is None or not self._plan.home:
@@ -279,7 +289,8 @@ class ItemWriter:
             if not self._plan.home:
                 for number, note in enumerate(block.annotations):
                     said += self._noted(item, held.content, number, note)
-            logprobs: Any = (part.extras or {}).get(FAMILY, {}).get("logprobs", [])
+            told = probabilities_of(part)
+            logprobs = [] if told is UNSET else told
             said += self._frames.write("response.output_text.done", **fields, text=part.text, logprobs=logprobs)
         elif isinstance(part, Refusal):
             said = self._frames.write("response.refusal.done", **fields, refusal=part.text)

@@ -1,6 +1,7 @@
 """`reasoning_details`: what proves each vendor's reasoning, to canonical reasoning and back.
 
-An entry is `reasoning.text` (perhaps with a `signature`), `reasoning.summary` or `reasoning.encrypted` (`data`), and
+An entry is `reasoning.text` (perhaps with a `signature`), `reasoning.summary`, `reasoning.encrypted` (`data`) or
+`reasoning.server_tool_call`, which is no reasoning but what OpenRouter ran meanwhile, and
 `format` says whose it is. Each entry becomes one part, so that each has a place of its own. The whole list also stays
 in the extras of its message, as it came: so Chat writes it back, too. `told` marks such extras: they are no loss where
 what they say arrives as something canonical.
@@ -12,10 +13,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from toolwire.canonical.content import Message, Part, Reasoning, ReasoningText, Seal
+from toolwire.canonical.content import Foreign, Message, Part, Reasoning, ReasoningText, Seal
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.fields import Reader, Wire
-from toolwire.codec.kept import known, note_extras
+from toolwire.codec.hosted import json_of, use_of
+from toolwire.codec.kept import as_object, known, note_extras
 from toolwire.protocols.openai_chat.parts.content import kept
 from toolwire.protocols.openai_chat.parts.reasoning import DETAILS, REASONING
 from toolwire.protocols.openai_chat.wire import FAMILY
@@ -40,6 +42,9 @@ UNNAMED = "openrouter"
 """The issuer of what OpenRouter does not name one for: it goes back there, and nowhere else."""
 
 _UNKNOWN = "unknown"
+_RAN = "reasoning.server_tool_call"
+_KINDS = ("web_search", "web_fetch")
+SERVER = "openrouter:"
 _JOINTS = ("", "\n", "\n\n")
 
 
@@ -80,7 +85,9 @@ def read_entries(raw: Raw) -> list[EntryShape]:
         return []
 
 
-def decode_entry(shape: EntryShape, position: int) -> Reasoning:
+def decode_entry(shape: EntryShape, position: int) -> Reasoning | Foreign:
+    if shape.type == _RAN and (ran := _decode_run(shape, position)) is not None:
+        return ran
     content: tuple[ReasoningText, ...] = ()
     seal: Seal | None = None
     hidden: Any = None
@@ -107,6 +114,30 @@ def decode_entry(shape: EntryShape, position: int) -> Reasoning:
         form=(DETAILS, ENTRY),
         at=f"{PLACE}{position}",
     )
+
+
+def _decode_run(shape: EntryShape, position: int) -> Foreign | None:
+    """What OpenRouter's own tools did while the model thought: a call and its result in one entry."""
+    members = whole(shape)
+    said = [members.get(name, "") for name in ("tool_name", "arguments", "result")]
+    if not said[0] or not all(isinstance(one, str) for one in said):
+        return None
+    name, arguments, result = map(str, said)
+    kind: Any = name.removeprefix(SERVER)
+    use = None
+    if kind in _KINDS:
+        asked, found = use_of(kind, json_of(arguments), id=members.get("tool_call_id")), json_of(result)
+        told_of = use_of(kind, result if found is None else found)
+        use = msgspec.structs.replace(asked, pages=told_of.pages, output=told_of.output or result)
+    gist = f"[{name} was called with {arguments}]\n[{name}: {result}]"
+    body = Raw(msgspec.json.encode(members))
+    return Foreign(
+        protocol="openrouter", kind=_RAN, body=body, gist=gist, use=use, form=(DETAILS, ENTRY), at=f"{PLACE}{position}"
+    )
+
+
+def whole(shape: EntryShape) -> dict[str, Any]:
+    return as_object(shape) | {name: json_of(raw) for name, raw in (shape.unknown or {}).items()}
 
 
 def sealed(shape: EntryShape) -> Seal | None:
@@ -225,23 +256,28 @@ def _numbered(entries: list[dict[str, Any]], index: int) -> list[dict[str, Any]]
     return [{**entry, "index": index + place} for place, entry in enumerate(entries)]
 
 
+def is_run(part: Part) -> bool:
+    return isinstance(part, Foreign) and ENTRY in part.form
+
+
 def as_it_came(message: Message) -> Message:
     """A message as it goes home: with the list as it came, unless what it proved has been changed since."""
     if message.extras is None or told(FIELD)[0] not in message.form:
         return message
     raw = message.extras[FAMILY][FIELD]
-    entries = [part for part in message.parts if isinstance(part, Reasoning) and ENTRY in part.form]
+    entries = [part for part in message.parts if isinstance(part, Reasoning | Foreign) and ENTRY in part.form]
     before = [decode_entry(shape, position) for position, shape in enumerate(read_entries(raw))]
+    parts = tuple([part for part in message.parts if not is_run(part)])
     if entries == before:
-        return message
+        return msgspec.structs.replace(message, parts=parts)
     own = _decode_list(raw)
     made: list[Any] = []
     for part in entries:
         if part in before:
             made.append(own[before.index(part)])
-        else:
+        elif isinstance(part, Reasoning):
             made += encode_entries(part, part.id, len(made))
     extras = {**message.extras[FAMILY], FIELD: Raw(msgspec.json.encode(made))}
     if not made:
         del extras[FIELD]
-    return msgspec.structs.replace(message, extras={**message.extras, FAMILY: extras})
+    return msgspec.structs.replace(message, parts=parts, extras={**message.extras, FAMILY: extras})

@@ -37,6 +37,7 @@ from toolwire.protocols.openai_chat.wire import FAMILY, TextPart
 from toolwire.protocols.openrouter.request.settings import CACHE, TTLS, encode_cache, lift_cache, unmarked
 
 from .details import FIELD, as_it_came, can_prove, encode_entries, lift_message
+from .images import lift_images, lower_images
 
 _AUDIO = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "x-m4a": "m4a", "mp4": "m4a", "x-flac": "flac"}
 
@@ -46,7 +47,7 @@ _AUDIO = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "x-m4a": "m4a", "mp4": "
 
 def lift(message: Message) -> Message:
     """A message as Chat reads it, with what only this dialect says as what it means."""
-    return _each(lift_message(message) if message.role == "assistant" else message, lift_cache)
+    return _each(lift_images(lift_message(message)) if message.role == "assistant" else message, lift_cache)
 
 
 def _each(message: Message, change: Callable[[Any], Any]) -> Message:
@@ -70,7 +71,7 @@ def _changed(part: Part, change: Callable[[Any], Any]) -> Part:
 
 def lower(message: Message) -> Message:
     """A message of this protocol as Chat would have read it."""
-    return _each(as_it_came(message), unmarked)
+    return _each(as_it_came(lower_images(message)), unmarked)
 
 
 # ---- encode, from another protocol

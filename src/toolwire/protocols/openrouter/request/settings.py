@@ -51,8 +51,9 @@ def lift_thinking(raw: Raw) -> Thinking | None:
     elif isinstance(word := _decode(left.get("summary", b"null")), str):
         said["visibility"] = "summary"
         form.append(f"{FAMILY}:name:visibility=summary")
-        if word == "auto":
+        if word in ("auto", "concise", "detailed"):
             del left["summary"]
+            said |= {} if word == "auto" else {"summary": word}
     elif left.get("exclude") == Raw(b"false"):
         said["visibility"] = "full"
         form.append(f"{FAMILY}:name:visibility=exclude")
@@ -117,7 +118,7 @@ def encode_thinking(thinking: Thinking, plan: Plan) -> dict[str, Any]:
     if thinking.visibility == "omitted":
         body["exclude"] = True
     elif thinking.visibility == "summary":
-        body["summary"] = "auto"
+        body["summary"] = thinking.summary or "auto"
     elif thinking.visibility == "full":
         body["exclude"] = False
     return body

@@ -14,6 +14,7 @@ from toolwire.codec.tools import lower_input
 from toolwire.protocols.openai_chat.response import body as chat
 from toolwire.protocols.openai_chat.wire import FAMILY
 from toolwire.protocols.openrouter.parts.details import FIELD, can_prove, encode_entries
+from toolwire.protocols.openrouter.parts.images import IMAGES, encode_image, report_image, without_images
 from toolwire.protocols.openrouter.parts.messages import encode_proof, is_item, item_id, lift, lower, report_images
 from toolwire.protocols.openrouter.request.body import PROTOCOL, renamed
 
@@ -56,6 +57,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
         for number, message in enumerate(candidate.messages):
             trail = ("candidates", place, "messages", number)
             for position, part in enumerate(message.parts):
+                report_image(part, (*trail, "parts", position), encoding.report)
                 if isinstance(part, Reasoning):
                     report_images(part, (*trail, "parts", position), encoding.report)
     return encoding
@@ -75,7 +77,7 @@ def _bare(candidate: Candidate, context: Context) -> Candidate:
     messages = []
     free = free_text_tools(context)
     for message in candidate.messages:
-        parts = tuple([_lowered(_unproved(part), free) for part in message.parts])
+        parts = tuple([_lowered(without_images(_unproved(part)), free) for part in message.parts])
         carried = is_item(message) and parts[0] is not message.parts[0]
         messages.append(replace(message, parts=parts, id=None if carried else message.id))
     stop = candidate.stop
@@ -126,6 +128,13 @@ def _complete(choice: dict[str, Any], candidate: Candidate) -> None:
                 entries += encode_proof(part.seal, call_id, len(entries))
     if entries:
         message[FIELD] = entries
+    images: list[Any] = []
+    for said in candidate.messages:
+        for part in said.parts:
+            if (image := encode_image(part, len(images))) is not None:
+                images.append(image)
+    if images:
+        message[IMAGES] = images
     for said in candidate.messages:
         message.update((said.extras or {}).get(FAMILY, {}))  # what compatible servers write of it
     stop = candidate.stop

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Part, Reasoning
+from toolwire.canonical.content import Foreign, Part, Reasoning
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import (
     Event,
@@ -30,10 +30,12 @@ from toolwire.protocols.openai_chat.parts.reasoning import DETAILS, REASONING
 from toolwire.protocols.openai_chat.stream.decoder import stream_decoder as chat_decoder
 from toolwire.protocols.openai_chat.wire import FAMILY
 from toolwire.protocols.openrouter.parts.details import ENTRY, FIELD, PLACE, decode_entry, read_entries, repeats, told
+from toolwire.protocols.openrouter.parts.images import IMAGES, decode_images
 from toolwire.protocols.openrouter.request.body import PROTOCOL
 from toolwire.protocols.openrouter.response.errors import known_kind
 
 _NEWS = f"delta/{FIELD}"
+_DRAWN = f"delta/{IMAGES}"
 _SPOKEN = ("text", "summary", "data")
 _decode_list = msgspec.json.Decoder(list[dict[str, Any]]).decode
 _GROWS: dict[str, Any] = {"text": "full", "summary": "summary"}
@@ -46,7 +48,7 @@ class _Entry:
         self.position = position
         self.whole: dict[str, Any] = {}
         self.part: Reasoning | None = None
-        self.final: Reasoning | None = None
+        self.final: Reasoning | Foreign | None = None
         self.index = -1
 
     def grow(self, fragment: dict[str, Any]) -> None:
@@ -93,6 +95,10 @@ class _Choice:
             left = {name: value for name, value in news.items() if name != _NEWS}
             kept = replace(event, index=self._indices[event.index], extras={FAMILY: left} if left else None)
             return [*self._take(fragments, {_NEWS: news[_NEWS]}), kept]
+        if _DRAWN in news:
+            apart = Notice(kind=f"choice:{self._candidate}", extras={FAMILY: {_DRAWN: news[_DRAWN]}})
+            left = {name: value for name, value in news.items() if name != _DRAWN}
+            return [apart, *self.delta(replace(event, extras={FAMILY: left} if left else None))]
         if held is not None and event.index not in self._indices:
             if name == "details" and self._entries:
                 return []
@@ -159,16 +165,28 @@ class _Choice:
                 entry.index = self._next
                 self._next += 1
                 events.append(PartStart(index=entry.index, part=final, candidate=self._candidate))
-            elif final.seal is not None:
+            elif isinstance(final, Reasoning) and final.seal is not None:
                 events.append(PartDelta(index=entry.index, candidate=self._candidate, seal=final.seal))
             events.append(PartEnd(index=entry.index, candidate=self._candidate, final=final))
         return events
 
+    def _draw(self, images: Raw) -> list[Event]:
+        """A part for each picture, once all of them are there."""
+        events: list[Event] = []
+        for image in decode_images(images):
+            events.append(PartStart(index=self._next, part=image, candidate=self._candidate))
+            events.append(PartEnd(index=self._next, candidate=self._candidate))
+            self._next += 1
+        return events
+
     def finish(self, event: MessageEnd) -> list[Event]:
         ended = self._end_entries()
-        if not self._entries:
-            return [event]
         said = dict((event.extras or {}).get(FAMILY, {}))
+        if IMAGES in said and (drawn := self._draw(said[IMAGES])):
+            ended += drawn
+            event = replace(event, form=event.form + told(IMAGES))
+        if not self._entries:
+            return [*ended, event]
         said[FIELD] = Raw(msgspec.json.encode([entry.whole for entry in self._entries]))
         form = told(FIELD)
         finals = [entry.final for entry in self._entries if entry.final is not None]

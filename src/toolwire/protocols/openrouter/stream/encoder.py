@@ -32,7 +32,8 @@ from toolwire.codec.tools import LOWERED_END, lower_input
 from toolwire.protocols.openai_chat.response.errors import OWN
 from toolwire.protocols.openai_chat.stream.encoder import stream_encoder as chat_encoder
 from toolwire.protocols.openai_chat.wire import FAMILY
-from toolwire.protocols.openrouter.parts.details import FIELD, can_prove, encode_entries, field_of
+from toolwire.protocols.openrouter.parts.details import FIELD, can_prove, encode_entries, field_of, is_run
+from toolwire.protocols.openrouter.parts.images import DRAWN, IMAGES, encode_image
 from toolwire.protocols.openrouter.parts.messages import encode_proof
 from toolwire.protocols.openrouter.request.body import PROTOCOL
 from toolwire.protocols.openrouter.response.body import counted, free_text_tools
@@ -71,6 +72,7 @@ class Encoder:
         self._names: dict[tuple[int, int], str | None] = {}
         self._positions: dict[tuple[int, int], int] = {}
         self._entries: dict[int, int] = {}
+        self._images: dict[int, int] = {}
         self._spoken: set[int] = set()
 
     @property
@@ -101,6 +103,8 @@ class Encoder:
                 case ResponseFailed():
                     self._ended = True
                     yield self._failure(event)
+                case PartStart() if self._home and (DRAWN in event.part.form or is_run(event.part)):
+                    continue  # it was told by the extras that it is of
                 case PartDelta(seal=Seal()) if self._home:
                     yield replace(event, seal=None)
                 case _ if self._home:
@@ -145,6 +149,10 @@ class Encoder:
             for block in part.content:
                 if isinstance(block, ReasoningText) and block.text:
                     yield self._say(key, block.kind, len(self._thoughts[key].texts), block.text)
+            return
+        if (image := encode_image(part, self._images.get(event.candidate, 0))) is not None:
+            self._images[event.candidate] = image["index"] + 1
+            yield _news(event.candidate, **{IMAGES: [image]})
             return
         if isinstance(part, ToolCall) and part.shape == "freeform" and part.name not in self._free:
             self._lowered.add(key)
