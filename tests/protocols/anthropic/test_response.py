@@ -18,7 +18,7 @@ def test_an_answer_of_another_protocol_has_all_that_the_specification_requires()
     assert accept_response(ANTHROPIC, made) is None
     assert (set(made), set(made["usage"])) == (REQUIRED["message"], REQUIRED["usage"])
     text, call = made["content"]
-    assert (text["citations"], call["caller"]) == (None, {"type": "direct"})
+    assert (text["citations"], call["caller"]) == ([], {"type": "direct"})
 
 
 def test_so_has_the_message_that_a_stream_begins_with() -> None:

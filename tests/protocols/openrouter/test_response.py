@@ -30,7 +30,7 @@ def test_a_signed_thought_reaches_an_anthropic_client() -> None:
     made, _ = response(body, ROUTER, "anthropic")
     assert made["content"] == [
         {"type": "thinking", "thinking": "Look.", "signature": "c2ln/+=="},
-        {"type": "text", "text": "18C", "citations": None},
+        {"type": "text", "text": "18C", "citations": []},
     ]
 
 
@@ -42,7 +42,7 @@ def test_a_thought_of_anthropic_reaches_an_openrouter_client() -> None:
         "model": "claude-opus-5-5",
         "content": [
             {"type": "thinking", "thinking": "Look.", "signature": "c2ln/+=="},
-            {"type": "text", "text": "18C", "citations": None},
+            {"type": "text", "text": "18C", "citations": []},
         ],
         "stop_reason": "end_turn",
         "stop_sequence": None,

@@ -191,7 +191,7 @@ def complete(message: dict[str, Any]) -> None:
     message["usage"] = _NO_COUNTS | message["usage"]
     for block in message["content"]:
         if type(block) is TextBlock and block.citations is UNSET:
-            block.citations = None
+            block.citations = []  # some clients take no null for it
         elif type(block) is ToolUseBlock and block.caller is UNSET:
             block.caller = CallerShape("direct")
 
