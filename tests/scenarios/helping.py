@@ -11,7 +11,7 @@ from toolwire.upstream.simulator.script import parse_script
 TASK = "Compare Zürich and Oslo, and keep what you find."
 TOWNS = {"Zürich": "snow, 4711 mm", "Oslo": 'fog → "thick"\n'}
 TEXT, NUMBER = 'Grüße, "Welt"\n\t𝄞 \\ </script> \u2028 日本', 2**53 - 1
-KEPT = 'kept as "0815" ✓'
+KEPT = "kept as 0815"
 CALLS = [("get_weather", "Zürich"), ("get_weather", "Oslo"), ("save_note", TEXT, NUMBER)]
 
 _SCRIPT = """
