@@ -2,6 +2,7 @@
 and an answer that only tool results contain.
 """
 
+import json
 from typing import Any
 
 from tests.scenarios.watching import Place
@@ -11,6 +12,8 @@ from toolwire.upstream.simulator.script import parse_script
 TASK = "Compare Zürich and Oslo, and keep what you find."
 TOWNS = {"Zürich": "snow, 4711 mm", "Oslo": 'fog → "thick"\n'}
 TEXT, NUMBER = 'Grüße, "Welt"\n\t𝄞 \\ </script> \u2028 日本', 2**53 - 1
+# What of it no client escapes, however it wraps results.
+_SIGNS = {"Zürich": "4711", "Oslo": "thick"}
 KEPT = "kept as 0815"
 CALLS = [("get_weather", "Zürich"), ("get_weather", "Oslo"), ("save_note", TEXT, NUMBER)]
 
@@ -71,3 +74,5 @@ def check_the_upstream(place: Place, protocol: str, steps: int = 3) -> None:
     calls, results = last.calls(protocol), last.results(protocol)
     assert [call.name for call in calls] == ["get_weather", "get_weather", "save_note"]
     assert [result.call_id for result in results] == [call.id for call in calls]
+    for call, result in zip(calls, results, strict=True):
+        assert _SIGNS.get(json.loads(call.arguments).get("city"), KEPT) in str(result.content)
