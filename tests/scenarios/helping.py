@@ -5,6 +5,8 @@ and an answer that only tool results contain.
 import json
 from typing import Any
 
+import msgspec
+
 from tests.scenarios.watching import Place
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
@@ -75,4 +77,4 @@ def check_the_upstream(place: Place, protocol: str, steps: int = 3) -> None:
     assert [call.name for call in calls] == ["get_weather", "get_weather", "save_note"]
     assert [result.call_id for result in results] == [call.id for call in calls]
     for call, result in zip(calls, results, strict=True):
-        assert _SIGNS.get(json.loads(call.arguments).get("city"), KEPT) in str(result.content)
+        assert _SIGNS.get(json.loads(call.arguments).get("city"), KEPT).encode() in msgspec.json.encode(result)
