@@ -4,13 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-AGENTS := .agents
+# What only some suites need, each in an environment of its own.
+CACHE := .cache
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-agents check format bench bench-gateway golden matrix clean
+.PHONY: help serve test test-agents test-comply test-frameworks check format bench bench-gateway golden matrix clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 serve: $(READY) ## start the gateway; with no key in the environment, on the embedded simulator
 	$(BIN)/toolwire serve
@@ -19,7 +20,13 @@ test: $(READY) ## run the tests
 	$(BIN)/pytest -n auto --dist worksteal
 
 test-agents: $(READY) ## run the real agents through the gateway on every upstream; needs npm, and 20 minutes
-	$(BIN)/python -m tests.agents --cache $(AGENTS) $(ARGUMENTS)
+	$(BIN)/python -m tests.agents --cache $(CACHE)/agents $(ARGUMENTS)
+
+test-comply: $(READY) $(CACHE)/comply/.ready ## run the compliance suite by others; writes its page of the documentation
+	$(BIN)/python -m tests.compliance $(CACHE)/comply/bin/llm-comply
+
+test-frameworks: $(READY) $(CACHE)/frameworks/.ready ## run agent frameworks through the gateway (needs Node)
+	$(BIN)/python -m tests.frameworks $(CACHE)/frameworks
 
 check: $(READY) ## format, lint, types, import contracts, then the tests
 	$(BIN)/ruff format --check .
@@ -45,10 +52,22 @@ matrix: $(READY) ## write the support matrix anew, from the golden files
 	$(BIN)/python -m tests.matrix
 
 clean: ## remove the environment and every cache
-	rm -rf $(VENV) $(AGENTS) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(CACHE) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $@
+
+$(CACHE)/comply/.ready: tests/compliance/requirements.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+$(CACHE)/frameworks/.ready: tests/frameworks/requirements.txt tests/frameworks/package.json
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	cp tests/frameworks/package.json $(@D)
+	npm install --prefix $(@D) --no-audit --no-fund --ignore-scripts --silent
 	@touch $@

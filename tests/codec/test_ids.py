@@ -1,4 +1,4 @@
-"""Call ids: legal ones pass, others are escaped in a way that can be undone, and no two become one."""
+"""Ids: legal ones pass, others are escaped in a way that can be undone, and no two become one."""
 
 import json
 import re
@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import toolwire as tw
 from toolwire.codec.ids import MADE, is_made, legal_id, made_id, original_id
+from toolwire.protocols import PROTOCOLS
 
 STRICT = re.compile(r"[a-zA-Z0-9_-]+")
 PRINTABLE = re.compile(r"[\x20-\x7e]+")
@@ -112,3 +114,17 @@ def test_a_made_id_is_stable_legal_and_known_as_made(name: str, arguments: str, 
 @pytest.mark.parametrize("id", ["call_1", "toolu_01", "", "x" + MADE])
 def test_other_ids_are_not_made(id: str) -> None:
     assert not is_made(id)
+
+
+@pytest.mark.parametrize("client", [name for name in PROTOCOLS if name not in ("ollama", "gemini-interactions")])
+def test_answers_without_an_id_get_one_of_their_own_conversation(client: str) -> None:
+    """Claude Code takes answers of the same id for pieces of one."""
+    answer = {"model": "m", "message": {"role": "assistant", "content": "Hm."}, "done": True, "done_reason": "stop"}
+    field = "responseId" if client == "gemini" else "id"
+    ids = []
+    for text in ("Hello.", "Go on.", "Go on."):
+        asked = tw.translate({"model": "m", "messages": [{"role": "user", "content": text}]}, "openai-chat", client)
+        ids.append(tw.translate(answer, "ollama", client, "response", request=asked.value).value[field])
+    first, second, again = ids
+    assert second == again
+    assert first != second

@@ -196,6 +196,16 @@ def test_calls_without_ids_are_matched_by_name_then_by_order() -> None:
     ]
 
 
+def test_results_without_ids_find_calls_that_have_some() -> None:
+    """Google's SDK runs functions by itself, and answers with their names alone."""
+    turns, losses = assembled(
+        assistant(call("1", "a"), call("2", "b"), call("3", "a")),
+        user(result(None, "B", name="b"), result(None, "A", name="a"), result("3", "second A")),
+    )
+    assert [_word(placed.part) for placed in turns[1].parts] == ["[ok 1: A]", "[ok 2: B]", "[ok 3: second A]"]
+    assert losses == []
+
+
 def test_made_ids_do_not_depend_on_what_follows() -> None:
     asked = (user("a"), assistant(call(None)))
     first = shown(assembled(*asked)[0])

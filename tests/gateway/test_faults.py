@@ -322,3 +322,15 @@ def test_a_hostile_client_is_turned_away_and_the_next_one_served(protocol: str, 
                 assert (await gateway.post(path, body)).status == 200
 
     run(work())
+
+
+def test_a_conversation_in_which_nothing_is_said_is_refused() -> None:
+    """Gemini refuses it; Ollama would load its model, and answer nothing."""
+
+    async def work() -> None:
+        async with upstream(answering(whole("200 OK", GOOD))) as origin, running(in_front_of(origin)) as gateway:
+            answer = await gateway.post("/v1beta/models/m:generateContent", b"{}")
+            failure = error_of("gemini", answer.status, await answer.read(10_000))
+            assert (answer.status, failure.message) == (400, "the request has no messages")
+
+    run(work())

@@ -4,8 +4,9 @@ import pytest
 
 from toolwire.gateway.config import RouteSection
 from toolwire.gateway.discovery import discover, simulated
+from toolwire.gateway.faults import told
 from toolwire.gateway.models import models_of
-from toolwire.gateway.routing import NoRoute, Router
+from toolwire.gateway.routing import NoModel, NoRoute, Router
 from toolwire.upstream.provider import Provider
 
 
@@ -47,6 +48,12 @@ def test_an_unknown_name_goes_to_the_only_providers_default() -> None:
         Router({"a": A, "b": B}).route("unknown")
     with pytest.raises(NoRoute, match="'unknown'"):
         Router({"a": A}).route("unknown")
+
+
+def test_a_request_without_a_model_is_a_mistake_of_the_request() -> None:
+    with pytest.raises(NoModel, match="names no model: use a/MODEL") as found:
+        Router({"a": A}).route(None)
+    assert told(found.value).status == 400
 
 
 def test_a_catch_all_that_leads_nowhere_is_refused_at_the_start() -> None:

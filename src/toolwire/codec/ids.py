@@ -1,4 +1,4 @@
-"""Call ids: a legal one passes unchanged, a missing one is made from its place, an illegal one is escaped.
+"""Ids: a legal one passes unchanged, a missing one is made from its place, an illegal one is escaped.
 
 Made ids are stable (the same history always gives the same) and recognisable, so that they are never sent to a protocol
 that issues none.
@@ -6,6 +6,10 @@ that issues none.
 
 import hashlib
 import re
+
+import msgspec
+
+from toolwire.canonical.request import Request
 
 MADE = "call_tw"
 ESCAPED = "twx_"
@@ -18,6 +22,14 @@ def made_id(name: str, arguments: str, *place: int) -> str:
     """The id of a call that came without: a digest of the call and its place in the conversation."""
     text = "\0".join((name, arguments, *map(str, place)))
     return MADE + hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+
+
+def made_answer_id(request: Request | None) -> str:
+    """The id of an answer that came without: a digest of the conversation that it goes on with. Clients take answers of
+    the same id for pieces of one."""
+    if request is None:
+        return "tw"
+    return hashlib.blake2s(msgspec.json.encode(request.messages), digest_size=12).hexdigest()
 
 
 def is_made(id: str) -> bool:

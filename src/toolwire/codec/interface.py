@@ -129,6 +129,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     `failing`: an answer can say itself that it failed; else only an error in its place does.
     `resets`: settings may change within a conversation.
     `repair_request` mends what the provider is known to refuse: a translation does without it, the gateway does not.
+    `demand`: why only its own provider can do what is asked, as the error by which its clients learn to ask otherwise.
     `glance`: the usage that an ordinary answer tells, for who passes it on as it is; None if it must be decoded to be
     understood."""
 
@@ -149,6 +150,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     check_request: Callable[..., list[Finding]]
     repair_request: Callable[[Request, Target, Names, Report], Request] | None = None
     carriage: Carriage | None = None
+    demand: Callable[[Request], ApiError | None] = lambda _: None
     glance: Callable[[bytes], Usage | None] = lambda _: None
     counting: Counting | None = None
     failing: bool = False

@@ -121,7 +121,7 @@ def assemble(request: Request, report: Report, *, skip: int = 0, continues: bool
             orderly = orderly and _is_answer(message.parts, asked)
             asked = []
     turns += held
-    if nameless:
+    if nameless or not orderly:
         _identify_all(turns)
     return turns if orderly and not nameless else _answered(turns, report)
 
@@ -135,29 +135,40 @@ def _release(held: list[Turn], turns: list[Turn], report: Report) -> None:
 
 
 def _identify_all(turns: list[Turn]) -> None:
-    """Give an id to each call that has none, and to the results that then can only be matched by order."""
+    """Give an id to each call that has none, and to the results that can only be matched by name and order. Google's
+    SDK leaves out the ids of results where the calls have some."""
     for number, turn in enumerate(turns):
-        if turn.role == "assistant" and any(isinstance(p.part, ToolCall) and not p.part.id for p in turn.parts):
+        if turn.role == "assistant" and ToolCall in map(type, said(turn)):
             following = next((t for t in turns[number + 1 :] if t.role in ("user", "assistant")), None)
-            _identify(turn, following)
+            if _is_nameless(said(turn)) or (following is not None and _is_nameless(said(following))):
+                _identify(turn, following)
+
+
+def _is_nameless(parts: Sequence[Part]) -> bool:
+    """Whether there is a call without an id among the parts, or a result that does not say whose it is."""
+    return any(
+        not (part.id if isinstance(part, ToolCall) else part.call_id)
+        for part in parts
+        if isinstance(part, ToolCall | ToolResult)
+    )
 
 
 def _identify(turn: Turn, following: Turn | None) -> None:
-    nameless: list[tuple[str, str]] = []
     for position, placed in enumerate(turn.parts):
         part = placed.part
         if isinstance(part, ToolCall) and not part.id:
             id = made_id(part.name, part.arguments, *(step for step in placed.trail if isinstance(step, int)))
             turn.parts[position] = Placed(replace(part, id=id), placed.trail)
-            nameless.append((part.name, id))
     if following is None or following.role != "user":
         return
+    answered = {part.call_id for part in said(following) if isinstance(part, ToolResult)}
+    waiting = [call for call, _ in _calls(turn) if call.id not in answered]
     for position, placed in enumerate(following.parts):
         part = placed.part
-        if isinstance(part, ToolResult) and not part.call_id and nameless:
-            match = next((entry for entry in nameless if entry[0] == part.name), nameless[0])
-            nameless.remove(match)
-            following.parts[position] = Placed(replace(part, call_id=match[1]), placed.trail)
+        if isinstance(part, ToolResult) and not part.call_id and waiting:
+            match = next((call for call in waiting if call.name == part.name), waiting[0])
+            waiting.remove(match)
+            following.parts[position] = Placed(replace(part, call_id=match.id), placed.trail)
 
 
 _Call = tuple[ToolCall, Trail]

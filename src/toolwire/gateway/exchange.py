@@ -164,6 +164,11 @@ class Exchanger:
                 context = Context(request=request, created=asked.created, carrier=carrier)
                 route = Route(path=client.surface.endpoints[0].path, headers=asked.route.headers)
                 return Sent(way, upstream, context, losses, route, body)
+        if client is not upstream and (demanded := client.demand(request)) is not None:
+            raise Refused(demanded)
+        if client is not upstream and not restored.messages and restored.continuation is None:
+            # Each provider does something else with it: refuses it, answers nothing, or loads the model.
+            raise Refused(ApiError(kind="invalid_request", message="the request has no messages", status=400))
         encoding = upstream.encode_request(restored, target)
         if client is not upstream:
             encoding.undo.integers = request

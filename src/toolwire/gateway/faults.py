@@ -10,7 +10,7 @@ from toolwire.upstream.transport import TransportError
 
 from .refusal import Refused
 from .report import scrub
-from .routing import NoRoute
+from .routing import NoModel, NoRoute
 
 STATUS_KINDS: dict[int, ErrorKind] = {401: "authentication", 402: "billing", 403: "permission", 404: "not_found"}
 
@@ -45,7 +45,7 @@ def told(error: Exception) -> ApiError:
     match error:
         case Refused():
             return error.error
-        case DecodeError() | LossRefused():
+        case DecodeError() | LossRefused() | NoModel():
             return ApiError(kind="invalid_request", message=str(error), status=400)
         case NoRoute():
             return ApiError(kind="not_found", message=str(error), status=404)

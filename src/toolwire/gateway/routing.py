@@ -21,6 +21,10 @@ class NoRoute(ToolwireError):
     """No provider is configured for this name."""
 
 
+class NoModel(NoRoute):
+    """The request names no model, and there is none for that."""
+
+
 class Way(Struct, frozen=True):
     """One upstream to try, and the model's name there."""
 
@@ -62,6 +66,8 @@ class Router:
                 ways = tuple(Way(self.providers[one], model) for one in section.named)
                 return Routed(ways, section)
         way = self._named(name) or self._knowing(name) or self._otherwise()
+        if way is None and not name:
+            raise NoModel(f"the request names no model: use {self._choices()}")
         if way is None:
             raise NoRoute(self._unknown(name))
         return Routed((way,))
@@ -87,5 +93,7 @@ class Router:
         return Way(first, first.default_model)
 
     def _unknown(self, name: str) -> str:
-        choices = ", ".join(f"{provider}/MODEL" for provider in self.providers)
-        return f"no provider is configured for the model {name!r}: use {choices}, or start with --model"
+        return f"no provider is configured for the model {name!r}: use {self._choices()}"
+
+    def _choices(self) -> str:
+        return ", ".join(f"{provider}/MODEL" for provider in self.providers) + ", or start with --model"

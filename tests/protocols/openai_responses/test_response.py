@@ -103,6 +103,25 @@ def test_an_answer_of_another_protocol_has_all_that_the_sdk_wants_and_repeats_it
     assert made["usage"]["output_tokens_details"] == {"reasoning_tokens": 0}
 
 
+def test_an_answer_of_another_protocol_says_what_the_api_s_own_say_of_settings() -> None:
+    """Open Responses requires them, and all of OpenAI's recorded answers have them: what was asked, or the default."""
+    body = anthropic_response({"type": "text", "text": "Hm."})
+    settings = {"temperature": 1.0, "top_p": 1.0, "top_logprobs": 0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+    states = {"background": False, "service_tier": "default", "completed_at": None, "max_tool_calls": None}
+    made = translated(body, ANTHROPIC, RESPONSES, "response")
+    assert {name: made[name] for name in settings | states} == settings | states
+    asked = {"reasoning": {"effort": "low", "summary": "auto"}, "prompt_cache_key": "k", "metadata": {"a": "b"}}
+    again = translated(body, ANTHROPIC, RESPONSES, "response", request=responses_request(GO, top_p=0.5, **asked))
+    assert {name: again[name] for name in (*asked, "top_p")} == asked | {"top_p": 0.5}
+
+
+def test_a_direct_caller_is_nothing_to_say() -> None:
+    """Anthropic names who calls, always; here that would be a field that compatible servers don't know."""
+    call = {**anthropic_call("toolu_1"), "caller": {"type": "direct"}}
+    made = translated(anthropic_response(call), ANTHROPIC, RESPONSES, "response")
+    assert "caller" not in made["output"][0]
+
+
 def test_items_of_another_protocol_get_ids_of_their_kind_that_are_always_the_same() -> None:
     thought = {"type": "thinking", "thinking": "Look.", "signature": "c2ln"}
     body = anthropic_response(thought, {"type": "text", "text": "Hm."}, anthropic_call("toolu_1"))

@@ -30,7 +30,7 @@ def test_a_signed_thought_reaches_an_anthropic_client() -> None:
     made, _ = response(body, ROUTER, "anthropic")
     assert made["content"] == [
         {"type": "thinking", "thinking": "Look.", "signature": "c2ln/+=="},
-        {"type": "text", "text": "18C"},
+        {"type": "text", "text": "18C", "citations": []},
     ]
 
 
@@ -42,7 +42,7 @@ def test_a_thought_of_anthropic_reaches_an_openrouter_client() -> None:
         "model": "claude-opus-5-5",
         "content": [
             {"type": "thinking", "thinking": "Look.", "signature": "c2ln/+=="},
-            {"type": "text", "text": "18C"},
+            {"type": "text", "text": "18C", "citations": []},
         ],
         "stop_reason": "end_turn",
         "stop_sequence": None,
@@ -83,7 +83,8 @@ def test_ar_10_null_arguments_are_no_arguments() -> None:
     assert isinstance(part, ToolCall)
     assert (part.arguments, part.complete) == ("", True)
     made, _ = response(body, ROUTER, "anthropic")
-    assert made["content"] == [{"type": "tool_use", "id": "3sniiMddS", "name": "now", "input": {}}]
+    made_call = {"type": "tool_use", "id": "3sniiMddS", "name": "now", "input": {}, "caller": {"type": "direct"}}
+    assert made["content"] == [made_call]
     made, _ = response(body, ROUTER, "openai-responses")
     assert made["output"][0]["arguments"] == "{}"
     assert response(body, ROUTER, ROUTER) == (body, {})

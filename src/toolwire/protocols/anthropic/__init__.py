@@ -7,7 +7,7 @@ from toolwire.codec.surface import Endpoint, Surface
 from .request.body import NAMES, decode_request, encode_request
 from .request.counting import COUNTING
 from .response.body import decode_response, encode_response, glance
-from .response.errors import decode_error, encode_error
+from .response.errors import decode_error, demand, encode_error
 from .response.models import encode_model, encode_models
 from .rules.checks import check_request
 from .rules.repairs import repair_request
@@ -40,6 +40,7 @@ CODEC = Codec(
     stream_encoder=stream_encoder,
     check_request=check_request,
     repair_request=repair_request,
+    demand=demand,
     glance=glance,
     counting=COUNTING,
     carriage=Carriage(issuer=FAMILY, kind="signature"),

@@ -11,6 +11,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.counts import read_counts
 from toolwire.codec.fields import BAD_JSON, Reader
+from toolwire.codec.ids import made_answer_id
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import given, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report, Trail
@@ -19,7 +20,15 @@ from toolwire.codec.turns import Placed
 from toolwire.protocols.anthropic.parts.content import decode_blocks, encode_parts
 from toolwire.protocols.anthropic.parts.messages import is_call_id
 from toolwire.protocols.anthropic.request.body import RULES
-from toolwire.protocols.anthropic.wire import FAMILY, ResponseShape, ToolUseBlock, UsageDetailsShape, UsageShape
+from toolwire.protocols.anthropic.wire import (
+    FAMILY,
+    CallerShape,
+    ResponseShape,
+    TextBlock,
+    ToolUseBlock,
+    UsageDetailsShape,
+    UsageShape,
+)
 
 STOPS: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -54,6 +63,14 @@ _COUNTS = {
     "searches": "server_tool_use/web_search_requests",
     "fetches": "server_tool_use/web_fetch_requests",
 }
+
+_NULLS = ("stop_details", "container")
+_NO_COUNTS = dict.fromkeys(
+    (
+        *("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "cache_creation"),
+        *("output_tokens_details", "server_tool_use", "service_tier", "inference_geo"),
+    )
+)
 
 _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
@@ -147,7 +164,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
     content = encode_parts(places(candidate, plan), plan)
     body: dict[str, Any] = {}
     if response.id is not None or not plan.home:
-        body["id"] = message_id(response.id, plan)
+        body["id"] = message_id(response.id, plan, context)
     if "anthropic:absent:type" not in response.form:
         body["type"] = "message"
     if "anthropic:absent:role" not in response.form:
@@ -160,10 +177,23 @@ def encode_response(response: Response, context: Context) -> Encoding:
         body["usage"] = encode_usage(response.usage or Usage(), plan)
     restore(restore(body, response, FAMILY), candidate, FAMILY)
     if not plan.home:
+        complete(body)
         report_response(response, plan)
     if not response.plain:
         plan.report.unclaimed(response, (FAMILY,))
     return Encoding(body, plan.report)
+
+
+def complete(message: dict[str, Any]) -> None:
+    """Anthropic's specification requires these of every message, be they null, and of each block likewise."""
+    for name in _NULLS:
+        message.setdefault(name, None)
+    message["usage"] = _NO_COUNTS | message["usage"]
+    for block in message["content"]:
+        if type(block) is TextBlock and block.citations is UNSET:
+            block.citations = []  # some clients take no null for it
+        elif type(block) is ToolUseBlock and block.caller is UNSET:
+            block.caller = CallerShape("direct")
 
 
 def places(candidate: Candidate, plan: Plan) -> list[Placed]:
@@ -177,10 +207,10 @@ def places(candidate: Candidate, plan: Plan) -> list[Placed]:
     return found
 
 
-def message_id(id: str | None, plan: Plan) -> str:
+def message_id(id: str | None, plan: Plan, context: Context) -> str:
     if plan.home or (id is not None and id.startswith("msg_")):
         return id or ""
-    return f"msg_{id or 'tw'}"
+    return f"msg_{id or made_answer_id(context.request)}"
 
 
 def encode_stop(stop: Stop | None, body: dict[str, Any], plan: Plan, *, calls: bool = False) -> None:

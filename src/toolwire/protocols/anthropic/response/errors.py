@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from toolwire.canonical.errors import ApiError, ErrorKind
+from toolwire.canonical.request import Request
 from toolwire.codec.fields import Reader, escape
 from toolwire.codec.interface import Encoding
 from toolwire.codec.kept import given, joined, known, rest, restore
@@ -72,6 +73,21 @@ def _decode_details(kept: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
     others = {f"error/details/{escape(name)}": value for name, value in details.items() if name != _CODE}
     left = {name: value for name, value in own.items() if name != "error/details"} | others
     return code, {"extras": {FAMILY: left} if left else None, "form": kept["form"]}
+
+
+def demand(request: Request) -> ApiError | None:
+    """A thread is held by the provider. At this code, Anthropic's tool runner goes on without one, and sends all that
+    was said each time."""
+    if request.extras is None or "thread" not in request.extras.get(FAMILY, {}):
+        return None
+    return ApiError(
+        kind="invalid_request",
+        message="thread: only Anthropic itself holds threads; send the whole conversation without `thread`",
+        status=400,
+        code="thread_unsupported_request",
+        raw=TYPES["invalid_request"],
+        form=(OWN_TYPE,),
+    )
 
 
 def encode_error(error: ApiError) -> Encoding:

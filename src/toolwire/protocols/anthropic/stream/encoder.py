@@ -37,6 +37,7 @@ from toolwire.protocols.anthropic.parts.citations import cite, encode_citation
 from toolwire.protocols.anthropic.parts.content import encode_parts
 from toolwire.protocols.anthropic.request.body import RULES
 from toolwire.protocols.anthropic.response.body import (
+    complete,
     encode_stop,
     encode_usage,
     message_id,
@@ -60,6 +61,7 @@ _IN_DELTA = ("stop_details", "container")
 class Encoder:
     def __init__(self, context: Context) -> None:
         self.report = Report()
+        self._context = context
         self._plan = Plan(RULES, self.report, Target(), home=True, answering=True)
         self._sequence = Sequence()
         self._index = -1
@@ -131,7 +133,7 @@ class Encoder:
         plan = self._plan
         message: dict[str, Any] = {}
         if event.id is not None or not plan.home:
-            message["id"] = message_id(event.id, plan)
+            message["id"] = message_id(event.id, plan, self._context)
         if "anthropic:absent:type" not in event.form:
             message["type"] = "message"
         if "anthropic:absent:role" not in event.form:
@@ -146,8 +148,10 @@ class Encoder:
         if event.created is not None and not plan.home:
             self.report.dropped((), "created")
         restore(message, event, FAMILY)
-        if not plan.home and event.extras:
-            self.report.unclaimed(event, (FAMILY,))
+        if not plan.home:
+            complete(message)
+            if event.extras:
+                self.report.unclaimed(event, (FAMILY,))
         return _frame(b"message_start", {"message": message})
 
     def _message_start(self, event: MessageStart) -> bytes:

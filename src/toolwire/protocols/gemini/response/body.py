@@ -9,6 +9,7 @@ from toolwire.canonical.content import Message, Text, ToolCall
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.counts import drop_counts
 from toolwire.codec.fields import Reader
+from toolwire.codec.ids import made_answer_id
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import as_object, given, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report, Trail
@@ -251,8 +252,8 @@ def encode_response(response: Response, context: Context) -> Encoding:
     if response.model is not None:
         body["modelVersion"] = response.model
     encode_created(response.created, response.form, body, plan)
-    if response.id is not None:
-        body["responseId"] = response.id
+    if response.id is not None or not home:
+        body["responseId"] = made_answer_id(context.request) if response.id is None else response.id
     if home:
         for token in response.form:
             if token.startswith("gemini:had:"):

@@ -23,6 +23,7 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Stop, Usage
+from toolwire.codec.ids import made_answer_id
 from toolwire.codec.interface import Context, StreamEncoder, Target
 from toolwire.codec.kept import given, restore
 from toolwire.codec.losses import Report, Trail
@@ -66,6 +67,7 @@ class Growing:
 class Encoder:
     def __init__(self, context: Context) -> None:
         self.report = Report()
+        self._context = context
         self._plan = Plan(RULES, self.report, Target(), home=True, answering=True)
         self._sequence = Sequence()
         self._ended = False
@@ -142,8 +144,9 @@ class Encoder:
         if event.model is not None:
             self._head["modelVersion"] = event.model
         encode_created(event.created, event.form, self._head, self._plan)
-        if event.id is not None:
-            self._head["responseId"] = event.id
+        if event.id is not None or not self._plan.home:
+            made = made_answer_id(self._context.request) if event.id is None else event.id
+            self._head["responseId"] = made
         if self._plan.home:
             self._first = restore(spell(dict(self._head), event), event, FAMILY)
         elif event.extras:

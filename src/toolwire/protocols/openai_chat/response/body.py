@@ -11,6 +11,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.counts import drop_counts, read_counts
 from toolwire.codec.fields import BAD_JSON, Reader
+from toolwire.codec.ids import made_answer_id
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import as_object, joined, known, restore
 from toolwire.codec.losses import Report, Trail
@@ -214,7 +215,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
         return Encoding(_encode_message(response.candidates[0], 0, plan), plan.report)
     body: dict[str, Any] = {}
     if not home or response.id is not None:
-        body["id"] = completion_id(response.id, plan)
+        body["id"] = completion_id(response.id, plan, context)
     if (word := spelling(response, "object", "chat.completion")) is not UNSET:
         body["object"] = word
     if not home:
@@ -240,10 +241,10 @@ def encode_response(response: Response, context: Context) -> Encoding:
     return Encoding(body, plan.report)
 
 
-def completion_id(id: str | None, plan: Plan) -> str:
+def completion_id(id: str | None, plan: Plan, context: Context) -> str:
     if plan.home or (id is not None and id.startswith(("chatcmpl", "gen-"))):
         return id or ""
-    return f"chatcmpl-{id or 'tw'}"
+    return f"chatcmpl-{id or made_answer_id(context.request)}"
 
 
 def _encode_choice(candidate: Candidate, number: int, plan: Plan) -> dict[str, Any]:

@@ -69,7 +69,7 @@ NO_CHUNKS = Chunks({}, b"", b"", b"")
 def chunks_of(event: ResponseStart, plan: Plan, context: Context, *, counts: bool) -> Chunks:
     envelope: dict[str, Any] = {}
     if event.id is not None or not plan.home:
-        envelope["id"] = completion_id(event.id, plan)
+        envelope["id"] = completion_id(event.id, plan, context)
     envelope["object"] = "chat.completion.chunk"
     if event.created is not None or not plan.home:
         envelope["created"] = event.created if plan.home else int(event.created or context.created)

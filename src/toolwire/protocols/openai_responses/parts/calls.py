@@ -34,7 +34,7 @@ _INPUT_NAME = "openai-responses:name:arguments=input"
 _OWN_NAMESPACE = "openai-responses:namespace:own"
 _PLAIN = ("json", "")
 _WRAPPED = '{"_raw"'
-_CALLERS = ("direct", "program")
+_PROGRAM = "program"
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _read_caller = Reader[CallerShape](CallerShape, FAMILY).read
@@ -233,9 +233,9 @@ def _report_call(part: ToolCall, placed: Placed, plan: ItemPlan) -> None:
 
 def encode_caller(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -> Any:
     caller = part.caller
-    if caller is None:
-        return UNSET
-    if not plan.home and caller.kind not in _CALLERS:
+    if caller is None or (not plan.home and caller.kind == "direct"):
+        return UNSET  # that is who calls where nobody is named
+    if not plan.home and caller.kind != _PROGRAM:
         plan.report.dropped(placed.trail, "caller", "the target's programs are another vendor's")
         return UNSET
     return emit(CallerShape(type=caller.kind, caller_id=given(caller.id)), caller, FAMILY)

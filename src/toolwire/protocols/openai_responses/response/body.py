@@ -1,6 +1,5 @@
 """The Responses API's answers and errors, to canonical and back."""
 
-import hashlib
 from typing import Any
 
 import msgspec
@@ -8,12 +7,11 @@ from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import Foreign, Message, Refusal, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
-from toolwire.canonical.events import ResponseStart
-from toolwire.canonical.node import Node
 from toolwire.canonical.request import Continuation
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.counts import drop_counts, read_counts
 from toolwire.codec.fields import Reader
+from toolwire.codec.ids import made_answer_id
 from toolwire.codec.interface import Context, Encoding, Target
 from toolwire.codec.kept import as_object, given, joined, known, rest, restore
 from toolwire.codec.losses import Report, Trail
@@ -21,13 +19,12 @@ from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_responses.parts.messages import decode_items, encode_items
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.parts.uses import unanswered
-from toolwire.protocols.openai_responses.request.body import FAMILIES, RULES, encode_request, settings_of
+from toolwire.protocols.openai_responses.request.body import FAMILIES, RULES
 from toolwire.protocols.openai_responses.wire import (
     ECHO,
     FAMILY,
     EchoShape,
     ErrorShape,
-    FunctionShape,
     IncompleteShape,
     InputDetailsShape,
     Item,
@@ -38,6 +35,7 @@ from toolwire.protocols.openai_responses.wire import (
     UsageShape,
 )
 
+from .envelope import finish, start_body
 from .errors import decode_failure, encode_failure
 
 INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "filtered"}
@@ -57,16 +55,6 @@ _CUT = ("incomplete", "failed")
 _FAITHFUL = ("end_turn", "tool_use", "max_tokens", "filtered", "cancelled", "error")
 
 _ECHO_NAMES = frozenset(EchoShape.__struct_fields__) - {"unknown", "nulls"}
-_ASKED = (
-    "instructions",
-    "max_output_tokens",
-    "parallel_tool_calls",
-    "store",
-    "temperature",
-    "tool_choice",
-    "tools",
-    "top_p",
-)
 _NO_OUTPUT = "openai-responses:absent:output"
 _DETAILS = "openai-responses:details"
 _IN_DETAILS = tuple(f"openai-responses:name:{field}=incomplete_details/reason" for field in ("reason", "raw"))
@@ -248,7 +236,7 @@ def seed_of(id: str | None, context: Context) -> str:
     """What the ids of an answer's items are made from: its own id, or the conversation that it continues."""
     if id or context.request is None:
         return id or ""
-    return hashlib.blake2s(msgspec.json.encode(context.request.messages), digest_size=12).hexdigest()
+    return made_answer_id(context.request)
 
 
 def encode_answer(message: Message, trail: Trail, plan: ItemPlan) -> list[Any]:
@@ -259,58 +247,6 @@ def encode_answer(message: Message, trail: Trail, plan: ItemPlan) -> list[Any]:
                 plan.report.dropped(trail, field)
         message = Message(role="assistant", parts=(), phase=message.phase)
     return encode_items(places, plan, message)
-
-
-def start_body(answer: Response | ResponseStart, plan: ItemPlan, context: Context) -> dict[str, Any]:
-    """The envelope of an answer; for one of another protocol with everything that the SDK insists on."""
-    id, model, created = answer.id, answer.model, answer.created
-    if plan.home:
-        whole = {"id": id, "created_at": created, "model": model}
-        return {name: value for name, value in whole.items() if value is not None}
-    named = id if id is not None and id.startswith("resp_") else f"resp_{id or plan.seed or 'tw'}"
-    body: dict[str, Any] = {
-        "id": named,
-        "object": "response",
-        "created_at": context.created if created is None else created,
-        "status": "in_progress",
-        "error": None,
-        "incomplete_details": None,
-        "instructions": None,
-        "max_output_tokens": None,
-        "model": model or "",
-        "output": [],
-        "parallel_tool_calls": True,
-        "previous_response_id": None,
-        "reasoning": {"effort": None, "summary": None},
-        "store": False,
-        "temperature": None,
-        "text": {"format": {"type": "text"}},
-        "tool_choice": "auto",
-        "tools": [],
-        "top_p": None,
-        "truncation": "disabled",
-        "usage": None,
-        "user": None,
-        "metadata": {},
-    }
-    if context.request is not None:
-        asked = encode_request(settings_of(context.request), Target()).body
-        body |= {name: asked[name] for name in _ASKED if asked.get(name) is not None}
-        body["tools"] = [_declared(tool) for tool in body["tools"]]
-        held = context.request.continuation
-        if held is not None and held.kind == "response":
-            body["previous_response_id"] = held.id
-        elif held is not None and held.kind == "conversation":
-            body["conversation"] = {"id": held.id}
-    return body
-
-
-def _declared(tool: Any) -> Any:
-    """A tool as an answer repeats it: fields that a request may leave out are there."""
-    if not isinstance(tool, FunctionShape):
-        return tool
-    whole = as_object(tool)
-    return {"parameters": None, "strict": None} | whole
 
 
 def encode_stop(stop: Stop | None, body: dict[str, Any], plan: ItemPlan) -> None:
@@ -395,12 +331,3 @@ def encode_held(held: Continuation | None, body: dict[str, Any], plan: ItemPlan)
         body["conversation"] = restore({"id": held.id}, held, FAMILY)
     elif held.id is not None:
         plan.report.dropped(("continuation",), "id", "what another provider holds")
-
-
-def finish(body: dict[str, Any], node: Node, plan: ItemPlan) -> dict[str, Any]:
-    """Put back what the answer kept of this protocol."""
-    restore(body, node, ECHO)
-    restore(body, node, FAMILY)
-    if "openai-responses:absent:object" not in node.form:
-        body.setdefault("object", "response")
-    return body

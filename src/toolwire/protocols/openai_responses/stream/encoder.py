@@ -33,11 +33,10 @@ from toolwire.protocols.openai_responses.response.body import (
     encode_held,
     encode_stop,
     encode_usage,
-    finish,
     is_cut,
     seed_of,
-    start_body,
 )
+from toolwire.protocols.openai_responses.response.envelope import finish, start_body
 from toolwire.protocols.openai_responses.response.errors import encode_error, encode_failure, is_event
 from toolwire.protocols.openai_responses.wire import FAMILY
 

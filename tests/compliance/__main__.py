@@ -1,0 +1,28 @@
+"""`make test-comply`: runs llm-comply in front of every upstream, prints what fails, and writes the page."""
+
+import sys
+from pathlib import Path
+
+from tests.compliance.contradictions import FACTS
+from tests.compliance.page import PAGE, page
+from tests.compliance.running import outcomes
+
+
+def main(command: Path) -> int:
+    seen = list(outcomes(command))
+    missing = FACTS.keys() - {(one.format, one.upstream, one.test) for one in seen}
+    wrong = [f"{test} on {upstream}: there is no such test" for _, upstream, test in missing]
+    for one in seen:
+        named = (one.format, one.upstream, one.test) in FACTS
+        if one.status == "passed" and named:
+            wrong.append(f"{one.test} on {one.upstream}: passes, and is named as one that can't")
+        elif one.status != "passed" and not named:
+            wrong.append(f"{one.test} on {one.upstream}: {one.status}: {'; '.join(one.errors)}")
+    made = page(seen)
+    PAGE.write_text(made, encoding="utf-8")
+    sys.stdout.write("\n".join([made, *wrong, ""]))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,204 @@
+"""What the official SDKs run by themselves, through the gateway on upstreams of every other protocol: the loop of tool
+calls, streams that they put together, and answers that they read into types.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+from google import genai
+from pydantic import BaseModel
+
+from tests.scenarios.helping import CALLS, KEPT, TASK, Toolbox, check_the_upstream, demanding, set_the_task
+from tests.scenarios.watching import Place, gateway_in_front_of, model_of
+from tests.upstream.clients import CLIENTS, KEY
+
+
+@pytest.fixture(scope="module")
+def only_task() -> Iterator[Place]:
+    with gateway_in_front_of(demanding()) as place:
+        yield place
+
+
+@pytest.fixture
+def task(only_task: Place) -> Place:
+    return set_the_task(only_task)
+
+
+class Weather(BaseModel):
+    city: str
+
+
+class Note(BaseModel):
+    text: str
+    number: int
+
+
+class Verdict(BaseModel):
+    better: str
+    degrees: int
+    sure: bool
+
+
+def anthropic_tool_runner(base_url: str, model: str, tools: Toolbox) -> str:
+    with anthropic.Anthropic(base_url=base_url, api_key=KEY, max_retries=0) as client:
+        runner = client.beta.messages.tool_runner(
+            model=model,
+            max_tokens=2000,
+            tools=[anthropic.beta_tool(tools.get_weather), anthropic.beta_tool(tools.save_note)],
+            messages=[{"role": "user", "content": TASK}],
+        )
+        return "".join(block.text for block in runner.until_done().content if block.type == "text")
+
+
+def anthropic_streaming_tool_runner(base_url: str, model: str, tools: Toolbox) -> str:
+    with anthropic.Anthropic(base_url=base_url, api_key=KEY, max_retries=0) as client:
+        runner = client.beta.messages.tool_runner(
+            model=model,
+            max_tokens=2000,
+            tools=[anthropic.beta_tool(tools.get_weather), anthropic.beta_tool(tools.save_note)],
+            messages=[{"role": "user", "content": TASK}],
+            stream=True,
+        )
+        text = ""
+        for stream in runner:
+            text = "".join(event.text for event in stream if event.type == "text")
+        return text
+
+
+DECLARED = [
+    openai.pydantic_function_tool(Weather, name="get_weather"),
+    openai.pydantic_function_tool(Note, name="save_note"),
+]
+
+
+def openai_responses_stream(base_url: str, model: str, tools: Toolbox) -> str:
+    history: list[Any] = [{"role": "user", "content": TASK}]
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY, max_retries=0) as client:
+        while True:
+            with client.responses.stream(model=model, input=history, tools=DECLARED, store=False) as stream:
+                said = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+                response = stream.get_final_response()
+            if not (results := _answers(tools, response)):
+                assert said == response.output_text
+                return said
+            history += [*response.output, *results]
+
+
+def openai_responses_parse(base_url: str, model: str, tools: Toolbox) -> Any:
+    history: list[Any] = [{"role": "user", "content": TASK}]
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY, max_retries=0) as client:
+        while True:
+            response = client.responses.parse(
+                model=model, input=history, tools=DECLARED, text_format=Verdict, store=False
+            )
+            if not (results := _answers(tools, response)):
+                return response.output_parsed
+            history += [*response.output, *results]
+
+
+def _answers(tools: Toolbox, response: Any) -> list[Any]:
+    return [
+        {
+            "type": "function_call_output",
+            "call_id": item.call_id,
+            "output": _run(tools, item.name, item.parsed_arguments),
+        }
+        for item in response.output
+        if item.type == "function_call"
+    ]
+
+
+def openai_chat_stream(base_url: str, model: str, tools: Toolbox) -> str:
+    history: list[Any] = [{"role": "user", "content": TASK}]
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY, max_retries=0) as client:
+        while True:
+            with client.chat.completions.stream(model=model, messages=history, tools=DECLARED) as stream:
+                said = "".join(event.delta for event in stream if event.type == "content.delta")
+                message = stream.get_final_completion().choices[0].message
+            if not message.tool_calls:
+                assert said == message.content
+                return said
+            history += [message.to_dict(), *_results(tools, message)]
+
+
+def openai_chat_parse(base_url: str, model: str, tools: Toolbox) -> Any:
+    history: list[Any] = [{"role": "user", "content": TASK}]
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY, max_retries=0) as client:
+        while True:
+            completion = client.chat.completions.parse(
+                model=model, messages=history, tools=DECLARED, response_format=Verdict
+            )
+            message = completion.choices[0].message
+            if not message.tool_calls:
+                return message.parsed
+            history += [message.to_dict(), *_results(tools, message)]
+
+
+def _results(tools: Toolbox, message: Any) -> list[Any]:
+    return [
+        {
+            "role": "tool",
+            "tool_call_id": call.id,
+            "content": _run(tools, call.function.name, call.function.parsed_arguments),
+        }
+        for call in message.tool_calls
+    ]
+
+
+def _run(tools: Toolbox, name: str, arguments: Any) -> str:
+    """With arguments that the SDK has read into the type that declared them."""
+    assert isinstance(arguments, {"get_weather": Weather, "save_note": Note}[name])
+    output: str = getattr(tools, name)(**arguments.model_dump())
+    return output
+
+
+def google_function_calling(base_url: str, model: str, tools: Toolbox) -> str:
+    with genai.Client(api_key=KEY, http_options={"base_url": base_url}) as client:
+        config: Any = {"tools": [tools.get_weather, tools.save_note]}
+        return client.models.generate_content(model=model, contents=TASK, config=config).text or ""
+
+
+def google_streaming_function_calling(base_url: str, model: str, tools: Toolbox) -> str:
+    with genai.Client(api_key=KEY, http_options={"base_url": base_url}) as client:
+        config: Any = {"tools": [tools.get_weather, tools.save_note]}
+        chunks = client.models.generate_content_stream(model=model, contents=TASK, config=config)
+        return "".join(chunk.text or "" for chunk in chunks)
+
+
+HELPERS: dict[str, tuple[Callable[[str, str, Toolbox], str], str]] = {
+    "anthropic tool runner": (anthropic_tool_runner, "anthropic"),
+    "anthropic tool runner, streamed": (anthropic_streaming_tool_runner, "anthropic"),
+    "openai responses.stream": (openai_responses_stream, "openai-responses"),
+    "openai chat.completions.stream": (openai_chat_stream, "openai-chat"),
+    "google function calling": (google_function_calling, "gemini"),
+    "google function calling, streamed": (google_streaming_function_calling, "gemini"),
+}
+PARSERS: dict[str, tuple[Callable[[str, str, Toolbox], Any], str]] = {
+    "openai responses.parse": (openai_responses_parse, "openai-responses"),
+    "openai chat.completions.parse": (openai_chat_parse, "openai-chat"),
+}
+
+
+def abroad(helpers: Mapping[str, tuple[Any, str]]) -> list[tuple[str, str]]:
+    return [(name, upstream) for name, (_, home) in helpers.items() for upstream in CLIENTS if upstream != home]
+
+
+@pytest.mark.parametrize(("helper", "upstream"), abroad(HELPERS))
+def test_a_loop_of_three_steps(task: Place, helper: str, upstream: str) -> None:
+    tools = Toolbox()
+    text = HELPERS[helper][0](task.base_url, model_of(upstream), tools)
+    assert tools.calls == CALLS
+    assert KEPT in text
+    check_the_upstream(task, upstream)
+
+
+@pytest.mark.parametrize(("parser", "upstream"), abroad(PARSERS))
+def test_a_loop_that_ends_in_a_type(task: Place, parser: str, upstream: str) -> None:
+    tools = Toolbox()
+    verdict = PARSERS[parser][0](task.base_url, model_of(upstream), tools)
+    assert tools.calls == CALLS
+    assert isinstance(verdict, Verdict)
+    check_the_upstream(task, upstream)
