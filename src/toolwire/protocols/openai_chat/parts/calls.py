@@ -154,7 +154,7 @@ def is_ordinary(part: ToolCall, plan: Plan) -> bool:
         and part.executor == "client"
         and part.shape == "json"
         and part.seal is None
-        and part.caller is None
+        and (part.caller is None or part.caller.kind == "direct")
         and part.cache is None
         and part.toolset is None
         and not part.asynchronous

@@ -78,7 +78,7 @@ def start_body(answer: Response | ResponseStart, plan: ItemPlan, context: Contex
     if context.request is not None:
         asked = encode_request(settings_of(context.request), Target()).body
         body |= {name: asked[name] for name in _ASKED if asked.get(name) is not None}
-        body |= {name: body[name] | as_object(asked[name]) for name in _ASKED_IN if asked.get(name) is not None}
+        body |= {name: body[name] | _members_of(asked[name]) for name in _ASKED_IN if asked.get(name) is not None}
         body["tools"] = [_declared(tool) for tool in body["tools"]]
         held = context.request.continuation
         if held is not None and held.kind == "response":
@@ -86,6 +86,10 @@ def start_body(answer: Response | ResponseStart, plan: ItemPlan, context: Contex
         elif held is not None and held.kind == "conversation":
             body["conversation"] = {"id": held.id}
     return body
+
+
+def _members_of(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else as_object(value)
 
 
 def _declared(tool: Any) -> Any:
