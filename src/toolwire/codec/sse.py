@@ -25,30 +25,47 @@ class SseSplitter:
         self._after_return = False
 
     def feed(self, data: bytes) -> list[bytes]:
+        head = self._whole(data)
+        if head is None:
+            return []
+        pieces = _ONE_LINE.split(b"\n%b\n\n" % head)
+        if b"\ndata" not in b"".join(pieces[::2]):
+            frames = pieces[1::2]
+        else:
+            frames = [said for text in head.split(b"\n\n") if (said := data_of(text)) is not None]
+        return frames if head.isascii() else list(map(only_text, frames))
+
+    def frames(self, data: bytes) -> list[bytes]:
+        """The frames as they are, for a reader that knows most of them by their beginning; see `data_of`."""
+        head = self._whole(data)
+        if head is None:
+            return []
+        frames = head.split(b"\n\n")
+        if head.isascii():
+            return frames
+        return [frame if (text := only_text(frame)) is frame else b"data: " + text for frame in frames]
+
+    def _whole(self, data: bytes) -> bytes | None:
+        """All whole frames that there are now, without the end of the last one."""
         if self._after_return or b"\r" in data:
             data = self._normalised(data)
         if not data:
-            return []
+            return None
         if self._pieces:
             if b"\n\n" not in self._pieces[-1][-1:] + data:
                 self._keep(data)
-                return []
+                return None
             data = b"".join(self._pieces) + data
             self._pieces, self._size = [], 0
         head, found, rest = data.rpartition(b"\n\n")
         if rest:
             self._keep(rest)
         if not found:
-            return []
+            return None
         if not self._begun:
             self._begun = True
             head = head.removeprefix(_BYTE_ORDER_MARK)
-        pieces = _ONE_LINE.split(b"\n%b\n\n" % head)
-        if b"\ndata" not in b"".join(pieces[::2]):
-            frames = pieces[1::2]
-        else:
-            frames = [b"\n".join(lines) for text in head.split(b"\n\n") if (lines := _DATA_LINES.findall(text))]
-        return frames if head.isascii() else list(map(only_text, frames))
+        return head
 
     def _normalised(self, data: bytes) -> bytes:
         """LF for every line end. A CR ends its line at once: the LF that may follow it is then no other end."""
@@ -67,10 +84,22 @@ class SseSplitter:
             raise ValueError(f"a frame of more than {LIMIT_FRAME} bytes")
 
     def close(self) -> list[bytes]:
-        """What was left without its empty line: servers do close like that."""
+        """The data of what was left without its empty line: servers do close like that."""
+        return self.feed(self._rest())
+
+    def close_frames(self) -> list[bytes]:
+        return self.frames(self._rest())
+
+    def _rest(self) -> bytes:
         rest = b"".join(self._pieces).rstrip(b"\n")
         self._pieces, self._size = [], 0
-        return self.feed(rest + b"\n\n") if rest else []
+        return rest + b"\n\n" if rest else b""
+
+
+def data_of(frame: bytes) -> bytes | None:
+    """The data of a frame, if it has any."""
+    lines = _DATA_LINES.findall(frame)
+    return b"\n".join(lines) if lines else None
 
 
 def only_text(data: bytes) -> bytes:

@@ -35,7 +35,7 @@ from toolwire.canonical.events import (
 from toolwire.codec.fields import BAD_JSON, Other, Reader
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.kept import as_object, joined, known, rest
-from toolwire.codec.sse import SseSplitter
+from toolwire.codec.sse import SseSplitter, data_of
 from toolwire.protocols.anthropic.parts.citations import decode_citation
 from toolwire.protocols.anthropic.parts.content import decode_blocks
 from toolwire.protocols.anthropic.response.body import (
@@ -67,7 +67,7 @@ _read_usage = Reader[UsageShape](UsageShape, FAMILY).read
 _fast = msgspec.json.Decoder(FrameUnion).decode
 _string = msgspec.json.Decoder(str).decode
 _ENDS = b"}}"
-_NOTHING = b"\n"  # no frame begins with it
+_NOTHING = b"\n\n"  # no frame begins with it
 
 
 def _head(data: bytes, text: str) -> bytes:
@@ -109,7 +109,7 @@ class Decoder:
 
     def feed(self, data: bytes) -> list[Event]:
         try:
-            return self._read(self._splitter.feed(data))
+            return self._read(self._splitter.frames(data))
         except ValueError as error:
             return self._fail(str(error))
 
@@ -119,7 +119,7 @@ class Decoder:
         return [ResponseFailed(error=ApiError(kind="server", message=why), broken=True)]
 
     def close(self) -> list[Event]:
-        events = self._read(self._splitter.close())
+        events = self._read(self._splitter.close_frames())
         return events if self._ended else events + self._fail("the stream ended before its message did")
 
     def _read(self, frames: list[bytes]) -> list[Event]:
@@ -127,13 +127,15 @@ class Decoder:
         if self._ended:
             return events
         alike, size, grown = self._alike, len(self._alike), self._growing
-        for data in frames:
-            if data.startswith(alike) and data[-2:] == _ENDS:
+        for frame in frames:
+            if frame.startswith(alike) and frame[-2:] == _ENDS:
                 try:
-                    events.append(PartDelta(index=grown, text=_string(data[size:-2]), plain=True))
+                    events.append(PartDelta(index=grown, text=_string(frame[size:-2]), plain=True))
                     continue
                 except BAD_JSON:
                     pass
+            if (data := data_of(frame)) is None:
+                continue
             try:
                 shape = _fast(data)
             except BAD_JSON:
@@ -149,7 +151,7 @@ class Decoder:
                         self._grown.add(index)
                     if text is not None:
                         events.append(PartDelta(index=index, text=text, plain=True))
-                        alike, grown = _head(data, text), index
+                        alike, grown = _head(frame, text), index
                         size, self._alike, self._growing = len(alike), alike, grown
                         continue
                 events += self._told(shape)
