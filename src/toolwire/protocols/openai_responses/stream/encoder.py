@@ -48,6 +48,7 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _json = msgspec.json.Encoder().encode
 # Every event has a number: most streams have no more than these, which are written once for all.
 _COUNTED = 1024
+_END = b"}\n\n"
 _NUMBERED = [b'%d,"delta":' % number for number in range(_COUNTED)]
 
 
@@ -89,17 +90,17 @@ class Encoder:
         speaking, head, pieces = -1, b"", [""]
         for event in events:
             if type(event) is PartDelta and event.plain and event.candidate == 0:
-                index = event.index
-                if index != speaking:
+                if event.index != speaking and (held := parts.get(event.index)) is not None and held.head:
                     # A part of another protocol that is open here is the one that may speak.
-                    held = parts.get(index)
-                    if held is not None and held.head:
-                        speaking, head, pieces = index, held.head, held.pieces
-                if index == speaking:
-                    text = event.text
-                    pieces.append(text)
-                    numbered = _NUMBERED[number] if number < _COUNTED else b'%d,"delta":' % number
-                    out += (head, numbered, _json(text), b"}\n\n")
+                    speaking, head, pieces = event.index, held.head, held.pieces
+                if event.index == speaking:
+                    pieces.append(text := event.text)
+                    out += (
+                        head,
+                        _NUMBERED[number] if number < _COUNTED else b'%d,"delta":' % number,
+                        _json(text),
+                        _END,
+                    )
                     number += 1
                     continue
             frames.number = number
