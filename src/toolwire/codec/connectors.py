@@ -87,10 +87,6 @@ def is_connected(part: Part) -> bool:
 
 def text_of(result: ToolResult) -> str:
     """What a server's tool said."""
-    texts = [
-        one.text if isinstance(one, Text) else one.gist for one in result.content or () if isinstance(one, _SAYING)
-    ]
+    said = result.content or ()
+    texts = [one.text if isinstance(one, Text) else one.gist for one in said if isinstance(one, Text | Foreign)]
     return "\n".join(text for text in texts if text)
-
-
-_SAYING = (Text, Foreign)
