@@ -1,0 +1,84 @@
+"""Asking a person: whether a call may be run, or what only they know.
+
+An answer counts for one call: the run, the call's id, the tool and the exact text of the arguments are bound together,
+so that it can't be used for another, and a call that changed must be asked again.
+"""
+
+import hashlib
+import hmac
+from typing import Literal, Protocol
+
+import msgspec
+from msgspec import Struct
+
+Answer = Literal["yes", "no", "always", "later"]
+"""`always`: this tool need not ask again in this run. `later`: the run waits."""
+
+
+def binding(run: str, call_id: str, tool: str, arguments: str) -> str:
+    """What an approval is for. The list is written so that no two calls give the same text."""
+    return hashlib.sha256(msgspec.json.encode([run, call_id, tool, arguments])).hexdigest()
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """A call that a person is to decide on. `why` says which rule wants that; `preview` is what would change."""
+
+    run: str
+    call_id: str
+    tool: str
+    arguments: str
+    why: str
+    preview: str | None = None
+
+    @property
+    def binding(self) -> str:
+        return binding(self.run, self.call_id, self.tool, self.arguments)
+
+
+class Approval(Struct, frozen=True, kw_only=True):
+    """What was decided, for which call, and by whom: a person, a rule, `--yes`, or nobody."""
+
+    answer: Literal["yes", "no"]
+    binding: str
+    by: str
+    why: str = ""
+
+    def covers(self, run: str, call_id: str, tool: str, arguments: str) -> bool:
+        same = hmac.compare_digest(self.binding, binding(run, call_id, tool, arguments))
+        return self.answer == "yes" and same
+
+
+class Person(Protocol):
+    """Who can be asked. `name` stands in the record; `answer` gives None if there is none."""
+
+    name: str
+
+    async def approve(self, ask: Ask) -> Answer: ...
+    async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None: ...
+
+
+class Nobody:
+    """No terminal: what would be asked is denied."""
+
+    name = "nobody"
+
+    async def approve(self, ask: Ask) -> Answer:
+        return "no"
+
+    async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        return None
+
+
+class Consenting:
+    """`--yes`: asks are answered with yes; questions still go to somebody else."""
+
+    name = "--yes"
+
+    def __init__(self, other: Person | None = None) -> None:
+        self._other = other or Nobody()
+
+    async def approve(self, ask: Ask) -> Answer:
+        return "yes"
+
+    async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        return await self._other.answer(question, choices)

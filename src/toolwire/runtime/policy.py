@@ -1,0 +1,126 @@
+"""What may run: rules by tool and arguments, written as `tool` or `tool(argument=pattern, ...)`.
+
+1. A call that any `deny` rule matches is denied, whatever else is said; else `ask` wins over `allow`.
+2. With no rule, reading inside the workspace is allowed, and everything else asks.
+3. Patterns are globs over a whole value; `*` stands for anything. What is no string is matched as its JSON text.
+4. A call that stands for several (the commands of a shell line) is allowed only if each of them is, and denied or asked
+   for if one of them is.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from toolwire.canonical.errors import ToolwireError
+
+from .toolset import Arguments, Tool
+
+Verdict = Literal["allow", "ask", "deny"]
+
+_RULE = re.compile(r"\s*(?P<tool>[^\s()]+)\s*(?:\((?P<arguments>.*)\)\s*)?", re.DOTALL)
+_ARGUMENT = re.compile(r"\s*(?P<name>[^\s=,()]+)\s*=\s*(?P<pattern>(?:\\.|[^\\,])*)(?:,|$)", re.DOTALL)
+INPUT = "input"
+"""What the text of a grammar tool is called in a rule."""
+
+
+class PolicyError(ToolwireError):
+    """A rule can't be read."""
+
+
+class Rule(Struct, frozen=True):
+    verdict: Verdict
+    tool: str
+    arguments: tuple[tuple[str, str], ...] = ()
+
+    def matches(self, name: str, values: Mapping[str, Any]) -> bool:
+        if not fnmatchcase(name, self.tool):
+            return False
+        return all(key in values and fnmatchcase(_text(values[key]), pattern) for key, pattern in self.arguments)
+
+    def __str__(self) -> str:
+        bounds = ", ".join(f"{name}={pattern}" for name, pattern in self.arguments)
+        return f"{self.tool}({bounds})" if bounds else self.tool
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def parse_rule(verdict: Verdict, text: str) -> Rule:
+    """`run_shell_command(command=git status*)`; a comma in a pattern is written `\\,`."""
+    found = _RULE.fullmatch(text)
+    if found is None:
+        raise PolicyError(f"{text!r} is no rule: write tool, or tool(argument=pattern, ...)")
+    bounds, rest = list[tuple[str, str]](), found["arguments"] or ""
+    while rest.strip():
+        one = _ARGUMENT.match(rest)
+        if one is None:
+            raise PolicyError(f"{text!r}: {rest.strip()!r} is not argument=pattern")
+        bounds.append((one["name"], re.sub(r"\\(.)", r"\1", one["pattern"].strip())))
+        rest = rest[one.end() :]
+    return Rule(verdict, found["tool"], tuple(bounds))
+
+
+class Decision(Struct, frozen=True):
+    """`by` names the rule, or says that there is none."""
+
+    verdict: Verdict
+    by: str
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    rules: tuple[Rule, ...] = ()
+
+    @classmethod
+    def of(cls, *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = ()) -> "Policy":
+        made = [parse_rule("allow", text) for text in allow]
+        made += [parse_rule("ask", text) for text in ask]
+        made += [parse_rule("deny", text) for text in deny]
+        return cls(rules=tuple(made))
+
+    def extended(self, *rules: Rule) -> "Policy":
+        return Policy(rules=(*self.rules, *rules))
+
+    def decide(self, tool: Tool, arguments: Arguments) -> Decision:
+        stands_for: Sequence[Arguments] | None = [arguments]
+        if tool.amounts_to is not None:
+            stands_for = tool.amounts_to(arguments)
+        # Nobody can tell what it amounts to: rules against it still read it as it is written.
+        readings = [_values(one) for one in (*(stands_for or ()), arguments)]
+        for verdict in ("deny", "ask"):
+            for values in readings:
+                if (rule := self._matching(verdict, tool.name, values)) is not None:
+                    return Decision(rule.verdict, f"the rule {verdict} {rule}")
+        return self._allowing(tool, stands_for) or _otherwise(tool, arguments)
+
+    def _matching(self, verdict: str, name: str, values: Mapping[str, Any]) -> Rule | None:
+        return next((rule for rule in self.rules if rule.verdict == verdict and rule.matches(name, values)), None)
+
+    def _allowing(self, tool: Tool, stands_for: Sequence[Arguments] | None) -> Decision | None:
+        if (rule := self._unconditional(tool.name)) is not None:
+            return Decision("allow", f"the rule allow {rule}")
+        if not stands_for:
+            return None
+        found = [self._matching("allow", tool.name, _values(one)) for one in stands_for]
+        return Decision("allow", f"the rule allow {found[0]}") if all(found) else None
+
+    def _unconditional(self, name: str) -> Rule | None:
+        allowing = (rule for rule in self.rules if rule.verdict == "allow" and not rule.arguments)
+        return next((rule for rule in allowing if rule.matches(name, {})), None)
+
+
+def _values(arguments: Arguments) -> Mapping[str, Any]:
+    return arguments if isinstance(arguments, Mapping) else {INPUT: arguments}
+
+
+def _otherwise(tool: Tool, arguments: Arguments) -> Decision:
+    says = tool.annotations
+    if tool.locus == "local" and says.read_only and not says.open_world:
+        return Decision("allow", "it only reads, inside the workspace")
+    if tool.locus == "human":
+        return Decision("allow", "it only asks a person")
+    return Decision("ask", "no rule allows it")

@@ -1,0 +1,137 @@
+"""A tool as the runtime knows it: what the model is told of it, what bounds it, and how it is run.
+
+Where a tool comes from makes no difference after this: a Python function, a built-in, an MCP server or another agent is
+validated, authorised, bounded and journalled alike.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from toolwire.canonical.content import Part
+from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool
+
+from .approval import Person
+
+Locus = Literal["local", "mcp", "provider", "sandbox", "human"]
+"""Where a call is carried out."""
+
+Arguments: TypeAlias = Any
+"""What a call was given, validated: an object, or the text of a grammar tool."""
+
+
+class Annotations(Struct, frozen=True, kw_only=True):
+    """What a tool says of itself; nothing said is False. Policy believes it of local tools only."""
+
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+    open_world: bool = False
+
+
+class Rate(Struct, frozen=True):
+    """At most so many calls in so many seconds."""
+
+    calls: int
+    seconds: float = 60.0
+
+
+class Output(Struct, frozen=True, kw_only=True):
+    """What a call gave: parts for the model, `structured` for who checks or computes with it. `kind`: what went wrong,
+    in one word of ours, if `is_error`."""
+
+    content: tuple[Part, ...] = ()
+    is_error: bool = False
+    structured: Any = None
+    kind: str = ""
+
+
+class ToolFault(Exception):
+    """The tool can't do what it was asked: the message is for the model. `kind` is the class of error in the record."""
+
+    def __init__(self, message: str, kind: str = "tool") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Calling(Struct, frozen=True, kw_only=True):
+    """What a tool may know of the call that it carries out. `key` is the same for every try of one call, and for no
+    other call; `progress` tells who watches how far it is; `call` runs another tool of the same run, under the same
+    rules, and `person` is whom to ask."""
+
+    run: str
+    id: str
+    tool: str
+    key: str
+    person: Person
+    attempt: int = 1
+    progress: Callable[[str], None] = lambda _: None
+    call: "Callable[[str, Arguments], Awaitable[Output]] | None" = None
+
+
+Run: TypeAlias = Callable[[Arguments, Calling], Awaitable[Any]]
+"""Gives text, JSON data, a part, several parts, or an `Output`."""
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    """`parameters` is a JSON Schema; with a `grammar` the input is text instead. Times are in seconds, `output_limit`
+    is in characters. `source` says who offers it.
+
+    `touches` names what a call changes: calls of a batch that touch the same wait for each other, None is everything.
+    `amounts_to` are the calls that one call stands for (the commands of a shell line), which all must be allowed; None:
+    nobody can tell. `always_ask` says why a person is to be asked even though a rule allows it. `preview` is what that
+    person is shown."""
+
+    name: str
+    run: Run
+    description: str = ""
+    parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    grammar: Grammar | None = None
+    output_schema: dict[str, Any] | None = None
+    annotations: Annotations = Annotations()
+    locus: Locus = "local"
+    source: str = "python"
+    timeout: float = 120.0
+    rate: Rate | None = None
+    output_limit: int = 40_000
+    retries: int = 2
+    defer: bool = False
+    allowed_callers: tuple[str, ...] | None = None
+    touches: Callable[[Arguments], frozenset[str] | None] = lambda _: frozenset()
+    amounts_to: Callable[[Arguments], Sequence[Arguments] | None] | None = None
+    always_ask: Callable[[Arguments], str | None] = lambda _: None
+    preview: Callable[[Arguments], str | None] = lambda _: None
+
+    def declared(self) -> FunctionTool | FreeformTool:
+        """What the model is told."""
+        if self.grammar is not None:
+            return FreeformTool(name=self.name, description=self.description or None, grammar=self.grammar)
+        return FunctionTool(
+            name=self.name,
+            description=self.description or None,
+            parameters=Raw(msgspec.json.encode(self.parameters)),
+            output_schema=None if self.output_schema is None else Raw(msgspec.json.encode(self.output_schema)),
+        )
+
+
+class Toolset(Protocol):
+    """Tools that come and go together: a server's, a browser's. `tools` is asked before every turn."""
+
+    name: str
+
+    async def open(self) -> None: ...
+    async def tools(self) -> Sequence[Tool]: ...
+    async def close(self) -> None: ...
+
+
+Offered: TypeAlias = Tool | Toolset | NativeTool | Callable[..., Any]
+"""What an agent can be given as a tool: a function becomes one."""
+
+
+class Catalog(Struct, frozen=True):
+    """The tools of one turn, by name, and what the provider runs itself."""
+
+    tools: Mapping[str, Tool]
+    natives: tuple[NativeTool, ...] = ()
