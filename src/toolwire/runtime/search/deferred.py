@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Data, Message, Text, ToolCall, ToolResult
 from toolwire.canonical.tools import NativeTool
 from toolwire.canonical.tools import Tool as Declared
+from toolwire.runtime.callers import takes_direct_calls
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.toolset import Annotations, Arguments, Calling, Catalog, Output, Tool, ToolFault
 
@@ -50,7 +51,7 @@ class Deferred:
     def arrange(self, catalog: Catalog, policy: Policy, messages: Sequence[Message] = ()) -> Arranged:
         usable = {name: tool for name, tool in catalog.tools.items() if not denies(policy, tool)}
         # Only a program may call them, and it has a search of its own.
-        told = {name: tool for name, tool in usable.items() if may_call(tool, "direct")}
+        told = {name: tool for name, tool in usable.items() if takes_direct_calls(tool)}
         later = self._later(told)
         at_once = [tool.declared() for name, tool in told.items() if name not in later]
         if not later:
@@ -133,10 +134,6 @@ def entry_of(tool: Tool) -> Entry:
 def denies(policy: Policy, tool: Tool) -> bool:
     """Whether a rule denies every call of it."""
     return any(rule.verdict == "deny" and not rule.arguments and rule.matches(tool.name, {}) for rule in policy.rules)
-
-
-def may_call(tool: Tool, caller: str) -> bool:
-    return tool.allowed_callers is None or caller in tool.allowed_callers
 
 
 def found_in(messages: Sequence[Message]) -> list[str]:
