@@ -8,29 +8,33 @@
 4. While it waits, it can be written down whole, and read back elsewhere. It must have been sealed meanwhile.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 from pydantic_monty import (
-    AsyncFunctionSnapshot,
-    AsyncFutureSnapshot,
-    AsyncMonty,
-    AsyncMontySession,
-    AsyncNameLookupSnapshot,
-    AsyncSnapshot,
     ExternalResult,
     ExternalSettledResult,
+    FunctionSnapshot,
+    FutureSnapshot,
+    Monty,
     MontyComplete,
     MontyCrashedError,
     MontyError,
     MontyRuntimeError,
+    MontySession,
     MontySyntaxError,
     MontyTypingError,
+    NameLookupSnapshot,
     ResourceLimits,
+    SyncSnapshot,
 )
+
+from toolwire.runtime.toolset import ToolFault
 
 from .stubs import HEAD, HELPERS, Stub
 
@@ -50,6 +54,13 @@ class Limits(Struct, frozen=True, kw_only=True):
     code: int = 100_000
     output: int = 20_000
     at_once: int = 8
+
+
+class Functions(Struct, frozen=True):
+    """What a program can call, by its name there: tools, and what answers at once."""
+
+    stubs: Mapping[str, Stub]
+    helpers: Mapping[str, Callable[..., Any]]
 
 
 class HostCall(Struct, frozen=True):
@@ -75,7 +86,7 @@ Answer: TypeAlias = Gave | Raised
 
 class Waiting(Struct, frozen=True):
     calls: tuple[HostCall, ...]
-    state: AsyncFutureSnapshot
+    state: FutureSnapshot
 
 
 class Ended(Struct, frozen=True):
@@ -97,14 +108,14 @@ class Paused(Struct):
 
 @asynccontextmanager
 async def prepared(
-    pool: AsyncMonty,
-    stubs: Mapping[str, Stub],
+    pool: Monty,
+    functions: Functions,
     limits: Limits,
-    helpers: Mapping[str, Callable[..., Any]],
     code: str,
 ) -> AsyncIterator["Program"]:
-    """A program with a worker process to itself."""
-    mentioned = [stub.code for name, stub in stubs.items() if name in code]
+    """A program with a worker process to itself, and a thread that waits for it: the interface for event loops
+    aborts the interpreter now and then when that ends."""
+    mentioned = [stub.code for name, stub in functions.stubs.items() if name in code]
     session = pool.checkout(
         limits=_bounds(limits),
         type_check=True,
@@ -112,23 +123,32 @@ async def prepared(
         type_check_format="concise",
         os_policy={"sleep": "zero"},
     )
-    async with session as opened:
-        yield Program(opened, stubs, limits, helpers, code)
+    thread = ThreadPoolExecutor(1)
+    try:
+        try:
+            await asyncio.wrap_future(thread.submit(session.__enter__))
+        except TimeoutError:
+            raise ToolFault("too much code is running: try again later", "busy") from None
+        yield Program(session, thread, functions, limits, code)
+    finally:
+        # It may still compute, in its bounds: who was interrupted does not wait for that.
+        thread.submit(session.__exit__, None, None, None)
+        thread.shutdown(wait=False)
 
 
 class Program:
     def __init__(
         self,
-        session: AsyncMontySession,
-        stubs: Mapping[str, Stub],
+        session: MontySession,
+        thread: ThreadPoolExecutor,
+        functions: Functions,
         limits: Limits,
-        helpers: Mapping[str, Callable[..., Any]],
         code: str,
     ) -> None:
         self._session = session
-        self._stubs = stubs
+        self._thread = thread
+        self._functions = functions
         self._limits = limits
-        self._helpers = helpers
         self._code = code
         self._made = 0
         self._output = _Output(limits.output)
@@ -141,17 +161,18 @@ class Program:
     async def start(self) -> Waiting | Ended:
         if len(self._code) > self._limits.code:
             return Ended(kind="limit", why=f"the code has more than {self._limits.code:,} characters")
-        return await self._guarded(self._session.feed_start(self._code, print_callback=self._output))
+        return await self._guarded(lambda: self._session.feed_start(self._code, print_callback=self._output))
 
     async def resume(self, waiting: Waiting, answers: Mapping[int, Answer]) -> Waiting | Ended:
         """Go on with what some of the calls gave."""
         for id in answers:
             self._open.pop(id, None)
-        return await self._guarded(waiting.state.resume({id: _settled(one) for id, one in answers.items()}))
+        settled = {id: _settled(one) for id, one in answers.items()}
+        return await self._guarded(lambda: waiting.state.resume(settled))
 
-    def dump(self, waiting: Waiting) -> bytes:
-        open_calls = list(self._open.values())
-        return msgspec.msgpack.encode(Paused(waiting.state.dump(), open_calls, self._made, self.printed))
+    async def dump(self, waiting: Waiting) -> bytes:
+        snapshot = await asyncio.wrap_future(self._thread.submit(waiting.state.dump))
+        return msgspec.msgpack.encode(Paused(snapshot, list(self._open.values()), self._made, self.printed))
 
     async def load(self, dumped: bytes) -> Waiting | Ended:
         """Read it back, where it waits. Only what was sealed may come here."""
@@ -159,45 +180,49 @@ class Program:
         self._open = {call.id: call for call in paused.calls}
         self._made, self._output.pieces = paused.made, [paused.printed]
         self._output.room -= len(paused.printed)
-        return await self._guarded(self._session.load_snapshot(paused.snapshot, print_callback=self._output))
+        return await self._guarded(lambda: self._session.load_snapshot(paused.snapshot, print_callback=self._output))
 
-    async def _guarded(self, beginning: Awaitable[AsyncSnapshot]) -> Waiting | Ended:
+    async def _guarded(self, begin: Callable[[], SyncSnapshot]) -> Waiting | Ended:
+        return await asyncio.wrap_future(self._thread.submit(self._advance, begin))
+
+    def _advance(self, begin: Callable[[], SyncSnapshot]) -> Waiting | Ended:
+        """Run until it waits for tools, or ends."""
         try:
-            state = await beginning
+            state = begin()
             while True:
                 match state:
                     case MontyComplete():
                         return Ended(state.output)
-                    case AsyncFutureSnapshot():
+                    case FutureSnapshot():
                         return Waiting(tuple(self._open[id] for id in sorted(state.pending_call_ids)), state)
-                    case AsyncNameLookupSnapshot():
-                        state = await self._looked_up(state)
-                    case AsyncFunctionSnapshot():
-                        state = await self._called(state)
+                    case NameLookupSnapshot():
+                        state = self._looked_up(state)
+                    case FunctionSnapshot():
+                        state = self._called(state)
         except MontyError as error:
             return self._ended(error)
 
-    async def _looked_up(self, state: AsyncNameLookupSnapshot) -> AsyncSnapshot:
+    def _looked_up(self, state: NameLookupSnapshot) -> SyncSnapshot:
         """A function that is passed on by its name."""
         name = state.variable_name
-        if state.object_id is None and (name in self._stubs or name in self._helpers):
-            return await state.resume(value=_Named(name))
-        return await state.resume()
+        if state.object_id is None and (name in self._functions.stubs or name in self._functions.helpers):
+            return state.resume(value=_Named(name))
+        return state.resume()
 
-    async def _called(self, state: AsyncFunctionSnapshot) -> AsyncSnapshot:
+    def _called(self, state: FunctionSnapshot) -> SyncSnapshot:
         if state.is_os_function:
-            return await state.resume_not_handled()
-        return await state.resume(self._answer(state))
+            return state.resume_not_handled()
+        return state.resume(self._answer(state))
 
-    def _answer(self, state: AsyncFunctionSnapshot) -> ExternalResult:
+    def _answer(self, state: FunctionSnapshot) -> ExternalResult:
         name = state.function_name
         self._made += 1
         if self._made > self._limits.calls:
             return {"exc_type": "RuntimeError", "message": f"no more than {self._limits.calls} calls are allowed"}
         try:
-            if (helper := self._helpers.get(name)) is not None:
+            if (helper := self._functions.helpers.get(name)) is not None:
                 return {"return_value": helper(*state.args, **state.kwargs)}
-            if (stub := self._stubs.get(name)) is None:
+            if (stub := self._functions.stubs.get(name)) is None:
                 return {"exc_type": "NameError", "message": f"name {name!r} is not defined: no tool has that name"}
             arguments = _arguments(stub, state.args, state.kwargs)
         except (TypeError, ValueError) as error:

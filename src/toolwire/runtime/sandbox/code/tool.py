@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
-from pydantic_monty import AsyncMonty
+from pydantic_monty import Monty
 
 from toolwire.canonical.content import Data, Media, Part, Refusal, Text
 from toolwire.runtime.callers import takes_calls_of_programs
@@ -21,7 +21,7 @@ from toolwire.runtime.search.deferred import SEARCH, entry_of
 from toolwire.runtime.search.index import Index
 from toolwire.runtime.toolset import Arguments, Calling, Output, Tool, ToolFault
 
-from .program import Answer, Ended, Gave, HostCall, Limits, Raised, Waiting, prepared
+from .program import Answer, Ended, Functions, Gave, HostCall, Limits, Program, Raised, Waiting, prepared
 from .python import description
 from .sealing import SnapshotRefused, seal, unseal
 from .stubs import Stub, stubs_of
@@ -62,22 +62,23 @@ class Sandbox:
     def __init__(self, limits: Limits = _LIMITS, keeping: Keeping | None = None) -> None:
         self.limits = limits
         self._keeping = keeping
-        self._pool: AsyncMonty | None = None
+        self._pool: Monty | None = None
         self._opening = asyncio.Lock()
         self._offered: tuple[Tool, ...] = ()
         self._made: Tool | None = None
 
-    async def pool(self) -> AsyncMonty:
+    async def pool(self) -> Monty:
         async with self._opening:
             if self._pool is None:
-                made = AsyncMonty(max_processes=_WORKERS, request_timeout=self.limits.seconds + _GRACE)
-                self._pool = await made.__aenter__()
+                patience = self.limits.seconds + _GRACE
+                made = Monty(max_processes=_WORKERS, request_timeout=patience, checkout_timeout=patience)
+                self._pool = await asyncio.to_thread(made.__enter__)
         return self._pool
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
-            await pool.__aexit__(None, None, None)
+            await asyncio.to_thread(pool.__exit__, None, None, None)
 
     def tool(self, tools: Sequence[Tool]) -> Tool:
         """`run_code`, with those of the tools that programs may call."""
@@ -93,10 +94,10 @@ class Sandbox:
 
     def _tool(self, called: Sequence[Tool]) -> Tool:
         stubs = stubs_of(called)
-        helpers = _helpers(stubs, called)
+        functions = Functions(stubs, _helpers(stubs, called))
 
         async def run(arguments: Arguments, calling: Calling) -> Output:
-            running = _Running(self, stubs, helpers, calling, self._keeping)
+            running = _Running(self, functions, calling, self._keeping)
             return await running.run(arguments["code"])
 
         return Tool(
@@ -124,17 +125,9 @@ _PARAMETERS: dict[str, Any] = {
 class _Running:
     """One call of `run_code`."""
 
-    def __init__(
-        self,
-        sandbox: Sandbox,
-        stubs: Mapping[str, Stub],
-        helpers: Mapping[str, Callable[..., Any]],
-        calling: Calling,
-        keeping: Keeping | None,
-    ) -> None:
+    def __init__(self, sandbox: Sandbox, functions: Functions, calling: Calling, keeping: Keeping | None) -> None:
         self._sandbox = sandbox
-        self._stubs = stubs
-        self._helpers = helpers
+        self._functions = functions
         self._calling = calling
         self._steps = None if keeping is None else keeping.steps(calling)
         self._key = b"" if keeping is None else keeping.key
@@ -144,12 +137,12 @@ class _Running:
 
     async def run(self, code: str) -> Output:
         pool = await self._sandbox.pool()
-        async with prepared(pool, self._stubs, self._sandbox.limits, self._helpers, code) as program:
+        async with prepared(pool, self._functions, self._sandbox.limits, code) as program:
             try:
                 written = self._written()
                 state = await (program.start() if written is None else program.load(written))
                 while isinstance(state, Waiting):
-                    self._write(program.dump, state)
+                    await self._write(program, state)
                     state = await program.resume(state, await self._some(state.calls))
             except SnapshotRefused as refused:
                 raise ToolFault(str(refused), "snapshot") from None
@@ -206,10 +199,10 @@ class _Running:
             self._turn += 1
         return None if last is None else unseal(last, self._key, self._named(self._turn - 1))
 
-    def _write(self, dump: Callable[[Waiting], bytes], waiting: Waiting) -> None:
+    async def _write(self, program: Program, waiting: Waiting) -> None:
         if self._steps is not None:
             name = self._named(self._turn)
-            self._steps.begin(name, seal(dump(waiting), self._key, name))
+            self._steps.begin(name, seal(await program.dump(waiting), self._key, name))
             self._turn += 1
 
     def _named(self, turn: int) -> str:
