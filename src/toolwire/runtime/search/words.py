@@ -35,7 +35,7 @@ _SAME = (
     "subscribe follow watch",
     "connect link attach",
     "pause suspend freeze",
-    "pay purchase buy order",
+    "pay purchase buy",
     "repo repository",
     "doc docs document documentation",
     "msg message",
