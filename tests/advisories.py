@@ -28,7 +28,7 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "CVE-2026-49468": (_PATHS, _NAMES, _NOT_A_HOST),
     'CVE-2026-48710 "BadHost"': (_PATHS, _NAMES, _NOT_A_HOST),
     "CVE-2026-30623": (_ADMINISTER, "mcp"),
-    "CVE-2026-40217": (_RUN, "runtime"),
+    "CVE-2026-40217": (_RUN, "tests/runtime/sandbox/test_hostile_code.py::test_there_is_no_way_out"),
     "CVE-2026-47101": (_ADMINISTER,),
     "OIDC userinfo cache-key collision": (
         "tests/gateway/test_auth.py::test_a_key_is_taken_from_any_protocols_own_place",
@@ -55,6 +55,7 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "approval bypass": ("runtime",),
     "allowed_callers lost": (
         "tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused",
+        "tests/gateway/test_programs.py::test_a_direct_call_of_what_only_programs_may_call_is_denied",
     ),
     "DoS by schema": (_SCHEMA,),
     "DNS rebinding": (_NAMES, _SECURITY + "test_a_page_of_another_origin_is_turned_away"),

@@ -300,6 +300,20 @@ def test_a_call_of_the_models_beside_a_program_is_the_clients(stream: bool) -> N
     run(work())
 
 
+def test_a_client_may_go_on_by_the_id_of_the_answer() -> None:
+    async def work() -> None:
+        async with upstream(script := scripted(CODE)) as origin, running(in_front_of(origin)) as gateway:
+            path, asked = body("openai-responses", store=True)
+            first, _ = await told(gateway, "openai-responses", path, asked, stream=False)
+            *_, output = repeated("openai-responses", first, "[1, 2]")
+            path, asked = body("openai-responses", store=True, previous_response_id=first["id"], input=[output])
+            second, _ = await told(gateway, "openai-responses", path, asked, stream=False)
+            assert second["output"][0]["result"] == "counted\n2"
+            assert [one["role"] for one in script.bodies[1]["messages"]] == ["user", "assistant", "tool"]
+
+    run(work())
+
+
 # ---- programs that nobody can go on with
 
 

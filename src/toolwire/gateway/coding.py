@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Data, Message, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Event, MessageEnd, MessageStart, ResponseEnd, Stopped
 from toolwire.canonical.node import Extras
 from toolwire.canonical.request import Request
@@ -27,10 +28,11 @@ from toolwire.runtime.sandbox.code.program import prepared as started
 from toolwire.runtime.sandbox.code.sealing import SnapshotRefused, seal, unseal
 from toolwire.runtime.sandbox.code.stubs import stubs_of
 from toolwire.runtime.sandbox.code.tool import Sandbox, helpers_for, outcome_of
-from toolwire.runtime.toolset import Output
+from toolwire.runtime.toolset import Output, ToolFault
 
 from .dialects import DIALECTS, Begun, inner_call, text_of
 from .programs import LIMITS, Pending, Prepared, outcome, runnable
+from .refusal import Refused
 from .searching import Emulated, Searching, object_of
 from .state.store import Row, Store
 
@@ -213,11 +215,19 @@ class Coding(Searching):
     # ---- the sandbox
 
     async def _started(self, id: str, code: str, call: Raw) -> tuple[list[Part], Output | None]:
-        return await self._run(id, Waits(b"", {}, code, call, 0), {})
+        try:
+            return await self._run(id, Waits(b"", {}, code, call, 0), {})
+        except ToolFault as fault:
+            output = Output(content=(Text(text=str(fault)),), is_error=True, kind=fault.kind)
+            return [self._shows.show_finished(id, output)], output
 
     async def _resumed(self, pending: Pending, waits: Waits) -> tuple[list[Part], Output | None]:
         answers = {host: _answer_of(pending.results.get(id)) for id, host in waits.calls.items()}
-        return await self._run(pending.id, waits, answers)
+        try:
+            return await self._run(pending.id, waits, answers)
+        except ToolFault as fault:
+            # It still waits: the client may ask again.
+            raise Refused(ApiError(kind="overloaded", message=str(fault), status=529)) from None
 
     async def _run(self, id: str, waits: Waits, answers: dict[int, Answer]) -> tuple[list[Part], Output | None]:
         """Run it until it waits for the client or ends: what the client is shown, and what came of it in the end."""

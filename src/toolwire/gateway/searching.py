@@ -152,7 +152,7 @@ def _index(entries: tuple[tuple[str, str, bytes], ...]) -> Index:
 def object_of(schema: bytes) -> dict[str, Any] | None:
     try:
         said = msgspec.json.decode(schema)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return said if isinstance(said, dict) else None
 
