@@ -385,7 +385,10 @@ def test_what_the_report_says() -> None:
             _, asked = body("anthropic")
             asking = Asked(client=PROTOCOLS["anthropic"], body=asked, route=Route(), tenant="")
             losses = gateway.gateway.app._exchanger.translate(asking).losses
-            assert [(one.kind, one.path) for one in losses] == [("approximated", "/tools/0")]
+            assert [(one.kind, one.path) for one in losses] == [
+                ("approximated", "/tools/0"),
+                ("approximated", "/tools/1"),
+            ]
 
     run(work())
 

@@ -277,11 +277,29 @@ def test_losses_of_other_tools_keep_their_place() -> None:
         async with upstream(Script()) as origin, running(in_front_of(origin)) as gateway:
             _, body = asked("anthropic")
             request = json.loads(body)
-            request["tools"][3]["eager_input_streaming"] = True
+            for number in (2, 3):  # one of them deferred
+                request["tools"][number]["eager_input_streaming"] = True
             exchanger = gateway.gateway.app._exchanger
             asking = Asked(client=PROTOCOLS["anthropic"], body=json.dumps(request).encode(), route=Route(), tenant="")
             losses = exchanger.translate(asking).losses
-            assert {one.path for one in losses} == {"/tools/0", "/tools/3/eager_input_streaming"}
+            fields = {f"/tools/{number}/eager_input_streaming" for number in (2, 3)}
+            assert {one.path for one in losses} == {"/tools/0", *fields}
+
+    run(work())
+
+
+@pytest.mark.parametrize("deferred", [True, False])
+def test_a_deferred_tool_that_only_programs_may_call_is_refused_as_any(deferred: bool) -> None:
+    """It must not be found, and then called by the model itself."""
+
+    async def work() -> None:
+        async with upstream(Script()) as origin, running(in_front_of(origin)) as gateway:
+            path, body = asked("anthropic")
+            request = json.loads(body)
+            request["tools"][2] |= {"allowed_callers": ["code_execution_20260120"], "defer_loading": deferred}
+            got = await gateway.post(path, json.dumps(request).encode())
+            assert got.status == 400
+            assert "allowed_callers" in (await got.read(10_000)).decode()
 
     run(work())
 

@@ -22,7 +22,7 @@ from toolwire.canonical.node import Extras
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.canonical.tools import FreeformTool
-from toolwire.codec.interface import Codec, Target, Undo
+from toolwire.codec.interface import Undo
 from toolwire.runtime.sandbox.code.program import Answer, Ended, Functions, Gave, HostCall, Raised, Waiting
 from toolwire.runtime.sandbox.code.program import prepared as started
 from toolwire.runtime.sandbox.code.sealing import SnapshotRefused, seal, unseal
@@ -33,7 +33,7 @@ from toolwire.runtime.toolset import Output, ToolFault
 from .dialects import DIALECTS, Begun, inner_call, text_of
 from .programs import LIMITS, Pending, Prepared, outcome, runnable
 from .refusal import Refused
-from .searching import Emulated, Searching, object_of
+from .searching import Crossing, Emulated, Searching, object_of
 from .state.store import Row, Store
 
 KIND = "program"
@@ -88,20 +88,11 @@ class Coding(Searching):
     """The events of several answers as those of one, with programs run between them."""
 
     def __init__(
-        self,
-        plan: Prepared,
-        search: Emulated | None,
-        client: Codec,
-        upstream: Codec,
-        target: Target,
-        *,
-        undo: Undo,
-        desk: Desk,
-        owner: str,
+        self, plan: Prepared, search: Emulated | None, crossing: Crossing, undo: Undo, *, desk: Desk, owner: str
     ) -> None:
-        super().__init__(search or _NO_SEARCH, client, upstream, target, undo)
+        super().__init__(search or _NO_SEARCH, crossing, undo)
         self._plan = plan
-        self._shows = DIALECTS[client.name]
+        self._shows = DIALECTS[crossing.client.name]
         self._desk = desk
         self._owner = owner
         self._request = plan.request

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
-from toolwire.codec.interface import Codec, Target, Undo
+from toolwire.codec.interface import Codec, Encoding, Undo
 
 from .pauses import Legs
 from .programs import Prepared, prepared
-from .searching import Emulated, Searching, emulated
+from .searching import Crossing, Emulated, Searching, emulated
 from .state.store import Store
 
 if TYPE_CHECKING:
@@ -39,6 +39,14 @@ def emulation(request: Request, client: Codec, upstream: Codec, model: str | Non
     return Emulation(request, losses, programs, search)
 
 
+def losses_of(found: Emulation | None, encoding: Encoding, request: Request, crossing: Crossing) -> list[Loss]:
+    """What is lost of a request, tools that are only found later included: their guards hold, too."""
+    if found is not None and found.search is not None:
+        request = found.search.everything(request)
+        encoding = crossing.upstream.encode_request(request, crossing.target)
+    return encoding.report.resolve(request, crossing.client.names) if encoding.report else []
+
+
 class Workshop:
     """Where it is done. The sandbox is opened by the first who needs it."""
 
@@ -52,22 +60,17 @@ class Workshop:
             self.desk.close()
 
     def legs(
-        self,
-        found: Emulation,
-        request: Request,
-        client: Codec,
-        upstream: Codec,
-        target: Target,
-        *,
-        undo: Undo,
-        owner: str,
-    ) -> Legs:
-        """The answers to this request, as it was sent, as one answer."""
+        self, found: Emulation | None, request: Request, crossing: Crossing, undo: Undo, owner: str
+    ) -> Legs | None:
+        """The answers to this request, as it was sent, as one answer; None if there will be one only."""
+        if found is None:
+            pauses = crossing.upstream.surface.pauses and crossing.client is not crossing.upstream
+            return Legs() if pauses else None
         if found.programs is None:
             search = found.search or Emulated(request, [], "", "", {})
-            return Searching(replace(search, request=request), client, upstream, target, undo)
+            return Searching(replace(search, request=request), crossing, undo)
         from .coding import Coding, Desk  # noqa: PLC0415 - the sandbox is there only where it was installed
 
         self.desk = self.desk or Desk(self._store, self._keys)
         plan = replace(found.programs, request=request)
-        return Coding(plan, found.search, client, upstream, target, undo=undo, desk=self.desk, owner=owner)
+        return Coding(plan, found.search, crossing, undo, desk=self.desk, owner=owner)

@@ -29,14 +29,14 @@ from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Answer, Transport, TransportError, head_of
 
 from .config import LimitsSection
-from .emulation import Workshop, emulation
+from .emulation import Workshop, emulation, losses_of
 from .faults import STATUS_KINDS, cleaned, fault_of, in_place_of_an_answer, seconds, transport_fault, unreadable
 from .home import as_written
 from .passing import Asked, GoOn, Sent, Streaming, Whole, body_of, changing, repaired
-from .pauses import Legs, is_paused, joined, resumed
+from .pauses import is_paused, joined, resumed
 from .refusal import Refused
 from .routing import Routed, Router, Way
-from .searching import Searching
+from .searching import Crossing, Searching
 from .state.holders import HOLDERS
 from .state.memory import Keeping, Memory
 from .state.turns import KEPT_FOR, Speaker
@@ -175,7 +175,8 @@ class Exchanger:
         encoding = upstream.encode_request(restored, target)
         if client is not upstream:
             encoding.undo.integers = request
-        losses += encoding.report.resolve(restored, client.names) if encoding.report else ()
+        crossing = Crossing(client, upstream, target)
+        losses += losses_of(emulating, encoding, restored, crossing)
         refuse(losses, upstream.name, strict=asked.strict or routed.options.strict)
         context = Context(
             request=request,
@@ -184,10 +185,7 @@ class Exchanger:
             carrier=carrier,
             withholding=Withholding() if client.name in KEPT_FOR and upstream.carriage is not None else None,
         )
-        legs = Legs() if upstream.surface.pauses and client is not upstream else None
-        if emulating is not None:
-            undo, owner = encoding.undo, asked.tenant
-            legs = self._workshop.legs(emulating, restored, client, upstream, target, undo=undo, owner=owner)
+        legs = self._workshop.legs(emulating, restored, crossing, encoding.undo, asked.tenant)
         finish = None
         if keeping is not None or context.withholding is not None:
             finish = self._memory.finish(client, context, keeping, _speaker(asked, way))

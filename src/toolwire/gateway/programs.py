@@ -28,10 +28,11 @@ from toolwire.runtime.toolset import Tool as Runnable
 
 from .dialects import DIALECTS, ProgramDialect
 from .refusal import Refused
-from .searching import Deferred, each_function, flat_name, object_of
+from .searching import Deferred, each_function, flat_name, object_of, place_of
 
 FUNCTION = "run_code"
 LIMITS = Limits()
+_INSIDE = "only programs may call it: it is a function in the gateway's"
 _WHY = "the target runs no programs: the gateway runs them, in Python"
 
 
@@ -74,7 +75,8 @@ def prepared(request: Request, client: Codec, upstream: Codec) -> Prepared | Non
     function = next(name for name in (FUNCTION, *(f"{FUNCTION}_{n}" for n in range(2, 99))) if name not in names)
     tools = tuple(_declared(request.tools, runner, hidden, _run_code(function, called)))
     messages, programs, pending = _collapsed(request, client.names, dialect, function)
-    losses = [Loss(kind="approximated", path=f"/tools/{n}", why=_WHY) for n in runner]
+    losses = [Loss(kind="approximated", path=place_of(n, request.tools[n]), why=_WHY) for n in runner]
+    losses += [Loss(kind="approximated", path=called[name].at or "", why=_INSIDE) for name in called if name in hidden]
     extras = {family: kept for family, kept in (request.extras or {}).items() if family != client.name}
     kept = {key: raw for key, raw in (request.extras or {}).get(client.name, {}).items() if key != "container"}
     made = replace(request, tools=tools, messages=messages, extras={**extras, client.name: kept}, plain=False)
@@ -94,13 +96,13 @@ def _declared(
     tools: tuple[Tool, ...], runner: list[int], hidden: frozenset[str], function: FunctionTool
 ) -> Iterator[Tool]:
     for index, tool in enumerate(tools):
-        at = f"/tools/{index}" if tool.at is None else tool.at
+        at = place_of(index, tool)
         if index in runner:
             if index == runner[0]:
                 yield replace(function, at=at)
         elif isinstance(tool, ToolGroup):
             members = [
-                replace(one, allowed_callers=None, at=f"/tools/{place}" if one.at is None else one.at)
+                replace(one, allowed_callers=None, at=place_of(place, one))
                 for place, one in enumerate(tool.tools)
                 if f"{tool.name}__{one.name}" not in hidden
             ]

@@ -39,6 +39,14 @@ _WHY = "the target has no search for tools: the gateway searches in its place"
 Deferred = FunctionTool | FreeformTool
 
 
+class Crossing(Struct, frozen=True):
+    """Who asks, in which protocol it is asked, and what is known of who answers."""
+
+    client: Codec
+    upstream: Codec
+    target: Target
+
+
 class Found(Struct, frozen=True):
     """A search: what was asked, and which tools it found, or why it could not be."""
 
@@ -57,6 +65,10 @@ class Emulated(Struct, frozen=True):
     word: str
     later: dict[str, Deferred]
 
+    def everything(self, request: Request) -> Request:
+        """The request with all tools: what becomes of those that are found later can be said now."""
+        return replace(request, tools=(*(request.tools or ()), *self.later.values()))
+
 
 def emulated(request: Request, client: Codec, upstream: Codec, model: str | None) -> Emulated | None:
     """The request for an upstream that can't search itself; None if there is nothing to emulate."""
@@ -71,13 +83,15 @@ def emulated(request: Request, client: Codec, upstream: Codec, model: str | None
     function = next(name for name in _candidates() if name not in names)
     known = set(_DIALECTS[client.name].found_in(request.messages))
     later = {
-        flat: tool for tool in each_function(request.tools) if tool.defer and (flat := flat_name(tool)) not in known
+        flat: replace(tool, defer=None)
+        for tool in each_function(request.tools)
+        if tool.defer and (flat := flat_name(tool)) not in known
     }
     if not later:
         return None
     first = next(iter(searches.values()))
     tools = tuple(_kept(request.tools, later, list(searches), _declared(function, first)))
-    losses = [Loss(kind="approximated", path=f"/tools/{index}", why=_WHY) for index in searches]
+    losses = [Loss(kind="approximated", path=place_of(index, tool), why=_WHY) for index, tool in searches.items()]
     choice = request.tool_choice
     if choice is not None and any(named.name in (first.name, first.kind) for named in choice.names):
         choice = replace(choice, names=(ToolRef(name=function, at=choice.names[0].at),))
@@ -91,12 +105,18 @@ def _candidates() -> Iterator[str]:
 
 
 def each_function(tools: Iterable[Tool]) -> Iterator[Deferred]:
-    """Every function, members of groups as such."""
-    for tool in tools:
+    """Every function, members of groups as such, with its place in the body."""
+    for index, tool in enumerate(tools):
+        at = place_of(index, tool)
         if isinstance(tool, ToolGroup):
-            yield from (replace(member, namespace=tool.name) for member in tool.tools)
+            for number, member in enumerate(tool.tools):
+                yield replace(member, namespace=tool.name, at=at + place_of(number, member))
         elif not isinstance(tool, NativeTool):
-            yield tool
+            yield replace(tool, at=at)
+
+
+def place_of(index: int, tool: Tool) -> str:
+    return f"/tools/{index}" if tool.at is None else tool.at
 
 
 def flat_name(tool: Deferred) -> str:
@@ -108,13 +128,13 @@ def _kept(
 ) -> Iterator[Tool]:
     """What is declared at once. Each knows where it stood, for the report."""
     for index, tool in enumerate(tools):
-        at = f"/tools/{index}" if tool.at is None else tool.at
+        at = place_of(index, tool)
         if index in searches:
             if index == searches[0]:
                 yield replace(function, at=at)
         elif isinstance(tool, ToolGroup):
             members = [
-                replace(member, defer=None, at=f"/tools/{place}" if member.at is None else member.at)
+                replace(member, defer=None, at=place_of(place, member))
                 for place, member in enumerate(tool.tools)
                 if f"{tool.name}__{member.name}" not in later
             ]
@@ -160,13 +180,13 @@ def object_of(schema: bytes) -> dict[str, Any] | None:
 class Searching(Legs):
     """The events of several answers as those of one, with searches told as the client's own provider tells them."""
 
-    def __init__(self, found: Emulated, client: Codec, upstream: Codec, target: Target, undo: Undo) -> None:
+    def __init__(self, found: Emulated, crossing: Crossing, undo: Undo) -> None:
         super().__init__()
         self._emulated = found
         self._request = found.request
-        self._dialect = _DIALECTS[client.name]
-        self._upstream = upstream
-        self._target = target
+        self._dialect = _DIALECTS[crossing.client.name]
+        self._upstream = crossing.upstream
+        self._target = crossing.target
         self._undo = undo
         self._later = dict(found.later)
         for flat, tool in found.later.items():
@@ -270,7 +290,7 @@ class Searching(Legs):
         new, self._new = [tool for tool in self._new if self._later.pop(flat_name(tool), None) is not None], []
         self._numbers, self._others = {}, False
         request = self._request
-        declared = tuple(replace(tool, defer=None, at="") for tool in new)
+        declared = tuple(new)
         answered = (Message(role="user", parts=results),) if results else ()
         self._request = replace(
             request, messages=request.messages + said + answered, tools=(request.tools or ()) + declared
