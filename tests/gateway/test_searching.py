@@ -12,8 +12,10 @@ from tests.gateway.test_faults import STREAM, events_of, piece, whole
 from tests.upstream.sockets import upstream
 from toolwire.canonical.content import Message, Reasoning, ReasoningText, Seal, Text, ToolCall
 from toolwire.canonical.fold import Folder, unfold
+from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
-from toolwire.codec.interface import Context, Route
+from toolwire.canonical.tools import FunctionTool
+from toolwire.codec.interface import Context, Route, Target
 from toolwire.codec.tools import tools_in_force
 from toolwire.gateway.passing import Asked
 from toolwire.protocols import PROTOCOLS
@@ -343,6 +345,29 @@ def test_a_member_of_a_namespace_is_found_and_called_by_its_own_name(stream: boo
             assert output["tools"][0]["name"] == "crm"
             assert [one["name"] for one in output["tools"][0]["tools"]] == ["list_orders"]
             assert (called["namespace"], called["name"]) == ("crm", "list_orders")
+
+    run(work())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_name_that_the_upstream_refuses_is_restored_after_it_was_found(stream: bool) -> None:
+    async def work() -> None:
+        long = "list_all_the_open_orders_" + "x" * 60
+        shortened = PROTOCOLS["openai-chat"].encode_request(
+            Request(origin="", tools=(FunctionTool(name=long),)), Target()
+        )
+        alias = json.loads(shortened.to_bytes())["tools"][0]["function"]["name"]
+        assert alias != long
+        script = Script(
+            wired("openai-chat", answer(call("tool_search", query="open orders")), stream=stream),
+            wired("openai-chat", answer(call(alias, "call_2", what="x")), stream=stream),
+        )
+        async with upstream(script) as origin, running(in_front_of(origin)) as gateway:
+            path, body = asked("anthropic", stream=stream)
+            request = json.loads(body)
+            request["tools"].append({"name": long, "input_schema": SCHEMA, "defer_loading": True})
+            got, _ = await told(gateway, "anthropic", path, json.dumps(request).encode(), stream=stream)
+            assert got["content"][-1]["name"] == long
 
     run(work())
 
