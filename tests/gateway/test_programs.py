@@ -1,6 +1,8 @@
 """A client whose provider runs programs that call tools, in front of upstreams that run none."""
 
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -391,6 +393,23 @@ def test_what_the_report_says() -> None:
             ]
 
     run(work())
+
+
+def test_without_the_sandbox_the_gateway_works_and_refuses_as_before() -> None:
+    """It is another extra: nothing may want it before a program does."""
+    program = """
+import sys
+sys.modules["pydantic_monty"] = sys.modules["re2"] = None
+import json
+import toolwire.gateway.server
+from toolwire.codec.interface import Route
+from toolwire.gateway.programs import prepared
+from toolwire.protocols import PROTOCOLS
+client, upstream = PROTOCOLS["anthropic"], PROTOCOLS["openai-chat"]
+assert prepared(client.decode_request(sys.stdin.buffer.read(), Route()), client, upstream) is None
+"""
+    _, asked = body("anthropic")
+    subprocess.run([sys.executable, "-c", program], input=asked, check=True, timeout=30)
 
 
 def test_a_choice_of_what_only_programs_may_call_is_refused() -> None:
