@@ -9,6 +9,8 @@ import pytest
 from tests.gateway.running import Running, in_front_of, run, running
 from tests.gateway.test_exchange import Script
 from tests.gateway.test_faults import STREAM, events_of, piece, whole
+from tests.sdk import accept_response
+from tests.sdk_stream import fold_body
 from tests.upstream.sockets import upstream
 from toolwire.canonical.content import Message, Reasoning, ReasoningText, Seal, Text, ToolCall
 from toolwire.canonical.fold import Folder, unfold
@@ -87,8 +89,10 @@ async def told(gateway: Running, client: str, path: str, body: bytes, *, stream:
         response = folder.response()
     else:
         response = codec.decode_response(data, Context())
-    # What the client would repeat.
-    return json.loads(codec.encode_response(response, Context()).to_bytes()), response
+    # As the official SDK has it, which would repeat it.
+    got_whole = fold_body(client, data) if stream else json.loads(data)
+    assert accept_response(client, got_whole) is None
+    return got_whole, response
 
 
 def declared(protocol: str, body: Any) -> list[str]:
@@ -235,10 +239,10 @@ def test_ids_of_searches_are_unique_and_well_formed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"),
-    [({"pattern": "("}, "invalid_pattern"), ({"pattern": "x" * 201}, "pattern_too_long"), ({}, "invalid_tool_input")],
+    ("arguments", "why"),
+    [({"pattern": "("}, "can't be read"), ({"pattern": "x" * 201}, "200 characters"), ({}, "there is no query")],
 )
-def test_a_search_that_cannot_be_is_told_to_both(arguments: dict[str, str], code: str) -> None:
+def test_a_search_that_cannot_be_is_told_to_both(arguments: dict[str, str], why: str) -> None:
     async def work() -> None:
         script = Script(
             wired("openai-chat", answer(call("tool_search", **arguments)), stream=False),
@@ -248,7 +252,9 @@ def test_a_search_that_cannot_be_is_told_to_both(arguments: dict[str, str], code
             path, body = asked("anthropic", search=REGEX)
             got, _ = await told(gateway, "anthropic", path, body, stream=False)
             assert got["content"][0]["name"] == "tool_search_tool_regex"
-            assert got["content"][1]["content"] == {"type": "tool_search_tool_result_error", "error_code": code}
+            content = got["content"][1]["content"]
+            assert (content["type"], content["error_code"]) == ("tool_search_tool_result_error", "invalid_tool_input")
+            assert why in content["error_message"]
             (result,) = [one for one in script.bodies[1]["messages"] if one["role"] == "tool"]
             assert result["content"].startswith("[tool error] ")
 
@@ -342,7 +348,7 @@ def test_a_member_of_a_namespace_is_found_and_called_by_its_own_name(stream: boo
             assert declared("openai-chat", before) == ["tool_search", "read_file", "crm__get_order"]
             assert declared("openai-chat", after) == [*declared("openai-chat", before), "crm__list_orders"]
             _, output, called = got["output"]
-            assert output["tools"][0]["name"] == "crm"
+            assert (output["tools"][0]["name"], output["tools"][0]["description"]) == ("crm", "Records.")
             assert [one["name"] for one in output["tools"][0]["tools"]] == ["list_orders"]
             assert (called["namespace"], called["name"]) == ("crm", "list_orders")
 

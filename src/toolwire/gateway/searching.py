@@ -48,12 +48,13 @@ class Crossing(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """A search: what was asked, and which tools it found, or why it could not be."""
+    """A search: what was asked, and which tools it found, or why it could not be. `groups` are described here."""
 
     id: str
     arguments: Mapping[str, Any]
     tools: tuple[Deferred, ...] = ()
     fault: SearchFault | None = None
+    groups: Mapping[str, str] = {}
 
 
 class Emulated(Struct, frozen=True):
@@ -64,6 +65,7 @@ class Emulated(Struct, frozen=True):
     function: str
     word: str
     later: dict[str, Deferred]
+    groups: tuple[ToolGroup, ...] = ()
 
     def everything(self, request: Request) -> Request:
         """The request with all tools: what becomes of those that are found later can be said now."""
@@ -96,7 +98,8 @@ def emulated(request: Request, client: Codec, upstream: Codec, model: str | None
     if choice is not None and any(named.name in (first.name, first.kind) for named in choice.names):
         choice = replace(choice, names=(ToolRef(name=function, at=choice.names[0].at),))
     made = replace(request, tools=tools, tool_choice=choice, plain=False)
-    return Emulated(made, losses, function, first.name or first.kind, later)
+    groups = tuple(tool for tool in request.tools if isinstance(tool, ToolGroup))
+    return Emulated(made, losses, function, first.name or first.kind, later, groups)
 
 
 def _candidates() -> Iterator[str]:
@@ -281,7 +284,8 @@ class Searching(Legs):
             names = search(query, most)
         except SearchFault as fault:
             return Found(id, arguments, fault=fault)
-        return Found(id, arguments, tuple(self._emulated.later[name] for name in names))
+        groups = {tool.name: tool.description or "" for tool in self._emulated.groups}
+        return Found(id, arguments, tuple(self._emulated.later[name] for name in names), groups=groups)
 
     def further(self, upstream: Codec, body: bytes) -> bytes:
         """The request that goes on with what was found."""
@@ -349,7 +353,8 @@ class _Anthropic:
     def shown(self, found: Found, word: str) -> list[Part]:
         id = f"srvtoolu_{found.id}"
         if found.fault is not None:
-            content: dict[str, Any] = {"type": "tool_search_tool_result_error", "error_code": found.fault.kind}
+            said = {"error_code": found.fault.kind, "error_message": str(found.fault)}
+            content: dict[str, Any] = {"type": "tool_search_tool_result_error", **said}
         else:
             references = [{"type": "tool_reference", "tool_name": tool.name} for tool in found.tools]
             content = {"type": "tool_search_tool_search_result", "tool_references": references}
@@ -372,18 +377,21 @@ class _Responses:
     def shown(self, found: Found, word: str) -> list[Part]:
         status = {"call_id": None, "execution": "server", "status": "completed"}
         call = {"type": "tool_search_call", "id": f"tsc_{found.id}", "arguments": found.arguments, **status}
-        tools = [self._declared(tool) for tool in found.tools]
+        tools = [self._declared(tool, found.groups) for tool in found.tools]
         result = {"type": "tool_search_output", "id": f"tso_{found.id}", "tools": tools, **status}
         return [_foreign("openai-responses", call), _foreign("openai-responses", result)]
 
-    def _declared(self, tool: Deferred) -> dict[str, Any]:
+    def _declared(self, tool: Deferred, groups: Mapping[str, str]) -> dict[str, Any]:
         about = {} if tool.description is None else {"description": tool.description}
         if isinstance(tool, FreeformTool):
             one: dict[str, Any] = {"type": "custom", "name": tool.name, **about, "defer_loading": True}
         else:
             one = {"type": "function", "name": tool.name, **about, "parameters": tool.parameters}
             one |= {"strict": bool(tool.strict), "defer_loading": True}
-        return one if tool.namespace is None else {"type": "namespace", "name": tool.namespace, "tools": [one]}
+        if tool.namespace is None:
+            return one
+        named = {"name": tool.namespace, "description": groups.get(tool.namespace, "")}
+        return {"type": "namespace", **named, "tools": [one]}
 
     def found_in(self, messages: Iterable[Message]) -> Iterator[str]:
         for part in _parts(messages):

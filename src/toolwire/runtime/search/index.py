@@ -84,7 +84,7 @@ class Index:
     def matching(self, pattern: str, limit: int, usable: Callable[[str], bool] = lambda _: True) -> list[str]:
         """The names of the tools in whose name, description or arguments the pattern is found, in their own order."""
         if len(pattern) > PATTERN_LIMIT:
-            raise SearchFault(f"a pattern has at most {PATTERN_LIMIT} characters", "pattern_too_long")
+            raise SearchFault(f"a pattern has at most {PATTERN_LIMIT} characters", "invalid_tool_input")
         try:
             import re2  # type: ignore[import-untyped]  # noqa: PLC0415 - ranking does without it
         except ImportError:
@@ -96,7 +96,7 @@ class Index:
         try:
             expression = re2.compile(pattern.encode(errors="replace"), options)
         except re2.error as error:
-            raise SearchFault(f"the pattern can't be read: {_said(error)}", "invalid_pattern") from None
+            raise SearchFault(f"the pattern can't be read: {_said(error)}", "invalid_tool_input") from None
         if self._texts is None:
             self._texts = [_text(entry) for entry in self._entries]
         pairs = zip(self._entries, self._texts, strict=True)
