@@ -72,18 +72,23 @@ class Decision(Struct, frozen=True):
     by: str
 
 
-class Policy(Struct, frozen=True, kw_only=True):
-    rules: tuple[Rule, ...] = ()
+class Policy:
+    """Rules as texts, by what they say; `rules` as they are."""
 
-    @classmethod
-    def of(cls, *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = ()) -> "Policy":
-        made = [parse_rule("allow", text) for text in allow]
-        made += [parse_rule("ask", text) for text in ask]
-        made += [parse_rule("deny", text) for text in deny]
-        return cls(rules=tuple(made))
+    def __init__(
+        self,
+        *,
+        allow: Iterable[str] = (),
+        ask: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        rules: Iterable[Rule] = (),
+    ) -> None:
+        said: tuple[tuple[Verdict, Iterable[str]], ...] = (("allow", allow), ("ask", ask), ("deny", deny))
+        read = [parse_rule(verdict, text) for verdict, texts in said for text in texts]
+        self.rules: tuple[Rule, ...] = (*rules, *read)
 
     def extended(self, *rules: Rule) -> "Policy":
-        return Policy(rules=(*self.rules, *rules))
+        return Policy(rules=(*self.rules, *rules)) if rules else self
 
     def decide(self, tool: Tool, arguments: Arguments) -> Decision:
         stands_for: Sequence[Arguments] | None = [arguments]

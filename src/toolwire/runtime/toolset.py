@@ -5,7 +5,7 @@ validated, authorised, bounded and journalled alike.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -116,6 +116,7 @@ class Tool(Struct, frozen=True, kw_only=True):
         )
 
 
+@runtime_checkable
 class Toolset(Protocol):
     """Tools that come and go together: a server's, a browser's. `tools` is asked before every turn."""
 
