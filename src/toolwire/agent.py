@@ -139,7 +139,7 @@ class Agent:
         model: str | Model | None = None,
         *,
         tools: Sequence[Offered] = (),
-        policy: Policy | Mapping[str, Sequence[str]] | None = None,
+        policy: Policy | None = None,
         instructions: str = "",
         caps: Caps | None = None,
         person: Person | None = None,
@@ -161,11 +161,9 @@ class Agent:
         self._toolbox = Toolbox(tools)
         self._runs = Runs(Path(journal)) if isinstance(journal, Path | str) else journal
         self._opened: tuple[asyncio.AbstractEventLoop, Model] | None = None
-        if policy is None or isinstance(policy, Mapping):
-            policy = Policy(**(policy or {}))
         self._settings = Settings(
             instructions=instructions,
-            policy=policy,
+            policy=policy or Policy(),
             caps=caps or Caps(),
             parallel=parallel,
             repair=repair,
