@@ -7,8 +7,10 @@ Where an event loop runs already, `run` and `step` are to be awaited, and a stre
 """
 
 import asyncio
+import os
 import secrets
 import time
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
@@ -24,6 +26,7 @@ from toolwire.gateway.config import Config
 from toolwire.gateway.inside import open_model
 from toolwire.journal.runs import Runs
 from toolwire.journal.secrets import Redactor
+from toolwire.journal.telemetry import telemetry_of
 from toolwire.runtime.approval import Person
 from toolwire.runtime.caps import Caps
 from toolwire.runtime.events import CallEnded, CallRecord, RunEnded, RunEvent, StoppedBy
@@ -31,6 +34,7 @@ from toolwire.runtime.loop import Loop, Settings, ended
 from toolwire.runtime.model import Model, ModelFailed
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.portal import is_asynchronous, wait_for
+from toolwire.runtime.spans import RunSpans
 from toolwire.runtime.state import State
 from toolwire.runtime.steps import Remembered, Steps
 from toolwire.runtime.toolbox import Toolbox
@@ -161,6 +165,7 @@ class Agent:
         self._toolbox = Toolbox(tools)
         self._runs = Runs(Path(journal)) if isinstance(journal, Path | str) else journal
         self._opened: tuple[asyncio.AbstractEventLoop, Model] | None = None
+        self._telemetry = telemetry_of(os.environ, warnings.warn)
         self._settings = Settings(
             instructions=instructions,
             policy=policy or Policy(),
@@ -212,11 +217,16 @@ class Agent:
     ) -> AsyncIterator[RunEvent]:
         state = run.state
         loop = await self._loop(state, facts, resumed=resumed)
+        spans = None if self._telemetry is None else RunSpans(self._telemetry.tracer, self.name)
         try:
             async for event in loop.events(state, resumed=resumed):
                 run.take(event)
+                if spans is not None:
+                    spans.take(event)
                 yield event
         finally:
+            if spans is not None:
+                spans.close()
             if self._runs is not None:
                 self._runs.end(state.run, msgspec.json.encode(ended(state)))
 
@@ -314,6 +324,8 @@ class Agent:
         if self._opened is not None and self._opened[0] is asyncio.get_running_loop():
             await self._opened[1].close()
         self._opened = None
+        if self._telemetry is not None:
+            self._telemetry.close()
 
     def close(self) -> None:
         _blocking(self.aclose())

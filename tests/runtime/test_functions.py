@@ -37,7 +37,11 @@ class Colour(Enum):
 def run(function: Any, arguments: Any) -> Any:
     made = as_tool(function)
     calling = Calling(run="r", id="c", tool=made.name, key="k", person=Nobody())
-    return asyncio.run(made.run(arguments, calling))
+
+    async def call() -> Any:
+        return await made.run(arguments, calling)
+
+    return asyncio.run(call())
 
 
 def test_a_signature_becomes_a_schema() -> None:

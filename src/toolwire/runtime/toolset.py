@@ -127,7 +127,13 @@ class Toolset(Protocol):
     async def close(self) -> None: ...
 
 
-Offered: TypeAlias = Tool | Toolset | NativeTool | Callable[..., Any]
+class TurnsIntoTool(Protocol):
+    """Something that can be a tool, such as another agent."""
+
+    def as_tool(self) -> Tool: ...
+
+
+Offered: TypeAlias = Tool | Toolset | NativeTool | TurnsIntoTool | Callable[..., Any]
 """What an agent can be given as a tool: a function becomes one."""
 
 
