@@ -39,6 +39,7 @@ from .events import (
     Warned,
 )
 from .execute import Executor
+from .expanding import expanded
 from .model import Model, ModelFailed
 from .policy import Policy, Rule
 from .state import Pending, State
@@ -46,6 +47,7 @@ from .steps import Steps
 from .telling import Telling, retold
 from .toolbox import Toolbox
 from .toolset import Arguments, Catalog, Output
+from .trimming import trimmed
 
 _CUT: dict[StopReason, tuple[StoppedBy, str]] = {
     "max_tokens": ("length", "the model reached the length that it may answer"),
@@ -140,24 +142,33 @@ class Loop:
         else:
             self._steps.begin(name, b"")
             telling = Telling()
-            async for event in self._model.ask(self._request(state)):
+            request, left_out = self._request(state)
+            if left_out:
+                yield Warned(text=f"the {left_out} oldest messages are left out: the conversation is too long")
+            async for event in self._model.ask(request):
                 folder.add(event)
                 if (grown := telling.take(event)) is not None:
                     yield grown
             response = folder.response()
             self._steps.finish(name, msgspec.json.encode(response))
         reason = _reason(response)
-        yield TurnEnded(turn=state.turn, stop=reason, usage=response.usage)
+        yield TurnEnded(
+            turn=state.turn, stop=reason, usage=response.usage, response=response.id or "", model=response.model or ""
+        )
         for proposed in self._take(state, response, reason):
             yield proposed
 
-    def _request(self, state: State) -> Request:
+    def _request(self, state: State) -> tuple[Request, int]:
+        """What the model is asked, and how many messages of the conversation are not in it."""
         settings, catalog = self._settings, self._catalog
+        messages, left_out = state.messages, 0
+        if settings.caps.history is not None:
+            messages, left_out = trimmed(messages, settings.caps.history)
         declared = [tool.declared() for tool in catalog.tools.values() if _is_declared(tool.allowed_callers)]
-        return Request(
+        request = Request(
             origin="",
             model=self._model.name,
-            messages=state.messages,
+            messages=messages,
             system=(Text(text=settings.instructions),) if settings.instructions else None,
             tools=(*declared, *catalog.natives) or None,
             tool_choice=None if settings.parallel or not declared else ToolChoice(parallel=False),
@@ -166,11 +177,13 @@ class Loop:
             stream=True,
             include_usage=True,
         )
+        return request, left_out
 
     def _take(self, state: State, response: Response, reason: StopReason) -> Iterator[RunEvent]:
         """What the answer says: its calls wait, or the run has stopped."""
         said = response.candidates[0].messages if response.candidates else ()
-        state.messages += tuple(replace(message, at=None) for message in said)
+        said = expanded(tuple(replace(message, at=None) for message in said), self._catalog.tools)
+        state.messages += said
         state.usage = added(state.usage, response.usage)
         state.text = "".join(part.text for message in said for part in message.parts if isinstance(part, Text))
         calls = [part for message in said for part in message.parts if isinstance(part, ToolCall)]
