@@ -279,7 +279,7 @@ def test_a_filter_goes_with_the_tool_that_it_bounds(source: str, tool: Any, path
     made = made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA)
     assert [loss.path for loss in made.losses if loss.kind == "dropped"] == ["/tools/0"]
     with pytest.raises(tw.LossRefused, match="its filter can't be kept"):
-        made_of(asking(source, [tool]), source, OLLAMA, hosted_tools="function")
+        made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA, hosted_tools="function")
 
 
 FOR_PROGRAMS = [
