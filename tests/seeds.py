@@ -29,9 +29,9 @@ FAILURE_MODES = r"""
   -> computer use
 9 programmatic tool calling treated as unsandboxed model code execution or as a universal syntax rule
   -> tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused
-  -> runtime
+  -> tests/runtime/sandbox/test_hostile_code.py::test_there_is_no_way_out
 9 large tool catalogs loaded eagerly instead of discovered/deferred just in time
-  -> runtime
+  -> tests/runtime/search/test_deferred.py::test_above_the_limit_the_search_and_what_is_always_needed_are_declared
 9 MCP 2026-07-28 release-candidate behavior treated as current stable protocol
   -> mcp
 9 partial streamed arguments executed before validation
@@ -73,7 +73,7 @@ INVARIANTS = r"""
 
 RESPONSIBILITIES = r"""
 303 Tool-surface shaping - expose relevant tools or provide a discovery/search mechanism for large catalogs.
-  -> runtime
+  -> tests/runtime/search/test_deferred.py::test_above_the_limit_the_search_and_what_is_always_needed_are_declared
 304 Schema and grammar validation - validate JSON-schema arguments, grammar-constrained text, output schemas, and provider-specific strict-mode compatibility.
   -> runtime
 305 Provider-continuity preservation - preserve response output items, reasoning items, thinking blocks, function-call IDs, Gemini function-call IDs, interaction IDs, or SDK runner state required by the next turn.
@@ -150,7 +150,8 @@ VERIFICATION = r"""
   -> mcp
 362 Tool search/deferred loading keeps the search surface non-deferred, authorizes discovered tools before execution, and preserves normal ID/result pairing after loading.
   -> tests/acceptance/test_server_tools.py::test_sv_6_tool_search_keeps_its_exact_shape
-  -> runtime
+  -> tests/runtime/search/test_deferred.py::test_that_it_was_found_allows_nothing
+  -> tests/gateway/test_searching.py::test_the_gateway_searches_and_the_client_sees_its_own_search
 363 Programmatic tool calling runs generated code only in an approved execution environment with allowed callers, resource and egress limits, container timeout/expiration handling, approval gates, and validation of distilled results.
   -> tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused
   -> runtime

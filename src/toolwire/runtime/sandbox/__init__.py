@@ -1,0 +1,1 @@
+"""Where what a model wrote is run."""
