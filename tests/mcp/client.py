@@ -75,8 +75,7 @@ def wanted(tools: Sequence[Tool], context: Mapping[str, Any]) -> list[tuple[Tool
 
 async def main(url: str) -> int:
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-    warned: list[str] = []
-    toolset = McpToolset("suite", settings(url, context), warn=warned.append, browse=browse)
+    toolset = McpToolset("suite", settings(url, context), browse=browse)
     try:
         tools = await toolset.tools()
         calls = wanted(tools, context)
@@ -84,7 +83,7 @@ async def main(url: str) -> int:
         reached = toolset.state == "up"
     finally:
         await toolset.close()
-    sys.stderr.write("".join(f"{one}\n" for one in warned))
+    sys.stderr.write("".join(f"{one}\n" for one in toolset.warned()))
     return 0 if reached else 1
 
 

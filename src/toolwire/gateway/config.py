@@ -160,6 +160,10 @@ def parse_config(text: str, environment: Mapping[str, str]) -> Config:
             _converted(table, McpServer, f"mcp.servers.{name}")
     config = _converted(resolved, Config, "")
     _check(config)
+    try:
+        check(config.mcp)
+    except McpConfigError as error:
+        raise ConfigError(str(error)) from None
     return config
 
 
@@ -225,10 +229,6 @@ def _check(config: Config) -> None:
     for name in ("days", "size", "queue"):
         if getattr(config.journal, name) <= 0:
             raise ConfigError(f"journal.{name}: must be more than 0")
-    try:
-        check(config.mcp)
-    except McpConfigError as error:
-        raise ConfigError(str(error)) from None
 
 
 def provider_of(name: str, section: ProviderSection) -> Provider:

@@ -34,12 +34,14 @@ from .settings import Server
 _USUAL_TTL = 300.0
 """Seconds that a list of the older version counts, which has no word for it."""
 
+_WARNINGS = 100
+
 State = Literal["off", "up", "down"]
 
 
 class McpToolset:
-    """`names` is shared between servers, so that no two tools get one name; `warn` is told what fails; `folder` is
-    where tokens are kept, and `browse` how a person is asked to sign in, if that can be."""
+    """`names` is shared between servers, so that no two tools get one name; `folder` is where tokens are kept, and
+    `browse` how a person is asked to sign in, if that can be."""
 
     def __init__(
         self,
@@ -47,16 +49,15 @@ class McpToolset:
         settings: Server,
         *,
         names: Names | None = None,
-        warn: Callable[[str], None] = lambda _: None,
         folder: Path | None = None,
         browse: Browse | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
         self.on_change: Callable[[], None] = lambda: None
-        self._names = names or Names()
-        self._warn = warn
-        self._warned = ""
+        self.names = names or Names()
+        self._warnings: list[str] = []
+        self._told = ""
         self._connection = Connection(
             name, settings, elicit=self._asked, changed=self._stale, folder=folder, browse=browse
         )
@@ -101,13 +102,22 @@ class McpToolset:
                 self._broken(error)
                 self._tell(f"the MCP server {self.name} does not list its tools: {said(error)}")
                 return ()
-            self._warned = ""
+            self._told = ""
             return self._tools
+
+    def warned(self) -> list[str]:
+        """What went wrong since the last time."""
+        said, self._warnings = self._warnings, []
+        return said
+
+    def _warn(self, text: str) -> None:
+        if len(self._warnings) < _WARNINGS:
+            self._warnings.append(text)
 
     def _tell(self, text: str) -> None:
         # The wait that is part of it changes: the same failure is told once.
-        if text.partition(" (tried again")[0] != self._warned:
-            self._warned = text.partition(" (tried again")[0]
+        if (failure := text.partition(" (tried again")[0]) != self._told:
+            self._told = failure
             self._warn(text)
 
     def _stale(self) -> None:
@@ -156,7 +166,7 @@ class McpToolset:
             return await self._run(one.name, checked, arguments, calling)
 
         return Tool(
-            name=self._names.name(self.name, one.name),
+            name=self.names.name(self.name, one.name),
             run=run,
             description=bounds.readable(one.description or one.title or "", bounds.DESCRIPTION),
             parameters=one.input_schema,
@@ -238,13 +248,13 @@ def toolsets(
     servers: dict[str, Server],
     *,
     taken: Sequence[str] = (),
-    warn: Callable[[str], None] = lambda _: None,
     folder: Path | None = None,
+    browse: Browse | None = None,
 ) -> list[McpToolset]:
     """One for each server that is switched on, with names that differ; `taken` are names that are not theirs to use."""
     names = Names(taken)
     return [
-        McpToolset(name, server, names=names, warn=warn, folder=folder)
+        McpToolset(name, server, names=names, folder=folder, browse=browse)
         for name, server in servers.items()
         if server.enabled
     ]
