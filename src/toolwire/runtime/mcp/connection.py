@@ -5,7 +5,6 @@ from any task. The version is negotiated once for each connection: a connection 
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -90,8 +89,9 @@ class Connection:
         self._ended.set()
         if self._task is not None:
             task, self._task = self._task, None
-            with contextlib.suppress(Exception):
-                await task
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # what it ended with was told before
 
     async def _connect(self) -> Client:
         self._ended = asyncio.Event()
@@ -142,7 +142,8 @@ class Connection:
     async def _check_version(self, client: Client) -> None:
         wanted = self._server.version
         if wanted == "2026-07-28":  # the SDK takes it for granted
-            await client.session.discover()
+            raw = await client.session.send_discover(wanted)
+            client.session.adopt(types.DiscoverResult.model_validate(raw))
         if wanted not in ("auto", client.protocol_version):
             raise Unavailable(f"it speaks {client.protocol_version}, and not {wanted}")
 
