@@ -1,6 +1,6 @@
 """A server that has an address: its answers, bounded."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import httpx2
@@ -28,10 +28,17 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 class _Transport(httpx2.AsyncHTTPTransport):
-    """Streams have a bound of their own, on each event."""
+    """Streams have a bound of their own, on each event. `forgotten` is called when the server says that there is no
+    such session, which the SDK does not tell apart from other errors."""
+
+    def __init__(self, forgotten: Callable[[], None]) -> None:
+        super().__init__()
+        self._forgotten = forgotten
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await super().handle_async_request(request)
+        if response.status_code == 404 and "mcp-session-id" in request.headers:
+            self._forgotten()
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             stream = response.stream
             if isinstance(stream, httpx2.AsyncByteStream):
@@ -40,12 +47,14 @@ class _Transport(httpx2.AsyncHTTPTransport):
 
 
 @asynccontextmanager
-async def reaching(server: Server, auth: httpx2.Auth | None) -> AsyncGenerator[TransportStreams]:
+async def reaching(
+    server: Server, auth: httpx2.Auth | None, forgotten: Callable[[], None]
+) -> AsyncGenerator[TransportStreams]:
     """Nothing of this machine's proxies or credentials files is used."""
     timeout = httpx2.Timeout(server.connect_timeout, read=max(server.timeout, 300))
     async with (
         httpx2.AsyncClient(
-            transport=_Transport(), headers=server.headers, timeout=timeout, auth=auth, trust_env=False
+            transport=_Transport(forgotten), headers=server.headers, timeout=timeout, auth=auth, trust_env=False
         ) as client,
         streamable_http_client(server.url or "", http_client=client, max_sse_event_size=bounds.MESSAGE) as streams,
     ):

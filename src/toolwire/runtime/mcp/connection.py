@@ -6,6 +6,7 @@ from any task. The version is negotiated once for each connection: a connection 
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -33,6 +34,15 @@ class Unavailable(ToolwireError):
     """The server can't be reached; the message says why."""
 
 
+class _Session:
+    """Whether the server still knows it."""
+
+    forgotten = False
+
+    def forget(self) -> None:
+        self.forgotten = True
+
+
 class Connection:
     """`changed` is called when the server says that its tools are others now."""
 
@@ -56,6 +66,8 @@ class Connection:
         self._task: asyncio.Task[None] | None = None
         self._client: Client | None = None
         self._ended = asyncio.Event()
+        # Those before the last too: calls that were under way still ask.
+        self._sessions: deque[tuple[Client, _Session]] = deque(maxlen=4)
         self._failures = 0
         self._not_before = 0.0
         self.why = "not opened yet"
@@ -73,6 +85,10 @@ class Connection:
             if (wait := self._not_before - time.monotonic()) > 0:
                 raise Unavailable(f"{self.why} (tried again in {wait:.0f} s)")
             return await self._connect()
+
+    def is_forgotten(self, client: Client) -> bool:
+        """Whether the server has lost this client's session, and so has not looked at what it was sent."""
+        return any(session.forgotten for one, session in self._sessions if one is client)
 
     def broke(self, why: str) -> None:
         """A request found out."""
@@ -117,11 +133,12 @@ class Connection:
         raise Unavailable(self.why)
 
     async def _live(self, ready: asyncio.Future[Client]) -> None:
-        complaints = Complaints()
+        complaints, session = Complaints(), _Session()
         try:
             async with AsyncExitStack() as held:
-                client = await held.enter_async_context(self._made(complaints))
+                client = await held.enter_async_context(self._made(complaints, session))
                 await self._check_version(client)
+                self._sessions.append((client, session))
                 ready.set_result(client)
                 async with asyncio.TaskGroup() as group:
                     listening = group.create_task(self._listen(client))
@@ -147,13 +164,13 @@ class Connection:
         if wanted not in ("auto", client.protocol_version):
             raise Unavailable(f"it speaks {client.protocol_version}, and not {wanted}")
 
-    def _made(self, complaints: Complaints) -> Client:
+    def _made(self, complaints: Complaints, session: _Session) -> Client:
         async def received(message: IncomingMessage) -> None:
             if isinstance(message, types.ToolListChangedNotification):
                 self._changed()
 
         return Client(
-            self._transport(complaints),
+            self._transport(complaints, session),
             mode={"2025-11-25": "legacy"}.get(self._server.version, self._server.version),
             elicitation_callback=self._elicit,
             message_handler=received,
@@ -163,14 +180,14 @@ class Connection:
         )
 
     @asynccontextmanager
-    async def _transport(self, complaints: Complaints) -> AsyncGenerator[TransportStreams]:
+    async def _transport(self, complaints: Complaints, session: _Session) -> AsyncGenerator[TransportStreams]:
         if self._server.command is not None:
             async with running(self._server, complaints, self._ended) as streams:
                 yield streams
             return
         async with (
             signing_in(self._name, self._server, self._folder, self._browse) as auth,
-            reaching(self._server, auth) as streams,
+            reaching(self._server, auth, session.forget) as streams,
         ):
             yield streams
 

@@ -8,9 +8,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import mcp_types as types
 import msgspec
@@ -37,6 +37,7 @@ _USUAL_TTL = 300.0
 _WARNINGS = 100
 
 State = Literal["off", "up", "down"]
+_Answer = TypeVar("_Answer")
 
 
 class McpToolset:
@@ -94,12 +95,11 @@ class McpToolset:
             if self._connection.alive and time.monotonic() < self._fresh_until:
                 return self._tools
             try:
-                self._tools = await self._listed(await self._connection.client())
+                self._tools = await self._asked_twice(self._listed)
             except Unavailable as error:
                 self._tell(f"the MCP server {self.name} is not there: {error}")
                 return ()
             except (MCPError, ValidationError, TimeoutError) as error:
-                self._broken(error)
                 self._tell(f"the MCP server {self.name} does not list its tools: {said(error)}")
                 return ()
             self._told = ""
@@ -124,12 +124,21 @@ class McpToolset:
         self._fresh_until = 0.0
         self.on_change()
 
-    def _broken(self, error: Exception) -> None:
-        gone = isinstance(error, MCPError) and (
-            error.code == types.CONNECTION_CLOSED or error.message == "Session terminated"
-        )
-        if gone:
+    def _broken(self, client: Client, error: Exception) -> bool:
+        """Whether the same can be asked anew: the server has lost the session, and has not looked at it."""
+        forgotten = self._connection.is_forgotten(client)
+        if forgotten or (isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED):
             self._connection.broke(said(error))
+        return forgotten
+
+    async def _asked_twice(self, ask: Callable[[Client], Awaitable[_Answer]]) -> _Answer:
+        client = await self._connection.client()
+        try:
+            return await ask(client)
+        except MCPError as error:
+            if not self._broken(client, error):
+                raise
+        return await ask(await self._connection.client())
 
     async def _listed(self, client: Client) -> tuple[Tool, ...]:
         found, seen, cursor, lives = list[types.Tool](), set[str](), None, list[float]()
@@ -188,17 +197,8 @@ class McpToolset:
     async def _run(self, tool: str, checked: Checked, arguments: Arguments, calling: Calling) -> Output:
         self._callings.append(calling)
         try:
-            for last in (False, True):
-                client = await self._connection.client()
-                try:
-                    result = await called(client, self.name, tool, arguments, calling)
-                    return checked.output(result, self.name)
-                except MCPError as error:
-                    self._broken(error)
-                    # Its session is gone, so that it has not looked at this call.
-                    if last or error.message != "Session terminated":
-                        raise
-            raise AssertionError
+            result = await self._asked_twice(lambda client: called(client, self.name, tool, arguments, calling))
+            return checked.output(result, self.name)
         except Unavailable as error:
             raise ToolFault(f"the MCP server {self.name} is not there: {error}", "unavailable") from None
         except MCPError as error:
