@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import re2  # type: ignore[import-untyped]
+import re2
 from msgspec import Struct
 
 from .words import asked, meanings, words_of
