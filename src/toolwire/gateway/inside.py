@@ -20,6 +20,7 @@ from toolwire.codec.interface import Codec, Context, Target
 from toolwire.codec.raising import StreamRaiser
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.model import ModelFailed
+from toolwire.runtime.search.natives import native_search
 from toolwire.translation import refuse
 from toolwire.upstream.transport import Transport
 
@@ -34,13 +35,16 @@ from .state.opening import opened
 
 
 class RoutedModel:
-    """`name` is what a client would ask for. `losses` are those of the last answer's request."""
+    """`name` is what a client would ask for. `losses` are those of the last answer's request; `search` is how its
+    provider looks for tools itself, if it does."""
 
     def __init__(self, exchanger: Exchanger, router: Router, name: str, resources: contextlib.AsyncExitStack) -> None:
         self.name = name
         self.losses: list[Loss] = []
         self._exchanger = exchanger
         self._routed = router.route(name)
+        way = self._routed.ways[0]
+        self.search = native_search(way.provider.protocol, way.model or "")
         self._resources = resources
 
     async def ask(self, request: Request) -> AsyncIterator[Event]:
