@@ -15,6 +15,7 @@ import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 
 from toolwire.runtime.toolset import ToolFault
@@ -136,6 +137,18 @@ class Workspace:
             if self._replaceable(folder, name, path) is None:
                 raise ToolFault(f"{path} is not there", "not_found")
             os.unlink(name, dir_fd=folder)
+
+    def missing_folders(self, path: str) -> list[str]:
+        """What would have to be made for a file there, the innermost first."""
+        parts = self.parts(path)
+        above = ("/".join(parts[:end]) for end in range(len(parts) - 1, 0, -1))
+        return list(takewhile(lambda folder: not self.exists(folder), above))
+
+    def remove_folder(self, path: str) -> None:
+        """If it is there and empty."""
+        with suppress(ToolFault), self._walked(path, links=False) as walk:
+            folder, name = walk.descend()
+            os.rmdir(name, dir_fd=folder)
 
     @contextmanager
     def _walked(self, path: str, *, links: bool) -> Iterator["_Walk"]:
