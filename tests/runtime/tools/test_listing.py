@@ -26,7 +26,9 @@ def test_an_empty_folder_says_so(tmp_path: Path) -> None:
     assert said(tool(tmp_path, "list_directory"), path=".") == "(empty)"
 
 
-@pytest.mark.parametrize(("path", "told"), [("none", "is not there"), ("..", "outside"), ("/etc", "outside"), ("f", "no folder")])
+@pytest.mark.parametrize(
+    ("path", "told"), [("none", "is not there"), ("..", "outside"), ("/etc", "outside"), ("f", "no folder")]
+)
 def test_what_can_not_be_listed_is_a_fault(tmp_path: Path, path: str, told: str) -> None:
     made(tmp_path, "f")
     with pytest.raises(ToolFault, match=told):

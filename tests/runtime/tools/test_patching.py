@@ -36,7 +36,8 @@ def accepted(text: str) -> bool:
     tokenizer = llguidance.LLTokenizer("byte")
     matcher = llguidance.LLMatcher(tokenizer, llguidance.LLMatcher.grammar_from_lark(GRAMMAR))
     tokens = tokenizer.tokenize_str(text)
-    return matcher.validate_tokens(tokens) == len(tokens) and bool(matcher.consume_tokens(tokens)) and matcher.is_accepting()
+    fits = matcher.validate_tokens(tokens) == len(tokens) and bool(matcher.consume_tokens(tokens))
+    return fits and matcher.is_accepting()
 
 
 WHOLE = patch(

@@ -73,7 +73,11 @@ def test_an_empty_file_is_empty(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content", "kind", "shape"),
-    [("a.png", PNG, "image/png", "image"), ("liar.txt", PNG, "image/png", "image"), ("a.pdf", PDF, "application/pdf", "document")],
+    [
+        ("a.png", PNG, "image/png", "image"),
+        ("liar.txt", PNG, "image/png", "image"),
+        ("a.pdf", PDF, "application/pdf", "document"),
+    ],
 )
 def test_images_and_documents_are_media(tmp_path: Path, name: str, content: bytes, kind: str, shape: str) -> None:
     (tmp_path / name).write_bytes(content)
@@ -94,9 +98,7 @@ def test_other_binaries_are_told_of_and_not_shown(tmp_path: Path) -> None:
 def test_bytes_that_are_no_utf_8_are_marked_and_counted(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"caf\xe9 and na\xefve \xef\xbf\xbd\n")
     text = said(tool(tmp_path, "read_file"), absolute_path="a")
-    assert text == (
-        "caf\ufffd and na\ufffdve \ufffd\n[2 sequences of bytes are not UTF-8 and are shown as \ufffd.]"
-    )
+    assert text == ("caf\ufffd and na\ufffdve \ufffd\n[2 sequences of bytes are not UTF-8 and are shown as \ufffd.]")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def searching(root: Path, program: str | None, hidden: Path | None = None) -> To
     return tool
 
 
-@pytest.fixture(params=WAYS.values(), ids=WAYS)
+@pytest.fixture(params=list(WAYS.values()), ids=list(WAYS))
 def search(tmp_path: Path, request: pytest.FixtureRequest) -> Tool:
     return searching(tmp_path, request.param)
 
@@ -173,8 +173,9 @@ def test_ripgrep_ends_when_who_asked_is_gone(tmp_path: Path) -> None:
     search = searching(tmp_path, str(slow))
 
     async def cancelled() -> None:
-        task = asyncio.create_task(search.run({"pattern": "a"}, calling(search)))  # type: ignore[arg-type]
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        task = asyncio.ensure_future(search.run({"pattern": "a"}, calling(search)))
+        pid = tmp_path / "pid"
+        while not (pid.exists() and pid.read_text()):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -35,7 +35,7 @@ from toolwire.runtime.tools.shell_line import simple_commands
         ("make 2>/dev/null </dev/null &>/dev/null; x", ["make", "x"]),
         ("A=b git status", ["A=b git status"]),
         ("echo 'it'\"'\"'s'", ["echo 'it'\"'\"'s'"]),
-        ("echo \"a\\\"b\\\\\"", ["echo 'a\"b\\'"]),
+        ('echo "a\\"b\\\\"', ["echo 'a\"b\\'"]),
         ("", []),
         ("# nothing", []),
     ],
@@ -164,15 +164,35 @@ def test_a_rule_against_a_command_finds_it_in_a_line(tmp_path: Path, line: str) 
 
 
 PIECES = st.sampled_from(
-    ["probe", "probe a", " ", ";", "&&", "||", "|", "&", "\n", "(", ")", "'", '"', "\\", "#", "$(probe)", "`probe`"]
-    + ["$X", ">", "<", "2>&1", ">/dev/null", "{", "}", "!", "eval probe", "a=b", "x", "if", "then", "fi", "*"]
+    [
+        *(
+            "probe",
+            "probe a",
+            " ",
+            ";",
+            "&&",
+            "||",
+            "|",
+            "&",
+            "\n",
+            "(",
+            ")",
+            "'",
+            '"',
+            "\\",
+            "#",
+            "$(probe)",
+            "`probe`",
+        ),
+        *("$X", ">", "<", "2>&1", ">/dev/null", "{", "}", "!", "eval probe", "a=b", "x", "if", "then", "fi", "*"),
+    ]
 )
 
 
 @pytest.fixture(scope="module")
 def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("probed")
-    (folder / "probe").write_text(f"#!/bin/sh\necho \"$0 $*\" >> {folder}/log\n")
+    (folder / "probe").write_text(f'#!/bin/sh\necho "$0 $*" >> {folder}/log\n')
     (folder / "probe").chmod(0o755)
     return folder
 
