@@ -21,6 +21,8 @@ _SAME_KEY = "tests/gateway/test_exchange.py::test_losses_are_told_in_a_header_an
 _BROKEN_BODY = _SECURITY + "test_a_body_that_is_no_good_is_an_error_and_never_a_crash"
 _LONG_BODY = _SECURITY + "test_a_body_over_the_limit_is_refused_whether_announced_or_not"
 _PACKED = "tests/gateway/test_addresses.py::test_a_packed_body_that_is_no_good_is_refused"
+_WORKSPACE = "tests/runtime/tools/test_workspace.py::"
+_FETCH = "tests/runtime/tools/test_web_fetch.py::"
 _FAULTS = "tests/gateway/test_faults.py::"
 
 ADVISORIES: dict[str, tuple[str, ...]] = {
@@ -43,13 +45,21 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "SSRF validator added": (
         _HOSTS,
         "tests/upstream/test_transport.py::test_a_redirect_is_an_answer_and_is_not_followed",
+        _FETCH + "test_no_spelling_of_a_private_address_is_fetched",
+        _FETCH + "test_a_redirect_is_judged_as_the_first_place",
     ),
     "timing attacks": (_TIME,),
     "secret in logs": (_SECRETS, _SECURITY + "test_values_that_are_lost_are_not_told_only_where_they_stood"),
     "MCP leaks/entitlements": (_HOSTS, "mcp"),
     "cross-tenant state": (_SAME_KEY, "state"),
     "SSTI": (_RUN, _SIGNS),
-    "LFI/path traversal": (_ADMINISTER, "runtime"),
+    "LFI/path traversal": (
+        _ADMINISTER,
+        _WORKSPACE + "test_a_path_that_leads_out_is_refused",
+        _WORKSPACE + "test_a_link_that_leads_out_is_not_followed",
+        _WORKSPACE + "test_a_link_that_is_swapped_in_while_a_path_is_walked_never_shows_what_is_outside",
+        _WORKSPACE + "test_a_link_that_is_swapped_in_is_never_written_through",
+    ),
     "PromQL/other injection": (_COUNTED,),
     "client pricing injection": (_COUNTED,),
     "approval bypass": ("runtime",),
