@@ -8,14 +8,14 @@ system's own resolver, so what is judged is what would be connected to.
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import httpcore2
 
 from toolwire.runtime.toolset import ToolFault
 
-Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+from .web_fetch import Resolve
 
 _NOT_FOR_US = tuple(
     ipaddress.ip_network(block)
