@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -217,7 +218,7 @@ def test_memory_is_bounded_for_one_process_and_for_all(root: Path) -> None:
 
 
 def test_what_it_started_is_gone_whatever_ends_it(root: Path) -> None:
-    name = f"sleep-{root.parent.name}"
+    name = f"sleep-{secrets.token_hex(8)}"
     started = f"cp $(command -v sleep) ./{name}; ./{name} 300 & env -i setsid ./{name} 300 & echo started"
     assert output(said(shell(root), command=started)) == "started"
     assert alive(name) == []
@@ -238,7 +239,7 @@ def test_what_it_started_is_gone_whatever_ends_it(root: Path) -> None:
 
 
 def test_it_dies_with_who_started_it(root: Path) -> None:
-    name = f"sleep-{root.parent.name}"
+    name = f"sleep-{secrets.token_hex(8)}"
     program = (
         "import sys, pathlib; from tests.runtime.tools.calling import said;"
         " from tests.sandbox.confinement import shell;"

@@ -1,6 +1,7 @@
 """`run_shell_command` where there is no sandbox: its form, its limits, and that nothing of it is left."""
 
 import asyncio
+import hashlib
 import os
 import time
 from pathlib import Path
@@ -16,14 +17,20 @@ from toolwire.runtime.tools import built_in
 from toolwire.runtime.toolset import Calling, Tool, ToolFault
 
 QUICK = Limits(seconds=20.0)
+BORN = time.time_ns()
 
 
 def shell(root: Path, limits: Limits = QUICK) -> Tool:
     return tool(root, "run_shell_command", limits=limits)
 
 
+def marked(root: Path) -> str:
+    """A name that no other run has had."""
+    return hashlib.sha256(f"{root} {os.getpid()} {BORN}".encode()).hexdigest()[:16]
+
+
 def alive(root: Path) -> list[str]:
-    """The processes with the name of this folder in their arguments; one that is dead has none."""
+    """The processes with the mark of this folder in their arguments; one that is dead has none."""
     found = list[str]()
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -31,7 +38,7 @@ def alive(root: Path) -> list[str]:
                 line = (entry / "cmdline").read_bytes().decode("utf-8", "replace")
             except OSError:
                 continue
-            if root.name in line and entry.name != str(os.getpid()):
+            if marked(root) in line and entry.name != str(os.getpid()):
                 found.append(line)
     return found
 
@@ -117,7 +124,7 @@ def test_a_flood_is_stopped(tmp_path: Path) -> None:
     ],
 )
 def test_what_it_left_in_the_background_is_gone(tmp_path: Path, command: str) -> None:
-    name = f"sleep-{tmp_path.name}"
+    name = f"sleep-{marked(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; " + command.replace("sleep", f"./{name}")
     start = time.monotonic()
     assert "Output: started" in said(shell(tmp_path), command=line)
@@ -126,7 +133,7 @@ def test_what_it_left_in_the_background_is_gone(tmp_path: Path, command: str) ->
 
 
 def test_what_it_started_is_gone_at_the_time_out(tmp_path: Path) -> None:
-    name = f"sleep-{tmp_path.name}"
+    name = f"sleep-{marked(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & setsid ./{name} 300 & ./{name} 300"
     start = time.monotonic()
     assert call(shell(tmp_path, Limits(seconds=1)), command=line).kind == "timeout"
@@ -135,7 +142,7 @@ def test_what_it_started_is_gone_at_the_time_out(tmp_path: Path) -> None:
 
 
 def test_what_it_started_is_gone_when_who_called_is(tmp_path: Path) -> None:
-    name = f"sleep-{tmp_path.name}"
+    name = f"sleep-{marked(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & setsid ./{name} 300 & touch begun; ./{name} 300"
     run = shell(tmp_path)
 
@@ -163,7 +170,7 @@ def test_a_fork_bomb_is_stopped(tmp_path: Path) -> None:
     start = time.monotonic()
     # One that ends at 1024 processes, so that a fault of ours would not stop the machine.
     bomb = "bomb() { if [ $1 -gt 0 ]; then bomb $(($1 - 1)) & bomb $(($1 - 1)) & fi; sleep 10; }; bomb 9"
-    output = call(shell(tmp_path, Limits(processes=100, seconds=20)), command=f"{bomb} # {tmp_path.name}")
+    output = call(shell(tmp_path, Limits(processes=100, seconds=20)), command=f"{bomb} # {marked(tmp_path)}")
     assert "it started more than 100 processes" in text(output)
     assert time.monotonic() - start < 10
     assert alive(tmp_path) == []

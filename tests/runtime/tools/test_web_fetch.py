@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.runtime.tools.calling import give, named, text
+from toolwire.runtime.tools.fetching import _unpacked
 from toolwire.runtime.tools.page import as_page
 from toolwire.runtime.tools.web_fetch import Fetching, fetching_tools, urls_in
 from toolwire.runtime.toolset import Output, ToolFault
@@ -241,6 +243,22 @@ def test_a_bomb_is_not_unpacked(packing: str) -> None:
     assert len(bomb) < 400_000
     output, _ = fetched({"/a": answer(bomb, "text/plain", Content_Encoding=packing)}, f"http://{HOST}:{{port}}/a")
     assert "more than 5242880 bytes" in text(output)
+
+
+def test_a_bomb_takes_no_more_memory_than_is_allowed() -> None:
+    packer = zlib.compressobj(9)
+    bomb = b"".join(packer.compress(b"\0" * 1_000_000) for _ in range(100)) + packer.flush()
+
+    async def at_once() -> AsyncIterator[bytes]:
+        yield bomb
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(ToolFault, match="more than 1000000 bytes"):
+            asyncio.run(_unpacked(at_once(), "deflate", 1_000_000))
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("packing", ["br", "zstd", "gzip, gzip", "nonsense"])
