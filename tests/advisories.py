@@ -23,6 +23,8 @@ _LONG_BODY = _SECURITY + "test_a_body_over_the_limit_is_refused_whether_announce
 _PACKED = "tests/gateway/test_addresses.py::test_a_packed_body_that_is_no_good_is_refused"
 _MCP = "tests/runtime/mcp/test_security.py::"
 _MCP_SERVING = "tests/runtime/mcp/test_serving.py::"
+_WORKSPACE = "tests/runtime/tools/test_workspace.py::"
+_FETCH = "tests/runtime/tools/test_web_fetch.py::"
 _FAULTS = "tests/gateway/test_faults.py::"
 _STATEMENTS = "tests/journal/test_injection.py::test_every_statement_is_written_in_the_source"
 _ADVERSARIAL = "tests/runtime/test_adversarial.py::"
@@ -59,6 +61,8 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "SSRF validator added": (
         _HOSTS,
         "tests/upstream/test_transport.py::test_a_redirect_is_an_answer_and_is_not_followed",
+        _FETCH + "test_no_spelling_of_a_private_address_is_fetched",
+        _FETCH + "test_a_redirect_is_judged_as_the_first_place",
     ),
     "timing attacks": (_TIME,),
     "secret in logs": (_SECRETS, _SECURITY + "test_values_that_are_lost_are_not_told_only_where_they_stood"),
@@ -77,7 +81,13 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
         "tests/scenarios/test_sdk_state.py::test_another_key_sees_no_conversation",
     ),
     "SSTI": (_RUN, _SIGNS),
-    "LFI/path traversal": (_ADMINISTER, "runtime"),
+    "LFI/path traversal": (
+        _ADMINISTER,
+        _WORKSPACE + "test_a_path_that_leads_out_is_refused",
+        _WORKSPACE + "test_a_link_that_leads_out_is_not_followed",
+        _WORKSPACE + "test_a_link_that_is_swapped_in_while_a_path_is_walked_never_shows_what_is_outside",
+        _WORKSPACE + "test_a_link_that_is_swapped_in_is_never_written_through",
+    ),
     "PromQL/other injection": (_COUNTED,),
     "client pricing injection": (_COUNTED,),
     "approval bypass": (
