@@ -79,6 +79,7 @@ def journal_path(config: Config, environment: Mapping[str, str]) -> Path:
 def secrets_of(config: Config, providers: Iterable[Provider]) -> Iterator[str]:
     """What must be in no record: everybody's keys, and what is configured to be sent along with them."""
     yield from (*config.server.keys, *config.server.seal_keys)
+    yield from (config.search.api_key or "", *config.search.headers.values())
     for provider in providers:
         yield from (provider.api_key or "", *provider.headers.values(), *provider.query.values())
 
