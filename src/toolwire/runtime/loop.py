@@ -22,7 +22,7 @@ from toolwire.canonical.fold import Folder
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, StopReason
 from toolwire.canonical.tools import Sampling, Thinking, ToolChoice
-from toolwire.canonical.usage import added, spent
+from toolwire.canonical.usage import added, plain, spent
 from toolwire.journal.secrets import Redactor
 
 from .approval import Answer, Approval, Nobody, Person
@@ -153,7 +153,11 @@ class Loop:
             self._steps.finish(name, msgspec.json.encode(response))
         reason = _reason(response)
         yield TurnEnded(
-            turn=state.turn, stop=reason, usage=response.usage, response=response.id or "", model=response.model or ""
+            turn=state.turn,
+            stop=reason,
+            usage=plain(response.usage),
+            response=response.id or "",
+            model=response.model or "",
         )
         for proposed in self._take(state, response, reason):
             yield proposed
@@ -184,7 +188,7 @@ class Loop:
         said = response.candidates[0].messages if response.candidates else ()
         said = expanded(tuple(replace(message, at=None) for message in said), self._catalog.tools)
         state.messages += said
-        state.usage = added(state.usage, response.usage)
+        state.usage = added(state.usage, plain(response.usage))
         state.text = "".join(part.text for message in said for part in message.parts if isinstance(part, Text))
         calls = [part for message in said for part in message.parts if isinstance(part, ToolCall)]
         if response.error is not None:
