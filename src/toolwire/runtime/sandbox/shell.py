@@ -135,9 +135,9 @@ class _Mounts:
         if real is None or real == self._workspace or self._workspace in real.parents:
             return
         self._around += ("--perms", "1777", "--size", self._scratch, "--tmpfs", str(real))
-        if ("--remount-ro", str(real)) in zip(self._closed[::2], self._closed[1::2], strict=True):
-            at = self._closed.index(str(real))
-            del self._closed[at - 1 : at + 1]
+        # What was covered in there is gone with it, and can't be closed; what is in the workspace is mounted later.
+        kept = [Path(one) for one in self._closed[1::2] if not _is_in(Path(one), real, but_not=self._workspace)]
+        self._closed = [word for one in kept for word in ("--remount-ro", str(one))]
 
     def show(self, path: Path) -> None:
         real = _real(path)
@@ -172,6 +172,10 @@ class _Mounts:
         above = self._covered.intersection(path.parents)
         # The workspace is uncovered again, and what is in it.
         return any(self._workspace not in path.parents or self._workspace in one.parents for one in above)
+
+
+def _is_in(path: Path, folder: Path, *, but_not: Path) -> bool:
+    return folder in (path, *path.parents) and but_not not in path.parents
 
 
 def _real(path: Path) -> Path | None:
