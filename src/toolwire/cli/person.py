@@ -47,7 +47,8 @@ def terminal() -> int | None:
 
 
 class AtTerminal:
-    """One question after the other, also if several calls have one at once."""
+    """One question after the other, also if several calls have one at once. After a `later` the run stops, so the
+    rest of what it wants waits, too."""
 
     name = "person"
 
@@ -55,11 +56,16 @@ class AtTerminal:
         self._handle = handle
         self._screen = screen
         self._turn = asyncio.Lock()
+        self._left = False
 
     async def approve(self, ask: Ask) -> Answer:
         async with self._turn:
+            if self._left:
+                return "later"
             with self._screen.paused():
-                return await self._decided(ask)
+                answer = await self._decided(ask)
+            self._left = answer == "later"
+            return answer
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
         async with self._turn:

@@ -130,9 +130,8 @@ def _resumed(
     from .story import story_of
 
     story = story_of(runs, config, run)
-    if story.state in ("finished", "running"):
-        told = {"finished": "go on with `toolwire ask --continue`", "running": "stop it first"}
-        raise BadInput(f"the run {story.id} is {story.state}: {told[story.state]}")
+    if story.state == "finished":
+        raise BadInput(f"the run {story.id} is finished: go on with `toolwire ask --continue`")
     job = job_of(story.about.facts)
     job = replace(job, model=job.model or story.about.model, max_turns=max_turns or job.max_turns)
     if not named:

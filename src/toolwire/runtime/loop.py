@@ -232,8 +232,8 @@ class Loop:
         for pending in state.pending:
             if pending.undecided:
                 await self._decide(state, pending)
-            if state.stopped is not None:
-                return
+        if state.stopped is not None:
+            return
         told: asyncio.Queue[RunEvent | None] = asyncio.Queue()
         executor = self._executor(state, told.put_nowait)
         left = None if self._settings.caps.seconds is None else state.began + self._settings.caps.seconds
