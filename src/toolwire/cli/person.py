@@ -22,7 +22,6 @@ _ANSWERS: dict[str, Answer] = {
 }
 _LINES = 40
 _LENGTH = 2000
-_SHORT = 200
 
 
 class Screen(Protocol):
@@ -94,10 +93,9 @@ class AtTerminal:
     def _show(self, ask: Ask, *, cut: bool) -> bool:
         """Whether all of it was shown."""
         whole = True
-        for name, text in _arguments(ask):
-            if ask.preview is not None and ("\n" in text or len(text) > _SHORT):
-                continue  # that is what the preview shows
-            whole &= self._lines(f"{name}: {text}" if name else text, cut=cut)
+        if ask.preview is None or not ask.preview.startswith("--- "):  # a difference shows all that is given
+            for name, text in _arguments(ask):
+                whole &= self._lines(f"{name}: {text}" if name else text, cut=cut)
         if ask.preview is not None:
             whole &= self._lines(ask.preview, cut=cut, style=_style)
         return whole

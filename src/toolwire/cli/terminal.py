@@ -42,6 +42,7 @@ class Terminal(Lines):
         super().__init__(width=self._console.width, workspace=workspace)
         self._moving = _Moving(self._console.width)
         self._live: Live | None = None
+        self._thinks = False
 
     def started(self, event: RunStarted) -> None:
         self.line(f"{in_one_line(event.model, 100)}{', resumed' if event.resumed else ''}", "dim")
@@ -51,6 +52,9 @@ class Terminal(Lines):
 
     def text(self, text: str) -> None:
         self._rest("")
+        if self._thinks:
+            self._break()
+            self._thinks = self._said = False
         super().text(text)
 
     def turn_ended(self) -> None:
@@ -60,7 +64,7 @@ class Terminal(Lines):
     def thought(self, text: str) -> None:
         self._rest("")
         self._console.print(Text(text, style="dim italic"), end="", soft_wrap=True)
-        self._midway = not text.endswith("\n")
+        self._thinks, self._midway = True, not text.endswith("\n")
 
     def call_started(self, id: str) -> None:
         self._rest("")
@@ -90,12 +94,10 @@ class Terminal(Lines):
     @contextmanager
     def paused(self) -> Iterator[None]:
         self._stop()
-        self._break()
-        try:
+        with super().paused():
             yield
-        finally:
-            if self._moving.under_way:
-                self._go()
+        if self._moving.under_way:
+            self._go()
 
     def _move(self, id: str, what: str) -> None:
         self._moving.under_way[id] = (what, time.monotonic())

@@ -51,8 +51,16 @@ class Lines:
         self._midway = False
         self._said = False
         self._began = time.monotonic()
+        self._is_paused = False
+        self._held: list[RunEvent] = []
 
     def take(self, event: RunEvent) -> None:
+        if self._is_paused:
+            self._held.append(event)
+        else:
+            self._tell(event)
+
+    def _tell(self, event: RunEvent) -> None:
         match event:
             case RunStarted():
                 self.started(event)
@@ -102,8 +110,16 @@ class Lines:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
+        """While a person is asked: what happens elsewhere is told afterwards."""
         self._break()
-        yield
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
+            held, self._held = self._held, []
+            for event in held:
+                self._tell(event)
 
     def line(self, text: str, style: str = "") -> None:
         """One that is ours, or was made harmless."""
