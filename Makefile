@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CACHE := .cache
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-agents test-comply test-frameworks check format bench bench-gateway golden matrix clean
+.PHONY: help serve test test-agents test-comply test-frameworks test-mcp check format bench bench-gateway bench-search bench-code golden matrix clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test-comply: $(READY) $(CACHE)/comply/.ready ## run the compliance suite by othe
 test-frameworks: $(READY) $(CACHE)/frameworks/.ready ## run agent frameworks through the gateway (needs Node)
 	$(BIN)/python -m tests.frameworks $(CACHE)/frameworks
 
+test-mcp: $(READY) ## run the official MCP conformance suite, and servers by others (needs npm)
+	$(BIN)/python -m tests.mcp --cache $(CACHE)/mcp
+
 check: $(READY) ## format, lint, types, import contracts, then the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -44,6 +47,12 @@ bench: $(READY) ## print the speed ratios
 
 bench-gateway: $(READY) ## print what an exchange costs, beside nginx and LiteLLM where they are installed
 	$(BIN)/python -m benchmarks.gateway $(ARGUMENTS)
+
+bench-search: $(READY) ## print how well and how fast a tool is found among 5,000
+	$(BIN)/python -m benchmarks.search
+
+bench-code: $(READY) ## print what a tool call from code costs
+	$(BIN)/python -m benchmarks.code
 
 golden: $(READY) ## write the golden files anew, for review
 	TOOLWIRE_REWRITE_GOLDEN=1 $(BIN)/pytest tests/laws/test_golden.py

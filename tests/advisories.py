@@ -21,13 +21,19 @@ _SAME_KEY = "tests/gateway/test_exchange.py::test_losses_are_told_in_a_header_an
 _BROKEN_BODY = _SECURITY + "test_a_body_that_is_no_good_is_an_error_and_never_a_crash"
 _LONG_BODY = _SECURITY + "test_a_body_over_the_limit_is_refused_whether_announced_or_not"
 _PACKED = "tests/gateway/test_addresses.py::test_a_packed_body_that_is_no_good_is_refused"
+_MCP = "tests/runtime/mcp/test_security.py::"
+_MCP_SERVING = "tests/runtime/mcp/test_serving.py::"
 _FAULTS = "tests/gateway/test_faults.py::"
 
 ADVISORIES: dict[str, tuple[str, ...]] = {
     "CVE-2026-42208": (_SIGNS, "journal"),
     "CVE-2026-49468": (_PATHS, _NAMES, _NOT_A_HOST),
     'CVE-2026-48710 "BadHost"': (_PATHS, _NAMES, _NOT_A_HOST),
-    "CVE-2026-30623": (_ADMINISTER, "mcp"),
+    "CVE-2026-30623": (
+        _ADMINISTER,
+        _MCP + "test_no_request_starts_a_program_or_adds_a_server",
+        _MCP + "test_a_program_is_started_in_one_place_and_never_through_a_shell",
+    ),
     "CVE-2026-40217": (_RUN, "runtime"),
     "CVE-2026-47101": (_ADMINISTER,),
     "OIDC userinfo cache-key collision": (
@@ -46,7 +52,13 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     ),
     "timing attacks": (_TIME,),
     "secret in logs": (_SECRETS, _SECURITY + "test_values_that_are_lost_are_not_told_only_where_they_stood"),
-    "MCP leaks/entitlements": (_HOSTS, "mcp"),
+    "MCP leaks/entitlements": (
+        _HOSTS,
+        _MCP + "test_there_is_no_way_round_a_rule",
+        _MCP + "test_an_approval_is_for_the_call_that_was_asked_about",
+        _MCP + "test_no_credential_is_in_what_is_told_of_a_failure",
+        _MCP_SERVING + "test_nothing_of_a_callers_headers_goes_to_a_server_behind",
+    ),
     "cross-tenant state": (_SAME_KEY, "state"),
     "SSTI": (_RUN, _SIGNS),
     "LFI/path traversal": (_ADMINISTER, "runtime"),
@@ -57,7 +69,11 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
         "tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused",
     ),
     "DoS by schema": (_SCHEMA,),
-    "DNS rebinding": (_NAMES, _SECURITY + "test_a_page_of_another_origin_is_turned_away"),
+    "DNS rebinding": (
+        _NAMES,
+        _SECURITY + "test_a_page_of_another_origin_is_turned_away",
+        _MCP_SERVING + "test_a_page_of_another_origin_or_under_another_name_is_turned_away",
+    ),
     "older LiteLLM CVEs": (_RUN, _SIGNS, _ADMINISTER, _SECRETS, _BROKEN_BODY),
 }
 

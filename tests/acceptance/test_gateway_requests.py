@@ -267,10 +267,23 @@ def test_sv_5_deferred_tools_can_be_called_where_there_is_no_search_for_them(tar
             asked = json.dumps({"protocol": RESPONSES, "body": body}).encode()
             made = json.loads(await (await gateway.post("/toolwire/translate", asked)).read(100_000))
         text = json.dumps(made["body"]["tools"])
-        assert '"name": "found"' in text
-        assert '"name": "mcp__w__get"' in text
+        assert '"name": "tool_search"' in text
+        assert "found" not in text.replace("found can be", "")
         assert "defer_loading" not in text
-        assert "/tools/1/defer_loading" in [loss["path"] for loss in made["losses"]]
+        assert [loss["path"] for loss in made["losses"]] == ["/tools/0"]
+
+    async def searched() -> None:
+        look = chat_call("call_1", "tool_search", '{"query":"get"}')
+        answers = [
+            chat_response(chat_assistant(look)),
+            chat_response(chat_assistant(chat_call("call_2", "mcp__w__get"))),
+        ]
+        script = Script(*(whole("200 OK", json.dumps(one).encode()) for one in answers))
+        async with before(script, CHAT) as gateway:
+            _, _, said = await told(gateway, RESPONSES, body)
+        assert [one["function"]["name"] for one in script.bodies[1]["tools"]] == ["tool_search", "mcp__w__get"]
+        kinds = [item["type"] for item in json.loads(said)["output"]]
+        assert kinds == ["tool_search_call", "tool_search_output", "function_call"]
 
     async def called() -> None:
         call = chat_call("call_1", "mcp__w__get")
@@ -281,6 +294,7 @@ def test_sv_5_deferred_tools_can_be_called_where_there_is_no_search_for_them(tar
         assert (item["name"], item["namespace"]) == ("get", "mcp__w")
 
     run(work())
+    run(searched())
     run(called())
 
 

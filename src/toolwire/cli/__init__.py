@@ -2,7 +2,7 @@
 
 import click
 
-from . import ask, check, doctor, journal, launch, protocols, runs, serve, simulate, translate
+from . import ask, check, doctor, journal, launch, mcp, protocols, runs, serve, simulate, translate
 
 
 @click.group(
@@ -20,6 +20,7 @@ main.add_command(serve.command)
 main.add_command(launch.command)
 main.add_command(doctor.command)
 main.add_command(journal.command)
+main.add_command(mcp.command)
 main.add_command(translate.command)
 main.add_command(check.command)
 main.add_command(protocols.command)

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
 from toolwire.protocols import PROTOCOLS
+from toolwire.runtime.mcp.settings import McpConfigError, McpSection, check
+from toolwire.runtime.mcp.settings import Server as McpServer
 from toolwire.runtime.policy import PolicyError, Verdict, parse_rule
 from toolwire.upstream.provider import Provider, origin_of
 
@@ -30,7 +32,7 @@ class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A table of the file: a key that it doesn't know is an error."""
 
 
-_Section = TypeVar("_Section", bound=Section)
+_Section = TypeVar("_Section", bound=Section | McpServer)
 
 
 class ServerSection(Section, frozen=True, kw_only=True):
@@ -160,6 +162,7 @@ class Config(Section, frozen=True, kw_only=True):
     tools: ToolsSection = ToolsSection()
     search: SearchSection = SearchSection()
     simulator: SimulatorSection = SimulatorSection()
+    mcp: McpSection = McpSection()
 
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
@@ -198,8 +201,15 @@ def parse_config(text: str, environment: Mapping[str, str]) -> Config:
     if isinstance(providers := resolved.get("providers"), dict):
         for name, table in providers.items():
             _converted(table, ProviderSection, f"providers.{name}")
+    if isinstance(mcp := resolved.get("mcp"), dict) and isinstance(servers := mcp.get("servers"), dict):
+        for name, table in servers.items():
+            _converted(table, McpServer, f"mcp.servers.{name}")
     config = _converted(resolved, Config, "")
     _check(config)
+    try:
+        check(config.mcp)
+    except McpConfigError as error:
+        raise ConfigError(str(error)) from None
     return config
 
 

@@ -37,6 +37,7 @@ from .passing import Asked, GoOn, Sent, Streaming, Whole
 from .pauses import Legs, is_paused, joined, resumed
 from .refusal import Refused
 from .routing import Routed, Router, Way
+from .searching import Searching, emulated
 from .state.holders import HOLDERS
 from .state.memory import Keeping, Memory
 from .state.turns import KEPT_FOR, Speaker
@@ -155,6 +156,8 @@ class Exchanger:
             binary_results=routed.options.binary_results,
         )
         restored = settled(set_apart(restored, client, upstream), client, upstream)
+        if (search := emulated(restored, client, upstream, way.model)) is not None:
+            restored, losses = search.request, losses + search.losses
         if routed.options.repair and upstream.repair_request is not None:
             restored, losses = _repaired(upstream.repair_request, restored, target, client, losses)
         renamed = way.model not in (None, request.model)
@@ -182,6 +185,9 @@ class Exchanger:
             withholding=Withholding() if client.name in KEPT_FOR and upstream.carriage is not None else None,
         )
         legs = Legs() if upstream.surface.pauses and client is not upstream else None
+        if search is not None:
+            searched = replace(search, request=restored)  # as it was repaired
+            legs = Searching(searched, client, upstream, target, encoding.undo)
         finish = None
         if keeping is not None or context.withholding is not None:
             finish = self._memory.finish(client, context, keeping, _speaker(asked, way))
@@ -265,12 +271,13 @@ class Exchanger:
         if asked.client is sent.upstream and (usage := sent.upstream.glance(body)) is not None:
             return Whole(body, sent.losses, usage)
         decoded = self._read(sent, body)
+        if isinstance(sent.legs, Searching):
+            decoded = await sent.legs.whole(decoded, lambda body: self._ask(sent, body), self._limits.pauses)
         for _ in range(self._limits.pauses):
-            if sent.legs is None or not is_paused(decoded):
+            if sent.legs is None or isinstance(sent.legs, Searching) or not is_paused(decoded):
                 break
             further = resumed(sent.upstream, sent.body, decoded.candidates[0].messages)
-            leg = await self._body(sent, await self._send(sent, further))
-            decoded = joined(decoded, self._read(sent, leg))
+            decoded = joined(decoded, await self._ask(sent, further))
         keeping, home = sent.keeping, asked.client is sent.upstream
         whole = home or asked.client.failing
         failed = decoded.error if whole else failure_of(decoded)
@@ -288,6 +295,10 @@ class Exchanger:
         if sent.finish is not None:
             sent.finish(response)
         return Whole(encoding.to_bytes(), sent.losses + losses, decoded.usage)
+
+    async def _ask(self, sent: Sent, body: bytes) -> Response:
+        """One more leg of an answer."""
+        return self._read(sent, await self._body(sent, await self._send(sent, body)))
 
     async def _body(self, sent: Sent, answer: Answer) -> bytes:
         """A whole answer, as it came."""
@@ -339,7 +350,7 @@ class Exchanger:
             if not legs.paused or left == 0:
                 return None
             left -= 1
-            asked_before = resumed(sent.upstream, asked_before, legs.go_on())
+            asked_before = legs.further(sent.upstream, asked_before)
             return await self._send(sent, asked_before)
 
         return go_on

@@ -102,6 +102,10 @@ class Legs:
         self.paused = False
         return said
 
+    def further(self, upstream: Codec, body: bytes) -> bytes:
+        """The request for the next leg, after the one that was asked last."""
+        return resumed(upstream, body, self.go_on())
+
     def give_up(self) -> list[Event]:
         """It paused once too often: the end that was held back."""
         self.paused, self._given_up = False, True

@@ -4,9 +4,10 @@ from typing import Literal
 
 from toolwire.canonical.content import ToolCall
 
+from .callers import takes_calls_of_programs, takes_direct_calls
 from .policy import Policy
 from .state import Pending
-from .toolset import Catalog
+from .toolset import Catalog, Tool
 from .validate import Invalid, read_arguments, unknown_tool
 
 Caller = Literal["direct", "code"]
@@ -17,7 +18,7 @@ def consider(
 ) -> Pending:
     tool = catalog.tools.get(call.name)
     if tool is None:
-        known = [name for name, one in catalog.tools.items() if _may_call(one.allowed_callers, caller)]
+        known = [name for name, one in catalog.tools.items() if _takes(one, caller)]
         return Pending(call=call, id=id, refused=unknown_tool(call.name, known), kind="unknown_tool")
     if not call.complete:
         why = f"the arguments of {call.name} were cut off before their end; nothing was run"
@@ -26,7 +27,7 @@ def consider(
         arguments, repairs = read_arguments(tool, call.arguments, repair=repair)
     except Invalid as invalid:
         return Pending(call=call, id=id, tool=tool, refused=str(invalid), kind=invalid.kind)
-    if not _may_call(tool.allowed_callers, caller):
+    if not _takes(tool, caller):
         why = f"{call.name} may not be called directly; nothing was run. Call it from code, with run_code"
         return Pending(call=call, id=id, tool=tool, arguments=arguments, refused=why, kind="denied")
     decision = policy.decide(tool, arguments)
@@ -36,8 +37,5 @@ def consider(
     return Pending(call=call, id=id, tool=tool, arguments=arguments, repairs=repairs, verdict=verdict, by=by)
 
 
-def _may_call(callers: tuple[str, ...] | None, caller: Caller) -> bool:
-    """With nothing said, everybody may."""
-    if callers is None:
-        return True
-    return any((one == "direct") == (caller == "direct") for one in callers)
+def _takes(tool: Tool, caller: Caller) -> bool:
+    return takes_direct_calls(tool) if caller == "direct" else takes_calls_of_programs(tool)

@@ -48,10 +48,20 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Executor:
-    """For one run. `parallel` calls go on at once; `tell` is told what happens as it happens."""
+    """For one run. `parallel` calls go on at once; `tell` is told what happens as it happens; `recent` is when tools
+    were run, where that is to be known beyond this run."""
 
     def __init__(
-        self, *, run: str, steps: Steps, person: Person, parallel: int, redactor: Redactor, tell: Tell, inner: Inner
+        self,
+        *,
+        run: str,
+        steps: Steps,
+        person: Person,
+        parallel: int,
+        redactor: Redactor,
+        tell: Tell,
+        inner: Inner,
+        recent: dict[str, deque[float]] | None = None,
     ) -> None:
         self._run = run
         self._steps = steps
@@ -60,7 +70,7 @@ class Executor:
         self._tell = tell
         self._inner = inner
         self._places = asyncio.Semaphore(max(1, parallel))
-        self._recent: dict[str, deque[float]] = {}
+        self._recent = {} if recent is None else recent
 
     async def carry_out(self, turn: str, batch: Sequence[Pending]) -> list[ToolResult]:
         """All of a batch; the results are in the order of the calls."""

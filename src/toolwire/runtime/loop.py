@@ -26,6 +26,7 @@ from toolwire.canonical.usage import added, plain, spent
 from toolwire.journal.secrets import Redactor
 
 from .approval import Answer, Approval, Nobody, Person
+from .callers import takes_direct_calls
 from .caps import Caps
 from .consider import consider
 from .events import (
@@ -168,7 +169,7 @@ class Loop:
         messages, left_out = state.messages, 0
         if settings.caps.history is not None:
             messages, left_out = trimmed(messages, settings.caps.history)
-        declared = [tool.declared() for tool in catalog.tools.values() if _is_declared(tool.allowed_callers)]
+        declared = [tool.declared() for tool in catalog.tools.values() if takes_direct_calls(tool)]
         request = Request(
             origin="",
             model=self._model.name,
@@ -330,10 +331,6 @@ def ended(state: State) -> RunEnded:
 
 def _covered(rules: tuple[Rule, ...], pending: Pending) -> bool:
     return any(rule.verdict == "allow" and rule.matches(pending.call.name, {}) for rule in rules)
-
-
-def _is_declared(callers: tuple[str, ...] | None) -> bool:
-    return callers is None or "direct" in callers
 
 
 def _reason(response: Response) -> StopReason:

@@ -6,7 +6,7 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import NativeTool
 
 from .functions import as_tool
-from .toolset import Catalog, Offered, Tool, Toolset
+from .toolset import Catalog, Offered, Tool, Toolset, Warns
 from .validate import BadSchema, check_schema
 
 
@@ -63,6 +63,8 @@ class Toolbox:
             except Exception as error:  # noqa: BLE001 - as above
                 self.warnings.append(f"{one.name} does not say what it has: {error}")
                 continue
+            if isinstance(one, Warns):
+                self.warnings += one.warned()
             for tool in listed:
                 if tool.name in found:
                     self.warnings.append(f"{one.name}: {tool.name} is left out: there is another tool of that name")

@@ -127,6 +127,13 @@ class Toolset(Protocol):
     async def close(self) -> None: ...
 
 
+@runtime_checkable
+class Warns(Protocol):
+    """A toolset that has something to say which stops nothing: `warned` is that, since the last time."""
+
+    def warned(self) -> list[str]: ...
+
+
 class TurnsIntoTool(Protocol):
     """Something that can be a tool, such as another agent."""
 

@@ -1,1 +1,1 @@
-"""Where code that a model wrote is run."""
+"""Where what a model wrote is run."""

@@ -1,0 +1,372 @@
+"""Tool search for upstreams that have none: where a client declares its provider's, the gateway searches instead.
+
+1. The search is declared as a function, and tools that are loaded later are left out until they are found.
+2. A call of that function never reaches the client: it is shown the search and what was found, as its own provider
+   tells it, and the upstream is asked again, with the tools that were found. This is bounded as pauses are.
+3. What was found stands in the conversation that the client repeats: from there the next request knows it.
+4. An answer that also calls the client's tools ends there, since only the client can go on.
+"""
+
+import functools
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Foreign, Message, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart, Stopped
+from toolwire.canonical.fold import fold, unfold
+from toolwire.canonical.loss import Loss
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import Response, Stop
+from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolGroup, ToolRef
+from toolwire.codec.interface import Codec, Target, ToolName, Undo
+from toolwire.codec.tools import finds_tools
+from toolwire.runtime.search.index import Entry, Index, SearchFault
+from toolwire.runtime.search.natives import native_search
+
+from .pauses import Legs
+
+_FUNCTION = "tool_search"
+_USUAL, _MOST, _ABOUT = 5, 50, 400
+_FINISHED = ("tool_use", "end_turn", "other", "continuation", "paused")
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
+_WHY = "the target has no search for tools: the gateway searches in its place"
+
+Deferred = FunctionTool | FreeformTool
+
+
+class Found(Struct, frozen=True):
+    """A search: what was asked, and which tools it found, or why it could not be."""
+
+    id: str
+    arguments: Mapping[str, Any]
+    tools: tuple[Deferred, ...] = ()
+    fault: SearchFault | None = None
+
+
+class Emulated(Struct, frozen=True):
+    """The request without the search of its provider. `later` are the tools that can be found, by flat name."""
+
+    request: Request
+    losses: list[Loss]
+    function: str
+    word: str
+    later: dict[str, Deferred]
+
+
+def emulated(request: Request, client: Codec, upstream: Codec, model: str | None) -> Emulated | None:
+    """The request for an upstream that can't search itself; None if there is nothing to emulate."""
+    if client is upstream or client.name not in _DIALECTS or not request.tools:
+        return None
+    searches = {
+        index: tool for index, tool in enumerate(request.tools) if isinstance(tool, NativeTool) and finds_tools(tool)
+    }
+    if not searches or native_search(upstream.name, model or "") is not None:
+        return None
+    names = {_flat(tool) for _, tool in _each(request.tools)}
+    function = next(name for name in _candidates() if name not in names)
+    known = set(_DIALECTS[client.name].found_in(request.messages))
+    later = {flat: tool for _, tool in _each(request.tools) if tool.defer and (flat := _flat(tool)) not in known}
+    if not later:
+        return None
+    first = next(iter(searches.values()))
+    tools = tuple(_kept(request.tools, later, list(searches), _declared(function, first)))
+    losses = [Loss(kind="approximated", path=f"/tools/{index}", why=_WHY) for index in searches]
+    choice = request.tool_choice
+    if choice is not None and any(named.name in (first.name, first.kind) for named in choice.names):
+        choice = replace(choice, names=(ToolRef(name=function, at=choice.names[0].at),))
+    made = replace(request, tools=tools, tool_choice=choice, plain=False)
+    return Emulated(made, losses, function, first.name or first.kind, later)
+
+
+def _candidates() -> Iterator[str]:
+    yield _FUNCTION
+    yield from (f"{_FUNCTION}_{number}" for number in range(2, 1_000_000))
+
+
+def _each(tools: Iterable[Tool]) -> Iterator[tuple[int, Deferred]]:
+    """Every function, members of groups as such."""
+    for index, tool in enumerate(tools):
+        if isinstance(tool, ToolGroup):
+            yield from ((index, replace(member, namespace=tool.name)) for member in tool.tools)
+        elif not isinstance(tool, NativeTool):
+            yield index, tool
+
+
+def _flat(tool: Deferred) -> str:
+    return tool.name if tool.namespace is None else f"{tool.namespace}__{tool.name}"
+
+
+def _kept(
+    tools: tuple[Tool, ...], later: Mapping[str, Deferred], searches: list[int], function: FunctionTool
+) -> Iterator[Tool]:
+    """What is declared at once. Each knows where it stood, for the report."""
+    for index, tool in enumerate(tools):
+        at = f"/tools/{index}" if tool.at is None else tool.at
+        if index in searches:
+            if index == searches[0]:
+                yield replace(function, at=at)
+        elif isinstance(tool, ToolGroup):
+            members = [
+                replace(member, defer=None, at=f"/tools/{place}" if member.at is None else member.at)
+                for place, member in enumerate(tool.tools)
+                if f"{tool.name}__{member.name}" not in later
+            ]
+            if members:
+                yield replace(tool, tools=tuple(members), at=at)
+        elif isinstance(tool, NativeTool):
+            yield replace(tool, at=at)
+        elif _flat(tool) not in later:
+            yield replace(tool, defer=None, at=at)
+
+
+def _declared(function: str, search: NativeTool) -> FunctionTool:
+    regex = _is_regex(search.name or search.kind)
+    field, about = ("pattern", "A regular expression (RE2)") if regex else ("query", "What the tool should do")
+    properties = {
+        field: {"type": "string", "description": about},
+        "limit": {"type": "integer", "description": f"How many at most; {_USUAL} if not said"},
+    }
+    schema = {"type": "object", "properties": properties, "required": [field]}
+    said = "More tools exist than are declared. This finds those whose name, description or arguments fit; what is "
+    said += "found can be called right after. Search before you say that something can't be done."
+    return FunctionTool(name=function, description=said, parameters=Raw(msgspec.json.encode(schema)))
+
+
+def _is_regex(word: str) -> bool:
+    return "regex" in word
+
+
+@functools.lru_cache(maxsize=16)
+def _index(entries: tuple[tuple[str, str, bytes], ...]) -> Index:
+    """Clients send the same tools again and again."""
+    return Index(Entry(name, about, _object(schema)) for name, about, schema in entries)
+
+
+def _object(schema: bytes) -> dict[str, Any] | None:
+    try:
+        said = msgspec.json.decode(schema)
+    except msgspec.DecodeError:
+        return None
+    return said if isinstance(said, dict) else None
+
+
+class Searching(Legs):
+    """The events of several answers as those of one, with searches told as the client's own provider tells them."""
+
+    def __init__(self, found: Emulated, client: Codec, upstream: Codec, target: Target, undo: Undo) -> None:
+        super().__init__()
+        self._emulated = found
+        self._request = found.request
+        self._dialect = _DIALECTS[client.name]
+        self._upstream = upstream
+        self._target = target
+        self._undo = undo
+        self._later = dict(found.later)
+        for flat, tool in found.later.items():
+            # The model may know it from before, or guess it: the client is told of the call as of any other.
+            undo.taken.add(flat)
+            if tool.namespace is not None:
+                undo.names.setdefault(flat, ToolName(tool.name, tool.namespace))
+        self._open: dict[int, ToolCall] = {}
+        self._numbers: dict[int, int] = {}
+        self._made: list[Found] = []
+        self._others = False
+        self._searched = 0
+
+    def _told_all(self, event: Event) -> list[Event]:
+        match event:
+            case PartStart(part=ToolCall(name=name, executor="client") as call) if name == self._emulated.function:
+                self._open[event.index] = call
+                return []
+            case PartStart():
+                self._others = self._others or (isinstance(event.part, ToolCall) and event.part.executor == "client")
+                number = self._numbers[event.index] = self._numbered()
+                return [replace(event, index=number, message=event.message + self._messages)]
+            case PartDelta() if event.index in self._open:
+                call = self._open[event.index]
+                self._open[event.index] = replace(call, arguments=call.arguments + event.text)
+                return []
+            case PartDelta():
+                return [replace(event, index=self._numbers[event.index])]
+            case PartEnd() if event.index in self._open:
+                call = self._open.pop(event.index)
+                return self._search(event.final if isinstance(event.final, ToolCall) else call)
+            case PartEnd():
+                return [replace(event, index=self._numbers[event.index])]
+            case Stopped(stop=Stop(reason=reason)) if self._made and not self._others and reason in _FINISHED:
+                self.paused = not self._given_up
+                self._held = [replace(event, stop=self._dialect.stop)]
+                return [] if self.paused else self._held
+            case _:
+                told = self._told(event)
+                return [] if told is None else [told]
+
+    def take(self, events: Iterable[Event]) -> list[Event]:
+        told: list[Event] = []
+        for event in events:
+            if self._given_up:
+                told.append(event)
+                continue
+            self._folder.add(event)
+            told += self._told_all(event)
+        return told
+
+    def _numbered(self) -> int:
+        self._next_part += 1
+        return self._next_part - 1
+
+    def _search(self, call: ToolCall) -> list[Event]:
+        """Look, and tell it."""
+        self._searched += 1
+        made = self._look(f"{_ILLEGAL.sub('', call.id or '') or 'tw'}_{self._searched}", call.arguments)
+        self._made.append(made)
+        told: list[Event] = []
+        for part in self._dialect.shown(made, self._emulated.word):
+            number = self._numbered()
+            told += [
+                PartStart(index=number, part=part, message=self._messages),
+                PartEnd(index=number, final=part),
+            ]
+        return told
+
+    def _look(self, id: str, text: str) -> Found:
+        arguments = _object(text.encode()) or {}
+        query = arguments.get("pattern", arguments.get("query"))
+        limit = arguments.get("limit")
+        most = limit if isinstance(limit, int) and 0 < limit <= _MOST else _USUAL
+        if not isinstance(query, str):
+            return Found(id, arguments, fault=SearchFault("there is no query", "invalid_tool_input"))
+        try:
+            entries = tuple(
+                (flat, tool.description or "", _schema(tool)) for flat, tool in self._emulated.later.items()
+            )
+            index = _index(entries)
+            search = index.matching if _is_regex(self._emulated.word) else index.ranked
+            names = search(query, most)
+        except SearchFault as fault:
+            return Found(id, arguments, fault=fault)
+        return Found(id, arguments, tuple(self._emulated.later[name] for name in names))
+
+    def further(self, upstream: Codec, body: bytes) -> bytes:
+        """The request that goes on with what was found."""
+        said = self._folder.response().candidates[0].messages
+        made, self._made = self._made, []
+        self.go_on()
+        self._numbers, self._others = {}, False
+        calls = [part for one in said for part in one.parts if isinstance(part, ToolCall)]
+        results = tuple(_result(call, found) for call, found in zip(calls, made, strict=True))
+        request = self._request
+        new = [tool for found in made for tool in found.tools if self._later.pop(_flat(tool), None) is not None]
+        declared = tuple(replace(tool, defer=None, at="") for tool in new)
+        messages = request.messages + said + (Message(role="user", parts=results),)
+        self._request = replace(request, messages=messages, tools=(request.tools or ()) + declared)
+        encoding = self._upstream.encode_request(self._request, self._target)
+        self._undo.names.update(encoding.undo.names)
+        self._undo.taken.update(encoding.undo.taken)
+        return encoding.to_bytes()
+
+    async def whole(self, response: Response, ask: Callable[[bytes], Awaitable[Response]], left: int) -> Response:
+        """The answer that comes of an answer, and of as many more as it takes."""
+        events = self.take(unfold(response))
+        while self.paused and left > 0:
+            left -= 1
+            events += self.take(unfold(await ask(self.further(self._upstream, b""))))
+        if self.paused:
+            events += self.give_up()
+        return fold(events)
+
+
+def _schema(tool: Deferred) -> bytes:
+    return bytes(tool.parameters) if isinstance(tool, FunctionTool) and tool.parameters is not None else b"{}"
+
+
+def _result(call: ToolCall, found: Found) -> ToolResult:
+    """What the upstream's model is told."""
+    if found.fault is not None:
+        return ToolResult(call_id=call.id, name=call.name, content=(Text(text=str(found.fault)),), status="error")
+    listed = [{"name": _flat(tool), "description": (tool.description or "")[:_ABOUT]} for tool in found.tools]
+    text = msgspec.json.encode({"tools": listed}).decode() if listed else "No tool fits."
+    return ToolResult(call_id=call.id, name=call.name, content=(Text(text=text),))
+
+
+# ---- how each provider tells its own search
+
+
+class _Dialect(Protocol):
+    """What a client sees of a search, what it finds in a conversation that it repeats, and how an answer ends that was
+    asked for too often."""
+
+    stop: Stop
+
+    def shown(self, found: Found, word: str) -> list[Part]: ...
+    def found_in(self, messages: Iterable[Message]) -> Iterator[str]: ...
+
+
+class _Anthropic:
+    stop = Stop(reason="paused", raw="pause_turn")
+
+    def shown(self, found: Found, word: str) -> list[Part]:
+        id = f"srvtoolu_{found.id}"
+        if found.fault is not None:
+            content: dict[str, Any] = {"type": "tool_search_tool_result_error", "error_code": found.fault.kind}
+        else:
+            references = [{"type": "tool_reference", "tool_name": tool.name} for tool in found.tools]
+            content = {"type": "tool_search_tool_search_result", "tool_references": references}
+        call = {"type": "server_tool_use", "id": id, "name": word, "input": found.arguments}
+        result = {"type": "tool_search_tool_result", "tool_use_id": id, "content": content}
+        return [_foreign("anthropic", call), _foreign("anthropic", result)]
+
+    def found_in(self, messages: Iterable[Message]) -> Iterator[str]:
+        for part in _parts(messages):
+            if isinstance(part, ToolResult) and part.native == "tool_search_tool_result":
+                for content in part.content or ():
+                    said = _object(bytes(content.body)) if isinstance(content, Foreign) else None
+                    for one in (said or {}).get("tool_references") or ():
+                        yield str(one.get("tool_name")) if isinstance(one, dict) else ""
+
+
+class _Responses:
+    stop = Stop(reason="end_turn")
+
+    def shown(self, found: Found, word: str) -> list[Part]:
+        status = {"call_id": None, "execution": "server", "status": "completed"}
+        call = {"type": "tool_search_call", "id": f"tsc_{found.id}", "arguments": found.arguments, **status}
+        tools = [self._declared(tool) for tool in found.tools]
+        result = {"type": "tool_search_output", "id": f"tso_{found.id}", "tools": tools, **status}
+        return [_foreign("openai-responses", call), _foreign("openai-responses", result)]
+
+    def _declared(self, tool: Deferred) -> dict[str, Any]:
+        about = {} if tool.description is None else {"description": tool.description}
+        if isinstance(tool, FreeformTool):
+            one: dict[str, Any] = {"type": "custom", "name": tool.name, **about, "defer_loading": True}
+        else:
+            one = {"type": "function", "name": tool.name, **about, "parameters": tool.parameters}
+            one |= {"strict": bool(tool.strict), "defer_loading": True}
+        return one if tool.namespace is None else {"type": "namespace", "name": tool.namespace, "tools": [one]}
+
+    def found_in(self, messages: Iterable[Message]) -> Iterator[str]:
+        for part in _parts(messages):
+            if isinstance(part, Foreign) and part.kind == "tool_search_output":
+                for one in (_object(bytes(part.body)) or {}).get("tools") or ():
+                    if isinstance(one, dict) and one.get("type") == "namespace":
+                        members = [inner for inner in one.get("tools") or () if isinstance(inner, dict)]
+                        yield from (f"{one.get('name')}__{inner.get('name')}" for inner in members)
+                    elif isinstance(one, dict):
+                        yield str(one.get("name"))
+
+
+def _foreign(protocol: str, body: dict[str, Any]) -> Foreign:
+    return Foreign(protocol=protocol, kind=body["type"], body=Raw(msgspec.json.encode(body)), at="")
+
+
+def _parts(messages: Iterable[Message]) -> Iterator[Part]:
+    for message in messages:
+        yield from message.parts
+
+
+_DIALECTS: dict[str, _Dialect] = {"anthropic": _Anthropic(), "openai-responses": _Responses()}

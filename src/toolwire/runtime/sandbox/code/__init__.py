@@ -1,0 +1,1 @@
+"""Python that a model wrote, which calls tools as functions."""

@@ -1,0 +1,1 @@
+"""Finding the right tool among thousands."""

@@ -1,0 +1,281 @@
+"""`run_code`: tools as functions, what comes back, and programs that go on after an interruption."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from tests.runtime.sandbox.running import SMALL, Desk, Memory, described, run, text
+from toolwire.runtime.sandbox.code.program import Limits
+from toolwire.runtime.sandbox.code.python import LACKS, MODULES
+from toolwire.runtime.sandbox.code.tool import NAME, Sandbox
+from toolwire.runtime.toolset import Calling, Tool, ToolFault
+
+
+async def nothing(arguments: Any, calling: Calling) -> None: ...
+
+
+def test_calls_one_after_the_other_and_only_the_end_comes_back() -> None:
+    desk = Desk()
+    output = run("total = 0\nfor i in range(20):\n    total = await add(a=total, b=i)\ntotal", desk)
+    assert text(output) == "190"
+    assert not output.is_error
+    assert len(desk.made) == 20
+
+
+def test_gathered_calls_are_carried_out_at_the_same_time_but_not_all() -> None:
+    desk = Desk()
+    code = "import asyncio\nsum(await asyncio.gather(*[add(a=i, b=i) for i in range(20)]))"
+    assert text(run(code, desk)) == "380"
+    assert desk.most == SMALL.at_once
+
+
+def test_functions_that_call_tools_run_together() -> None:
+    code = """
+import asyncio
+async def twice(n: int) -> int:
+    first = await add(a=n, b=n)
+    return await add(a=first, b=first)
+await asyncio.gather(twice(1), twice(2))
+"""
+    desk = Desk()
+    assert text(run(code, desk)) == "[4,8]"
+    assert desk.most == 2
+
+
+def test_what_is_printed_and_what_is_returned_come_back() -> None:
+    output = run('print("one", 2)\n{"three": 4}')
+    assert text(output) == 'one 2\n{"three":4}'
+    assert output.structured == {"printed": "one 2\n", "value": {"three": 4}}
+    assert text(run("x = 1")) == "The code ran, and gave nothing."
+    assert text(run("{1}")) == "[1]"
+    assert "lambda" in text(run("[lambda: 1]"))
+
+
+def test_text_comes_as_text_and_a_renamed_tool_is_called_by_its_own_name() -> None:
+    desk = Desk()
+    assert text(run("(await say_it()).upper()", desk)) == "HELLO"
+    assert desk.made == [("say-it", {})]
+
+
+def test_a_call_that_fails_can_be_caught() -> None:
+    assert (
+        text(run("try:\n    await fail()\nexcept RuntimeError as error:\n    print('caught', error)"))
+        == "caught it is broken"
+    )
+    output = run("await fail()")
+    assert (output.is_error, output.kind) == (True, "code_error")
+    assert "RuntimeError: it is broken" in text(output)
+
+
+def test_a_call_that_is_not_awaited_is_never_made() -> None:
+    desk = Desk()
+    output = run("add(a=1, b=2)\n1", desk)
+    assert output.kind == "code_types"
+    run("x = [add(a=1, b=2)]\n1", desk)
+    assert desk.made == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "said"),
+    [
+        ("await add(a=1)", "code_types", "No argument provided for required parameter `b`"),
+        ("await add(a=1, b='2')", "code_types", "Expected `int`"),
+        ("await add(1, 2)", "code_types", "Too many positional arguments"),
+        ("await missing(a=1)", "code_types", "`missing` used when not defined"),
+        ("x = ", "code_syntax", "Expected an expression"),
+        ("1 / 0", "code_error", "ZeroDivisionError"),
+        ("x = [1]\nx[len(x) + 7]", "code_error", "IndexError"),
+    ],
+)
+def test_a_fault_is_told_so_that_it_can_be_mended(code: str, kind: str, said: str) -> None:
+    desk = Desk()
+    output = run(code, desk)
+    assert (output.is_error, output.kind) == (True, kind)
+    assert said in text(output)
+    assert desk.made == []
+
+
+def test_what_was_printed_before_a_fault_is_not_lost() -> None:
+    output = run('print("half way")\nawait fail()')
+    assert text(output).startswith("half way\n\nThe code failed.\n")
+
+
+def test_code_can_look_for_tools_and_read_about_them() -> None:
+    assert "async def add(*, a: int, b: int) -> Any: ..." in text(run('search_tools("sum of two numbers")'))
+    assert text(run('describe_tool("say-it")')) == "async def say_it() -> Any: ...\n# say-it: Says something."
+    assert "no tool has the name" in text(run('describe_tool("nope")'))
+
+
+def test_itself_and_what_only_the_model_may_call_are_not_there() -> None:
+    only_direct = Tool(name="sign", run=nothing, allowed_callers=("direct",))
+    only_code = Tool(name="deep", run=nothing, allowed_callers=("code_execution_20260120",))
+    tools = Desk(only_direct, only_code, Tool(name=NAME, run=nothing), Tool(name="find_tools", run=nothing)).tools
+    told = described(tools)
+    assert "async def deep(" in told
+    assert "async def sign(" not in told
+    assert "async def run_code" not in told
+    assert "async def find_tools" not in told
+
+
+def test_many_tools_are_not_listed_but_can_be_searched() -> None:
+    many = [Tool(name=f"filler_{number}", description="x" * 100, run=nothing) for number in range(200)]
+    told = described(Desk(*many).tools)
+    assert "filler_7" not in told
+    assert "search_tools" in told
+    assert len(told) < 4_000
+
+
+def test_the_description_is_true_of_what_is_there() -> None:
+    modules = "\n".join(f"import {name}" for name in MODULES.split())
+    assert not run(modules).is_error
+    lacking = {
+        "inheritance": "class A:\n    pass\nclass B(A):\n    pass",
+        "generators": "def f():\n    yield 1",
+        "del": "x = [1]\ndel x[0]",
+        "@property": "class A:\n    @property\n    def x(self) -> int:\n        return 1",
+        "async with": "async def f(x):\n    async with x:\n        pass",
+        "async for": "async def f(x):\n    async for y in x:\n        pass",
+        "asyncio.create_task": "import asyncio\nasync def f() -> None: ...\nt = asyncio.create_task(f())",
+        "globals()": "globals()",
+    }
+    for word, code in lacking.items():
+        assert word in LACKS
+        assert run(code).is_error, word
+
+
+def test_the_description_is_true_of_what_works() -> None:
+    code = """
+import asyncio
+from dataclasses import dataclass
+@dataclass
+class Point:
+    x: int
+class Counter:
+    def __init__(self) -> None:
+        self.n = 0
+    def add(self) -> int:
+        self.n += 1
+        return self.n
+class Manager:
+    def __enter__(self) -> int:
+        return 5
+    def __exit__(self, *rest: object) -> None:
+        return None
+def same(f):
+    return f
+@same
+def seven() -> int:
+    return 7
+async def one() -> int:
+    return 1
+def closed():
+    n = 0
+    def inner() -> int:
+        nonlocal n
+        n += 1
+        return n
+    return inner
+match Point(3).x:
+    case 3:
+        found = "three"
+    case _:
+        found = "other"
+with Manager() as managed:
+    pass
+try:
+    1 / int("0")
+except ZeroDivisionError:
+    caught = True
+first = [found, managed, caught, seven(), closed()()]
+first + [Counter().add(), f"{2:03d}", {k: v for k, v in [(1, 2)]}, (lambda: 4)(), asyncio.run(one())]
+"""
+    assert text(run(code)) == '["three",5,true,7,1,1,"002",{"1":2},4,1]'
+
+
+async def _interrupted(code: str, desk: Desk, memory: Memory, limits: Limits) -> None:
+    from toolwire.runtime.sandbox.code.tool import Keeping
+
+    sandbox = Sandbox(limits, Keeping(lambda _: memory, b"k" * 32))
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(3):
+                await sandbox.tool(list(desk.tools.values())).run({"code": code}, desk.calling())
+                raise AssertionError("it should not come to an end")
+    finally:
+        await sandbox.close()
+
+
+LONG = """
+import random
+mark = random.random()
+print("begun")
+total = 0
+for i in range(6):
+    total = await add(a=total, b=i)
+print("ended")
+[total, mark == mark]
+"""
+
+
+@pytest.mark.parametrize("done", [0, 1, 4])
+def test_a_run_that_comes_back_goes_on_and_repeats_no_call(done: int) -> None:
+    desk, memory = Desk(), Memory()
+    desk.stop_at = done
+    asyncio.run(_interrupted(LONG, desk, memory, SMALL))
+    assert len(desk.made) == done
+    desk.stop_at = None
+    assert text(run(LONG, desk, memory=memory)) == "begun\nended\n[15,true]"
+    assert [arguments["b"] for _, arguments in desk.made] == [0, 1, 2, 3, 4, 5]
+
+
+def test_of_gathered_calls_only_what_was_not_done_is_made_again() -> None:
+    code = "import asyncio\nsum(await asyncio.gather(*[add(a=i, b=0) for i in range(6)]))"
+    desk, memory = Desk(), Memory()
+    desk.stop_at = 3
+    asyncio.run(_interrupted(code, desk, memory, SMALL))
+    desk.stop_at = None
+    assert text(run(code, desk, memory=memory)) == "15"
+    assert sorted(arguments["a"] for _, arguments in desk.made) == [0, 1, 2, 3, 4, 5]
+
+
+def test_calls_and_output_are_counted_over_interruptions() -> None:
+    desk, memory = Desk(), Memory()
+    desk.stop_at = 4
+    asyncio.run(_interrupted(LONG, desk, memory, SMALL))
+    desk.stop_at = None
+    few = Limits(memory=SMALL.memory, seconds=1, calls=5, output=2_000)
+    assert "no more than 5 calls" in text(run(LONG, desk, few, memory))
+
+
+@pytest.mark.parametrize("part", ["intents", "outcomes"])
+def test_what_was_changed_meanwhile_is_refused(part: str) -> None:
+    desk, memory = Desk(), Memory()
+    desk.stop_at = 3
+    asyncio.run(_interrupted(LONG, desk, memory, SMALL))
+    desk.stop_at = None
+    kept: dict[str, bytes] = getattr(memory, part)
+    last = [name for name in kept if "/code/" in name or part == "outcomes"][-1]
+    kept[last] = kept[last][:-1] + bytes([kept[last][-1] ^ 1])
+    if part == "outcomes":
+        # It is read only where the program still waits for it.
+        memory.intents.pop(next(name for name in reversed(memory.intents) if "/code/" in name))
+    made = len(desk.made)
+    with pytest.raises(ToolFault, match="not written here") as fault:
+        run(LONG, desk, memory=memory)
+    assert fault.value.kind == "snapshot"
+    assert len(desk.made) == made
+
+
+def test_a_snapshot_of_another_call_or_key_is_refused() -> None:
+    desk, memory = Desk(), Memory()
+    desk.stop_at = 1
+    asyncio.run(_interrupted(LONG, desk, memory, SMALL))
+    desk.stop_at = None
+    moved = Memory()
+    moved.intents = {name.replace("run/1", "run/2"): intent for name, intent in memory.intents.items()}
+    with pytest.raises(ToolFault, match="not written here"):
+        run(LONG, desk, memory=moved, name="run/2")
+    with pytest.raises(ToolFault, match="not written here"):
+        run(LONG, desk, memory=memory, key=b"x" * 32)
