@@ -77,7 +77,7 @@ def test_yes_answers_asks_and_nothing_else(tmp_path: Path) -> None:
     assert done.code == 0
     assert (tmp_path / "yes.txt").exists()
     assert not (tmp_path / "no.txt").exists()
-    assert "denied: write_file was not run (the rule deny write_file(file_path=*/no.txt))" in done.err
+    assert "- write_file no.txt n\n  deny: the rule deny write_file(file_path=*/no.txt)\n" in done.err
     outside = calls(("write_file", {"file_path": str(tmp_path.parent / "out.txt"), "content": "x"}))
     scripted(tmp_path, outside, says("Done."))
     assert "outside" in toolwire(tmp_path, "ask", "write outside", "--yes").err
@@ -239,7 +239,7 @@ def test_a_change_is_shown_and_asked_for(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "one\nthree\n"
     assert not (tmp_path / "b.txt").exists()
     assert "Done." in rest
-    assert "denied: write_file was not run (person said no)" in rest
+    assert "no by person" in rest
 
 
 def test_always_is_for_this_tool_in_this_run(tmp_path: Path) -> None:

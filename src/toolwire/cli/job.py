@@ -20,9 +20,9 @@ from toolwire.runtime.approval import Person
 from toolwire.runtime.caps import Caps
 from toolwire.runtime.model import Model
 from toolwire.runtime.policy import Policy
-from toolwire.runtime.toolset import Offered
+from toolwire.runtime.toolset import Offered, Tool
 
-from .arguments import BadInput
+from .arguments import BadInput, needing
 from .serve import USUAL
 
 if TYPE_CHECKING:
@@ -99,20 +99,30 @@ def agent_of(
 
 
 def tools_of(job: Job, config: Config) -> "list[Offered]":
+    """The built-in ones, and those of the servers that are configured."""
     if not job.tools:
         return []
+    tools = built_in_tools(Path(job.workspace), config)
+    if not config.mcp.servers:
+        return list(tools)
+    with needing("mcp"):
+        from toolwire.runtime.mcp.toolset import toolsets
+
+        taken = [tool.name for tool in tools]
+        return [*tools, *toolsets(config.mcp.servers, taken=taken, folder=state_folder(os.environ) / "mcp")]
+
+
+def built_in_tools(workspace: Path, config: Config) -> "list[Tool]":
     from toolwire.runtime.tools.builtin import built_in
 
-    section, own = config.tools, state_folder(os.environ)
-    return list(
-        built_in(
-            Path(job.workspace),
-            hidden=[own, *(Path(one).expanduser() for one in section.hidden)],
-            readable=[Path(one).expanduser() for one in section.readable],
-            network=section.network,
-            fetchable=frozenset(section.fetchable),
-            search=_search(config.search),
-        )
+    section = config.tools
+    return built_in(
+        workspace,
+        hidden=[state_folder(os.environ), *(Path(one).expanduser() for one in section.hidden)],
+        readable=[Path(one).expanduser() for one in section.readable],
+        network=section.network,
+        fetchable=frozenset(section.fetchable),
+        search=_search(config.search),
     )
 
 

@@ -207,7 +207,10 @@ def call_line(tool: str, arguments: str, root: str = "") -> str:
 
 
 def gist_of(record: CallRecord) -> str:
-    """What came of a call: the first line that says something. A shell's result begins by repeating the command."""
+    """What came of a call: the first line that says something. A shell's result begins by repeating the command, and
+    what a denied call came to is told to the model; a person wants to know by whom."""
+    if record.error == "denied":
+        return record.approval
     lines = [line for line in record.summary.splitlines() if line.strip()]
     if lines and lines[0].startswith("Command: "):
         lines = [line.removeprefix("Output: ") for line in lines[2:] if line not in ("Output:", "Error: (none)")]

@@ -21,8 +21,8 @@ from .limits import Limits
 
 MARK = "TOOLWIRE_COMMAND"
 _PROCESSES = Path("/proc")
-_TICK = 0.05
-_LOOKED_CLOSELY = 10
+_TICK = 0.02
+_LOOKED_CLOSELY = 25
 """Every so many ticks all processes are looked at, if their number gives no reason to do so at once."""
 
 

@@ -110,39 +110,30 @@ _ISOLATED = (
 
 
 class _Mounts:
-    """What is mounted, in order: first what covers folders above the workspace, then it, then what is in it."""
+    """What is mounted, in order: what covers folders around the workspace, what is seen there all the same, the
+    workspace, and what is covered in it."""
 
     def __init__(self, workspace: Path, scratch: int) -> None:
         self._workspace, self._scratch = workspace, str(scratch)
-        self._around, self._within, self._closed = list[str](), list[str](), list[str]()
-        self._covered = set[Path]()
+        self._hidden, self._own = set[Path](), set[Path]()
+        self._shown, self._guarded = list[str](), list[str]()
+        self._closed = list[str]()
 
     def hide(self, path: Path) -> None:
         real = _real(path)
-        if real is None or real == self._workspace or real in self._covered or self._is_covered(real):
-            return
-        self._covered.add(real)
-        options = self._within if self._workspace in real.parents else self._around
-        if real.is_dir():
-            options += ("--perms", "0755", "--tmpfs", str(real))
-            self._closed += ("--remount-ro", str(real))
-        else:
-            options += ("--ro-bind", "/dev/null", str(real))
+        if real is not None and real != self._workspace:
+            self._hidden.add(real)
 
     def give(self, path: Path) -> None:
         """An empty folder of its own."""
         real = _real(path)
-        if real is None or real == self._workspace or self._workspace in real.parents:
-            return
-        self._around += ("--perms", "1777", "--size", self._scratch, "--tmpfs", str(real))
-        # What was covered in there is gone with it, and can't be closed; what is in the workspace is mounted later.
-        kept = [Path(one) for one in self._closed[1::2] if not _is_in(Path(one), real, but_not=self._workspace)]
-        self._closed = [word for one in kept for word in ("--remount-ro", str(one))]
+        if real is not None and real != self._workspace and self._workspace not in real.parents:
+            self._own.add(real)
 
     def show(self, path: Path) -> None:
         real = _real(path)
         if real is not None and real != self._workspace and real not in self._workspace.parents:
-            self._around += ("--ro-bind", str(real), str(real))
+            self._shown += ("--ro-bind", str(real), str(real))
 
     def guard(self, folder: Path, *names: str) -> None:
         """Git's own folder can be written but not moved away. What is in it that the next git command of the person
@@ -151,31 +142,40 @@ class _Mounts:
             self.protect(folder)
         if folder.is_symlink() or not folder.is_dir():
             return
-        self._within += ("--bind", str(folder), str(folder))
+        self._guarded += ("--bind", str(folder), str(folder))
         for name in names:
             self.protect(folder / name)
         if not (hooks := folder / "hooks").exists():
-            self._within += ("--perms", "0555", "--tmpfs", str(hooks))
+            self._guarded += ("--perms", "0555", "--tmpfs", str(hooks))
             self._closed += ("--remount-ro", str(hooks))
 
     def protect(self, path: Path) -> None:
         if path.exists() and not path.is_symlink() and self._workspace in path.parents:
-            self._within += ("--ro-bind", str(path), str(path))
+            self._guarded += ("--ro-bind", str(path), str(path))
 
     def options(self) -> list[str]:
         root = str(self._workspace)
         own = ("--perms", "1777", "--size", self._scratch, "--tmpfs", "/dev/shm")  # noqa: S108
         start = ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", *own, "--remount-ro", "/dev")
-        return [*start, *self._around, "--bind", root, root, *self._within, *self._closed]
+        within = {path for path in self._hidden if self._workspace in path.parents}
+        around = self._covering(self._hidden - within, self._own)
+        covered = self._covering(within, set())
+        return [*start, *around, *self._shown, "--bind", root, root, *self._guarded, *covered, *self._closed]
 
-    def _is_covered(self, path: Path) -> bool:
-        above = self._covered.intersection(path.parents)
-        # The workspace is uncovered again, and what is in it.
-        return any(self._workspace not in path.parents or self._workspace in one.parents for one in above)
-
-
-def _is_in(path: Path, folder: Path, *, but_not: Path) -> bool:
-    return folder in (path, *path.parents) and but_not not in path.parents
+    def _covering(self, hidden: set[Path], own: set[Path]) -> list[str]:
+        """Outer folders first, or they would cover what is mounted in them. What is covered already need not be."""
+        made = list[str]()
+        for path in sorted(hidden | own):
+            if path in own:
+                made += ("--perms", "1777", "--size", self._scratch, "--tmpfs", str(path))
+            elif (hidden | own).intersection(path.parents):
+                continue
+            elif path.is_dir():
+                made += ("--perms", "0755", "--tmpfs", str(path))
+                self._closed += ("--remount-ro", str(path))
+            else:
+                made += ("--ro-bind", "/dev/null", str(path))
+        return made
 
 
 def _real(path: Path) -> Path | None:

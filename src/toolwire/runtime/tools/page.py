@@ -5,6 +5,7 @@ reads one from stdin and writes its title and its text as JSON.
 """
 
 import asyncio
+import os
 import resource
 import sys
 
@@ -15,6 +16,8 @@ from toolwire.runtime.toolset import ToolFault
 
 SECONDS = 15
 _MEMORY = 2 * 1024 * 1024 * 1024
+_NEEDED = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
+"""To find the interpreter's own files: a page that takes the reader over finds no key."""
 _UNSEEN = (
     *("script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "canvas", "head"),
     *("form", "button", "input", "select", "textarea", "dialog"),
@@ -29,6 +32,7 @@ class Page(Struct, frozen=True):
 async def as_page(html: str) -> Page:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "toolwire.runtime.tools.page"),
+        env={name: os.environ[name] for name in _NEEDED if name in os.environ},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

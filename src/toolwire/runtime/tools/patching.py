@@ -133,15 +133,18 @@ def _update(files: _Overlay, hunk: Update, there: bytes) -> str:
 
 def _patched(workspace: Workspace, text: str) -> str:
     plan = _planned(workspace, parse(text))
-    done = list[str]()
+    done, folders = list[str](), list[str]()
     try:
         # What is new first, so that what is moved is never nowhere.
         for path in sorted(plan.after, key=lambda path: plan.after[path] is None):
-            done.append(path)
+            folders += workspace.missing_folders(path)
             _put(workspace, path, plan.before[path], plan.after[path])
+            done.append(path)
     except ToolFault:
-        for path in reversed(done[:-1]):
+        for path in reversed(done):
             _put(workspace, path, plan.after[path], plan.before[path])
+        for folder in sorted(folders, reverse=True):
+            workspace.remove_folder(folder)
         raise
     return "\n".join(["Success. Updated the following files:", *plan.told])
 

@@ -16,6 +16,8 @@ _TELLS_NOT = frozenset(
 )
 _HARMLESS = re.compile(r"(?:[0-9]*>>?|&>>?|[0-9]*<)[ \t]*/dev/null(?=[\s;&|)]|$)|[0-9]*[<>]&(?:[0-9]+|-)(?=[\s;&|)]|$)")
 _SEPARATOR = re.compile(r"&&|\|\||\|&|[;&|\n]")
+_ASSIGNMENT = re.compile(r"\w+\+?=")
+_EXPANDED = re.compile(r"[*?\[{~]")
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|<>()#]+")
 
 
@@ -80,17 +82,20 @@ class _Reader:
     def _end(self) -> None:
         if not self._words:
             return
-        if self._words[0] in _TELLS_NOT:
+        command = next((word for word in self._words if not _ASSIGNMENT.match(word)), "")
+        # A pattern for the command's own name runs whatever matches it.
+        if command in _TELLS_NOT or (_EXPANDED.search(command) and not command.startswith("'")):
             raise _Untold
         self._found.append(" ".join(self._words))
         self._words = []
 
     def _word(self) -> str:
-        start, meant, quoted = self._at, list[str](), False
+        start, meant, quoted, expanded = self._at, list[str](), False, False
         while self._at < len(self._line):
             one = self._line[self._at]
             if (plain := _PLAIN.match(self._line, self._at)) is not None:
                 meant.append(plain[0])
+                expanded = expanded or _EXPANDED.search(plain[0]) is not None
                 self._at = plain.end()
             elif one == "#" and self._at > start:
                 meant.append(one)
@@ -103,7 +108,12 @@ class _Reader:
             else:  # $ ` < > ( and what else a shell would act on
                 raise _Untold
         word = "".join(meant)
-        return shlex.quote(word) if quoted else word
+        if not quoted:
+            return word
+        if expanded:
+            # Quoted as a whole it would say something else.
+            raise _Untold
+        return shlex.quote(word)
 
     def _quoted(self, one: str) -> str:
         line = self._line

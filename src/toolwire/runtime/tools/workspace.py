@@ -15,12 +15,14 @@ import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 
 from toolwire.runtime.toolset import ToolFault
 
 MOST_LINKS = 40
 """As many as the kernel follows in one path."""
+LONGEST = 3000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -136,6 +138,18 @@ class Workspace:
                 raise ToolFault(f"{path} is not there", "not_found")
             os.unlink(name, dir_fd=folder)
 
+    def missing_folders(self, path: str) -> list[str]:
+        """What would have to be made for a file there, the innermost first."""
+        parts = self.parts(path)
+        above = ("/".join(parts[:end]) for end in range(len(parts) - 1, 0, -1))
+        return list(takewhile(lambda folder: not self.exists(folder), above))
+
+    def remove_folder(self, path: str) -> None:
+        """If it is there and empty."""
+        with suppress(ToolFault), self._walked(path, links=False) as walk:
+            folder, name = walk.descend()
+            os.rmdir(name, dir_fd=folder)
+
     @contextmanager
     def _walked(self, path: str, *, links: bool) -> Iterator["_Walk"]:
         walk = _Walk(self, path, links=links)
@@ -201,9 +215,9 @@ class _Walk:
     def descend(self, *, make: bool = False) -> tuple[int, str]:
         """Down to the last part, which is not opened but is no link to be followed: its folder, and its name."""
         while True:
-            while len(self.ahead) > 1:
+            while len(self.ahead) > 1 or self.ahead == [".."]:
                 self._into(self.ahead.pop(0), make=make)
-            if not self.ahead or self.ahead[0] == "..":
+            if not self.ahead:
                 raise ToolFault(f"{self._path} is a folder, not a file", "not_a_file")
             name = self.ahead[0]
             self._check([*self.here, name])
@@ -282,9 +296,12 @@ def _legible(path: str) -> None:
     if "\0" in path:
         raise ToolFault("the path has a NUL character", "path")
     try:
-        os.fsencode(path)
+        length = len(os.fsencode(path))
     except UnicodeEncodeError as error:
         raise ToolFault("the path is not valid Unicode", "path") from error
+    if length > LONGEST:
+        # Part by part it could be made, and then nobody else could open it.
+        raise ToolFault(f"the path is longer than {LONGEST} bytes", "path")
 
 
 def _outside(path: str, root: Path) -> ToolFault:
