@@ -235,6 +235,8 @@ class Agent:
             await loop.close()
             if spans is not None:
                 spans.close()
+            if state.stopped is None:  # left by who read it, or by a fault of ours
+                state.stopped, state.why = "cancelled", "it was not followed to its end"
             if self._runs is not None:
                 self._runs.end(state.run, msgspec.json.encode(ended(state)))
 

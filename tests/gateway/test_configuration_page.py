@@ -16,6 +16,10 @@ SECTIONS = {
     "[providers.NAME]": config.ProviderSection,
     "[[routes]]": config.RouteSection,
     "[limits]": config.LimitsSection,
+    "[policy]": config.PolicySection,
+    "[tools]": config.ToolsSection,
+    "[search]": config.SearchSection,
+    "[simulator]": config.SimulatorSection,
     "[journal]": config.JournalSection,
     "[state]": config.StateSection,
 }

@@ -1,9 +1,12 @@
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolwire import Policy
-from toolwire.runtime.policy import PolicyError, parse_rule
+from toolwire.runtime.policy import PolicyError, parse_rule, rules_for
 from toolwire.runtime.toolset import Annotations, Locus, Tool
 
 
@@ -102,3 +105,27 @@ def test_a_rule_that_can_not_be_read_is_refused(text: str) -> None:
 
 def test_commas_are_written_with_a_backslash() -> None:
     assert parse_rule("allow", r"t(a=x\,y, b= z )").arguments == (("a", "x,y"), ("b", "z"))
+
+
+SCHEMA = {"type": "object", "properties": {"content": {}, "path": {}}, "required": ["path", "content"]}
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_the_rules_that_are_offered_allow_the_call_and_hardly_another(path: str, other: str) -> None:
+    made = Tool(name="write", run=nothing, parameters=SCHEMA)
+    rules = rules_for(made, {"path": path, "content": "x"})
+    assert verdict(Policy(allow=rules), {"path": path, "content": "y"}, made) == "allow"
+    if rules != ("write",) and other != path:
+        assert verdict(Policy(allow=rules), {"path": other, "content": "x"}, made) == "ask"
+
+
+def test_each_call_that_a_call_stands_for_has_a_rule_and_one_that_nobody_can_tell_only_the_tool() -> None:
+    made = tool(
+        amounts_to=lambda one: None if "$" in one["command"] else [{"command": c} for c in one["command"].split(";")]
+    )
+    made = msgspec.structs.replace(made, parameters={"type": "object", "properties": {"command": {}}})
+    assert rules_for(made, {"command": "ls *,a;pwd;pwd"}) == (
+        r"run_shell_command(command=ls [*]\,a)",
+        "run_shell_command(command=pwd)",
+    )
+    assert rules_for(made, {"command": "$x"}) == ("run_shell_command",)

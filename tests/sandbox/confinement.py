@@ -270,6 +270,6 @@ def test_a_link_out_of_the_workspace_leads_to_what_can_not_be_written(root: Path
 def test_a_sandboxed_command_need_not_ask_once_a_rule_allows_it(root: Path) -> None:
     run = shell(root)
     assert run.always_ask({"command": "git status"}) is None
-    policy = Policy.of(allow=["run_shell_command(command=git status*)"])
+    policy = Policy(allow=["run_shell_command(command=git status*)"])
     assert policy.decide(run, {"command": "git status"}).verdict == "allow"
     assert policy.decide(run, {"command": "git status; rm -rf ."}).verdict == "ask"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from .response import Usage
 
@@ -18,6 +18,11 @@ def added(first: Usage | None, second: Usage | None) -> Usage | None:
         said = [one for one in (getattr(first, name), getattr(second, name)) if one is not None]
         counts[name] = sum(said) if said else None
     return Usage(**(asdict(second) | counts))
+
+
+def plain(usage: Usage | None) -> Usage | None:
+    """The counts, and nothing of how they were told."""
+    return None if usage is None else replace(usage, extras=None, form=(), at=None)
 
 
 def spent(usage: Usage | None) -> int:

@@ -138,13 +138,19 @@ def serve(
         from toolwire.runtime.policy import Policy
 
         config = _read(path)
-        policy = Policy(allow=allow, ask=ask, deny=deny)
+        said = config.policy
+        policy = Policy(allow=(*said.allow, *allow), ask=(*said.ask, *ask), deny=(*said.deny, *deny))
         host, port = _address(http) if http is not None else ("", 0)
-        asyncio.run(_serving(config, policy, _builtins(workspace), (host, port) if http is not None else None))
+        asyncio.run(_serving(config, policy, _builtins(workspace, config), (host, port) if http is not None else None))
 
 
-def _builtins(workspace: Path | None) -> "list[Tool]":
-    return []
+def _builtins(workspace: Path | None, config: "Config") -> "list[Tool]":
+    if workspace is None:
+        return []
+    with needing("runtime"):
+        from .job import built_in_tools
+
+        return built_in_tools(workspace, config)
 
 
 async def _serving(config: "Config", policy: Any, tools: "list[Tool]", address: tuple[str, int] | None) -> None:

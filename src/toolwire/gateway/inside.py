@@ -35,16 +35,16 @@ from .state.opening import opened
 
 
 class RoutedModel:
-    """`name` is what a client would ask for. `losses` are those of the last answer's request; `search` is how its
-    provider looks for tools itself, if it does."""
+    """`name` is what a client would ask for; without one, what that leads to. `losses` are those of the last answer's
+    request; `search` is how its provider looks for tools itself, if it does."""
 
     def __init__(self, exchanger: Exchanger, router: Router, name: str, resources: contextlib.AsyncExitStack) -> None:
-        self.name = name
         self.losses: list[Loss] = []
         self._exchanger = exchanger
         self._routed = router.route(name)
         way = self._routed.ways[0]
         self.search = native_search(way.provider.protocol, way.model or "")
+        self.name = name or _named(way)
         self._resources = resources
 
     async def ask(self, request: Request) -> AsyncIterator[Event]:
@@ -82,18 +82,22 @@ class RoutedModel:
         await self._resources.aclose()
 
 
+def _named(way: Way) -> str:
+    return f"{way.provider.name}/{way.model}" if way.model else way.provider.name
+
+
 async def _events(answer: Streaming, codec: Codec, context: Context) -> AsyncIterator[Event]:
     """What it says, under the names that the request has for its tools, each call with an id."""
     decoder, raiser, names = codec.stream_decoder(context), StreamRaiser(context.undo), CallNames(context)
     async with contextlib.aclosing(answer.chunks()) as chunks:
         async for data in chunks:
-            for event in raiser.raise_events(_named(names, decoder.feed(data))):
+            for event in raiser.raise_events(_under_names(names, decoder.feed(data))):
                 yield _checked(event)
-    for event in raiser.raise_events(_named(names, decoder.close())):
+    for event in raiser.raise_events(_under_names(names, decoder.close())):
         yield _checked(event)
 
 
-def _named(names: CallNames, events: list[Event]) -> list[Event]:
+def _under_names(names: CallNames, events: list[Event]) -> list[Event]:
     changed = names.name(events)
     return [changed.get(id(event), event) for event in events] if changed else events
 
@@ -112,7 +116,7 @@ async def open_model(
     config = config or Config()
     resources = contextlib.AsyncExitStack()
     providers, embedded = providers_of(config, environment)
-    await resources.enter_async_context(simulating(embedded))
+    await resources.enter_async_context(simulating(embedded, config.simulator))
     try:
         router = Router(providers, config.routes)
         memory = Memory(opened(config.state, environment))

@@ -106,7 +106,7 @@ class Runs:
             "UPDATE runs SET holder = ?, ended = NULL WHERE id = ? AND holder IS ?", (_holder(), run, row[0])
         )
         if taken.rowcount != 1:
-            raise JournalError(f"somebody else has just taken up the run {run}")
+            raise JournalError(f"the run {run} is still going on, in a process that has just taken it up")
         return RunSteps(self._connection, run)
 
     def end(self, run: str, ended: bytes) -> None:

@@ -34,7 +34,7 @@ Inner = Callable[[Pending, str, Arguments, str | None], Awaitable[Output]]
 _BACK_OFF = 0.2
 _LIMIT = 40_000
 _LONGEST_ARGUMENT = 2000
-_IN_DOUBT = (
+IN_DOUBT = (
     "in doubt: the run was interrupted while this call was being carried out. It may have taken effect or not; "
     "it was not run again. Find out before you repeat it."
 )
@@ -96,7 +96,7 @@ class Executor:
         if (known := self._steps.outcome(name)) is not None:
             return msgspec.json.decode(known, type=Outcome)
         if self._steps.begun(name) is not None and not (pending.tool is not None and pending.tool.resumable):
-            outcome = self._outcome(pending, _error(_IN_DOUBT, "in_doubt"))
+            outcome = self._outcome(pending, _error(IN_DOUBT, "in_doubt"))
         elif (unrun := self._unrun(pending)) is not None:
             outcome = self._outcome(pending, unrun)
         else:

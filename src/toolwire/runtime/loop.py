@@ -23,7 +23,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, StopReason
 from toolwire.canonical.tools import Sampling, Thinking, ToolChoice
 from toolwire.canonical.tools import Tool as Declared
-from toolwire.canonical.usage import added, spent
+from toolwire.canonical.usage import added, plain, spent
 from toolwire.journal.secrets import Redactor
 
 from .approval import Answer, Approval, Nobody, Person
@@ -164,7 +164,11 @@ class Loop:
             self._steps.finish(name, msgspec.json.encode(response))
         reason = _reason(response)
         yield TurnEnded(
-            turn=state.turn, stop=reason, usage=response.usage, response=response.id or "", model=response.model or ""
+            turn=state.turn,
+            stop=reason,
+            usage=plain(response.usage),
+            response=response.id or "",
+            model=response.model or "",
         )
         for proposed in self._take(state, response, reason):
             yield proposed
@@ -211,7 +215,7 @@ class Loop:
         said = response.candidates[0].messages if response.candidates else ()
         said = expanded(tuple(replace(message, at=None) for message in said), self._catalog.tools)
         state.messages += said
-        state.usage = added(state.usage, response.usage)
+        state.usage = added(state.usage, plain(response.usage))
         state.text = "".join(part.text for message in said for part in message.parts if isinstance(part, Text))
         calls = [part for message in said for part in message.parts if isinstance(part, ToolCall)]
         if response.error is not None:
@@ -255,8 +259,8 @@ class Loop:
         for pending in state.pending:
             if pending.undecided:
                 await self._decide(state, pending)
-            if state.stopped is not None:
-                return
+        if state.stopped is not None:
+            return
         told: asyncio.Queue[RunEvent | None] = asyncio.Queue()
         executor = self._executor(state, told.put_nowait)
         left = None if self._settings.caps.seconds is None else state.began + self._settings.caps.seconds

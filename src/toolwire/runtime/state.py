@@ -15,7 +15,7 @@ from toolwire.canonical.response import Usage
 from .approval import Approval, Ask, binding
 from .events import StoppedBy
 from .outputs import as_output
-from .policy import Rule, Verdict
+from .policy import NO_RULE, Rule, Verdict, rules_for
 from .toolset import Arguments, Output, Tool
 
 
@@ -72,7 +72,10 @@ class State(Struct, kw_only=True):
 
     def ask(self, pending: Pending) -> Ask:
         call, tool = pending.call, pending.tool
-        preview = None if tool is None else tool.preview(pending.arguments)
+        preview, allow = None, tuple[str, ...]()
+        if tool is not None:
+            preview = tool.preview(pending.arguments)
+            allow = rules_for(tool, pending.arguments) if pending.by == NO_RULE else ()
         return Ask(
             run=self.run,
             call_id=pending.id,
@@ -80,6 +83,7 @@ class State(Struct, kw_only=True):
             arguments=call.arguments,
             why=pending.by,
             preview=preview,
+            allow=allow,
         )
 
     def approve(self, call_id: str, by: str = "caller") -> None:

@@ -157,10 +157,10 @@ def test_a_rule_is_not_passed_by_dots_and_links(tmp_path: Path, path: str) -> No
     (root / "secret").mkdir()
     (root / "link").symlink_to("secret")
     write = next(tool for tool in built_in(root, sandbox=BARE) if tool.name == "write_file")
-    allowing = Policy.of(allow=[f"write_file(file_path={root.resolve()}/sub/*)", "write_file(file_path=sub/*)"])
+    allowing = Policy(allow=[f"write_file(file_path={root.resolve()}/sub/*)", "write_file(file_path=sub/*)"])
     assert allowing.decide(write, {"file_path": f"{root}/sub/a", "content": ""}).verdict == "allow"
     assert allowing.decide(write, {"file_path": f"{root}/{path}", "content": ""}).verdict == "ask"
-    denying = Policy.of(allow=["write_file"], deny=["write_file(file_path=*/secret/*)"])
+    denying = Policy(allow=["write_file"], deny=["write_file(file_path=*/secret/*)"])
     assert denying.decide(write, {"file_path": f"{root}/{path}", "content": ""}).verdict == "deny"
 
 
@@ -168,7 +168,7 @@ def test_rules_for_files_hold_for_patches_and_for_many_files(tmp_path: Path) -> 
     (tmp_path / "a.py").write_text("")
     (tmp_path / "key.pem").write_text("")
     tools = {tool.name: tool for tool in built_in(tmp_path, sandbox=BARE)}
-    policy = Policy.of(allow=["apply_patch"], deny=["apply_patch(file_path=*.pem)", "read_many_files(paths=*.pem)"])
+    policy = Policy(allow=["apply_patch"], deny=["apply_patch(file_path=*.pem)", "read_many_files(paths=*.pem)"])
     patch = "*** Begin Patch\n*** Add File: {}\n+a\n*** End Patch"
     assert policy.decide(tools["apply_patch"], patch.format("b.py")).verdict == "allow"
     assert policy.decide(tools["apply_patch"], patch.format("./x/../b.pem")).verdict == "deny"

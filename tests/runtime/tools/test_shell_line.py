@@ -143,7 +143,7 @@ def test_what_can_not_be_told(line: str) -> None:
 )
 def test_a_rule_for_one_command_lets_no_other_through(tmp_path: Path, line: str) -> None:
     shell = tool(tmp_path, "run_shell_command")
-    policy = Policy.of(allow=["run_shell_command(command=git status*)"])
+    policy = Policy(allow=["run_shell_command(command=git status*)"])
     assert policy.decide(shell, {"command": line}).verdict == "ask"
 
 
@@ -152,14 +152,14 @@ def test_a_rule_for_one_command_lets_no_other_through(tmp_path: Path, line: str)
 )
 def test_a_rule_for_one_command_lets_it_through(tmp_path: Path, line: str) -> None:
     shell = tool(tmp_path, "run_shell_command")
-    policy = Policy.of(allow=["run_shell_command(command=git status*)"])
+    policy = Policy(allow=["run_shell_command(command=git status*)"])
     assert policy.decide(shell, {"command": line}).verdict == "allow"
 
 
 @pytest.mark.parametrize("line", ["rm x", "echo a; rm x", "true && (rm x)", '"rm" x', "r''m x", "\\rm x", "echo|rm x"])
 def test_a_rule_against_a_command_finds_it_in_a_line(tmp_path: Path, line: str) -> None:
     shell = tool(tmp_path, "run_shell_command")
-    policy = Policy.of(allow=["run_shell_command"], deny=["run_shell_command(command=rm *)"])
+    policy = Policy(allow=["run_shell_command"], deny=["run_shell_command(command=rm *)"])
     assert policy.decide(shell, {"command": line}).verdict == "deny"
 
 

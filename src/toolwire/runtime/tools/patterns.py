@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import re2  # type: ignore[import-untyped]
+import re2
 
 from toolwire.runtime.toolset import ToolFault
 
