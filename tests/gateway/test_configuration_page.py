@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from toolwire.gateway import config
+from toolwire.runtime.mcp.settings import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 SECTIONS = {
@@ -18,6 +19,7 @@ SECTIONS = {
     "[limits]": config.LimitsSection,
     "[journal]": config.JournalSection,
     "[state]": config.StateSection,
+    "[mcp.servers.NAME]": Server,
 }
 
 
