@@ -18,10 +18,10 @@ from mcp.client.session import ElicitationFnT, IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolwire import __version__
 from toolwire.canonical.errors import ToolwireError
 
 from .addresses import reaching
+from .identity import NAME, VERSION
 from .oauth import Browse, SignInNeeded, signing_in
 from .process import Complaints, running
 from .settings import Server
@@ -174,7 +174,7 @@ class Connection:
             mode={"2025-11-25": "legacy"}.get(self._server.version, self._server.version),
             elicitation_callback=self._elicit,
             message_handler=received,
-            client_info=types.Implementation(name="toolwire", version=__version__),
+            client_info=types.Implementation(name=NAME, version=VERSION),
             read_timeout_seconds=self._server.timeout,
             cache=None,
         )
