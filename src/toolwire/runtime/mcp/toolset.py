@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from toolwire.runtime.approval import Nobody, Person
 from toolwire.runtime.toolset import Annotations, Arguments, Calling, Output, Tool, ToolFault
+from toolwire.runtime.weighing import depth, weigh
 
 from . import bounds
 from .asking import elicit
@@ -237,9 +238,9 @@ def _unusable(tool: types.Tool) -> str | None:
         return "it has no name, or one without end"
     if len(msgspec.json.encode(schemas)) > bounds.SCHEMA:
         return f"its schemas have more than {bounds.SCHEMA} bytes"
-    if bounds.depth(schemas) > bounds.DEPTH:
+    if depth(schemas) > bounds.DEPTH:
         return f"its schemas are nested more than {bounds.DEPTH} levels deep"
-    if max(bounds.weigh(one)[0] for one in schemas) > bounds.WEIGHT:
+    if max(weigh(one)[0] for one in schemas) > bounds.WEIGHT:
         return "its schemas unfold without end"
     return None
 
