@@ -70,11 +70,30 @@ class Connection:
         self._sessions: deque[tuple[Client, _Session]] = deque(maxlen=4)
         self._failures = 0
         self._not_before = 0.0
+        self._again: asyncio.Task[None] | None = None
         self.why = "not opened yet"
 
     @property
     def alive(self) -> bool:
         return self._client is not None and not self._ended.is_set()
+
+    @property
+    def failing(self) -> bool:
+        return self._failures > 0 and not self.alive
+
+    def try_again(self) -> None:
+        """When it is time, in the background: nobody waits for a server that failed before."""
+        if self._again is None and time.monotonic() >= self._not_before:
+            self._again = asyncio.create_task(self._tried(), name=f"mcp {self._name} again")
+
+    async def _tried(self) -> None:
+        try:
+            await self.client()
+        except Unavailable:
+            return
+        finally:
+            self._again = None
+        self._changed()
 
     async def client(self) -> Client:
         """A client that is connected, or `Unavailable`."""
@@ -96,6 +115,9 @@ class Connection:
         self._ended.set()
 
     async def close(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            await asyncio.wait([self._again])
         async with self._opening:
             await self._end()
             self.why = "closed"

@@ -37,6 +37,8 @@ _USUAL_TTL = 300.0
 
 _WARNINGS = 100
 
+_LIST_AGAIN = 30.0
+
 State = Literal["off", "up", "down"]
 _Answer = TypeVar("_Answer")
 
@@ -95,6 +97,10 @@ class McpToolset:
         async with self._listing:
             if self._connection.alive and time.monotonic() < self._fresh_until:
                 return self._tools
+            if self._connection.failing:
+                self._connection.try_again()
+                self._tell(f"the MCP server {self.name} is not there: {self._connection.why}")
+                return ()
             try:
                 self._tools = await self._asked_twice(self._listed)
             except Unavailable as error:
@@ -102,6 +108,7 @@ class McpToolset:
                 return ()
             except (MCPError, ValidationError, TimeoutError) as error:
                 self._tell(f"the MCP server {self.name} does not list its tools: {said(error)}")
+                self._tools, self._fresh_until = (), time.monotonic() + _LIST_AGAIN
                 return ()
             self._told = ""
             return self._tools
@@ -143,9 +150,11 @@ class McpToolset:
 
     async def _listed(self, client: Client) -> tuple[Tool, ...]:
         found, seen, cursor, lives = list[types.Tool](), set[str](), None, list[float]()
+        until = time.monotonic() + self.settings.connect_timeout
         for _ in range(bounds.PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
-            page = await client.session.list_tools(params=params)
+            async with asyncio.timeout(until - time.monotonic()):
+                page = await client.session.list_tools(params=params)
             found += page.tools
             lives.append((page.ttl_ms or 0) / 1000)
             cursor = page.next_cursor
