@@ -346,6 +346,26 @@ def test_thoughts_go_back_with_their_proofs() -> None:
     run(work())
 
 
+def test_a_schema_without_end_is_only_a_tool_that_is_hard_to_find() -> None:
+    async def work() -> None:
+        script = Script(
+            wired("openai-chat", answer(call("tool_search", query="invoice")), stream=False),
+            wired("openai-chat", answer(Text(text="Well."), reason="end_turn"), stream=False),
+        )
+        async with upstream(script) as origin, running(in_front_of(origin)) as gateway:
+            path, body = asked("anthropic")
+            deep = '{"properties":{"p":' * 400 + "{}" + "}}" * 400
+            bomb = '{"name":"bomb","defer_loading":true,"input_schema":' + deep + "}"
+            request = body.decode()
+            tools = request.index('"tools": [') + len('"tools": [')
+            request = request[:tools] + bomb + "," + request[tools:]
+            got, _ = await told(gateway, "anthropic", path, request.encode(), stream=False)
+            references = got["content"][1]["content"]["tool_references"]
+            assert [one["tool_name"] for one in references] == ["pay_invoice"]
+
+    run(work())
+
+
 def test_without_tools_to_find_nothing_is_emulated() -> None:
     async def work() -> None:
         script = Script(wired("openai-chat", answer(Text(text="Well."), reason="end_turn"), stream=False))

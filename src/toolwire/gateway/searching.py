@@ -67,10 +67,12 @@ def emulated(request: Request, client: Codec, upstream: Codec, model: str | None
     }
     if not searches or native_search(upstream.name, model or "") is not None:
         return None
-    names = {_flat(tool) for _, tool in _each(request.tools)}
+    names = {flat_name(tool) for tool in each_function(request.tools)}
     function = next(name for name in _candidates() if name not in names)
     known = set(_DIALECTS[client.name].found_in(request.messages))
-    later = {flat: tool for _, tool in _each(request.tools) if tool.defer and (flat := _flat(tool)) not in known}
+    later = {
+        flat: tool for tool in each_function(request.tools) if tool.defer and (flat := flat_name(tool)) not in known
+    }
     if not later:
         return None
     first = next(iter(searches.values()))
@@ -88,16 +90,16 @@ def _candidates() -> Iterator[str]:
     yield from (f"{_FUNCTION}_{number}" for number in range(2, 1_000_000))
 
 
-def _each(tools: Iterable[Tool]) -> Iterator[tuple[int, Deferred]]:
+def each_function(tools: Iterable[Tool]) -> Iterator[Deferred]:
     """Every function, members of groups as such."""
-    for index, tool in enumerate(tools):
+    for tool in tools:
         if isinstance(tool, ToolGroup):
-            yield from ((index, replace(member, namespace=tool.name)) for member in tool.tools)
+            yield from (replace(member, namespace=tool.name) for member in tool.tools)
         elif not isinstance(tool, NativeTool):
-            yield index, tool
+            yield tool
 
 
-def _flat(tool: Deferred) -> str:
+def flat_name(tool: Deferred) -> str:
     return tool.name if tool.namespace is None else f"{tool.namespace}__{tool.name}"
 
 
@@ -120,7 +122,7 @@ def _kept(
                 yield replace(tool, tools=tuple(members), at=at)
         elif isinstance(tool, NativeTool):
             yield replace(tool, at=at)
-        elif _flat(tool) not in later:
+        elif flat_name(tool) not in later:
             yield replace(tool, defer=None, at=at)
 
 
@@ -144,13 +146,13 @@ def _is_regex(word: str) -> bool:
 @functools.lru_cache(maxsize=16)
 def _index(entries: tuple[tuple[str, str, bytes], ...]) -> Index:
     """Clients send the same tools again and again."""
-    return Index(Entry(name, about, _object(schema)) for name, about, schema in entries)
+    return Index(Entry(name, about, object_of(schema)) for name, about, schema in entries)
 
 
-def _object(schema: bytes) -> dict[str, Any] | None:
+def object_of(schema: bytes) -> dict[str, Any] | None:
     try:
         said = msgspec.json.decode(schema)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return said if isinstance(said, dict) else None
 
@@ -174,13 +176,14 @@ class Searching(Legs):
                 undo.names.setdefault(flat, ToolName(tool.name, tool.namespace))
         self._open: dict[int, ToolCall] = {}
         self._numbers: dict[int, int] = {}
-        self._made: list[Found] = []
+        self._results: list[ToolResult] = []
+        self._new: list[Deferred] = []
         self._others = False
         self._searched = 0
 
     def _told_all(self, event: Event) -> list[Event]:
         match event:
-            case PartStart(part=ToolCall(name=name, executor="client") as call) if name == self._emulated.function:
+            case PartStart(part=ToolCall(executor="client") as call) if self._is_ours(call):
                 self._open[event.index] = call
                 return []
             case PartStart():
@@ -195,13 +198,13 @@ class Searching(Legs):
                 return [replace(event, index=self._numbers[event.index])]
             case PartEnd() if event.index in self._open:
                 call = self._open.pop(event.index)
-                return self._search(event.final if isinstance(event.final, ToolCall) else call)
+                return self._called(event.final if isinstance(event.final, ToolCall) else call)
             case PartEnd():
                 return [replace(event, index=self._numbers[event.index])]
-            case Stopped(stop=Stop(reason=reason)) if self._made and not self._others and reason in _FINISHED:
-                self.paused = not self._given_up
+            case Stopped(stop=Stop(reason=reason)) if reason in _FINISHED and self._goes_on():
+                self.paused = True
                 self._held = [replace(event, stop=self._dialect.stop)]
-                return [] if self.paused else self._held
+                return []
             case _:
                 told = self._told(event)
                 return [] if told is None else [told]
@@ -209,7 +212,7 @@ class Searching(Legs):
     def take(self, events: Iterable[Event]) -> list[Event]:
         told: list[Event] = []
         for event in events:
-            if self._given_up:
+            if self._given_up or any(event is one for one in self.ready):
                 told.append(event)
                 continue
             self._folder.add(event)
@@ -220,22 +223,30 @@ class Searching(Legs):
         self._next_part += 1
         return self._next_part - 1
 
-    def _search(self, call: ToolCall) -> list[Event]:
+    def _is_ours(self, call: ToolCall) -> bool:
+        return call.name == self._emulated.function
+
+    def _goes_on(self) -> bool:
+        """Whether the leg that ends here is not the last one."""
+        return bool(self._results) and not self._others
+
+    def _called(self, call: ToolCall) -> list[Event]:
         """Look, and tell it."""
         self._searched += 1
         made = self._look(f"{_ILLEGAL.sub('', call.id or '') or 'tw'}_{self._searched}", call.arguments)
-        self._made.append(made)
+        self._results.append(_result(call, made))
+        self._new += made.tools
+        return self._shown(self._dialect.shown(made, self._emulated.word), self._messages)
+
+    def _shown(self, parts: Iterable[Part], message: int) -> list[Event]:
         told: list[Event] = []
-        for part in self._dialect.shown(made, self._emulated.word):
+        for part in parts:
             number = self._numbered()
-            told += [
-                PartStart(index=number, part=part, message=self._messages),
-                PartEnd(index=number, final=part),
-            ]
+            told += [PartStart(index=number, part=part, message=message), PartEnd(index=number, final=part)]
         return told
 
     def _look(self, id: str, text: str) -> Found:
-        arguments = _object(text.encode()) or {}
+        arguments = object_of(text.encode()) or {}
         query = arguments.get("pattern", arguments.get("query"))
         limit = arguments.get("limit")
         most = limit if isinstance(limit, int) and 0 < limit <= _MOST else _USUAL
@@ -254,17 +265,19 @@ class Searching(Legs):
 
     def further(self, upstream: Codec, body: bytes) -> bytes:
         """The request that goes on with what was found."""
-        said = self._folder.response().candidates[0].messages
-        made, self._made = self._made, []
-        self.go_on()
+        said = self.go_on()
+        results, self._results = tuple(self._results), []
+        new, self._new = [tool for tool in self._new if self._later.pop(flat_name(tool), None) is not None], []
         self._numbers, self._others = {}, False
-        calls = [part for one in said for part in one.parts if isinstance(part, ToolCall)]
-        results = tuple(_result(call, found) for call, found in zip(calls, made, strict=True))
         request = self._request
-        new = [tool for found in made for tool in found.tools if self._later.pop(_flat(tool), None) is not None]
         declared = tuple(replace(tool, defer=None, at="") for tool in new)
-        messages = request.messages + said + (Message(role="user", parts=results),)
-        self._request = replace(request, messages=messages, tools=(request.tools or ()) + declared)
+        answered = (Message(role="user", parts=results),) if results else ()
+        self._request = replace(
+            request, messages=request.messages + said + answered, tools=(request.tools or ()) + declared
+        )
+        return self.encoded()
+
+    def encoded(self) -> bytes:
         encoding = self._upstream.encode_request(self._request, self._target)
         self._undo.names.update(encoding.undo.names)
         self._undo.taken.update(encoding.undo.taken)
@@ -275,9 +288,12 @@ class Searching(Legs):
         events = self.take(unfold(response))
         while self.paused and left > 0:
             left -= 1
-            events += self.take(unfold(await ask(self.further(self._upstream, b""))))
+            events += await self.settle()
+            if self.paused:
+                events += self.take(unfold(await ask(self.further(self._upstream, b""))))
         if self.paused:
             events += self.give_up()
+        self._given_up = True
         return fold(events)
 
 
@@ -289,7 +305,7 @@ def _result(call: ToolCall, found: Found) -> ToolResult:
     """What the upstream's model is told."""
     if found.fault is not None:
         return ToolResult(call_id=call.id, name=call.name, content=(Text(text=str(found.fault)),), status="error")
-    listed = [{"name": _flat(tool), "description": (tool.description or "")[:_ABOUT]} for tool in found.tools]
+    listed = [{"name": flat_name(tool), "description": (tool.description or "")[:_ABOUT]} for tool in found.tools]
     text = msgspec.json.encode({"tools": listed}).decode() if listed else "No tool fits."
     return ToolResult(call_id=call.id, name=call.name, content=(Text(text=text),))
 
@@ -325,7 +341,7 @@ class _Anthropic:
         for part in _parts(messages):
             if isinstance(part, ToolResult) and part.native == "tool_search_tool_result":
                 for content in part.content or ():
-                    said = _object(bytes(content.body)) if isinstance(content, Foreign) else None
+                    said = object_of(bytes(content.body)) if isinstance(content, Foreign) else None
                     for one in (said or {}).get("tool_references") or ():
                         yield str(one.get("tool_name")) if isinstance(one, dict) else ""
 
@@ -352,7 +368,7 @@ class _Responses:
     def found_in(self, messages: Iterable[Message]) -> Iterator[str]:
         for part in _parts(messages):
             if isinstance(part, Foreign) and part.kind == "tool_search_output":
-                for one in (_object(bytes(part.body)) or {}).get("tools") or ():
+                for one in (object_of(bytes(part.body)) or {}).get("tools") or ():
                     if isinstance(one, dict) and one.get("type") == "namespace":
                         members = [inner for inner in one.get("tools") or () if isinstance(inner, dict)]
                         yield from (f"{one.get('name')}__{inner.get('name')}" for inner in members)

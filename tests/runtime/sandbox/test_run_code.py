@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.sandbox.running import SMALL, Desk, Memory, described, run, text
-from toolwire.runtime.sandbox.code.program import Limits
+from toolwire.runtime.sandbox.code.limits import Limits
 from toolwire.runtime.sandbox.code.python import LACKS, MODULES
 from toolwire.runtime.sandbox.code.tool import NAME, Sandbox
 from toolwire.runtime.toolset import Calling, Tool, ToolFault

@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import re2
 from msgspec import Struct
 
 from .words import asked, meanings, words_of
@@ -86,6 +85,10 @@ class Index:
         """The names of the tools in whose name, description or arguments the pattern is found, in their own order."""
         if len(pattern) > PATTERN_LIMIT:
             raise SearchFault(f"a pattern has at most {PATTERN_LIMIT} characters", "pattern_too_long")
+        try:
+            import re2  # noqa: PLC0415 - ranking does without it
+        except ImportError:
+            raise SearchFault("patterns can't be searched here: install toolwire[runtime]", "unavailable") from None
         options = re2.Options()
         options.max_mem = 1 << 20
         options.log_errors = False
