@@ -100,11 +100,11 @@ def test_tokens_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_it_serves_what_is_configured_over_stdio_under_its_rules(version: str, tmp_path: Path) -> None:
     path = configured(tmp_path, one={"tools": [tool("echo"), tool("fail")]})
     program = "import sys, toolwire.cli; toolwire.cli.main(sys.argv[1:])"
-    arguments = ("-c", program, "mcp", "serve", "--config", str(path), "--allow", "one__*", "--deny", "one__fail")
+    rules = ("--allow", "one__*", "--deny", "one__fail")
     work_in = tmp_path / "work"
     work_in.mkdir()
     (work_in / "a.txt").write_text("hello\n", encoding="utf-8")
-    arguments += ("--workspace", str(work_in))
+    arguments = ("-c", program, "mcp", "serve", "--config", str(path), *rules, "--workspace", str(work_in))
     settings = Server(
         command=sys.executable,
         args=arguments,
