@@ -11,6 +11,7 @@ import msgspec
 import orjson
 
 import toolwire
+from benchmarks.steps import step_milliseconds
 from benchmarks.workloads import (
     anthropic_request,
     frames_of,
@@ -21,7 +22,7 @@ from benchmarks.workloads import (
 )
 
 ROUNDS = 60
-REQUEST_LIMIT, STREAM_LIMIT, GROWTH_LIMIT, IMPORT_LIMIT = 2.5, 3.0, 2.4, 50.0
+REQUEST_LIMIT, STREAM_LIMIT, GROWTH_LIMIT, IMPORT_LIMIT, STEP_LIMIT = 2.5, 3.0, 2.4, 50.0, 1.0
 CHAT, RESPONSES, ANTHROPIC, GEMINI = "openai-chat", "openai-responses", "anthropic", "gemini"
 REQUEST_PAIRS = (
     (ANTHROPIC, CHAT),
@@ -84,6 +85,8 @@ def _rows() -> Iterator[tuple[str, float, float]]:
     arguments = _growth(lambda scale: anthropic_request(20, arguments=50_000 * scale))
     yield "twice the arguments, to once", arguments, GROWTH_LIMIT
     yield "import toolwire, ms above bare Python", _import_milliseconds(), IMPORT_LIMIT
+    print("\nThe runtime:")
+    yield "one tool step with its journal, ms without model time", step_milliseconds(), STEP_LIMIT
 
 
 def _request_ratio(request: bytes, source: str, target: str) -> float:

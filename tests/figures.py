@@ -28,9 +28,12 @@ def table(rows: dict[str, dict[str, int]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+LONE = "refused: a hosted tool and no other"
+
+
 def refusals() -> dict[str, dict[str, int]]:
     """Of the recorded requests of each protocol: how many crossings to others were tried, and how many refused."""
-    rows = {protocol: {"recorded requests": 0, "crossings": 0, "refused": 0} for protocol in PROTOCOLS}
+    rows = {protocol: {"recorded requests": 0, "crossings": 0, "refused": 0, LONE: 0} for protocol in PROTOCOLS}
     for source, target in material.PAIRS:
         recorded = [body for name, body in material.requests(source).items() if "#" in name]
         row = rows[source]
@@ -39,9 +42,14 @@ def refusals() -> dict[str, dict[str, int]]:
         for body in recorded:
             try:
                 tw.translate(body, source, target, **material.addressed(source, "request"))
-            except tw.LossRefused:
-                row["refused"] += 1
+            except tw.LossRefused as refused:
+                row[LONE if _is_lone(refused) else "refused"] += 1
     return rows
+
+
+def _is_lone(refused: tw.LossRefused) -> bool:
+    """Nothing but a hosted tool was offered, and the target has none."""
+    return "is the only tool" in refused.losses[0].why
 
 
 FIGURES = {"fixtures": fixture_counts}

@@ -33,12 +33,14 @@ FAILURE_MODES = r"""
 9 large tool catalogs loaded eagerly instead of discovered/deferred just in time
   -> tests/runtime/search/test_deferred.py::test_above_the_limit_the_search_and_what_is_always_needed_are_declared
 9 MCP 2026-07-28 release-candidate behavior treated as current stable protocol
-  -> mcp
+  -> tests/runtime/mcp/test_toolset.py::test_an_older_server_is_never_sent_what_only_the_newer_version_has
+  -> tests/runtime/mcp/test_toolset.py::test_a_version_that_is_pinned_is_spoken_or_nothing_is
 9 partial streamed arguments executed before validation
   -> tests/acceptance/test_streaming.py::test_st_15_arguments_that_parse_early_are_not_final
   -> runtime
 9 MCP protocol errors collapsed with tool execution errors
-  -> mcp
+  -> tests/runtime/mcp/test_toolset.py::test_a_failure_of_the_tool_is_an_output_and_one_of_the_protocol_is_none
+  -> tests/acceptance/test_mcp.py::test_er_4_a_failed_mcp_tool_is_a_failure_in_the_record_and_to_the_model
 9 untrusted tool output promoted into instruction channels
   -> tests/acceptance/test_order.py::test_or_2_results_around_a_text_stay_together
   -> runtime
@@ -93,7 +95,11 @@ RESPONSIBILITIES = r"""
 310 Untrusted-output handling - keep results in data channels, redact where needed, bound output size, attach provenance, and avoid instruction promotion.
   -> runtime
 311 Transport/session security - for MCP and remote tools, validate origins, authenticate connections, bind local servers safely, handle resumability, and fail closed on unsupported protocol versions.
-  -> mcp
+  -> tests/runtime/mcp/test_serving.py::test_a_page_of_another_origin_or_under_another_name_is_turned_away
+  -> tests/runtime/mcp/test_serving.py::test_with_keys_only_who_has_one_gets_in
+  -> tests/cli/test_mcp.py::test_without_a_key_it_is_served_to_this_machine_alone
+  -> tests/runtime/mcp/test_serving.py::test_a_version_that_is_not_known_is_refused
+  -> tests/runtime/mcp/test_toolset.py::test_a_server_that_died_is_started_anew
 312 Loop control - cap turns/steps, detect runaway loops, and know when manual control is required.
   -> runtime
 313 Observability - record tool name, request ID, validated arguments, approval decision, start/end times, result summary, error class, retries, continuation message ID, and provider/version.
@@ -104,17 +110,21 @@ RESPONSIBILITIES = r"""
 
 RELEASE_TRACK = r"""
 338 Protocol-level HTTP sessions and Mcp-Session-Id are removed in the RC direction; applications can still keep state through explicit model-visible handles such as basket_id or browser_id.
-  -> mcp
+  -> tests/runtime/mcp/test_serving.py::test_the_newer_version_is_spoken_without_sessions_and_with_its_headers
+  -> tests/runtime/mcp/test_serving.py::test_the_older_version_is_spoken_with_a_handshake_and_a_session
 339 initialize / notifications/initialized are removed; protocol version, client identity, and capabilities move into request _meta.
-  -> mcp
+  -> tests/runtime/mcp/test_toolset.py::test_a_newer_server_is_never_sent_a_handshake
+  -> tests/runtime/mcp/test_toolset.py::test_an_older_server_is_never_sent_what_only_the_newer_version_has
 340 server/discover becomes the up-front capability/version discovery RPC.
-  -> mcp
+  -> tests/runtime/mcp/test_toolset.py::test_a_newer_server_is_never_sent_a_handshake
+  -> tests/runtime/mcp/test_serving.py::test_lists_say_how_long_they_count_only_where_the_version_has_it
 341 Streamable HTTP POST requests add routability headers such as Mcp-Method and Mcp-Name.
-  -> mcp
+  -> tests/runtime/mcp/test_serving.py::test_the_newer_version_is_spoken_without_sessions_and_with_its_headers
 342 Cacheable list/read results add ttlMs and cacheScope (public or private).
-  -> mcp
+  -> tests/runtime/mcp/test_toolset.py::test_a_list_counts_until_it_runs_out
+  -> tests/runtime/mcp/test_serving.py::test_lists_say_how_long_they_count_only_where_the_version_has_it
 343 Resource-not-found shifts from custom -32002 to JSON-RPC -32602 (Invalid Params).
-  -> mcp
+  -> tests/runtime/mcp/test_toolset.py::test_what_is_not_found_is_a_protocol_error_by_either_code
 """  # noqa: E501
 
 VERIFICATION = r"""
@@ -145,9 +155,12 @@ VERIFICATION = r"""
   -> tests/acceptance/test_arguments.py::test_ar_7_truncated_arguments_are_marked_and_not_mended
   -> runtime
 360 MCP integrations name the implemented version, validate outputSchema/structuredContent where present, and distinguish protocol errors from execution errors.
-  -> mcp
+  -> tests/runtime/mcp/test_toolset.py::test_structured_content_is_held_against_the_schema
+  -> tests/runtime/mcp/test_toolset.py::test_a_failure_of_the_tool_is_an_output_and_one_of_the_protocol_is_none
+  -> tests/cli/test_mcp.py::test_servers_their_state_and_their_tools_are_listed
 361 MCP 2026-07-28 RC behavior is version-gated and not applied to stable 2025-11-25 deployments by accident.
-  -> mcp
+  -> tests/runtime/mcp/test_toolset.py::test_an_older_server_is_never_sent_what_only_the_newer_version_has
+  -> tests/runtime/mcp/test_toolset.py::test_a_version_that_is_pinned_is_spoken_or_nothing_is
 362 Tool search/deferred loading keeps the search surface non-deferred, authorizes discovered tools before execution, and preserves normal ID/result pairing after loading.
   -> tests/acceptance/test_server_tools.py::test_sv_6_tool_search_keeps_its_exact_shape
   -> tests/runtime/search/test_deferred.py::test_that_it_was_found_allows_nothing

@@ -59,6 +59,7 @@ FUNCTION: dict[str, dict[str, Any]] = {
     GEMINI: {"functionDeclarations": [{"name": "f"}]},
     INTERACTIONS: {"type": "function", "name": "f"},
     ROUTER: {"type": "function", "function": {"name": "f"}},
+    CHAT: {"type": "function", "function": {"name": "f"}},
 }
 PAIRS = [
     (source, target, kind)
@@ -275,10 +276,10 @@ def test_a_filter_that_can_t_be_kept_is_refused(source: str, tool: Any, path: st
 
 @pytest.mark.parametrize(("source", "tool", "path"), FILTERED)
 def test_a_filter_goes_with_the_tool_that_it_bounds(source: str, tool: Any, path: str) -> None:
-    made = made_of(asking(source, [tool]), source, OLLAMA)
+    made = made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA)
     assert [loss.path for loss in made.losses if loss.kind == "dropped"] == ["/tools/0"]
     with pytest.raises(tw.LossRefused, match="its filter can't be kept"):
-        made_of(asking(source, [tool]), source, OLLAMA, hosted_tools="function")
+        made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA, hosted_tools="function")
 
 
 FOR_PROGRAMS = [
@@ -332,7 +333,9 @@ def test_the_search_field_of_chat_is_a_search() -> None:
     made = tw.translate(body, CHAT, RESPONSES)
     assert made.value["tools"] == [{"type": "web_search", "search_context_size": "low", "user_location": OSLO}]
     assert made.losses == []
-    lost = tw.translate(body, CHAT, OLLAMA).losses
+    with pytest.raises(tw.LossRefused, match="/web_search_options"):
+        tw.translate(body, CHAT, OLLAMA)
+    lost = tw.translate({**body, "tools": [FUNCTION[CHAT]]}, CHAT, OLLAMA).losses
     assert [(loss.kind, loss.path) for loss in lost] == [("dropped", "/web_search_options")]
 
 
@@ -343,9 +346,8 @@ def test_a_search_is_that_field_for_models_that_have_it() -> None:
     assert made.value["web_search_options"] == CHAT_SEARCH
     assert "tools" not in made.value
     assert made.losses == []
-    plain = tw.translate({**body, "model": "gpt-4o"}, RESPONSES, CHAT)
-    assert "web_search_options" not in plain.value
-    assert [(loss.kind, loss.path) for loss in plain.losses] == [("dropped", "/tools/0")]
+    with pytest.raises(tw.LossRefused, match="/tools/0: web_search is the only tool"):
+        tw.translate({**body, "model": "gpt-4o"}, RESPONSES, CHAT)
 
 
 def test_plugins_that_search_and_fetch_are_tools_elsewhere() -> None:

@@ -9,10 +9,15 @@ import pytest
 import toolwire
 
 NAMES = [
+    "Agent",
+    "Calling",
+    "Caps",
     "DecodeError",
     "Encoded",
     "Loss",
     "LossRefused",
+    "Policy",
+    "ToolFault",
     "ToolwireError",
     "check",
     "continue_request",
@@ -20,6 +25,7 @@ NAMES = [
     "format_tool_results",
     "format_tools",
     "parse_tool_calls",
+    "tool",
     "translate",
     "translate_stream",
 ]

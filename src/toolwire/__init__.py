@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .agent import Agent
     from .canonical.errors import DecodeError, LossRefused, ToolwireError
     from .canonical.loss import Loss
     from .cycle import (
@@ -14,15 +15,24 @@ if TYPE_CHECKING:
         format_tools,
         parse_tool_calls,
     )
+    from .runtime.caps import Caps
+    from .runtime.functions import tool
+    from .runtime.policy import Policy
+    from .runtime.toolset import Calling, ToolFault
     from .translation import Encoded, translate, translate_stream
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
+    "Calling",
+    "Caps",
     "DecodeError",
     "Encoded",
     "Loss",
     "LossRefused",
+    "Policy",
+    "ToolFault",
     "ToolwireError",
     "check",
     "continue_request",
@@ -30,11 +40,18 @@ __all__ = [
     "format_tool_results",
     "format_tools",
     "parse_tool_calls",
+    "tool",
     "translate",
     "translate_stream",
 ]
 
 _HOMES = {
+    "Agent": "agent",
+    "Calling": "runtime.toolset",
+    "Caps": "runtime.caps",
+    "Policy": "runtime.policy",
+    "ToolFault": "runtime.toolset",
+    "tool": "runtime.functions",
     "DecodeError": "canonical.errors",
     "LossRefused": "canonical.errors",
     "ToolwireError": "canonical.errors",

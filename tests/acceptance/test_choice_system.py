@@ -36,6 +36,7 @@ from tests.wire import (
 )
 
 SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
+FETCH: dict[str, Any] = {"type": "web_fetch_20250910", "name": "web_fetch"}
 REMINDER: dict[str, Any] = {"role": "system", "content": "Answer in French."}
 
 
@@ -66,7 +67,7 @@ def test_tc_1_any_is_read_as_required() -> None:
     [
         ([], {"type": "auto", "disable_parallel_tool_use": True}),
         ([], {"type": "any"}),
-        ([SEARCH], {"type": "auto", "disable_parallel_tool_use": True}),
+        ([SEARCH, FETCH], {"type": "auto", "disable_parallel_tool_use": True}),
     ],
 )
 def test_tc_2_choice_and_parallel_flag_are_left_out_when_no_tool_is_left(declared: list[Any], choice: Any) -> None:

@@ -179,10 +179,15 @@ NAMED = ToolChoice(mode="named", names=(ToolRef(name="look_up"),))
         ((SEARCH, FUNCTION), ToolChoice(mode="named", names=(ToolRef(name="f"),)), False),
         ((SEARCH, FUNCTION), ToolChoice(mode="named", names=(ToolRef(name="search_2025", kind="native"),)), True),
         ((SEARCH,), ToolChoice(mode="required"), True),
-        ((SEARCH,), ToolChoice(mode="auto"), False),
+        ((SEARCH,), ToolChoice(mode="auto"), True),
+        ((SEARCH,), None, True),
+        ((SEARCH,), ToolChoice(mode="none"), False),
+        ((SEARCH, native(kind="fetch")), None, False),
     ],
 )
-def test_a_tool_that_must_be_called_is_refused_by_name(tools: Any, choice: ToolChoice | None, refused: bool) -> None:
+def test_a_tool_that_must_be_called_or_is_alone_is_refused_by_name(
+    tools: Any, choice: ToolChoice | None, refused: bool
+) -> None:
     request = Request(origin="acme", messages=(Message("user", (Text("Go"),)),), tools=tools, tool_choice=choice)
     plan = planned(request=request)
     without_native(PlacedTool(SEARCH, ("tools", 0)), plan)

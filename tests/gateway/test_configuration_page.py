@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from toolwire.gateway import config
+from toolwire.runtime.mcp.settings import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 SECTIONS = {
@@ -16,8 +17,13 @@ SECTIONS = {
     "[providers.NAME]": config.ProviderSection,
     "[[routes]]": config.RouteSection,
     "[limits]": config.LimitsSection,
+    "[policy]": config.PolicySection,
+    "[tools]": config.ToolsSection,
+    "[search]": config.SearchSection,
+    "[simulator]": config.SimulatorSection,
     "[journal]": config.JournalSection,
     "[state]": config.StateSection,
+    "[mcp.servers.NAME]": Server,
 }
 
 

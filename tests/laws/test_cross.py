@@ -112,6 +112,7 @@ def _folded(protocol: str, wire: bytes) -> sdk.Summary | str:
 
 
 def test_few_recorded_bodies_are_refused() -> None:
+    """Those that offer nothing but a tool that the target lacks are counted apart: nothing else could be done."""
     counted = figures.refusals()
     refused = sum(row["refused"] for row in counted.values())
     assert refused <= LIMIT_REFUSED * sum(row["crossings"] for row in counted.values())

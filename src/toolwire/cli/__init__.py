@@ -2,7 +2,7 @@
 
 import click
 
-from . import check, doctor, journal, launch, protocols, serve, simulate, translate
+from . import ask, check, doctor, journal, launch, mcp, protocols, runs, serve, simulate, translate
 
 
 @click.group(
@@ -14,10 +14,13 @@ def main() -> None:
     """Translate between tool-calling protocols, and see what could not be carried."""
 
 
+main.add_command(ask.command)
+main.add_command(runs.command)
 main.add_command(serve.command)
 main.add_command(launch.command)
 main.add_command(doctor.command)
 main.add_command(journal.command)
+main.add_command(mcp.command)
 main.add_command(translate.command)
 main.add_command(check.command)
 main.add_command(protocols.command)

@@ -5,8 +5,8 @@ Here is what becomes of a declaration elsewhere:
 
 1. A target that has the kind gets its own tool, with all bounds that it knows. What else was said is reported; a domain
    filter that can't be kept is refused, since the tool would run unguarded.
-2. At a target that lacks it, a tool that is merely offered is dropped and reported. One that the choice demands is
-   refused by name: the answer can't be what was asked for.
+2. At a target that lacks it, a tool that is merely offered beside others is dropped and reported. One that the choice
+   demands, or that is all there is, is refused by name: the answer can't be what was asked for.
 3. `hosted_tools="function"` makes search and fetch functions that the client runs, `"refuse"` refuses what 2. drops.
 """
 
@@ -133,15 +133,15 @@ def _names(named: ToolRef, tool: NativeTool) -> bool:
 
 def is_demanded(tool: NativeTool, request: Request) -> bool:
     """Whether an answer without this tool can't be the one that was asked for: the choice names it, or a call is wanted
-    and only hosted tools are there to be called."""
+    and only hosted tools are there to be called, or it is all there is."""
     choice = request.tool_choice
-    if choice is None:
+    if choice is not None and (choice.mode == "none" or chosen(request) is tool):
+        return choice.mode != "none"
+    offered = [placed.tool for placed in tools_in_force(request)]
+    if not all(isinstance(one, NativeTool) for one in offered):
         return False
-    if chosen(request) is tool:
-        return True
-    if choice.mode != "required" or tool.hosted is None:
-        return False
-    return all(isinstance(placed.tool, NativeTool) for placed in tools_in_force(request))
+    wanted = choice is not None and choice.mode == "required"
+    return tool.hosted is not None and (wanted or len(offered) == 1)
 
 
 def choosable(request: Request, plan: Plan) -> Iterable[PlacedTool]:
@@ -256,7 +256,9 @@ def without_native(placed: PlacedTool, plan: Plan, *, connects: bool = False) ->
     if not isinstance(tool, NativeTool):
         raise TypeError(f"{type(tool).__name__} is no vendor's own tool")
     if plan.request is not None and is_demanded(tool, plan.request):
-        why = f"{tool.kind} is to be called, and the target has no such tool"
+        chosen_too = plan.request.tool_choice is not None and plan.request.tool_choice.mode in ("named", "required")
+        what = "is to be called" if chosen_too or chosen(plan.request) is tool else "is the only tool"
+        why = f"{tool.kind} {what}, and the target has no such tool"
         plan.report.dropped(placed.trail, "", why, guarded=True)
         return
     guarded = plan.target.hosted_tools == "refuse"

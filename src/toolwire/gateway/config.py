@@ -13,6 +13,9 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
 from toolwire.protocols import PROTOCOLS
+from toolwire.runtime.mcp.settings import McpConfigError, McpSection, check
+from toolwire.runtime.mcp.settings import Server as McpServer
+from toolwire.runtime.policy import PolicyError, Verdict, parse_rule
 from toolwire.upstream.provider import Provider, origin_of
 
 _ENVIRONMENT = "env:"
@@ -29,7 +32,7 @@ class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A table of the file: a key that it doesn't know is an error."""
 
 
-_Section = TypeVar("_Section", bound=Section)
+_Section = TypeVar("_Section", bound=Section | McpServer)
 
 
 class ServerSection(Section, frozen=True, kw_only=True):
@@ -107,6 +110,47 @@ class JournalSection(Section, frozen=True, kw_only=True):
     queue: int = 64 * 1024 * 1024
 
 
+class PolicySection(Section, frozen=True, kw_only=True):
+    """What an agent may do: rules as `parse_rule` reads them."""
+
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> dict[Verdict, tuple[str, ...]]:
+        return {"allow": self.allow, "ask": self.ask, "deny": self.deny}
+
+
+class SearchSection(Section, frozen=True, kw_only=True):
+    """A service that finds pages, and answers in JSON: where what it found stands in its answer."""
+
+    url: str | None = None
+    api_key: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    results: str = "results"
+    title: str = "title"
+    link: str = "url"
+    text: str = "content"
+    timeout: float = 20
+
+
+class ToolsSection(Section, frozen=True, kw_only=True):
+    """What the built-in tools may reach beyond the workspace, and what they may not within it."""
+
+    network: bool = False
+    readable: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    fetchable: tuple[str, ...] = ()
+
+
+class SimulatorSection(Section, frozen=True, kw_only=True):
+    """The embedded model, which answers where there is no provider."""
+
+    script: str | None = None
+    pace: float = 0
+
+
 class Config(Section, frozen=True, kw_only=True):
     server: ServerSection = ServerSection()
     providers: dict[str, ProviderSection] = field(default_factory=dict)
@@ -114,6 +158,11 @@ class Config(Section, frozen=True, kw_only=True):
     limits: LimitsSection = LimitsSection()
     journal: JournalSection = JournalSection()
     state: StateSection = StateSection()
+    policy: PolicySection = PolicySection()
+    tools: ToolsSection = ToolsSection()
+    search: SearchSection = SearchSection()
+    simulator: SimulatorSection = SimulatorSection()
+    mcp: McpSection = McpSection()
 
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
@@ -152,8 +201,15 @@ def parse_config(text: str, environment: Mapping[str, str]) -> Config:
     if isinstance(providers := resolved.get("providers"), dict):
         for name, table in providers.items():
             _converted(table, ProviderSection, f"providers.{name}")
+    if isinstance(mcp := resolved.get("mcp"), dict) and isinstance(servers := mcp.get("servers"), dict):
+        for name, table in servers.items():
+            _converted(table, McpServer, f"mcp.servers.{name}")
     config = _converted(resolved, Config, "")
     _check(config)
+    try:
+        check(config.mcp)
+    except McpConfigError as error:
+        raise ConfigError(str(error)) from None
     return config
 
 
@@ -219,6 +275,23 @@ def _check(config: Config) -> None:
     for name in ("days", "size", "queue"):
         if getattr(config.journal, name) <= 0:
             raise ConfigError(f"journal.{name}: must be more than 0")
+    _check_runtime(config)
+
+
+def _check_runtime(config: Config) -> None:
+    if config.simulator.pace < 0:
+        raise ConfigError("simulator.pace: must not be less than 0")
+    search = config.search
+    if search.url is not None and "{query}" not in search.url:
+        raise ConfigError("search.url: has no {query}, where the words go that are looked for")
+    if search.api_key is not None and "{key}" not in (search.url or ""):
+        raise ConfigError("search.api_key: search.url has no {key} for it; or name the key in search.headers")
+    for verdict, texts in config.policy.said.items():
+        for index, text in enumerate(texts):
+            try:
+                parse_rule(verdict, text)
+            except PolicyError as error:
+                raise ConfigError(f"policy.{verdict}[{index}]: {error}") from None
 
 
 def provider_of(name: str, section: ProviderSection) -> Provider:

@@ -42,7 +42,7 @@ from .state.memory import Keeping, Memory
 from .state.turns import KEPT_FOR, Speaker
 
 _RETRIED: frozenset[ErrorKind] = frozenset({"rate_limit", "overloaded", "server", "timeout"})
-_PROVIDERS_FAULT = _RETRIED | {"authentication", "billing", "permission", "not_found"}
+PROVIDERS_FAULT = _RETRIED | {"authentication", "billing", "permission", "not_found"}
 _LONGEST_WAIT = 10.0
 
 
@@ -118,10 +118,10 @@ class Exchanger:
             if sends is not None:
                 sends(sent)
             try:
-                return await self._persist(asked, request, sent)
+                return await self.persist(asked, request, sent)
             except Refused as refused:
                 last = number == len(routed.ways) - 1
-                if last or refused.error.kind not in _PROVIDERS_FAULT:
+                if last or refused.error.kind not in PROVIDERS_FAULT:
                     raise Refused(set_apart(refused.error, sent.upstream, asked.client)) from None
         raise AssertionError("a route has at least one way")
 
@@ -203,7 +203,7 @@ class Exchanger:
             self._carriers[key] = made
         return made
 
-    async def _persist(self, asked: Asked, request: Request, sent: Sent) -> Whole | Streaming:
+    async def persist(self, asked: Asked, request: Request, sent: Sent) -> Whole | Streaming:
         """Ask one upstream, again if it is only busy."""
         tries = self._limits.retries
         opened = None if sent.legs is None else await sent.legs.open()

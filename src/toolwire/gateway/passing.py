@@ -1,6 +1,6 @@
 """What a client asks, what goes upstream for it, and what comes back: whole, or as a stream."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -76,7 +76,7 @@ class Streaming:
     def losses(self) -> list[Loss]:
         return self.sent.losses + self.translation.losses
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         if self._first:
             yield self._first
         if self._answer is None:

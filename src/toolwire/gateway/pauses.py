@@ -2,9 +2,8 @@
 word for that gets one answer, of as many legs as it took."""
 
 from collections.abc import Iterable
-from typing import Any
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Message
 from toolwire.canonical.events import (
@@ -21,9 +20,8 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.fold import Folder
 from toolwire.canonical.response import Response, Stop, Usage
+from toolwire.canonical.usage import added
 from toolwire.codec.interface import Codec, Route, Target
-
-_COUNTED = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")
 
 
 def is_paused(response: Response) -> bool:
@@ -43,17 +41,6 @@ def joined(first: Response, second: Response) -> Response:
     both = replace(after, messages=before.messages + after.messages)
     usage = added(first.usage, second.usage)
     return replace(second, id=first.id, candidates=(both,), usage=usage, plain=first.plain and second.plain)
-
-
-def added(first: Usage | None, second: Usage | None) -> Usage | None:
-    """What two legs cost together."""
-    if first is None or second is None:
-        return first or second
-    counts: dict[str, Any] = {}
-    for name in _COUNTED:
-        said = [one for one in (getattr(first, name), getattr(second, name)) if one is not None]
-        counts[name] = sum(said) if said else None
-    return Usage(**(asdict(second) | counts))
 
 
 class Legs:

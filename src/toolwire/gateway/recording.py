@@ -1,5 +1,6 @@
 """From an exchange to the record of it: what was at hand anyway is noted on the way, and put together at the end."""
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,9 @@ from .config import Config
 from .log import Line
 from .passing import Asked, Sent, Streaming, Whole
 from .seals import state_folder
+
+_SECRET = re.compile("key|token|secret|password|credential", re.IGNORECASE)
+"""Other variables hold ordinary words, which must not be taken out of everything."""
 
 
 class Note(Struct, gc=False):
@@ -79,6 +83,10 @@ def journal_path(config: Config, environment: Mapping[str, str]) -> Path:
 def secrets_of(config: Config, providers: Iterable[Provider]) -> Iterator[str]:
     """What must be in no record: everybody's keys, and what is configured to be sent along with them."""
     yield from (*config.server.keys, *config.server.seal_keys)
+    yield from (config.search.api_key or "", *config.search.headers.values())
+    for server in config.mcp.servers.values():
+        yield from (server.oauth.client_secret or "", *server.headers.values())
+        yield from (value for name, value in server.env.items() if _SECRET.search(name))
     for provider in providers:
         yield from (provider.api_key or "", *provider.headers.values(), *provider.query.values())
 

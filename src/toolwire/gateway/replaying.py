@@ -71,7 +71,7 @@ async def replay(config: Config, environment: Mapping[str, str], record: Record,
         raise JournalError(f"{record.id} was recorded without bodies: set journal.bodies to replay what comes next")
     providers, embedded = providers_of(config, environment)
     kept = _Kept(Redactor(secrets_of(config, providers.values())))
-    async with simulating(embedded):
+    async with simulating(embedded, config.simulator):
         router = _Bound(providers, config.routes, _way(record, providers, to))
         transport = Transport()
         memory = Memory(opened(config.state, environment))

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -15,12 +16,13 @@ from msgspec import Struct
 
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.script import Script, ScriptError, load_script
 from toolwire.upstream.transport import Transport
 
 from .app import App
 from .auth import Gate, is_loopback
 from .bounds import bounded
-from .config import Config, ConfigError, LimitsSection, provider_of, with_server
+from .config import Config, ConfigError, LimitsSection, SimulatorSection, provider_of, with_server
 from .counting import Counter
 from .discovery import discover, simulated
 from .exchange import Exchanger
@@ -35,6 +37,7 @@ from .state.resources import Resources
 from .tags import with_tags
 
 DRAIN_SECONDS = 30
+_AS_IT_IS = SimulatorSection()
 
 
 class Gateway(Struct):
@@ -205,13 +208,21 @@ def spare_the_collector() -> None:
     gc.set_threshold(5_000, 5, 5)
 
 
+def _script(section: SimulatorSection) -> Script | None:
+    try:
+        return None if section.script is None else load_script(Path(section.script).expanduser())
+    except ScriptError as error:
+        raise ConfigError(f"simulator.script: {error}") from None
+
+
 @contextlib.asynccontextmanager
-async def simulating(embedded: socket.socket | None) -> AsyncIterator[None]:
+async def simulating(embedded: socket.socket | None, section: SimulatorSection = _AS_IT_IS) -> AsyncIterator[None]:
     """The embedded model answers meanwhile, if it is needed."""
     if embedded is None:
         yield
         return
-    simulator = uvicorn.Server(uvicorn.Config(Simulator(), **options(LimitsSection())))
+    app = Simulator(script=_script(section), pace=section.pace)
+    simulator = uvicorn.Server(uvicorn.Config(app, **options(LimitsSection())))
     serving = asyncio.ensure_future(simulator._serve([embedded]))  # noqa: SLF001 - signals are not its own
     try:
         yield
@@ -222,7 +233,7 @@ async def simulating(embedded: socket.socket | None) -> AsyncIterator[None]:
 
 async def serve(gateway: Gateway, listener: socket.socket) -> None:
     """Serve until a signal says stop; streams that are under way are finished first."""
-    async with simulating(gateway.simulator):
+    async with simulating(gateway.simulator, gateway.config.simulator):
         spare_the_collector()
         await _Server(uvicorn.Config(gateway.app, **options(gateway.config.limits))).serve(sockets=[listener])
         gateway.app.close()

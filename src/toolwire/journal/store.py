@@ -50,7 +50,7 @@ class SqliteStore:
     @cached_property
     def _connection(self) -> sqlite3.Connection:
         """Opened by the thread that uses it, and not taken along by a process that forks."""
-        return _connected(self._path)
+        return connected(self._path)
 
     def add(self, records: Sequence[Record]) -> None:
         kept = records if self._bodies else [replace(record, bodies=None) for record in records]
@@ -115,9 +115,9 @@ class SqliteStore:
 def kept_at(path: Path, *, days: float, size: int, bodies: bool = True) -> SqliteStore:
     """A journal to write to, which is made if it is not there."""
     try:
-        _prepare(path)
+        prepare(path, (_TABLE,))
     except (OSError, sqlite3.Error) as error:
-        raise JournalError(f"{path}: {_why(error)}") from None
+        raise JournalError(f"{path}: {why(error)}") from None
     return SqliteStore(path, days=days, size=size, bodies=bodies)
 
 
@@ -128,26 +128,29 @@ def found_at(path: Path) -> SqliteStore:
     return SqliteStore(path)
 
 
-def _prepare(path: Path) -> None:
+def prepare(path: Path, tables: Sequence[str]) -> None:
+    """A file that only its user may read, with these tables in it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         os.fchmod(descriptor, 0o600)  # SQLite gives its other files the same mode
     finally:
         os.close(descriptor)
-    with contextlib.closing(_connected(path)) as connection:
+    with contextlib.closing(connected(path)) as connection:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(_TABLE)
+        for table in tables:
+            connection.execute(table)
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=5, isolation_level=None)
+def connected(path: Path, *, threads: bool = False) -> sqlite3.Connection:
+    """`threads`: it may be used by several, one after the other."""
+    connection = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=not threads)
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
 
 
-def _why(error: OSError | sqlite3.Error) -> str:
+def why(error: OSError | sqlite3.Error) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 
@@ -156,6 +159,6 @@ def write(path: Path, data: bytes) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        raise JournalError(f"{path}: {_why(error)}") from None
+        raise JournalError(f"{path}: {why(error)}") from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)

@@ -76,10 +76,12 @@ class Telemetry:
         self._instruments: tuple[Tracer, Histogram, Histogram] | None = None
         self._providers: list[Any] = []
 
+    @property
+    def tracer(self) -> "Tracer":
+        return self._ready()[0]
+
     def add(self, records: Sequence[Record]) -> None:
-        if self._instruments is None:
-            self._instruments = self._set_up()
-        tracer, seconds, tokens = self._instruments
+        tracer, seconds, tokens = self._ready()
         for record in records:
             self._span(tracer, record)
             named = _attributes(record)
@@ -91,6 +93,11 @@ class Telemetry:
     def close(self) -> None:
         for provider in self._providers:
             provider.shutdown()
+
+    def _ready(self) -> "tuple[Tracer, Histogram, Histogram]":
+        if self._instruments is None:
+            self._instruments = self._set_up()
+        return self._instruments
 
     def _set_up(self) -> "tuple[Tracer, Histogram, Histogram]":
         """Here, in the thread that exports: a process that forks takes no exporter along."""

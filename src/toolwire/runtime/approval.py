@@ -21,7 +21,8 @@ def binding(run: str, call_id: str, tool: str, arguments: str) -> str:
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """A call that a person is to decide on. `why` says which rule wants that; `preview` is what would change."""
+    """A call that a person is to decide on. `why` says which rule wants that; `preview` is what would change; `allow`
+    are the rules that would spare them the question, if any can."""
 
     run: str
     call_id: str
@@ -29,6 +30,7 @@ class Ask(Struct, frozen=True, kw_only=True):
     arguments: str
     why: str
     preview: str | None = None
+    allow: tuple[str, ...] = ()
 
     @property
     def binding(self) -> str:

@@ -67,9 +67,13 @@ class ThinkingGrew(_Told, frozen=True, kw_only=True, tag="thinking"):
 
 
 class TurnEnded(_Told, frozen=True, kw_only=True, tag="turn_ended"):
+    """`response` and `model` are what the provider calls its answer, and itself."""
+
     turn: int
     stop: str
     usage: Usage | None = None
+    response: str = ""
+    model: str = ""
 
 
 class CallProposed(_Told, frozen=True, kw_only=True, tag="call_proposed"):

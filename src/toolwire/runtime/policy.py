@@ -23,6 +23,11 @@ Verdict = Literal["allow", "ask", "deny"]
 
 _RULE = re.compile(r"\s*(?P<tool>[^\s()]+)\s*(?:\((?P<arguments>.*)\)\s*)?", re.DOTALL)
 _ARGUMENT = re.compile(r"\s*(?P<name>[^\s=,()]+)\s*=\s*(?P<pattern>(?:\\.|[^\\,])*)(?:,|$)", re.DOTALL)
+_LONGEST = 200
+_PATTERN = re.compile(r"[\\,*?\[]")
+# In a rule a backslash takes the next character as it is; in a glob, brackets do.
+_ESCAPES = {"\\": r"\\", ",": r"\,", "*": "[*]", "?": "[?]", "[": "[[]"}
+NO_RULE = "no rule allows it"
 INPUT = "input"
 """What the text of a grammar tool is called in a rule."""
 
@@ -72,18 +77,23 @@ class Decision(Struct, frozen=True):
     by: str
 
 
-class Policy(Struct, frozen=True, kw_only=True):
-    rules: tuple[Rule, ...] = ()
+class Policy:
+    """Rules as texts, by what they say; `rules` as they are."""
 
-    @classmethod
-    def of(cls, *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = ()) -> "Policy":
-        made = [parse_rule("allow", text) for text in allow]
-        made += [parse_rule("ask", text) for text in ask]
-        made += [parse_rule("deny", text) for text in deny]
-        return cls(rules=tuple(made))
+    def __init__(
+        self,
+        *,
+        allow: Iterable[str] = (),
+        ask: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        rules: Iterable[Rule] = (),
+    ) -> None:
+        said: tuple[tuple[Verdict, Iterable[str]], ...] = (("allow", allow), ("ask", ask), ("deny", deny))
+        read = [parse_rule(verdict, text) for verdict, texts in said for text in texts]
+        self.rules: tuple[Rule, ...] = (*rules, *read)
 
     def extended(self, *rules: Rule) -> "Policy":
-        return Policy(rules=(*self.rules, *rules))
+        return Policy(rules=(*self.rules, *rules)) if rules else self
 
     def decide(self, tool: Tool, arguments: Arguments) -> Decision:
         stands_for: Sequence[Arguments] | None = [arguments]
@@ -113,6 +123,29 @@ class Policy(Struct, frozen=True, kw_only=True):
         return next((rule for rule in allowing if rule.matches(name, {})), None)
 
 
+def rules_for(tool: Tool, arguments: Arguments) -> tuple[str, ...]:
+    """The narrowest rules under which such a call would be allowed, as texts."""
+    stands_for = [arguments] if tool.amounts_to is None else tool.amounts_to(arguments)
+    if not stands_for:
+        return (tool.name,)
+    return tuple(dict.fromkeys(_rule_for(tool, one) for one in stands_for))
+
+
+def _rule_for(tool: Tool, arguments: Arguments) -> str:
+    """It binds what the tool can't do without, of which the first says what it is about."""
+    names = [*tool.parameters.get("required", ()), *tool.parameters.get("properties", ())]
+    found = next((name for name in names if isinstance(arguments, Mapping) and name in arguments), None)
+    value = None if found is None else arguments[found]
+    if (
+        not isinstance(value, str)
+        or not value.isprintable()
+        or not 0 < len(value) <= _LONGEST
+        or value != value.strip()
+    ):
+        return tool.name
+    return f"{tool.name}({found}={_PATTERN.sub(lambda one: _ESCAPES[one[0]], value)})"
+
+
 def _values(arguments: Arguments) -> Mapping[str, Any]:
     return arguments if isinstance(arguments, Mapping) else {INPUT: arguments}
 
@@ -123,4 +156,4 @@ def _otherwise(tool: Tool, arguments: Arguments) -> Decision:
         return Decision("allow", "it only reads, inside the workspace")
     if tool.locus == "human":
         return Decision("allow", "it only asks a person")
-    return Decision("ask", "no rule allows it")
+    return Decision("ask", NO_RULE)

@@ -291,9 +291,12 @@ def test_hosted_tools_as_functions() -> None:
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Go"}], "tools": tools}
     made = tw.translate(body, "anthropic", "gemini", hosted_tools="function").value
     assert made["tools"][0]["functionDeclarations"][0]["name"] == "google_web_search"
-    back = tw.translate({"contents": [HELLO], "tools": [{"googleSearch": {}}]}, "gemini", "openai-chat", model="m")
+    both: list[Any] = [{"googleSearch": {}, "codeExecution": {}}]
+    back = tw.translate({"contents": [HELLO], "tools": both}, "gemini", "openai-chat", model="m")
     assert "tools" not in back.value
     assert "/tools/0/googleSearch" in {loss.path for loss in back.losses}
+    with pytest.raises(tw.LossRefused, match="/tools/0/googleSearch"):
+        tw.translate({"contents": [HELLO], "tools": [{"googleSearch": {}}]}, "gemini", "openai-chat", model="m")
 
 
 @pytest.mark.parametrize(

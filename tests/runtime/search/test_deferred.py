@@ -110,7 +110,7 @@ def _declared(body: dict[str, Any]) -> list[Any]:
 
 
 def test_what_a_rule_denies_is_neither_told_nor_found() -> None:
-    policy = Policy.of(deny=["pay_*", "filler_3(x=1)"])
+    policy = Policy(deny=["pay_*", "filler_3(x=1)"])
     arranged = Deferred(limit=10).arrange(catalog(), policy)
     assert "pay_invoice" not in [one["name"] for one in ask(arranged, query="pay invoice", limit=20)["tools"]]
     assert ask(arranged, query="pay_invoice", mode="regex")["tools"] == []
@@ -123,7 +123,7 @@ def test_that_it_was_found_allows_nothing() -> None:
     deferred = Deferred(limit=10)
     first = deferred.arrange(catalog(), Policy())
     messages = searched(json.dumps(ask(first, query="pay invoice")))
-    policy = Policy.of(deny=["pay_invoice"])
+    policy = Policy(deny=["pay_invoice"])
     second = deferred.arrange(catalog(), policy, messages)
     assert "pay_invoice" not in names(second)
     assert policy.decide(second.tools["pay_invoice"], {}).verdict == "deny"
@@ -200,7 +200,7 @@ def test_a_provider_that_searches_itself_is_known(protocol: str, model: str, kin
 def test_where_the_provider_searches_it_gets_all_tools_deferred_and_nothing_is_lost(protocol: str, model: str) -> None:
     native = native_search(protocol, model)
     assert isinstance(native, NativeTool)
-    arranged = Deferred(limit=10, always=["read_file"], native=native).arrange(catalog(), Policy.of(deny=["filler_1"]))
+    arranged = Deferred(limit=10, always=["read_file"]).arrange(catalog(), Policy(deny=["filler_1"]), (), native)
     assert SEARCH not in arranged.tools
     said = (Message(role="user", parts=(Text(text="Hi"),)),)
     codec = PROTOCOLS[protocol]

@@ -78,6 +78,21 @@ def test_turns_may_wait_for_words_and_repeat() -> None:
         assert "red!" in said(chat(url, "red!"))
 
 
+def test_turns_may_be_for_a_place_in_the_conversation() -> None:
+    played = script("".join(f"[[turns]]\nafter = {n}\nrepeat = 0\ntext = 'answer {n}'\n" for n in (1, 0)))
+    with served(Simulator(script=played)) as url:
+        messages = [{"role": "user", "content": "Hi"}]
+        said = []
+        for _ in range(3):
+            body = {"model": "gpt-6-astra", "messages": messages}
+            whole = http.post(f"{url}/v1/chat/completions", json=body).json()
+            assert http.post(f"{url}/v1/chat/completions", json=body).json()["choices"] == whole["choices"]
+            said.append(whole["choices"][0]["message"]["content"])
+            messages += [{"role": "assistant", "content": said[-1]}, {"role": "user", "content": "And?"}]
+    assert said[:2] == ["answer 0", "answer 1"]
+    assert "simulated" in said[2]
+
+
 def test_arguments_need_not_be_json() -> None:
     turns = """turns = [{calls = [{name = "f", arguments = '{"a": '}]}]"""
     with served(Simulator(["openai-chat"], script=script(turns))) as url:

@@ -86,7 +86,7 @@ class Index:
         if len(pattern) > PATTERN_LIMIT:
             raise SearchFault(f"a pattern has at most {PATTERN_LIMIT} characters", "invalid_tool_input")
         try:
-            import re2  # type: ignore[import-untyped]  # noqa: PLC0415 - ranking does without it
+            import re2  # noqa: PLC0415 - ranking does without it
         except ImportError:
             raise SearchFault("patterns can't be searched here: install toolwire[runtime]", "unavailable") from None
         options = re2.Options()

@@ -3,6 +3,7 @@
 Each request plays the first turn that is left and matches. When none is, the model answers by itself.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,12 @@ class ScriptedError(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What to play. An `error` alone is the whole answer; after a `text` it breaks a stream. `cut` closes the
+    """What to play. `when` and `after` say for which words of the user, and after how many answers of the model. An
+    `error` alone is the whole answer; after a `text` it breaks a stream. `cut` closes the
     connection after so many pieces; `garbage` is sent in place of the rest; `endless` never stops."""
 
     when: str | None = None
+    after: int | None = None
     repeat: int = 1
     thinking: str | None = None
     text: str | None = None
@@ -91,8 +94,12 @@ class Script:
     def next_turn(self, request: Request, protocol: str) -> Turn | None:
         """The turn to play for the words of the user in it."""
         text = read(request).text
+        # Some protocols tell one answer in several messages.
+        roles = ("", *(message.role for message in request.messages))
+        answers = sum(before != "assistant" == one for before, one in pairwise(roles))
         for place, turn in enumerate(self._turns):
-            if self._left[place] and (turn.when is None or turn.when in text):
+            meant = (turn.when is None or turn.when in text) and turn.after in (None, answers)
+            if self._left[place] and meant:
                 self._left[place] -= 1
                 return turn
         return None

@@ -1,0 +1,77 @@
+"""What the runtime adds to a tool step: a model that answers at once, a tool that does nothing, and a real journal."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from toolwire import Agent, Caps, Policy, tool
+from toolwire.canonical.content import Message, Text, ToolCall
+from toolwire.canonical.events import Event
+from toolwire.canonical.fold import unfold
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import Candidate, Response, Stop
+
+STEPS, ROUNDS = 200, 5
+
+
+class _Instant:
+    """Calls the tool so many times, then ends."""
+
+    name = "instant"
+
+    def __init__(self, calls: int) -> None:
+        self._turns = [self._turn(number) for number in range(calls)] + [self._turn(None)]
+        self._next = 0
+
+    @staticmethod
+    def _turn(number: int | None) -> list[Event]:
+        part = Text(text="done")
+        said: Text | ToolCall = part
+        if number is not None:
+            said = ToolCall(id=f"call_{number}", name="note", arguments=f'{{"number": {number}, "text": "some words"}}')
+        candidate = Candidate(
+            messages=(Message(role="assistant", parts=(said,)),),
+            stop=Stop(reason="end_turn" if number is None else "tool_use"),
+        )
+        return list(unfold(Response(origin="", id="r", candidates=(candidate,))))
+
+    async def ask(self, request: Request) -> AsyncIterator[Event]:
+        turn = self._turns[self._next]
+        self._next += 1
+        for event in turn:
+            yield event
+
+    async def close(self) -> None:
+        pass
+
+
+@tool
+async def note(number: int, text: str) -> str:
+    return text
+
+
+def step_milliseconds() -> float:
+    """Of the clock: a journal that waits for the disk costs no processor time."""
+    return statistics.median(_round() for _ in range(ROUNDS))
+
+
+def _round() -> float:
+    def seconds(calls: int) -> float:
+        caps = Caps(turns=10 * STEPS)
+        with tempfile.TemporaryDirectory() as folder:
+            agent = Agent(
+                _Instant(calls),
+                tools=[note],
+                policy=Policy(allow=["note"]),
+                caps=caps,
+                journal=Path(folder) / "runs.db",
+            )
+            start = time.perf_counter()
+            run = agent.run("go")
+            took = time.perf_counter() - start
+            assert len(run.calls) == calls
+            return took
+
+    return 1000 * (seconds(STEPS) - seconds(0)) / STEPS

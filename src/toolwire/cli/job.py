@@ -1,0 +1,147 @@
+"""What an agent of the command line is started with: kept with the run, so that the same one can take it up again."""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from toolwire.agent import Agent
+from toolwire.gateway.config import Config, SearchSection, read_config
+from toolwire.gateway.recording import journal_path, secrets_of
+from toolwire.gateway.seals import state_folder
+from toolwire.gateway.server import configured
+from toolwire.journal.runs import Runs
+from toolwire.runtime.approval import Person
+from toolwire.runtime.caps import Caps
+from toolwire.runtime.model import Model
+from toolwire.runtime.policy import Policy
+from toolwire.runtime.toolset import Offered, Tool
+
+from .arguments import BadInput, needing
+from .serve import USUAL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolwire.runtime.tools.web_search import SearchBackend
+
+_FACT = "ask"
+SIMULATED = "no provider is configured: a simulated model answers (toolwire doctor says more)"
+
+
+class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`later`: what would be asked waits, where nobody is there. What was only said about who answers is not kept."""
+
+    workspace: str
+    model: str | None = None
+    config: str | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    max_turns: int = 50
+    thinking: Literal["minimal", "low", "medium", "high"] | None = None
+    tools: bool = True
+    later: bool = False
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {"workspace": self.workspace, _FACT: msgspec.json.encode(self).decode()}
+
+
+def job_of(facts: Mapping[str, str]) -> Job:
+    if _FACT not in facts:
+        raise BadInput("the run was not started by `toolwire ask`: only the program that did can take it up")
+    return msgspec.json.decode(facts[_FACT], type=Job)
+
+
+def config_of(path: Path | None) -> tuple[Config, Path | None]:
+    """The configuration, and the file that it is from."""
+    found = path or (USUAL if USUAL.exists() else None)
+    return (Config(), None) if found is None else (read_config(found), found)
+
+
+def runs_at(path: Path | None, config: Config) -> Runs:
+    """Runs stand beside the journal of exchanges: those come and go by size, and these don't."""
+    return Runs(path or journal_path(config, os.environ).with_name("runs.db"))
+
+
+def is_simulated(config: Config) -> bool:
+    return not configured(config)
+
+
+def agent_of(
+    job: Job,
+    config: Config,
+    *,
+    person: Person,
+    runs: Runs | None = None,
+    model: Model | None = None,
+    tools: "Sequence[Offered] | None" = None,
+) -> Agent:
+    rules = config.policy
+    return Agent(
+        job.model if model is None else model,
+        tools=tools_of(job, config) if tools is None else tools,
+        policy=Policy(allow=(*rules.allow, *job.allow), ask=rules.ask, deny=(*rules.deny, *job.deny)),
+        instructions=_instructions(job),
+        caps=Caps(turns=job.max_turns),
+        person=person,
+        journal=runs,
+        thinking=job.thinking,
+        name="ask",
+        config=config,
+        secrets=tuple(secrets_of(config, configured(config).values())),
+    )
+
+
+def tools_of(job: Job, config: Config) -> "list[Offered]":
+    """The built-in ones, and those of the servers that are configured."""
+    if not job.tools:
+        return []
+    tools = built_in_tools(Path(job.workspace), config)
+    if not config.mcp.servers:
+        return list(tools)
+    with needing("mcp"):
+        from toolwire.runtime.mcp.toolset import toolsets
+
+        taken = [tool.name for tool in tools]
+        return [*tools, *toolsets(config.mcp.servers, taken=taken, folder=state_folder(os.environ) / "mcp")]
+
+
+def built_in_tools(workspace: Path, config: Config) -> "list[Tool]":
+    from toolwire.runtime.tools.builtin import built_in
+
+    section = config.tools
+    return built_in(
+        workspace,
+        hidden=[state_folder(os.environ), *(Path(one).expanduser() for one in section.hidden)],
+        readable=[Path(one).expanduser() for one in section.readable],
+        network=section.network,
+        fetchable=frozenset(section.fetchable),
+        search=_search(config.search),
+    )
+
+
+def _search(section: SearchSection) -> "SearchBackend | None":
+    if section.url is None:
+        return None
+    from toolwire.runtime.tools.web_search import JsonSearch
+
+    return JsonSearch(
+        url=section.url.replace("{key}", quote(section.api_key or "", safe="")),
+        headers=section.headers,
+        results=section.results,
+        title=section.title,
+        link=section.link,
+        text=section.text,
+        seconds=section.timeout,
+    )
+
+
+def _instructions(job: Job) -> str:
+    text = Path(__file__).with_name("instructions.txt").read_text(encoding="utf-8")
+    return text.format(workspace=job.workspace, today=time.strftime("%Y-%m-%d")).strip()

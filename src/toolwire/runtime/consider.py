@@ -1,0 +1,50 @@
+"""What is to be done with a call: whether it can be run at all, and whether it may."""
+
+from typing import Literal
+
+from toolwire.canonical.content import ToolCall
+
+from .callers import takes_calls_of_programs, takes_direct_calls
+from .policy import Policy
+from .state import Pending
+from .toolset import Catalog, Tool
+from .validate import Invalid, read_arguments, unknown_tool
+
+Caller = Literal["direct", "code"]
+
+
+def consider(
+    call: ToolCall, id: str, catalog: Catalog, policy: Policy, *, repair: bool = False, caller: Caller = "direct"
+) -> Pending:
+    tool = catalog.tools.get(call.name)
+    if tool is None:
+        known = [name for name, one in catalog.tools.items() if _takes(one, caller)]
+        return Pending(call=call, id=id, refused=unknown_tool(call.name, known), kind="unknown_tool")
+    if not call.complete:
+        why = f"the arguments of {call.name} were cut off before their end; nothing was run"
+        return Pending(call=call, id=id, tool=tool, refused=why, kind="truncated")
+    try:
+        arguments, repairs = read_arguments(tool, call.arguments, repair=repair)
+    except Invalid as invalid:
+        return Pending(call=call, id=id, tool=tool, refused=str(invalid), kind=invalid.kind)
+    if not _takes(tool, caller):
+        why = f"{call.name} may not be called directly; nothing was run. Call it from code, with run_code"
+        return Pending(call=call, id=id, tool=tool, arguments=arguments, refused=why, kind="denied")
+    decision = policy.decide(tool, arguments)
+    verdict, by = decision.verdict, decision.by
+    if verdict != "deny" and (reason := tool.always_ask(arguments)) is not None:
+        verdict, by = "ask", reason
+    return Pending(
+        call=call,
+        id=id,
+        tool=tool,
+        arguments=arguments,
+        repairs=repairs,
+        verdict=verdict,
+        by=by,
+        by_code=caller == "code",
+    )
+
+
+def _takes(tool: Tool, caller: Caller) -> bool:
+    return takes_direct_calls(tool) if caller == "direct" else takes_calls_of_programs(tool)

@@ -1,0 +1,1 @@
+"""MCP: other people's tools under our rules, and our tools for other people's clients."""

@@ -1,0 +1,126 @@
+"""What a tool gave, as the model may have it: parts, bounded, without secrets."""
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Data, Inline, Media, Part, Text
+from toolwire.journal.secrets import REMOVED, Redactor
+
+from .toolset import Output
+
+_MOST_MEDIA = 20 * 1024 * 1024
+_SUMMARY = 200
+
+
+def as_output(value: Any) -> Output:
+    """Text stays text, parts stay parts, bytes are text if they can be; anything else becomes JSON."""
+    match value:
+        case Output():
+            return value
+        case None:
+            return Output(content=())
+        case str():
+            return Output(content=(Text(text=value),))
+        case Text() | Media() | Data():
+            return Output(content=(value,))
+        case list() | tuple() if value and all(isinstance(one, Text | Media | Data) for one in value):
+            return Output(content=tuple(value))
+        case _:
+            plain = _plain(value)
+            return Output(content=(Text(text=json.dumps(plain, ensure_ascii=False)),), structured=plain)
+
+
+def _plain(value: Any) -> Any:
+    """JSON data, of what msgspec or pydantic know."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    return msgspec.to_builtins(value, enc_hook=str, str_keys=True)
+
+
+class Bounded(Struct, frozen=True):
+    """An output as it goes to the model, and what was done to it."""
+
+    output: Output
+    truncated: bool
+    redacted: int
+    summary: str
+
+
+def bounded(output: Output, limit: int, redactor: Redactor) -> Bounded:
+    """At most `limit` characters of text: its head and its tail, and how much is missing between them."""
+    parts, redacted = list[Part](), 0
+    for part in output.content:
+        cleaned = _cleaned(part, redactor)
+        redacted += _removed(cleaned) - _removed(part)
+        parts.append(cleaned)
+    whole = sum(len(part.text) for part in parts if isinstance(part, Text))
+    truncated = whole > limit
+    if truncated:
+        parts = _cut(parts, limit)
+    parts, dropped = _without_excess_media(parts)
+    made = replace(output, content=tuple(parts))
+    return Bounded(made, truncated or dropped, redacted, _summary(parts))
+
+
+def _cleaned(part: Part, redactor: Redactor) -> Part:
+    match part:
+        case Text():
+            text = redactor.text(part.text)
+            return part if text == part.text else replace(part, text=text)
+        case Data():
+            return Text(text=redactor.text(bytes(part.json).decode("utf-8", "replace")))
+        case _:
+            return part
+
+
+def _removed(part: Part) -> int:
+    return part.text.count(REMOVED) if isinstance(part, Text) else 0
+
+
+def _cut(parts: Sequence[Part], limit: int) -> list[Part]:
+    """Each text keeps its share: the short ones all of it."""
+    texts = [part for part in parts if isinstance(part, Text)]
+    left, share = limit, dict[int, int]()
+    for count, part in enumerate(sorted(texts, key=lambda one: len(one.text))):
+        share[id(part)] = min(len(part.text), left // (len(texts) - count))
+        left -= share[id(part)]
+    return [replace(part, text=cut(part.text, share[id(part)])) if isinstance(part, Text) else part for part in parts]
+
+
+def cut(text: str, limit: int) -> str:
+    """The head and the tail of a text, and what is missing between them."""
+    if len(text) <= limit:
+        return text
+    head = limit - limit // 3
+    tail = limit - head
+    missing = len(text) - head - tail
+    return f"{text[:head]}\n[... {missing} characters were cut here ...]\n{text[len(text) - tail :]}"
+
+
+def _without_excess_media(parts: Sequence[Part]) -> tuple[list[Part], bool]:
+    kept, size, dropped = list[Part](), 0, False
+    for part in parts:
+        if isinstance(part, Media) and isinstance(part.source, Inline):
+            size += len(part.source.data)
+            if size > _MOST_MEDIA:
+                kept.append(Text(text=f"[{part.media_type or part.kind} left out: too large]"))
+                dropped = True
+                continue
+        kept.append(part)
+    return kept, dropped
+
+
+def _summary(parts: Sequence[Part]) -> str:
+    said = " ".join(part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in parts)
+    return said if len(said) <= _SUMMARY else said[:_SUMMARY] + "..."
+
+
+def image(data: bytes, media_type: str, name: str | None = None) -> Media:
+    """A picture as a part."""
+    return Media(kind="image", media_type=media_type, name=name, source=Inline(data=base64.b64encode(data).decode()))

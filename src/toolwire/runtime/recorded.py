@@ -1,0 +1,111 @@
+"""A run as it was recorded: its steps, read as turns, calls and what was asked of a person."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
+from toolwire.canonical.response import Response
+from toolwire.journal.runs import KeptStep
+
+from .approval import Ask
+from .execute import IN_DOUBT, Outcome
+from .expanding import expanded
+from .loop import Decided
+
+NOT_RUN = "not run: the run was stopped before this call was carried out"
+
+
+class RecordedCall(Struct, kw_only=True):
+    """`intent` is the tool and its arguments, if it was begun. Begun and without an outcome, it is in doubt."""
+
+    id: str
+    ask: Ask | None = None
+    decided: Decided | None = None
+    intent: tuple[str, str] | None = None
+    begun: float | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Nobody knows whether it took effect."""
+        if self.outcome is not None:
+            return self.outcome.record.error == "in_doubt"
+        return self.begun is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.ask is not None and self.decided is None and self.outcome is None
+
+
+class RecordedTurn(Struct, kw_only=True):
+    """`response` is None if the model did not get to answer. `calls` are in the order in which they were begun."""
+
+    number: int
+    begun: float
+    finished: float | None = None
+    response: Response | None = None
+    calls: dict[str, RecordedCall]
+
+    @property
+    def said(self) -> tuple[Message, ...]:
+        found = () if self.response is None or not self.response.candidates else self.response.candidates[0].messages
+        known = {call.intent[0] for call in self.calls.values() if call.intent is not None}
+        return expanded(tuple(replace(message, at=None) for message in found), known)
+
+    @property
+    def proposed(self) -> list[tuple[str, ToolCall]]:
+        """What the model asked for, by the ids that the runtime knows them by."""
+        parts = [part for message in self.said for part in message.parts if isinstance(part, ToolCall)]
+        wanted = [part for part in parts if part.executor == "client"]
+        return [(call.id or f"call_{self.number}_{place}", call) for place, call in enumerate(wanted)]
+
+
+def turns_of(steps: Sequence[KeptStep]) -> list[RecordedTurn]:
+    found: dict[int, RecordedTurn] = {}
+    for step in steps:
+        kind, _, rest = step.name.partition("/")
+        number, _, id = rest.partition("/")
+        if not number.isdecimal():
+            continue
+        turn = found.setdefault(int(number), RecordedTurn(number=int(number), begun=step.begun, calls={}))
+        match kind:
+            case "turn":
+                turn.begun, turn.finished = step.begun, step.finished
+                turn.response = None if step.outcome is None else msgspec.json.decode(step.outcome, type=Response)
+            case "approval":
+                call = turn.calls.setdefault(id, RecordedCall(id=id))
+                call.ask = msgspec.json.decode(step.intent, type=Ask) if step.intent else None
+                call.decided = None if step.outcome is None else msgspec.json.decode(step.outcome, type=Decided)
+            case "call":
+                call = turn.calls.setdefault(id, RecordedCall(id=id))
+                if step.intent:
+                    call.begun = step.begun
+                    call.intent = msgspec.json.decode(step.intent, type=tuple[str, str])
+                call.outcome = None if step.outcome is None else msgspec.json.decode(step.outcome, type=Outcome)
+            case _:
+                pass
+    return [found[number] for number in sorted(found)]
+
+
+def conversation(asked: Sequence[Message], turns: Sequence[RecordedTurn]) -> tuple[Message, ...]:
+    """All that was said, for another run to go on with: every call has a result."""
+    return (*asked, *(message for turn in turns for message in _exchange(turn)))
+
+
+def _exchange(turn: RecordedTurn) -> Iterator[Message]:
+    yield from turn.said
+    results = tuple(_result(turn, id, call) for id, call in turn.proposed)
+    if results:
+        yield Message(role="user", parts=results)
+
+
+def _result(turn: RecordedTurn, id: str, call: ToolCall) -> ToolResult:
+    recorded = turn.calls.get(id)
+    if recorded is not None and recorded.outcome is not None:
+        return recorded.outcome.result
+    native = "custom" if call.shape == "freeform" else call.native
+    told = (Text(text=IN_DOUBT if recorded is not None and recorded.begun is not None else NOT_RUN),)
+    return ToolResult(call_id=call.id, name=call.name, content=told, status="error", native=native)

@@ -1,0 +1,112 @@
+"""Where a run stands: what was said, what the model asked for, and what was decided about it.
+
+`step` gives a state before anything is executed. What was asked for can then be approved, denied, or answered by hand.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from msgspec import Struct, field
+
+from toolwire.canonical.content import Message, ToolCall
+from toolwire.canonical.errors import ToolwireError
+from toolwire.canonical.response import Usage
+
+from .approval import Approval, Ask, binding
+from .events import StoppedBy
+from .outputs import as_output
+from .policy import NO_RULE, Rule, Verdict, rules_for
+from .toolset import Arguments, Output, Tool
+
+
+class Pending(Struct, kw_only=True):
+    """A call that the model asked for. `refused`: why it can't be run, whoever allows it; `output`: it was answered by
+    hand, or is not to be run. `by_code`: a program wants it, and can use data."""
+
+    call: ToolCall
+    id: str
+    arguments: Arguments = None
+    repairs: tuple[str, ...] = ()
+    tool: Tool | None = None
+    verdict: Verdict = "deny"
+    by: str = ""
+    refused: str = ""
+    kind: str = ""
+    approval: Approval | None = None
+    output: Output | None = None
+    by_code: bool = False
+
+    @property
+    def undecided(self) -> bool:
+        return self.verdict == "ask" and self.approval is None and self.output is None
+
+
+class State(Struct, kw_only=True):
+    """`rules` are those that a person added on the way; `stopped` is None while it can go on."""
+
+    run: str
+    messages: tuple[Message, ...] = ()
+    turn: int = 0
+    pending: list[Pending] = field(default_factory=list)
+    text: str = ""
+    usage: Usage | None = None
+    calls: int = 0
+    rules: tuple[Rule, ...] = ()
+    stopped: StoppedBy | None = None
+    why: str = ""
+    repeated: tuple[str, int] = ("", 0)
+    began: float = 0.0
+    working: Any = None
+
+    def __await__(self) -> Generator[Any, None, "State"]:
+        """In asynchronous code a state is ready when it was awaited."""
+        working, self.working = self.working, None
+        if working is not None:
+            yield from working.__await__()
+        return self
+
+    @property
+    def asks(self) -> list[Ask]:
+        """What a person still has to decide."""
+        return [self.ask(one) for one in self.pending if one.undecided]
+
+    def ask(self, pending: Pending) -> Ask:
+        call, tool = pending.call, pending.tool
+        preview, allow = None, tuple[str, ...]()
+        if tool is not None:
+            preview = tool.preview(pending.arguments)
+            allow = rules_for(tool, pending.arguments) if pending.by == NO_RULE else ()
+        return Ask(
+            run=self.run,
+            call_id=pending.id,
+            tool=call.name,
+            arguments=call.arguments,
+            why=pending.by,
+            preview=preview,
+            allow=allow,
+        )
+
+    def approve(self, call_id: str, by: str = "caller") -> None:
+        """Allow one call, as it stands now."""
+        pending = self._waiting(call_id)
+        bound = binding(self.run, pending.id, pending.call.name, pending.call.arguments)
+        pending.approval = Approval(answer="yes", binding=bound, by=by)
+
+    def deny(self, call_id: str, why: str = "", by: str = "caller") -> None:
+        pending = self._waiting(call_id)
+        bound = binding(self.run, pending.id, pending.call.name, pending.call.arguments)
+        pending.approval = Approval(answer="no", binding=bound, by=by, why=why)
+
+    def answer(self, call_id: str, output: Any, *, is_error: bool = False) -> None:
+        """Take a call over: this is its result, and nothing is run."""
+        given = as_output(output)
+        self._waiting(call_id).output = Output(
+            content=given.content, structured=given.structured, is_error=is_error or given.is_error
+        )
+
+    def _waiting(self, call_id: str) -> Pending:
+        for one in self.pending:
+            if one.id == call_id:
+                return one
+        known = ", ".join(one.id for one in self.pending) or "none"
+        raise ToolwireError(f"no call {call_id!r} is waiting; those that are: {known}")

@@ -1,0 +1,122 @@
+"""`run_shell_command`."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from toolwire.canonical.content import Text
+from toolwire.runtime.sandbox.limits import Limits
+from toolwire.runtime.sandbox.running import Ended, run
+from toolwire.runtime.sandbox.shell import Sandbox, child_environment
+from toolwire.runtime.toolset import Annotations, Arguments, Calling, Output, Tool, ToolFault
+
+from .schema import a_string, an_object
+from .shell_line import simple_commands
+from .workspace import Workspace
+
+LONGEST_COMMAND = 100_000
+"""The kernel takes 128 KiB in one argument."""
+
+
+class Shell(Struct, frozen=True, kw_only=True):
+    """How commands are run. `environment` is what a command is given beside what is allowed of ours."""
+
+    sandbox: Sandbox
+    limits: Limits = Limits()
+    network: bool = False
+    hidden: Sequence[Path] = ()
+    readable: Sequence[Path] = ()
+    protected: Sequence[Path] = ()
+    environment: Mapping[str, str] = {}
+
+    async def ran(self, workspace: Path, folder: Path, command: str, calling: Calling) -> Ended:
+        environment = child_environment(os.environ, self.environment)
+        line = [_shell(), "-c", command]
+        if self.sandbox.why_not:
+            wrapped = self.limits.wrapped(line, counted=False)
+        else:
+            wrapped = self.sandbox.wrapped(
+                line,
+                workspace=workspace,
+                folder=folder,
+                limits=self.limits,
+                environment=os.environ,
+                network=self.network,
+                hidden=self.hidden,
+                readable=self.readable,
+                protected=self.protected,
+            )
+        return await run(
+            wrapped,
+            environment=environment,
+            limits=self.limits,
+            folder=folder if self.sandbox.why_not else None,
+            namespaced=not self.sandbox.why_not,
+            progress=calling.progress,
+        )
+
+
+def _shell() -> str:
+    return next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "/bin/sh")
+
+
+def shell_tools(workspace: Workspace, shell: Shell) -> list[Tool]:
+    async def run_it(arguments: Arguments, calling: Calling) -> Output:
+        return await _run(workspace, shell, calling, **arguments)
+
+    why_not = shell.sandbox.why_not
+    where = "the network can be used" if shell.network or why_not else "there is no network"
+    tool = Tool(
+        name="run_shell_command",
+        run=run_it,
+        description=f"Runs a shell command in the workspace ({workspace.root}) and gives its output; {where}. It ends"
+        f" after {shell.limits.seconds:g} seconds, and what it started in the background with it.",
+        parameters=an_object(
+            ("command",),
+            command=a_string("The command, as for bash -c."),
+            directory=a_string("The folder to run it in, from the root of the workspace on. Absent: the root."),
+            description=a_string("What it does, in a few words, for the person who is asked."),
+        ),
+        annotations=Annotations(destructive=True, open_world=shell.network or bool(why_not)),
+        locus="local" if why_not else "sandbox",
+        source="built-in",
+        # The command's own time runs out first: it then still tells what it said so far.
+        timeout=shell.limits.seconds + 15,
+        retries=0,
+        touches=lambda _: None,
+        amounts_to=_amounts_to,
+        always_ask=lambda _: f"it is not sandboxed: {why_not}" if why_not else None,
+    )
+    return [tool]
+
+
+def _amounts_to(arguments: Arguments) -> Sequence[Arguments] | None:
+    commands = simple_commands(arguments["command"])
+    return None if commands is None else [{**arguments, "command": command} for command in commands]
+
+
+async def _run(
+    workspace: Workspace,
+    shell: Shell,
+    calling: Calling,
+    *,
+    command: str,
+    directory: str | None = None,
+    description: str | None = None,
+) -> Output:
+    if "\0" in command or len(command.encode("utf-8", "replace")) > LONGEST_COMMAND:
+        raise ToolFault(f"the command has a NUL character, or more than {LONGEST_COMMAND} bytes", "command")
+    with workspace.folder(directory or ".") as opened:
+        folder = workspace.root.joinpath(*opened.parts)
+    ended = await shell.ran(workspace.root, folder, command, calling)
+    error = ended.error.rstrip("\n")
+    if ended.stopped:
+        error = f"{error}\n" if error else ""
+        error += f"[It was stopped: {ended.stopped}. All that it started is gone.]"
+    text = (
+        f"Command: {command}\nDirectory: {directory or '(root)'}\nOutput: {ended.output.rstrip(chr(10))}\n"
+        f"Error: {error or '(none)'}\nExit Code: {ended.code}"
+    )
+    return Output(content=(Text(text=text),), is_error=bool(ended.stopped), kind=ended.kind)

@@ -1,0 +1,203 @@
+"""A program that is killed at every point of its journal, and taken up again: `test_runs.py` runs it, as a process.
+
+It forks, so that no time goes into starting: one child runs an agent and kills itself at the n-th point, the next one
+takes up what it left. Of every n it prints one line of JSON: what the journal held when it died, and what came of it.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from toolwire.agent import Agent
+from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
+from toolwire.canonical.events import Event
+from toolwire.canonical.fold import unfold
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import Candidate, Response, Stop
+from toolwire.journal.runs import Runs, RunSteps
+from toolwire.runtime.approval import Consenting
+from toolwire.runtime.functions import tool
+from toolwire.runtime.policy import Policy
+
+BATCHES = (("a", "b"), ("c",))
+"""Two turns of calls: the first at once, and `b` after an approval."""
+
+
+class Model:
+    """Answers by what is in the conversation: which turn comes next is told by the results."""
+
+    name = "by-heart"
+
+    async def ask(self, request: Request) -> AsyncIterator[Event]:
+        done = sum(isinstance(part, ToolResult) for message in request.messages for part in message.parts)
+        batch = {0: BATCHES[0], 2: BATCHES[1]}.get(done, ())
+        said = tuple(ToolCall(id=one, name=f"write_{one}", arguments="{}") for one in batch)
+        message = Message(role="assistant", parts=said or (Text(text="all is done"),))
+        stop = Stop(reason="tool_use" if said else "end_turn")
+        response = Response(origin="", candidates=(Candidate(messages=(message,), stop=stop),))
+        for event in unfold(response):
+            yield event
+
+    async def close(self) -> None:
+        pass
+
+
+class Points:
+    """Counts the points, and dies at one of them."""
+
+    def __init__(self, deadly: int | None) -> None:
+        self.names: list[str] = []
+        self._deadly = deadly
+
+    def passed(self, name: str) -> None:
+        if len(self.names) == self._deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.names.append(name)
+
+    def around(self, name: str, work: Callable[[], Any]) -> Any:
+        self.passed(f"before {name}")
+        result = work()
+        self.passed(f"after {name}")
+        return result
+
+
+class DeadlySteps(RunSteps):
+    points: Points
+
+    def begin(self, name: str, intent: bytes) -> None:
+        self.points.around(f"begin {name}", lambda: super(DeadlySteps, self).begin(name, intent))
+
+    def finish(self, name: str, outcome: bytes) -> None:
+        self.points.around(f"finish {name}", lambda: super(DeadlySteps, self).finish(name, outcome))
+
+
+class DeadlyRuns(Runs):
+    def __init__(self, path: Path, points: Points) -> None:
+        super().__init__(path)
+        self.points = points
+
+    def _deadly(self, run: str) -> DeadlySteps:
+        steps = DeadlySteps(self._connection, run)
+        steps.points = self.points
+        return steps
+
+    def begin(self, run: str, about: bytes) -> DeadlySteps:
+        self.points.around("begin", lambda: super(DeadlyRuns, self).begin(run, about))
+        return self._deadly(run)
+
+    def take_up(self, run: str) -> DeadlySteps:
+        self.points.around("take up", lambda: super(DeadlyRuns, self).take_up(run))
+        return self._deadly(run)
+
+    def end(self, run: str, ended: bytes) -> None:
+        self.points.around("end", lambda: super(DeadlyRuns, self).end(run, ended))
+
+
+def writing(folder: Path, points: Points) -> list[Any]:
+    def one(name: str) -> Any:
+        def write() -> str:
+            points.passed(f"before effect {name}")
+            with (folder / "effects").open("a", encoding="utf-8") as file:
+                file.write(f"{name}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            points.passed(f"after effect {name}")
+            return f"wrote {name}"
+
+        write.__name__ = f"write_{name}"
+        return tool(write)
+
+    return [one(name) for batch in BATCHES for name in batch]
+
+
+def agent(folder: Path, points: Points) -> Agent:
+    return Agent(
+        Model(),
+        tools=writing(folder, points),
+        policy=Policy(allow=["write_a", "write_c"]),
+        person=Consenting(),
+        journal=DeadlyRuns(folder / "runs.db", points),
+    )
+
+
+def run(folder: Path, deadly: int | None) -> list[str]:
+    points = Points(deadly)
+    with agent(folder, points) as one:
+        one.run("write a, b and c", facts={})
+    return points.names
+
+
+def resume(folder: Path, deadly: int | None = None) -> dict[str, Any]:
+    points = Points(deadly)
+    runs = Runs(folder / "runs.db")
+    (kept,) = runs.latest()
+    with agent(folder, points) as one:
+        stream = one.resume(kept.id)
+        for _ in stream:
+            pass
+    given = {
+        part.name: (part.status, "".join(text.text for text in part.content or () if isinstance(text, Text)))
+        for message in stream.run.messages
+        for part in message.parts
+        if isinstance(part, ToolResult)
+    }
+    return {"text": stream.run.text, "stopped": stream.run.stopped, "given": given, "points": points.names}
+
+
+def forked(work: Callable[[], Any]) -> tuple[bool, Any]:
+    """Whether it was killed, and what it gave."""
+    there, here = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(there)
+        os.write(here, json.dumps(work()).encode())
+        os._exit(0)
+    os.close(here)
+    with os.fdopen(there, "rb") as pipe:
+        data = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status), json.loads(data) if data else None
+
+
+def looked(folder: Path) -> dict[str, Any]:
+    """What the journal and the disk hold."""
+    runs = Runs(folder / "runs.db")
+    found = runs.latest()
+    steps = {step.name: step.outcome is not None for one in found for step in runs.steps(one.id)}
+    runs.close()
+    effects = folder / "effects"
+    wrote = effects.read_text(encoding="utf-8").split() if effects.exists() else []
+    return {"runs": len(found), "ended": [one.ended is not None for one in found], "steps": steps, "effects": wrote}
+
+
+def main(folder: Path, *, twice: bool) -> None:
+    """`twice`: the one that takes it up is killed as well, at each of its points, and a third one goes on."""
+    (folder / "whole").mkdir()
+    _, points = forked(lambda: run(folder / "whole", None))
+    deaths: list[tuple[int, int | None]] = [(one, None) for one in range(len(points))]
+    if twice:
+        half = points.index("after effect a")
+        (folder / "half").mkdir()
+        forked(lambda: run(folder / "half", half))
+        _, resumed = forked(lambda: resume(folder / "half"))
+        deaths = [(half, one) for one in range(len(resumed["points"]))]
+    for first, second in deaths:
+        here = folder / f"{first}-{second}"
+        here.mkdir()
+        killed, _ = forked(partial(run, here, first))
+        left = [looked(here)]
+        if second is not None:
+            killed, _ = forked(partial(resume, here, second))
+            left.append(looked(here))
+        _, came = forked(partial(resume, here)) if left[-1]["runs"] else (False, None)
+        told = {"at": points[first], "second": second, "killed": killed, "left": left, "came": came}
+        sys.stdout.write(json.dumps(told | {"effects": looked(here)["effects"]}) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), twice="twice" in sys.argv)

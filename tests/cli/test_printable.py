@@ -1,0 +1,47 @@
+"""Text by others on a terminal: shown without what it would obey, or spelled out."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolwire.cli.printable import in_one_line, shown, spelled
+
+TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+@pytest.mark.parametrize(
+    ("text", "harmless"),
+    [
+        ("plain\n\ttext, caf\u00e9 \U0001f468\u200d\U0001f469", "plain\n\ttext, caf\u00e9 \U0001f468\u200d\U0001f469"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x9b2Jgone", "gone"),
+        ("\x1b]0;title\x07text", "text"),
+        ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1bP1;2q data \x1b\\after", "after"),
+        ("\x1b]never ended\nnext line", "\nnext line"),
+        ("\x1bcreset", "reset"),
+        ("over\rwritten\x08", "overwritten"),
+        ("line\r\nline", "line\nline"),
+        ("gpj\u202eexe.\u2066", "gpjexe."),
+    ],
+)
+def test_what_a_terminal_would_obey_is_not_shown(text: str, harmless: str) -> None:
+    assert shown(text) == harmless
+
+
+@given(st.text(st.characters(max_codepoint=0x20FF) | st.sampled_from("\x1b\x9b\x9d\x07[]m;0\\"), max_size=60))
+def test_nothing_steers_a_terminal_whatever_it_is_and_however_it_is_cut(text: str) -> None:
+    for made in (shown(text), spelled(text), in_one_line(text, 20), shown(text[:5]) + shown(text[5:])):
+        assert not [one for one in made if (ord(one) < 32 and one not in "\n\t") or 127 <= ord(one) < 160]
+        assert not set(made) & set(TURNING)
+    assert len(in_one_line(text, 20)) <= 20
+    assert "\n" not in in_one_line(text, 20)
+
+
+@given(st.text(max_size=60))
+def test_what_is_spelled_hides_nothing(text: str) -> None:
+    made = spelled(text)
+    assert all(one.isprintable() or one in "\n\t" for one in made)
+    assert len(made) >= len(text)
+    plain = "".join(one for one in text if one.isprintable() or one in "\n\t")
+    assert made == plain or len(made) > len(plain)

@@ -1,0 +1,329 @@
+"""`toolwire runs`: what was recorded is listed, shown, taken up again after any death, and replayed."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.cli.asking import (
+    PATIENCE,
+    at_terminal,
+    calls,
+    environment,
+    named,
+    read,
+    says,
+    scripted,
+    shell,
+    started,
+    toolwire,
+    write,
+)
+from toolwire.cli import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def shown(folder: Path, run: str = "last") -> dict[str, Any]:
+    journal = folder / ".state" / "toolwire" / "runs.db"
+    done = CliRunner().invoke(main, ["runs", "show", run, "--json", "--journal", str(journal)])
+    assert done.exit_code == 0, done.output
+    whole: dict[str, Any] = json.loads(done.stdout)
+    return whole
+
+
+# ---- killed at every point of the journal
+
+
+def deaths(folder: Path, *more: str) -> Iterator[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "cli" / "killing.py"), str(folder), *more],
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=3 * PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return map(json.loads, done.stdout.splitlines())
+
+
+def judge(death: dict[str, Any]) -> None:
+    """Nothing is lost, nothing is done twice, and what nobody can know is said."""
+    assert death["killed"]
+    left, came, effects = death["left"], death["came"], death["effects"]
+    if not left[-1]["runs"]:
+        assert (came, effects) == (None, [])
+        return
+    assert (came["text"], came["stopped"]) == ("all is done", "finished")
+    for step, tool in (("call/1/a", "write_a"), ("call/1/b", "write_b"), ("call/2/c", "write_c")):
+        letter, (status, text) = step[-1], came["given"][tool]
+        if any(one["steps"].get(step) is False for one in left):
+            assert (status, text.partition(":")[0]) == ("error", "in doubt")
+            assert effects.count(letter) == left[-1]["effects"].count(letter) <= 1
+        else:
+            assert (status, text, effects.count(letter)) == ("ok", f"wrote {letter}", 1)
+
+
+def test_killed_at_any_point_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
+    found = list(deaths(tmp_path))
+    for death in found:
+        judge(death)
+    steps = ("turn/1", "turn/2", "turn/3", "approval/1/b", "call/1/a", "call/1/b", "call/2/c")
+    points = {f"{when} {what} {step}" for when in ("before", "after") for what in ("begin", "finish") for step in steps}
+    points |= {f"{when} {what}" for when in ("before", "after") for what in ("begin", "end")}
+    assert {death["at"] for death in found} >= points
+    doubts = [one for one in found if one["came"] and any(s == "error" for s, _ in one["came"]["given"].values())]
+    assert doubts
+
+
+def test_killed_again_while_it_is_taken_up_it_still_holds(tmp_path: Path) -> None:
+    found = list(deaths(tmp_path, "twice"))
+    assert len(found) > 10
+    for death in found:
+        judge(death)
+
+
+# ---- the real commands
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def killed(folder: Path) -> str:
+    """A run that was killed while a command of it ran."""
+    turn = calls(shell("echo x >> effects; touch begun; sleep 600"), write(folder, "a.txt", "a"))
+    scripted(folder, turn, says("I can't tell whether it took effect."))
+    with started(folder, "ask", "do it", "--allow", "*") as process:
+        wait_for(folder / "begun")
+        assert "  running  " in toolwire(folder, "runs", "list").out
+        process.kill()
+    return str(json.loads(toolwire(folder, "runs", "list", "--json").out)["id"])
+
+
+def test_after_kill_9_the_run_is_taken_up_and_doubt_is_said(tmp_path: Path) -> None:
+    run = killed(tmp_path)
+    before = shown(tmp_path)
+    assert before["state"] == "interrupted"
+    (doubt,) = before["in_doubt"]
+    done = toolwire(tmp_path, "runs", "resume", run)
+    assert (done.code, done.out) == (0, "I can't tell whether it took effect.\n")
+    assert f"in doubt: {doubt} was under way when the run ended; it is not run again" in done.err
+    assert "in doubt: it may have taken effect, and was not run again" in done.err
+    assert (tmp_path / "effects").read_text() == "x\n"
+    assert (tmp_path / "a.txt").read_text() == "a"
+    after = shown(tmp_path, run)
+    assert [one["state"] for one in after["turns"][0]["calls"]] == ["in doubt", "ok"]
+    assert after["state"] == "finished"
+    again = toolwire(tmp_path, "runs", "resume", run)
+    assert (again.code, again.err) == (
+        2,
+        f"Error: the run {run} is finished: go on with `toolwire ask --continue`\n",
+    )
+
+
+def test_two_can_not_take_up_one_run(tmp_path: Path) -> None:
+    scripted(tmp_path, calls(shell("echo x >> effects; until [ -e go ]; do sleep 0.1; done")), says("Done."))
+    assert toolwire(tmp_path, "ask", "do it", "--later").code == 3
+    call = shown(tmp_path)["waiting"][0]["call_id"]
+    both = [started(tmp_path, "runs", "resume", "last", "--approve", call) for _ in range(2)]
+    deadline = time.monotonic() + PATIENCE
+    while all(process.poll() is None for process in both):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (tmp_path / "go").touch()
+    told = [(*process.communicate(timeout=PATIENCE), process.returncode) for process in both]
+    assert sorted(code for *_, code in told) == [0, 2]
+    (refused,) = [err for _, err, code in told if code == 2]
+    assert "is still going on, in" in refused
+    assert (tmp_path / "effects").read_text() == "x\n"
+
+
+# ---- approvals that are given later
+
+
+def test_what_waits_is_approved_and_denied_by_call(tmp_path: Path) -> None:
+    three = calls(*(write(tmp_path, f"{name}.txt", name) for name in "abc"))
+    scripted(tmp_path, three, says("Done."))
+    asked = toolwire(tmp_path, "ask", "write them", "--later", "--json")
+    assert (asked.code, asked.events[-1]["stopped"]) == (3, "waiting")
+    story = shown(tmp_path)
+    a, b, c = (ask["call_id"] for ask in story["waiting"])
+    assert (story["state"], "+a" in story["waiting"][0]["preview"]) == ("waiting", True)
+    page = toolwire(tmp_path, "runs", "show", "last").out
+    assert f"waiting: toolwire runs resume {story['id']} --approve {a}" in page
+    assert "  | +a" in page
+    some = toolwire(tmp_path, "runs", "resume", "last", "--approve", b, "--deny", c)
+    assert some.code == 3  # nobody said anything of the first one
+    assert not list(tmp_path.glob("[abc].txt"))
+    assert [ask["call_id"] for ask in shown(tmp_path)["waiting"]] == [a]
+    assert toolwire(tmp_path, "runs", "resume", "last", "--approve", a).code == 0
+    assert sorted(path.name for path in tmp_path.glob("[abc].txt")) == ["a.txt", "b.txt"]
+    records = [call["record"]["approval"] for call in shown(tmp_path)["turns"][0]["calls"]]
+    assert records == ["yes by person", "yes by person", "no by person"]
+
+
+@pytest.mark.parametrize("option", ["--approve", "--deny"])
+def test_only_what_waits_can_be_decided(option: str, tmp_path: Path) -> None:
+    scripted(tmp_path, calls(write(tmp_path, "a.txt", "a")), says("Done."))
+    toolwire(tmp_path, "ask", "write", "--later")
+    waiting = shown(tmp_path)["waiting"][0]["call_id"]
+    done = toolwire(tmp_path, "runs", "resume", "last", option, "call_2_0")
+    assert (done.code, done.err) == (
+        2,
+        f"Error: no call 'call_2_0' waits for an approval; those that do: {waiting}\n",
+    )
+    assert not (tmp_path / "a.txt").exists()
+
+
+def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path: Path) -> None:
+    scripted(tmp_path, calls(write(tmp_path, "a.txt", "harmless")), says("Done."))
+    toolwire(tmp_path, "ask", "write", "--later")
+    waiting = shown(tmp_path)["waiting"][0]["call_id"]
+    # Somebody changes what the model is recorded to have asked for, after it was looked at.
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / ".state" / "toolwire" / "runs.db") as journal:
+        changed = journal.execute(
+            "UPDATE steps SET outcome = CAST(replace(CAST(outcome AS TEXT), 'harmless', 'horrible') AS BLOB)"
+            " WHERE name = 'turn/1'"
+        )
+        assert changed.rowcount == 1
+    journal.close()
+    done = toolwire(tmp_path, "runs", "resume", "last", "--approve", waiting)
+    assert done.code == 3
+    assert not (tmp_path / "a.txt").exists()
+    assert "horrible" in shown(tmp_path)["waiting"][0]["arguments"]
+
+
+def test_later_at_the_prompt_then_yes(tmp_path: Path) -> None:
+    scripted(tmp_path, calls(write(tmp_path, "a.txt", "a"), write(tmp_path, "b.txt", "b")), says("Done."))
+    with at_terminal(tmp_path, "ask", "write") as screen:
+        screen.until("[l]ater: ")
+        screen.types("l\n")
+        code, rest = screen.ends()
+    assert code == 3
+    assert "waiting (" in rest
+    with at_terminal(tmp_path, "runs", "resume", "last") as screen:
+        screen.until("[l]ater: ")
+        screen.types("y\n")
+        screen.until("[l]ater: ")
+        screen.types("y\n")
+        assert screen.ends()[0] == 0
+    assert (tmp_path / "a.txt").exists()
+    assert (tmp_path / "b.txt").exists()
+
+
+def test_the_same_agent_takes_it_up_wherever_it_is_called_from(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "a.txt").write_text("inner", encoding="utf-8")
+    deny = ["--deny", "write_file(file_path=*/b.txt)"]
+    scripted(tmp_path, calls(shell("true")), calls(read(inner, "a.txt"), write(inner, "b.txt", "b")), says("Done."))
+    first = toolwire(tmp_path, "ask", "go", "--workspace", "inner", "--model", "gemini/gemini-9", "--later", *deny)
+    assert first.code == 3
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    journal = str(tmp_path / ".state" / "toolwire" / "runs.db")
+    done = toolwire(elsewhere, "runs", "resume", first.run, "--yes", "--json", "--journal", journal)
+    assert (done.code, done.events[0]["model"], done.events[-1]["text"]) == (0, "gemini/gemini-9", "Done.")
+    ended = {call["record"]["tool"]: call for call in named(done.events, "call_ended")}
+    assert ended["read_file"]["record"]["summary"] == "inner"
+    assert ended["write_file"]["status"] == "denied"
+
+
+def test_a_cap_can_be_raised(tmp_path: Path) -> None:
+    scripted(tmp_path, calls(shell("echo x >> effects")), says("Done."))
+    assert toolwire(tmp_path, "ask", "go", "--yes", "--max-turns", "1").code == 1
+    assert toolwire(tmp_path, "runs", "resume", "last").code == 1
+    done = toolwire(tmp_path, "runs", "resume", "last", "--max-turns", "5")
+    assert (done.code, done.out) == (0, "Done.\n")
+    assert (tmp_path / "effects").read_text() == "x\n"
+
+
+# ---- list and show
+
+
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    secret = "sk-" + "a1b2c3d4" * 4
+    scripted(tmp_path, calls(shell(f"echo {secret}")), says(f"It is {secret}."))
+    toolwire(tmp_path, "ask", f"say {secret}", "--yes")
+    for arguments in (("list",), ("list", "--json"), ("show", "last"), ("show", "last", "--json"), ("replay", "last")):
+        done = toolwire(tmp_path, "runs", *arguments)
+        assert secret not in done.out
+        assert ("[removed]" in done.out) == (arguments[0] != "replay")
+    assert (tmp_path / ".state" / "toolwire" / "runs.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_list_is_the_newest_first_and_of_a_workspace(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    for number in range(2):
+        toolwire(tmp_path, "ask", f"question {number}", "--no-tools")
+    toolwire(tmp_path, "ask", "elsewhere", "--no-tools", "--workspace", "other")
+    lines = toolwire(tmp_path, "runs", "list").out.splitlines()
+    assert [line.rpartition("simulated  ")[2] for line in lines] == ["elsewhere", "question 1", "question 0"]
+    assert all("  finished     anthropic/simulated  " in line for line in lines)
+    assert len(toolwire(tmp_path, "runs", "list", "-n", "1").out.splitlines()) == 1
+    (only,) = toolwire(tmp_path, "runs", "list", "--workspace", "other", "--json").out.splitlines()
+    assert json.loads(only)["prompt"] == "elsewhere"
+    missing = toolwire(tmp_path, "runs", "show", "nothing")
+    assert (missing.code, "there is no run 'nothing'" in missing.err) == (2, True)
+
+
+# ---- replay
+
+
+def test_replay_against_recorded_results_executes_nothing(tmp_path: Path) -> None:
+    scripted(tmp_path, calls(shell("echo x >> effects"), read(tmp_path, "none.txt")), says("Done."))
+    assert toolwire(tmp_path, "ask", "go", "--yes").code == 0
+    before = toolwire(tmp_path, "runs", "list").out
+    done = toolwire(tmp_path, "runs", "replay", "last")
+    assert (done.code, done.out) == (0, "no difference\n")
+    assert (tmp_path / "effects").read_text() == "x\n"
+    assert toolwire(tmp_path, "runs", "list").out == before
+
+
+def test_replay_shows_what_todays_rules_would_change(tmp_path: Path) -> None:
+    scripted(tmp_path, calls(shell("echo x >> effects")), says("Done."))
+    assert toolwire(tmp_path, "ask", "go", "--yes").code == 0
+    config = (tmp_path / "toolwire.toml").read_text()
+    (tmp_path / "toolwire.toml").write_text(f'{config}\n[policy]\ndeny = ["run_shell_command"]\n')
+    done = toolwire(tmp_path, "runs", "replay", "last")
+    call = shown(tmp_path)["turns"][0]["calls"][0]["id"]
+    assert done.code == 1
+    assert f'turn 1 run_shell_command {call}: changed /status: "ok" -> "denied"' in done.out
+    assert f"turn 1 run_shell_command {call}: changed /content/0/text\n" in done.out
+
+
+def test_replay_with_live_tools_shows_which_result_differs_and_how(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n", encoding="utf-8")
+    scripted(tmp_path, calls(read(tmp_path, "a.txt"), shell("echo x >> effects")), says("Done."))
+    assert toolwire(tmp_path, "ask", "go", "--yes").code == 0
+    same = toolwire(tmp_path, "runs", "replay", "last", "--tools", "live", "--yes")
+    assert (same.code, same.out) == (0, "no difference\n")
+    assert (tmp_path / "effects").read_text() == "x\nx\n"
+    (tmp_path / "a.txt").write_text("one\n2\n", encoding="utf-8")
+    changed = toolwire(tmp_path, "runs", "replay", "last", "--tools", "live")
+    assert changed.code == 1
+    assert "  | -two\n  | +2\n" in changed.out
+    # Approvals are asked for anew: with nobody there, the command is denied.
+    assert 'changed /status: "ok" -> "denied"' in changed.out
+    assert (tmp_path / "effects").read_text() == "x\nx\n"
+
+
+def test_what_was_never_started_here_can_not_be_taken_up(tmp_path: Path) -> None:
+    assert toolwire(tmp_path, "runs", "resume", "last").code == 2
+    program = "import toolwire as tw; tw.Agent(journal='runs.db').run('hello')"
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment(tmp_path), check=True, timeout=60)
+    done = toolwire(tmp_path, "runs", "replay", "last", "--journal", "runs.db")
+    assert (done.code, "only the program that did can take it up" in done.err) == (2, True)

@@ -1,0 +1,172 @@
+"""Signing in: where tokens are kept, and who may come back from the browser."""
+
+import asyncio
+import json
+import stat
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+from mcp.shared.auth import OAuthToken
+
+from tests.runtime.mcp.authority import Authority, authority
+from toolwire.runtime.mcp.oauth import SignInNeeded, TokenFile, WayBack, signing_in
+from toolwire.runtime.mcp.settings import OAuth, Server
+from toolwire.runtime.mcp.toolset import McpToolset
+
+
+def test_tokens_are_kept_where_only_their_user_reads(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "mcp"
+
+    async def work() -> None:
+        store = TokenFile(folder, "far", "https://far.example/mcp")
+        await store.set_tokens(OAuthToken(access_token="secret-token"))
+        again = await TokenFile(folder, "far", "https://far.example/mcp").get_tokens()
+        assert again is not None
+        assert again.access_token == "secret-token"
+        assert await TokenFile(folder, "far", "https://other.example/mcp").get_tokens() is None
+
+    asyncio.run(work())
+    (kept,) = folder.iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_broken_file_is_no_token(tmp_path: Path) -> None:
+    def store() -> TokenFile:
+        return TokenFile(tmp_path, "far", "https://far.example")
+
+    asyncio.run(store().set_tokens(OAuthToken(access_token="t")))
+    next(tmp_path.iterdir()).write_text("{", encoding="utf-8")
+    assert asyncio.run(store().get_tokens()) is None
+
+
+async def get(url: str) -> int:
+    async with httpx2.AsyncClient(trust_env=False) as browser:
+        return (await browser.get(url)).status_code
+
+
+def test_only_the_answer_to_what_was_asked_is_taken() -> None:
+    async def work() -> None:
+        opened: list[str] = []
+
+        async def browse(url: str) -> None:
+            opened.append(url)
+
+        async with WayBack(0, browse).listening() as way:
+            assert urlsplit(way.address).hostname == "127.0.0.1"
+            assert await get(f"{way.address}?code=early&state=") == 404
+            await way.leave("https://as.example/authorize?state=right&x=1")
+            assert await get(f"{way.address}?code=c&state=wrong") == 404
+            assert await get(f"{way.address}?code=c") == 404
+            assert await get(way.address.replace("/callback", "/other") + "?code=c&state=right") == 404
+            assert await get(f"{way.address}?code=good&state=right&iss=https%3A%2F%2Fas.example") == 200
+            assert await get(f"{way.address}?code=late&state=right") == 404
+            found = await way.back()
+        assert (found.code, found.state, found.iss) == ("good", "right", "https://as.example")
+        assert opened == ["https://as.example/authorize?state=right&x=1"]
+
+    asyncio.run(work())
+
+
+def test_a_refusal_is_told() -> None:
+    async def work() -> None:
+        async def browse(url: str) -> None:
+            pass
+
+        async with WayBack(0, browse).listening() as way:
+            await way.leave("https://as.example/authorize?state=s")
+            assert await get(f"{way.address}?error=access_denied&state=s") == 200
+            with pytest.raises(SignInNeeded, match="access_denied"):
+                await way.back()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "file:///etc/passwd", "vscode://run?x=1"])
+def test_only_web_addresses_are_opened(url: str) -> None:
+    async def work() -> None:
+        opened: list[str] = []
+
+        async def browse(url: str) -> None:
+            opened.append(url)
+
+        with pytest.raises(SignInNeeded):
+            await WayBack(0, browse).leave(url)
+        assert opened == []
+
+    asyncio.run(work())
+
+
+def test_with_credentials_of_its_own_there_is_nothing_to_sign_in_to() -> None:
+    async def work() -> None:
+        server = Server(url="https://far.example", headers={"authorization": "Bearer x"})
+        async with signing_in("far", server, None, None) as auth:
+            assert auth is None
+
+    asyncio.run(work())
+
+
+async def follow(url: str) -> None:
+    async with httpx2.AsyncClient(follow_redirects=True, trust_env=False) as browser:
+        await browser.get(url)
+
+
+async def used(given: Authority, folder: Path | None, *, browses: bool, **more: Any) -> McpToolset:
+    settings = Server(url=given.url, oauth=OAuth(**more), connect_timeout=20)
+    toolset = McpToolset("far", settings, folder=folder, browse=follow if browses else None)
+    await toolset.tools()
+    await toolset.close()
+    return toolset
+
+
+def test_a_person_signs_in_once_and_tokens_are_renewed_without_them(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with authority() as given:
+            unknown = await used(given, tmp_path, browses=False)
+            assert "toolwire mcp login far" in unknown.warned()[0]
+            assert (await used(given, tmp_path, browses=True)).warned() == []
+            assert given.grants == ["authorization_code"]
+            assert (await used(given, tmp_path, browses=False)).warned() == []
+            assert given.grants == ["authorization_code"]
+            given.expired = True
+            age(tmp_path)
+            assert (await used(given, tmp_path, browses=False)).warned() == []
+            assert given.grants == ["authorization_code", "refresh_token"]
+        asked = parse_qs(urlsplit(given.authorized[0]).query)
+        assert asked["code_challenge_method"] == ["S256"]
+        assert asked["resource"] == [given.url]
+        assert all(one == "" for one in given.queries)
+
+    asyncio.run(work())
+
+
+def age(folder: Path) -> None:
+    """The token that is kept there has run out."""
+    (path,) = folder.glob("far-*.json")
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**kept, "expires": time.time() - 10}), encoding="utf-8")
+
+
+def test_a_client_that_was_registered_by_hand_is_not_registered_again() -> None:
+    async def work() -> None:
+        async with authority() as given:
+            toolset = await used(given, None, browses=True, client_id="by-hand", client_secret="s3cret-s3cret")
+            assert toolset.warned() == []
+            assert given.registered == 0
+            assert parse_qs(urlsplit(given.authorized[0]).query)["client_id"] == ["by-hand"]
+
+    asyncio.run(work())
+
+
+def test_a_secret_goes_only_to_the_issuer_it_is_for() -> None:
+    async def work() -> None:
+        async with authority() as given:
+            more = {"client_id": "by-hand", "client_secret": "s3cret-s3cret", "issuer": "https://another.example"}
+            await used(given, None, browses=True, **more)
+            assert given.secrets == []
+
+    asyncio.run(work())

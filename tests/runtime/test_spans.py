@@ -1,0 +1,81 @@
+"""What a collector would get of a run."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from tests.runtime.playing import Played, call, says, turn
+from toolwire import Agent, Policy, tool
+from toolwire.canonical.response import Usage
+from toolwire.runtime.spans import RunSpans
+
+
+@pytest.fixture
+def exporter() -> Iterator[InMemorySpanExporter]:
+    made = InMemorySpanExporter()
+    yield made
+    made.shutdown()
+
+
+@tool
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def spans_of(exporter: InMemorySpanExporter, model: Any) -> dict[str, ReadableSpan]:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    told = RunSpans(provider.get_tracer("test"), "adder")
+    for event in Agent(model, tools=[add], policy=Policy(allow=["add"])).stream("go"):
+        told.take(event)
+    told.close()
+    return {span.name: span for span in exporter.get_finished_spans()}
+
+
+def test_a_run_its_turns_and_its_calls_are_spans(exporter: InMemorySpanExporter) -> None:
+    usage = Usage(input_tokens=7, output_tokens=3)
+    spans = spans_of(exporter, Played(turn(call("add", {"a": 1, "b": "x"}), usage=usage), says("ok")))
+    assert set(spans) == {"invoke_agent adder", "chat played"}
+    exporter.clear()
+    spans = spans_of(exporter, Played(turn(call("add", {"a": 1, "b": 2}), usage=usage), says("ok")))
+    run, done = spans["invoke_agent adder"], spans["execute_tool add"]
+    assert len(exporter.get_finished_spans()) == 4
+    assert all(one.parent == run.context for one in exporter.get_finished_spans() if one is not run)
+    first = next(one for one in exporter.get_finished_spans() if one.name == "chat played")
+    assert first.attributes is not None
+    assert first.attributes["gen_ai.usage.input_tokens"] == 7
+    assert first.attributes["gen_ai.response.finish_reasons"] == ("tool_use",)
+    assert done.attributes is not None
+    assert done.attributes["gen_ai.tool.call.id"] == "c1"
+    assert run.attributes is not None
+    assert run.attributes["toolwire.run.stopped"] == "finished"
+    assert "1" not in str(done.attributes.get("gen_ai.tool.call.arguments", ""))
+
+
+def test_a_call_that_failed_and_a_run_that_broke_off_say_so(exporter: InMemorySpanExporter) -> None:
+    @tool
+    def broken() -> None:
+        raise ValueError("a secret detail")
+
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    told = RunSpans(provider.get_tracer("test"), "breaker")
+    for event in Agent(Played(turn(call("broken")), says("ok")), tools=[broken], policy=Policy(allow=["*"])).stream(
+        "go"
+    ):
+        if type(event).__name__ == "RunEnded":
+            break
+        told.take(event)
+    told.close()
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    failed, cut = spans["execute_tool broken"], spans["invoke_agent breaker"]
+    assert failed.attributes is not None
+    assert failed.attributes["error.type"] == "crash"
+    assert not failed.status.is_ok
+    assert cut.attributes is not None
+    assert cut.attributes["error.type"] == "cancelled"
+    assert "secret detail" not in "".join(span.to_json() for span in exporter.get_finished_spans())
