@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Data, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import ApiError
-from toolwire.canonical.events import Event, MessageEnd, MessageStart, ResponseEnd, Stopped
+from toolwire.canonical.events import Event, MessageStart, ResponseEnd, Stopped
 from toolwire.canonical.node import Extras
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
@@ -31,9 +31,10 @@ from toolwire.runtime.sandbox.code.tool import Sandbox, helpers_for, outcome_of
 from toolwire.runtime.toolset import Output, ToolFault
 
 from .dialects import DIALECTS, Begun, inner_call, text_of
+from .inner import Crossing, Offer
 from .programs import LIMITS, Pending, Prepared, outcome, runnable
 from .refusal import Refused
-from .searching import Crossing, Emulated, Searching, object_of
+from .searching import Emulated, Searching, object_of
 from .state.store import Row, Store
 
 KIND = "program"
@@ -88,9 +89,17 @@ class Coding(Searching):
     """The events of several answers as those of one, with programs run between them."""
 
     def __init__(
-        self, plan: Prepared, search: Emulated | None, crossing: Crossing, undo: Undo, *, desk: Desk, owner: str
+        self,
+        plan: Prepared,
+        search: Emulated | None,
+        crossing: Crossing,
+        undo: Undo,
+        *,
+        desk: Desk,
+        owner: str,
+        offer: Offer | None = None,
     ) -> None:
-        super().__init__(search or _NO_SEARCH, crossing, undo)
+        super().__init__(search or _NO_SEARCH, crossing, undo, offer)
         self._plan = plan
         self._shows = DIALECTS[crossing.client.name]
         self._desk = desk
@@ -176,15 +185,16 @@ class Coding(Searching):
 
     async def settle(self) -> list[Event]:
         """Run what the model wrote. Of several programs only the first: the others may be called again."""
+        told = await super().settle()
         if not self._code:
-            return []
+            return told
         (first, *others), self._code = self._code, []
         self._results += [outcome(call.id, "One program at a time: call it again.", failed=True) for call in others]
         id = self._shows.new_id(secrets.token_hex(12))
         said = (object_of(first.arguments.encode()) or {}).get("code")
         code = said if isinstance(said, str) else ""
         parts, output = await self._started(id, code, Raw(msgspec.json.encode(first)))
-        told = self._in_message([self._shows.show_begun(Begun(id, code)), *parts])
+        told += self._in_message([self._shows.show_begun(Begun(id, code)), *parts])
         if output is not None:
             self._results.append(outcome(first.id, text_of(output), failed=output.is_error))
         if output is None or self._others:
@@ -193,11 +203,6 @@ class Coding(Searching):
             told.append(Stopped(stop=Stop(reason="tool_use"), extras=extras))
             told += [event for event in self._held if isinstance(event, ResponseEnd)]
         return told
-
-    def _in_message(self, parts: list[Part]) -> list[Event]:
-        number = self._next_message
-        self._next_message += 1
-        return [MessageStart(message=number), *self._shown(parts, number), MessageEnd(message=number)]
 
     def _held_by(self, id: str) -> Extras | None:
         until = datetime.fromtimestamp(self._desk.clock() + _PATIENCE, UTC)

@@ -68,6 +68,8 @@ class RouteSection(Section, frozen=True, kw_only=True):
     repair: bool = True
     hosted_tools: Literal["drop", "function", "refuse"] = "drop"
     binary_results: Literal["native", "summary"] = "native"
+    tools: tuple[str, ...] = ()
+    tool_calls: Literal["hidden", "shown"] = "hidden"
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -86,6 +88,7 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     heartbeat: float = 15
     exchanges: int = 1000
     pauses: int = 5
+    rounds: int = 25
     sockets: int = 1000
     socket_time: float = 3600
 
@@ -262,13 +265,7 @@ def _check(config: Config) -> None:
                 raise ConfigError(f"{at}.headers.{header}: not a header")
         if section.api_key is not None and not section.api_key.isprintable():
             raise ConfigError(f"{at}.api_key: has characters that no header has")
-    for index, route in enumerate(config.routes):
-        at = f"routes[{index}]"
-        if not route.named:
-            raise ConfigError(f"{at}: names no provider")
-        for name in route.named:
-            if name not in config.providers:
-                raise ConfigError(f"{at}: there is no provider {name!r}")
+    _check_routes(config)
     for index, key in enumerate(config.server.keys):
         if len(key) < 8:
             raise ConfigError(f"server.keys[{index}]: shorter than 8 characters")
@@ -276,6 +273,19 @@ def _check(config: Config) -> None:
         if getattr(config.journal, name) <= 0:
             raise ConfigError(f"journal.{name}: must be more than 0")
     _check_runtime(config)
+
+
+def _check_routes(config: Config) -> None:
+    for index, route in enumerate(config.routes):
+        at = f"routes[{index}]"
+        if not route.named:
+            raise ConfigError(f"{at}: names no provider")
+        for name in route.named:
+            if name not in config.providers:
+                raise ConfigError(f"{at}: there is no provider {name!r}")
+        for name in route.tools:
+            if name not in config.mcp.servers:
+                raise ConfigError(f"{at}.tools: there is no MCP server {name!r}")
 
 
 def _check_runtime(config: Config) -> None:

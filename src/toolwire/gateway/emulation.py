@@ -9,9 +9,10 @@ from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import Codec, Encoding, Undo
 
+from .inner import Crossing, InnerCalls, Offer
 from .pauses import Legs
 from .programs import Prepared, prepared
-from .searching import Crossing, Emulated, Searching, emulated
+from .searching import Emulated, Searching, emulated
 from .state.store import Store
 
 if TYPE_CHECKING:
@@ -25,18 +26,23 @@ class Emulation(Struct, frozen=True):
     losses: list[Loss]
     programs: Prepared | None
     search: Emulated | None
+    offer: Offer | None = None
 
 
-def emulation(request: Request, client: Codec, upstream: Codec, model: str | None) -> Emulation | None:
+def emulation(
+    request: Request, client: Codec, upstream: Codec, model: str | None, offer: Offer | None = None
+) -> Emulation | None:
     """What has to be done in an upstream's place; None, as for nearly all requests, if there is nothing."""
     if (programs := prepared(request, client, upstream)) is not None:
         request = programs.request
     if (search := emulated(request, client, upstream, model)) is not None:
         request = search.request
-    if programs is None and search is None:
+    if offer is not None:
+        request = offer.added_to(request)
+    if programs is None and search is None and offer is None:
         return None
     losses = [loss for one in (programs, search) if one is not None for loss in one.losses]
-    return Emulation(request, losses, programs, search)
+    return Emulation(request, losses, programs, search, offer)
 
 
 def losses_of(found: Emulation | None, encoding: Encoding, request: Request, crossing: Crossing) -> list[Loss]:
@@ -66,11 +72,13 @@ class Workshop:
         if found is None:
             pauses = crossing.upstream.surface.pauses and crossing.client is not crossing.upstream
             return Legs() if pauses else None
+        if found.programs is None and found.search is None:
+            return InnerCalls(request, crossing, undo, found.offer)
         if found.programs is None:
             search = found.search or Emulated(request, [], "", "", {})
-            return Searching(replace(search, request=request), crossing, undo)
+            return Searching(replace(search, request=request), crossing, undo, found.offer)
         from .coding import Coding, Desk  # noqa: PLC0415 - the sandbox is there only where it was installed
 
         self.desk = self.desk or Desk(self._store, self._keys)
         plan = replace(found.programs, request=request)
-        return Coding(plan, found.search, crossing, undo, desk=self.desk, owner=owner)
+        return Coding(plan, found.search, crossing, undo, desk=self.desk, owner=owner, offer=found.offer)

@@ -32,11 +32,12 @@ from .config import LimitsSection
 from .emulation import Workshop, emulation, losses_of
 from .faults import STATUS_KINDS, cleaned, fault_of, in_place_of_an_answer, seconds, transport_fault, unreadable
 from .home import as_written
+from .inner import Crossing, InnerCalls, Offer
+from .offering import Offers
 from .passing import Asked, GoOn, Sent, Streaming, Whole, body_of, changing, repaired
 from .pauses import is_paused, joined, resumed
 from .refusal import Refused
 from .routing import Routed, Router, Way
-from .searching import Crossing, Searching
 from .state.holders import HOLDERS
 from .state.memory import Keeping, Memory
 from .state.turns import KEPT_FOR, Speaker
@@ -52,13 +53,21 @@ Sends = Callable[[Sent], None]
 
 class Exchanger:
     def __init__(
-        self, router: Router, transport: Transport, limits: LimitsSection, seal_keys: list[bytes], memory: Memory
+        self,
+        router: Router,
+        transport: Transport,
+        limits: LimitsSection,
+        seal_keys: list[bytes],
+        memory: Memory,
+        *,
+        offers: Offers | None = None,
     ) -> None:
         self._router = router
         self._transport = transport
         self._limits = limits
         self._seal_keys = seal_keys
         self._memory = memory
+        self._offers = offers or Offers()
         self._workshop = Workshop(memory.store, seal_keys)
         self._heads: dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[Origin, bytes]] = {}
         self._carriers: dict[tuple[str, str, str | None], Carrier] = {}
@@ -114,7 +123,8 @@ class Exchanger:
             proven = request
             if asked.client.name in KEPT_FOR and asked.client.name != way.provider.protocol:
                 proven = await self._memory.turns.recall(request, asked.client, _speaker(asked, way))
-            sent = self._encode(asked, request, routed, way, proven=proven, keeping=keeping)
+            offer = await self._offers.offer(routed.options, request) if routed.options.tools else None
+            sent = self._encode(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer)
             if sends is not None:
                 sends(sent)
             try:
@@ -138,6 +148,7 @@ class Exchanger:
         *,
         proven: Request | None = None,
         keeping: Keeping | None = None,
+        offer: Offer | None = None,
     ) -> Sent:
         client, upstream, provider = asked.client, PROTOCOLS[way.provider.protocol], way.provider
         carrier = self._carrier(asked.tenant, way)
@@ -156,7 +167,7 @@ class Exchanger:
             binary_results=routed.options.binary_results,
         )
         restored = settled(set_apart(restored, client, upstream), client, upstream)
-        if (emulating := emulation(restored, client, upstream, way.model)) is not None:
+        if (emulating := emulation(restored, client, upstream, way.model, offer)) is not None:
             restored, losses = emulating.request, losses + emulating.losses
         if routed.options.repair and upstream.repair_request is not None:
             restored, losses = repaired(upstream.repair_request, restored, target, client, losses)
@@ -270,13 +281,14 @@ class Exchanger:
 
     async def _whole(self, asked: Asked, sent: Sent, answer: Answer) -> Whole:
         body = await self._body(sent, answer)
-        if asked.client is sent.upstream and (usage := sent.upstream.glance(body)) is not None:
+        home = asked.client is sent.upstream and sent.legs is None
+        if home and (usage := sent.upstream.glance(body)) is not None:
             return Whole(body, sent.losses, usage)
         decoded = self._read(sent, body)
-        if isinstance(sent.legs, Searching):
-            decoded = await sent.legs.whole(decoded, lambda body: self._ask(sent, body), self._limits.pauses)
+        if isinstance(sent.legs, InnerCalls):
+            decoded = await sent.legs.whole(decoded, lambda body: self._ask(sent, body), self._rounds(sent))
         for _ in range(self._limits.pauses):
-            if sent.legs is None or isinstance(sent.legs, Searching) or not is_paused(decoded):
+            if sent.legs is None or isinstance(sent.legs, InnerCalls) or not is_paused(decoded):
                 break
             further = resumed(sent.upstream, sent.body, decoded.candidates[0].messages)
             decoded = joined(decoded, await self._ask(sent, further))
@@ -298,7 +310,7 @@ class Exchanger:
             raise Refused(cleaned(failed, sent.way.provider))
         named = decoded if keeping is None or home else replace(decoded, id=keeping.id)
         response = answer_for(named, sent.upstream, asked.client, sent.context)
-        if home and response is decoded and decoded.error is None:
+        if home and sent.legs is None and response is decoded and decoded.error is None:
             if keeping is not None:
                 keeping.finished(body)
             return Whole(body, sent.losses, decoded.usage)  # home is exact
@@ -335,8 +347,8 @@ class Exchanger:
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/json") and sent.upstream.name != "gemini":
             response = self._read(sent, await self._body(sent, answer))
-            if isinstance(sent.legs, Searching):
-                response = await sent.legs.whole(response, lambda body: self._ask(sent, body), self._limits.pauses)
+            if isinstance(sent.legs, InnerCalls):
+                response = await sent.legs.whole(response, lambda body: self._ask(sent, body), self._rounds(sent))
             whole = unfold(set_apart(response, sent.upstream, asked.client))
             return Streaming(sent, None, translation, translation.whole(whole))
         first = b""
@@ -354,9 +366,14 @@ class Exchanger:
             raise Refused(in_place_of_an_answer(translation.error))
         return Streaming(sent, answer, translation, first, self._going_on(sent))
 
+    def _rounds(self, sent: Sent) -> int:
+        """How many more legs an answer may have."""
+        runs_tools = isinstance(sent.legs, InnerCalls) and sent.legs.runs_tools
+        return self._limits.rounds if runs_tools else self._limits.pauses
+
     def _going_on(self, sent: Sent) -> GoOn | None:
         """How a stream that paused goes on, if it is for us to ask."""
-        legs, asked_before, left = sent.legs, sent.body, self._limits.pauses
+        legs, asked_before, left = sent.legs, sent.body, self._rounds(sent)
         if legs is None:
             return None
 

@@ -9,7 +9,7 @@
 
 import functools
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -17,34 +17,24 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Foreign, Message, Part, Text, ToolCall, ToolResult
-from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart, Stopped
-from toolwire.canonical.fold import fold, unfold
+from toolwire.canonical.events import Event
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
-from toolwire.canonical.response import Response, Stop
+from toolwire.canonical.response import Stop
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolGroup, ToolRef
-from toolwire.codec.interface import Codec, Target, ToolName, Undo
+from toolwire.codec.interface import Codec, ToolName, Undo
 from toolwire.codec.tools import finds_tools
 from toolwire.runtime.search.index import Entry, Index, SearchFault
 from toolwire.runtime.search.natives import native_search
 
-from .pauses import Legs
+from .inner import Crossing, InnerCalls, Offer
 
 _FUNCTION = "tool_search"
 _USUAL, _MOST, _ABOUT = 5, 50, 400
-_FINISHED = ("tool_use", "end_turn", "other", "continuation", "paused")
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
 _WHY = "the target has no search for tools: the gateway searches in its place"
 
 Deferred = FunctionTool | FreeformTool
-
-
-class Crossing(Struct, frozen=True):
-    """Who asks, in which protocol it is asked, and what is known of who answers."""
-
-    client: Codec
-    upstream: Codec
-    target: Target
 
 
 class Found(Struct, frozen=True):
@@ -180,93 +170,35 @@ def object_of(schema: bytes) -> dict[str, Any] | None:
     return said if isinstance(said, dict) else None
 
 
-class Searching(Legs):
+class Searching(InnerCalls):
     """The events of several answers as those of one, with searches told as the client's own provider tells them."""
 
-    def __init__(self, found: Emulated, crossing: Crossing, undo: Undo) -> None:
-        super().__init__()
+    def __init__(self, found: Emulated, crossing: Crossing, undo: Undo, offer: Offer | None = None) -> None:
+        dialect = _DIALECTS[crossing.client.name]
+        super().__init__(found.request, crossing, undo, offer, dialect.stop)
         self._emulated = found
-        self._request = found.request
-        self._dialect = _DIALECTS[crossing.client.name]
-        self._upstream = crossing.upstream
-        self._target = crossing.target
-        self._undo = undo
+        self._dialect = dialect
         self._later = dict(found.later)
         for flat, tool in found.later.items():
             # The model may know it from before, or guess it: the client is told of the call as of any other.
             undo.taken.add(flat)
             if tool.namespace is not None:
                 undo.names.setdefault(flat, ToolName(tool.name, tool.namespace))
-        self._open: dict[int, ToolCall] = {}
-        self._numbers: dict[int, int] = {}
-        self._results: list[ToolResult] = []
         self._new: list[Deferred] = []
-        self._others = False
         self._searched = 0
 
-    def _told_all(self, event: Event) -> list[Event]:
-        match event:
-            case PartStart(part=ToolCall(executor="client") as call) if self._is_ours(call):
-                self._open[event.index] = call
-                return []
-            case PartStart():
-                self._others = self._others or (isinstance(event.part, ToolCall) and event.part.executor == "client")
-                number = self._numbers[event.index] = self._numbered()
-                return [replace(event, index=number, message=event.message + self._messages)]
-            case PartDelta() if event.index in self._open:
-                call = self._open[event.index]
-                self._open[event.index] = replace(call, arguments=call.arguments + event.text)
-                return []
-            case PartDelta():
-                return [replace(event, index=self._numbers[event.index])]
-            case PartEnd() if event.index in self._open:
-                call = self._open.pop(event.index)
-                return self._called(event.final if isinstance(event.final, ToolCall) else call)
-            case PartEnd():
-                return [replace(event, index=self._numbers[event.index])]
-            case Stopped(stop=Stop(reason=reason)) if reason in _FINISHED and self._goes_on():
-                self.paused = True
-                self._held = [replace(event, stop=self._dialect.stop)]
-                return []
-            case _:
-                told = self._told(event)
-                return [] if told is None else [told]
-
-    def take(self, events: Iterable[Event]) -> list[Event]:
-        told: list[Event] = []
-        for event in events:
-            if self._given_up or any(event is one for one in self.ready):
-                told.append(event)
-                continue
-            self._folder.add(event)
-            told += self._told_all(event)
-        return told
-
-    def _numbered(self) -> int:
-        self._next_part += 1
-        return self._next_part - 1
-
     def _is_ours(self, call: ToolCall) -> bool:
-        return call.name == self._emulated.function
-
-    def _goes_on(self) -> bool:
-        """Whether the leg that ends here is not the last one."""
-        return bool(self._results) and not self._others
+        return call.name == self._emulated.function or super()._is_ours(call)
 
     def _called(self, call: ToolCall) -> list[Event]:
         """Look, and tell it."""
+        if call.name != self._emulated.function:
+            return super()._called(call)
         self._searched += 1
         made = self._look(f"{_ILLEGAL.sub('', call.id or '') or 'tw'}_{self._searched}", call.arguments)
         self._results.append(_result(call, made))
         self._new += made.tools
         return self._shown(self._dialect.shown(made, self._emulated.word), self._messages)
-
-    def _shown(self, parts: Iterable[Part], message: int) -> list[Event]:
-        told: list[Event] = []
-        for part in parts:
-            number = self._numbered()
-            told += [PartStart(index=number, part=part, message=message), PartEnd(index=number, final=part)]
-        return told
 
     def _look(self, id: str, text: str) -> Found:
         arguments = object_of(text.encode()) or {}
@@ -287,38 +219,9 @@ class Searching(Legs):
         groups = {tool.name: tool.description or "" for tool in self._emulated.groups}
         return Found(id, arguments, tuple(self._emulated.later[name] for name in names), groups=groups)
 
-    def further(self, upstream: Codec, body: bytes) -> bytes:
-        """The request that goes on with what was found."""
-        said = self.go_on()
-        results, self._results = tuple(self._results), []
+    def _more_tools(self) -> tuple[Tool, ...]:
         new, self._new = [tool for tool in self._new if self._later.pop(flat_name(tool), None) is not None], []
-        self._numbers, self._others = {}, False
-        request = self._request
-        declared = tuple(new)
-        answered = (Message(role="user", parts=results),) if results else ()
-        self._request = replace(
-            request, messages=request.messages + said + answered, tools=(request.tools or ()) + declared
-        )
-        return self.encoded()
-
-    def encoded(self) -> bytes:
-        encoding = self._upstream.encode_request(self._request, self._target)
-        self._undo.names.update(encoding.undo.names)
-        self._undo.taken.update(encoding.undo.taken)
-        return encoding.to_bytes()
-
-    async def whole(self, response: Response, ask: Callable[[bytes], Awaitable[Response]], left: int) -> Response:
-        """The answer that comes of an answer, and of as many more as it takes."""
-        events = self.take(unfold(response))
-        while self.paused and left > 0:
-            left -= 1
-            events += await self.settle()
-            if self.paused:
-                events += self.take(unfold(await ask(self.further(self._upstream, b""))))
-        if self.paused:
-            events += self.give_up()
-        self._given_up = True
-        return fold(events)
+        return tuple(new)
 
 
 def _schema(tool: Deferred) -> bytes:

@@ -14,6 +14,8 @@ import uvicorn
 import uvloop
 from msgspec import Struct
 
+from toolwire.journal.secrets import Redactor
+from toolwire.runtime.policy import Policy
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import Script, ScriptError, load_script
@@ -28,9 +30,10 @@ from .discovery import discover, simulated
 from .exchange import Exchanger
 from .log import Log
 from .models import Catalogue
-from .recording import recorder_of
+from .offering import Offers
+from .recording import recorder_of, secrets_of
 from .routing import Router
-from .seals import seal_keys
+from .seals import seal_keys, state_folder
 from .state.memory import Memory
 from .state.opening import opened
 from .state.resources import Resources
@@ -47,6 +50,7 @@ class Gateway(Struct):
     config: Config
     router: Router
     log: Log
+    offers: Offers
     simulator: socket.socket | None = None
 
 
@@ -68,7 +72,15 @@ def build(
     log = Log()
     transport = Transport()
     memory = Memory(opened(config.state, environment))
-    exchanger = Exchanger(router, transport, config.limits, seal_keys(config.server, environment), memory)
+    offers = Offers(
+        config.mcp.servers,
+        Policy(allow=config.policy.allow, ask=config.policy.ask, deny=config.policy.deny),
+        redactor=Redactor(secrets_of(config, found.values())),
+        folder=state_folder(environment) / "mcp",
+    )
+    exchanger = Exchanger(
+        router, transport, config.limits, seal_keys(config.server, environment), memory, offers=offers
+    )
     app = App(
         exchanger,
         Gate(config.server.keys, config.server.hosts, config.server.origins),
@@ -79,7 +91,7 @@ def build(
         counter=Counter(exchanger, transport),
         recorder=recorder_of(config, found.values(), environment, log.say),
     )
-    return Gateway(app, config, router, log, embedded)
+    return Gateway(app, config, router, log, offers, embedded)
 
 
 def providers_of(config: Config, environment: Mapping[str, str]) -> tuple[dict[str, Provider], socket.socket | None]:
@@ -237,4 +249,5 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
         spare_the_collector()
         await _Server(uvicorn.Config(gateway.app, **options(gateway.config.limits))).serve(sockets=[listener])
         gateway.app.close()
+        await gateway.offers.close()
         gateway.log.flush()

@@ -1,0 +1,171 @@
+"""Routes that offer the tools of MCP servers: the gateway runs them, for any client's model."""
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from tests.gateway.running import in_front_of, question, run, running
+from tests.gateway.test_exchange import Script
+from tests.gateway.test_faults import events_of
+from tests.gateway.test_searching import answer, call, told, wired
+from tests.runtime.mcp.playing import ACTOR
+from tests.upstream.sockets import upstream
+from toolwire.canonical.content import Text, ToolCall, ToolResult
+from toolwire.canonical.fold import fold
+from toolwire.codec.interface import Context, Route
+from toolwire.gateway.config import ConfigError, parse_config
+from toolwire.protocols import PROTOCOLS
+
+SEVEN = list(PROTOCOLS)
+SHOWN = {"anthropic": "mcp_tool_use", "openai-responses": "mcp_call"}
+
+
+def configured(origin: Any, protocol: str, *, rules: str = 'allow = ["one__*"]', more: str = "") -> str:
+    tools = [{"name": "echo", "inputSchema": {"type": "object"}}, {"name": "fail", "inputSchema": {"type": "object"}}]
+    settings = json.dumps({"version": "2025-11-25", "tools": tools})
+    started = json.dumps(["-S", str(ACTOR), settings])
+    server = f"[mcp.servers.one]\ncommand = {json.dumps(sys.executable)}\nargs = {started}\n"
+    return in_front_of(origin, protocol, f"{server}[policy]\n{rules}\n") + f'tools = ["one"]\n{more}'
+
+
+def read(protocol: str, body: Any) -> Any:
+    return PROTOCOLS[protocol].decode_request(json.dumps(body).encode(), Route())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("client", "protocol"), [*((one, "openai-chat") for one in SEVEN), *(("anthropic", one) for one in SEVEN)]
+)
+def test_the_gateway_runs_them_and_the_client_gets_one_answer(client: str, protocol: str, stream: bool) -> None:
+    async def work() -> None:
+        first = answer(Text(text="Let me see."), call("one__echo", word="hello"))
+        second = answer(Text(text="It says hello."), reason="end_turn")
+        script = Script(*(wired(protocol, one, stream=stream) for one in (first, second)))
+        async with upstream(script) as origin, running(configured(origin, protocol)) as gateway:
+            path, body = question(client, stream=stream)
+            got = await gateway.post(path, body)
+            data = await got.read(1_000_000)
+            assert got.status == 200, data
+            events = events_of(client, data) if stream else []
+            response = fold(events) if stream else PROTOCOLS[client].decode_response(data, Context())
+        assert len(script.asked) == 2
+        before, after = (read(protocol, one) for one in script.bodies)
+        assert [tool.name for tool in before.tools] == ["weather", "one__echo", "one__fail"]
+        (result,) = [part for part in after.messages[-1].parts if isinstance(part, ToolResult)]
+        assert '{"word": "hello"}' in str(result.content)
+        assert b"one__echo" not in data
+        said = [part for one in response.candidates[0].messages for part in one.parts]
+        assert "".join(part.text for part in said if isinstance(part, Text)) == "Let me see.It says hello."
+        assert not any(isinstance(part, ToolCall) for part in said)
+        assert response.candidates[0].stop is not None
+        assert response.candidates[0].stop.reason == "end_turn"
+
+    run(work())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("client", list(SHOWN))
+def test_what_was_called_can_be_shown(client: str, stream: bool) -> None:
+    async def work() -> None:
+        script = Script(
+            wired("gemini", answer(call("one__echo", word="hello")), stream=stream),
+            wired("gemini", answer(Text(text="Done."), reason="end_turn"), stream=stream),
+        )
+        also = 'tool_calls = "shown"\n'
+        async with upstream(script) as origin, running(configured(origin, "gemini", more=also)) as gateway:
+            path, body = question(client, stream=stream)
+            got, _ = await told(gateway, client, path, body, stream=stream)
+        items = got["content"] if client == "anthropic" else got["output"]
+        shown = next(one for one in items if one["type"] == SHOWN[client])
+        assert shown["name"] == "echo"
+        assert shown["server_name" if client == "anthropic" else "server_label"] == "one"
+        assert "hello" in json.dumps(items)
+
+    run(work())
+
+
+def test_what_no_rule_allows_is_denied_and_told_to_the_model() -> None:
+    async def work() -> None:
+        script = Script(
+            wired("openai-chat", answer(call("one__echo", word="x")), stream=False),
+            wired("openai-chat", answer(Text(text="I may not."), reason="end_turn"), stream=False),
+        )
+        rules = 'deny = ["one__fail"]'
+        async with upstream(script) as origin, running(configured(origin, "openai-chat", rules=rules)) as gateway:
+            path, body = question("anthropic")
+            got, _ = await told(gateway, "anthropic", path, body, stream=False)
+        before, after = (read("openai-chat", one) for one in script.bodies)
+        assert [tool.name for tool in before.tools] == ["weather", "one__echo"]
+        assert "no rule allows it, and nobody is there to ask" in str(after.messages)
+        assert got["content"][0]["text"] == "I may not."
+
+    run(work())
+
+
+def test_a_call_of_the_clients_own_tool_goes_to_the_client_and_ours_wait() -> None:
+    async def work() -> None:
+        both = answer(call("one__echo", word="x"), call("weather", "call_2"))
+        script = Script(wired("openai-chat", both, stream=False))
+        async with upstream(script) as origin, running(configured(origin, "openai-chat")) as gateway:
+            path, body = question("anthropic")
+            got, _ = await told(gateway, "anthropic", path, body, stream=False)
+        assert len(script.asked) == 1
+        assert [one["name"] for one in got["content"]] == ["weather"]
+        assert got["stop_reason"] == "tool_use"
+
+    run(work())
+
+
+def test_a_client_keeps_the_name_of_its_own_tool() -> None:
+    async def work() -> None:
+        script = Script(
+            wired("openai-chat", answer(call("one__echo_2", word="x")), stream=False),
+            wired("openai-chat", answer(call("one__echo", "call_2")), stream=False),
+        )
+        async with upstream(script) as origin, running(configured(origin, "openai-chat")) as gateway:
+            path, body = question("anthropic")
+            request = json.loads(body)
+            request["tools"].append({"name": "one__echo", "input_schema": {"type": "object"}})
+            got, _ = await told(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+        assert len(script.asked) == 2
+        assert [one["name"] for one in got["content"]] == ["one__echo"]
+
+    run(work())
+
+
+def test_a_model_that_never_stops_calling_is_stopped() -> None:
+    async def work() -> None:
+        script = Script(*[wired("openai-chat", answer(call("one__echo", word="x")), stream=False)] * 9)
+        more = "[limits]\nrounds = 3\n"
+        async with upstream(script) as origin:
+            config = more + configured(origin, "openai-chat")
+            async with running(config) as gateway:
+                path, body = question("openai-chat")
+                got, _ = await told(gateway, "openai-chat", path, body, stream=False)
+        assert len(script.asked) == 4
+        assert got["choices"][0]["finish_reason"] == "length"
+
+    run(work())
+
+
+def test_a_server_that_is_not_configured_can_not_be_offered() -> None:
+    config = (
+        '[providers.up]\nprotocol = "ollama"\nbase_url = "http://x"\n[[routes]]\nprovider = "up"\ntools = ["other"]\n'
+    )
+    with pytest.raises(ConfigError, match=r"routes\[0\].tools: there is no MCP server 'other'"):
+        parse_config(config, {})
+
+
+def test_a_server_that_is_not_there_leaves_everything_else_working() -> None:
+    async def work() -> None:
+        script = Script(wired("openai-chat", answer(Text(text="Hello."), reason="end_turn"), stream=False))
+        async with upstream(script) as origin:
+            server = '[mcp.servers.one]\ncommand = "no-such-program"\n'
+            async with running(in_front_of(origin, "openai-chat", server) + 'tools = ["one"]\n') as gateway:
+                path, body = question("anthropic")
+                got, _ = await told(gateway, "anthropic", path, body, stream=False)
+        assert got["content"][0]["text"] == "Hello."
+
+    run(work())
