@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from tests.runtime.mcp.actor import tool
 from tests.runtime.mcp.playing import ACTOR, VERSIONS, Someone, called, playing, words
 from toolwire.cli import main
+from toolwire.journal.runs import Runs
 from toolwire.runtime.mcp.settings import Server
 
 ROOT = Path(__file__).parents[2]
@@ -96,51 +97,65 @@ def test_tokens_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert run("logout", "far", "--config", str(path)).stdout == "far: there was nothing\n"
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_it_serves_what_is_configured_over_stdio_under_its_rules(version: str, tmp_path: Path) -> None:
-    path = configured(tmp_path, one={"tools": [tool("echo"), tool("fail")]})
+def serving(folder: Path, version: str, *options: str) -> Server:
     program = "import sys, toolwire.cli; toolwire.cli.main(sys.argv[1:])"
-    rules = ("--allow", "one__*", "--deny", "one__fail")
-    work_in = tmp_path / "work"
-    work_in.mkdir()
-    (work_in / "a.txt").write_text("hello\n", encoding="utf-8")
-    arguments = ("-c", program, "mcp", "serve", "--config", str(path), *rules, "--workspace", str(work_in))
-    settings = Server(
+    return Server(
         command=sys.executable,
-        args=arguments,
-        env={"PYTHONPATH": str(ROOT / "src")},
+        args=("-c", program, "mcp", "serve", "--config", str(folder / "toolwire.toml"), *options),
+        env={"PYTHONPATH": str(ROOT / "src"), "XDG_STATE_HOME": str(folder / "state")},
         version=version,  # type: ignore[arg-type]
     )
 
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_serves_what_is_configured_over_stdio_under_its_rules(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(tmp_path, one={"tools": [tool("echo"), tool("fail")]})
+    settings = serving(tmp_path, version, "--servers-only", "--allow", "one__*", "--deny", "one__fail")
+
     async def work() -> None:
         async with playing(settings, "me") as toolset:
-            names = [one.name for one in await toolset.tools()]
-            assert names[-2:] == ["me__one__echo", "me__one__fail"], toolset.why
-            assert {"me__read_file", "me__run_shell_command", "me__apply_patch"} <= set(names)
-            assert words(await called(toolset, "read_file", {"absolute_path": str(work_in / "a.txt")})) == "hello\n"
-            new = {"file_path": str(work_in / "b.txt"), "content": "x"}
-            refused = await called(toolset, "write_file", new, person=Someone("no"))
-            assert refused.is_error
-            assert not (work_in / "b.txt").exists()
+            assert [one.name for one in await toolset.tools()] == ["me__one__echo", "me__one__fail"], toolset.why
             assert words(await called(toolset, "one__echo", {"a": 1})) == '{"a": 1}'
             denied = await called(toolset, "one__fail", person=Someone())
             assert denied.is_error
             assert words(denied).startswith("denied: ")
 
     asyncio.run(work())
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (kept,) = Runs(tmp_path / "state" / "toolwire" / "runs.db").latest()
+    shown = CliRunner().invoke(main, ["runs", "show", kept.id])
+    assert shown.exit_code == 0, shown.output
+    steps = Runs(tmp_path / "state" / "toolwire" / "runs.db").steps(kept.id)
+    assert [(step.name, b'"denied"' in (step.outcome or b"")) for step in steps] == [
+        ("call/1/call_1", False),
+        ("call/1/call_2", True),
+    ]
 
 
-def test_the_built_in_tools_can_be_left_out(tmp_path: Path) -> None:
-    program = "import sys, toolwire.cli; toolwire.cli.main(sys.argv[1:])"
-    path = configured(tmp_path, one={"tools": [tool("echo")]})
-    arguments = ("-c", program, "mcp", "serve", "--config", str(path), "--servers-only")
-    settings = Server(command=sys.executable, args=arguments, env={"PYTHONPATH": str(ROOT / "src")})
+def test_built_in_tools_are_served_beside_them(tmp_path: Path) -> None:
+    configured(tmp_path, one={"tools": [tool("echo")]})
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "note.txt").write_text("the key is sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789", encoding="utf-8")
 
     async def work() -> None:
-        async with playing(settings, "me") as toolset:
-            assert [one.name for one in await toolset.tools()] == ["me__one__echo"]
+        async with playing(serving(tmp_path, VERSIONS[1], "--workspace", str(folder)), "me") as toolset:
+            names = [one.name for one in await toolset.tools()]
+            assert names[-1] == "me__one__echo"
+            assert {"me__read_file", "me__run_shell_command", "me__apply_patch"} <= set(names)
+            read = await called(toolset, "read_file", {"absolute_path": str(folder / "note.txt")})
+            assert "the key is" in words(read)
+            assert "abcdefghijkl" not in words(read)
+            wrote = {"file_path": str(folder / "new.txt"), "content": "x"}
+            person = Someone("no")
+            assert (await called(toolset, "write_file", wrote, person)).is_error
+            assert person.asked[0][1] == ("yes", "no")
+            assert not (await called(toolset, "write_file", wrote, Someone("yes"))).is_error
 
     asyncio.run(work())
+    assert (folder / "new.txt").read_text(encoding="utf-8") == "x"
 
 
 def test_without_a_key_it_is_served_to_this_machine_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import click
 
 from tests.mcp.conformance import VERSIONS, Outcome, as_client, as_server
 from tests.mcp.installing import SERVERS, SUITE, installed, version
-from tests.mcp.real import in_agents, visited
+from tests.mcp.real import asked, in_agents, visited
 from toolwire.gateway.discovery import VARIABLES
 
 
@@ -49,7 +49,8 @@ def main(cache: Path) -> None:
             for name, wrong in asyncio.run(visited(cache, path, package, Path(folder))):
                 click.echo(f"  {name}: {wrong or 'done'}")
                 right &= not wrong
-        for name, wrong in asyncio.run(in_agents(cache, path, Path(folder))):
+        ran = asyncio.run(in_agents(cache, path, Path(folder)))
+        for name, wrong in [*ran, *asked(cache, path, Path(folder))]:
             click.echo(f"  {name}: {wrong or 'done'}")
             right &= not wrong
     sys.exit(not right)

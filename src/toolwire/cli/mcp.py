@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from .serve import USUAL
 
 if TYPE_CHECKING:
     from toolwire.gateway.config import Config
+    from toolwire.journal.secrets import Redactor
+    from toolwire.runtime.mcp.carrying import Carrying
     from toolwire.runtime.mcp.serving import Served
     from toolwire.runtime.mcp.settings import Server
     from toolwire.runtime.mcp.toolset import McpToolset
@@ -174,7 +176,8 @@ async def _serving(config: "Config", policy: Any, tools: "list[Tool]", address: 
             click.echo(text, err=True)
         return list(catalog.tools.values())
 
-    served = Served(offered, Carrying(toolbox, policy))
+    carrying = Carrying(toolbox, policy, redactor=_redactor(config))
+    served = Served(offered, carrying)
     tasks = set[asyncio.Task[None]]()
 
     def changed() -> None:
@@ -185,10 +188,39 @@ async def _serving(config: "Config", policy: Any, tools: "list[Tool]", address: 
     for one in toolsets:
         one.on_change = changed
     try:
-        await (serve_stdio(served) if address is None else _serve_http(served, config, *address))
+        with _kept(config, carrying):
+            await (serve_stdio(served) if address is None else _serve_http(served, config, *address))
     finally:
         served.close()
         await toolbox.close()
+
+
+def _redactor(config: "Config") -> "Redactor":
+    from toolwire.gateway.recording import secrets_of
+    from toolwire.gateway.server import configured
+    from toolwire.journal.secrets import Redactor
+
+    return Redactor(secrets_of(config, configured(config).values()))
+
+
+@contextlib.contextmanager
+def _kept(config: "Config", carrying: "Carrying") -> Iterator[None]:
+    """What was called is kept as a run, beside those of agents."""
+    import msgspec
+
+    from toolwire.agent import About
+    from toolwire.runtime.events import RunEnded
+
+    from .job import runs_at
+
+    runs = runs_at(None, config)
+    about = About(agent="mcp serve", model="", messages=())
+    carrying.steps = runs.begin(carrying.run, msgspec.json.encode(about))
+    try:
+        yield
+    finally:
+        ended = RunEnded(run=carrying.run, stopped="finished", calls=carrying.calls)
+        runs.end(carrying.run, msgspec.json.encode(ended))
 
 
 async def _serve_http(served: "Served", config: "Config", host: str, port: int) -> None:

@@ -124,6 +124,7 @@ class Actor:
                 {"type": "resource_link", "uri": "file:///b.md", "name": "b", "mimeType": "text/markdown", "size": 9},
                 {"type": "resource", "resource": held},
                 {"type": "resource", "resource": blob},
+                {"type": "resource", "resource": {"uri": "file:///a.html", "mimeType": "text/html", "blob": "PHA+"}},
             ]
         }
 
@@ -131,9 +132,9 @@ class Actor:
         return {"content": [], "structuredContent": params["arguments"]}
 
     def play_progress(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
-        token = params["_meta"]["progressToken"]
-        for done in (1, 2):
-            told = {"progressToken": token, "progress": done, "total": 2, "message": f"part {done}"}
+        token, total = params["_meta"]["progressToken"], params.get("arguments", {}).get("total", 2)
+        for done in range(1, total + 1):
+            told = {"progressToken": token, "progress": done, "total": total, "message": f"part {done}"}
             self.write({"method": "notifications/progress", "params": told})
         return text("done")
 
@@ -152,6 +153,14 @@ class Actor:
             return text(json.dumps(params["inputResponses"]["who"]))
         wanted = {"who": {"method": "elicitation/create", "params": form}}
         return {"result": {"resultType": "input_required", "inputRequests": wanted, "requestState": "opaque"}}
+
+    def play_pester(self, id: Any, params: dict[str, Any]) -> None:
+        """One question after the other, whatever is answered."""
+        for number in range(50):
+            form = {"message": f"{number}?", "requestedSchema": OBJECT}
+            self.write({"id": f"p{number}", "method": "elicitation/create", "params": form})
+        answers = [json.loads(sys.stdin.readline())["result"]["action"] for _ in range(50)]
+        self.write({"id": id, **self.result(text(json.dumps(answers)))})
 
     def play_ask_for_ever(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
         return {"result": {"resultType": "input_required", "requestState": "again"}}

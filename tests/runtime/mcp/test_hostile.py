@@ -1,13 +1,14 @@
 """Servers that mean harm, or make no sense: what they cost is bounded, and what they say is not believed."""
 
 import asyncio
+import json
 import time
 from typing import Any
 
 import pytest
 
 from tests.runtime.mcp.actor import tool
-from tests.runtime.mcp.playing import NEW, OLD, VERSIONS, Someone, actor, called, playing, words
+from tests.runtime.mcp.playing import NEW, OLD, VERSIONS, Someone, actor, called, calling, playing, tool_of, words
 from toolwire.runtime.mcp import bounds
 from toolwire.runtime.mcp.names import Names
 from toolwire.runtime.mcp.toolset import McpToolset
@@ -162,6 +163,29 @@ def test_a_server_that_only_asks_is_left(monkeypatch: pytest.MonkeyPatch) -> Non
                 await called(toolset, "ask_for_ever")
 
     monkeypatch.setattr(bounds, "ROUNDS", 4)
+    asyncio.run(work())
+
+
+def test_a_person_is_not_pestered() -> None:
+    async def work() -> None:
+        person = Someone(*["accept"] * 50)
+        async with playing(actor(OLD)) as toolset:
+            answers = json.loads(words(await called(toolset, "pester", person=person)))
+        assert len(person.asked) == bounds.ROUNDS
+        assert sorted(answers) == ["accept"] * bounds.ROUNDS + ["decline"] * (50 - bounds.ROUNDS)
+
+    asyncio.run(work())
+
+
+@both
+def test_progress_without_end_is_not_all_told(version: str) -> None:
+    async def work() -> None:
+        told: list[str] = []
+        async with playing(actor(version)) as toolset:
+            tool = await tool_of(toolset, "progress")
+            await tool.run({"total": 5000}, calling(progress=told.append))
+        assert len(told) == bounds.PROGRESS
+
     asyncio.run(work())
 
 

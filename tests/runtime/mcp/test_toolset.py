@@ -82,12 +82,15 @@ def test_what_is_not_found_is_a_protocol_error_by_either_code(version: str, code
 def test_every_kind_of_content_is_a_part(version: str) -> None:
     async def work() -> None:
         async with playing(actor(version)) as toolset:
-            image, audio, link, document, blob = (await called(toolset, "media")).content
+            image, audio, link, document, blob, page = (await called(toolset, "media")).content
             assert image == Media(kind="image", source=Inline(data=PNG), media_type="image/png")
             assert audio == Media(kind="audio", source=Inline(data="UklGRg=="), media_type="audio/wav")
             assert link == Text(text="[resource b at file:///b.md (text/markdown, 9 bytes)]")
             inside = PlainText(text="inside")
             assert document == Media(kind="document", source=inside, media_type="text/plain", name="file:///a.txt")
+            assert page == Media(
+                kind="document", source=PlainText(text="<p>"), media_type="text/html", name="file:///a.html"
+            )
             assert blob == Media(kind="image", source=Inline(data=PNG), media_type="image/png", name="file:///a.png")
 
     asyncio.run(work())

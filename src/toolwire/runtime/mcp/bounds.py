@@ -16,7 +16,12 @@ WEIGHT = 20_000
 
 DESCRIPTION = 8 * 1024
 PARTS = 500
+PROGRESS = 1_000
+"""Notices of one call that are passed on."""
+
 ROUNDS = 10
+"""How often a call may ask."""
+
 QUESTIONS = 20
 """Fields of a form, and questions of one round."""
 

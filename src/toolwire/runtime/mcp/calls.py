@@ -1,6 +1,7 @@
 """One call of a server's tool: sent, its questions answered, and sent again until it is done."""
 
 import asyncio
+import itertools
 from typing import Annotated, Any, TypeAlias
 
 import mcp_types as types
@@ -51,7 +52,11 @@ async def called(
 
 
 async def _sent(client: Client, params: types.CallToolRequestParams, calling: Calling) -> _Result:
+    told = itertools.count()
+
     async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        if next(told) >= bounds.PROGRESS:
+            return
         number = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
         calling.progress(f"{number} {bounds.readable(message, 500)}" if message else number)
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -24,7 +25,7 @@ from toolwire.runtime.toolset import Arguments, Calling, Output, Tool
 
 
 class Carrying:
-    """The one way to a tool of this toolbox. `steps` keeps what was done; `tell` is told of it."""
+    """The one way to a tool of this toolbox. `steps` keeps what was done, under the name `run`; `tell` is told."""
 
     def __init__(
         self,
@@ -38,16 +39,17 @@ class Carrying:
         self._toolbox = toolbox
         self._policy = policy
         self._redactor = redactor or Redactor(())
-        self._steps = steps
         self._tell = tell
-        self._run = f"mcp_{secrets.token_hex(8)}"
-        self._numbers = itertools.count(1)
+        self.steps = steps
+        self.run = f"mcp_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}_{secrets.token_hex(4)}"
+        self.calls = 0
         self._recent: dict[str, deque[float]] = {}
 
     async def __call__(
         self, name: str, arguments: Arguments, /, *, person: Person, progress: Callable[[str], None]
     ) -> Output:
-        return await self._carried(_call(f"call_{next(self._numbers)}", name, arguments), person, progress)
+        self.calls += 1
+        return await self._carried(_call(f"call_{self.calls}", name, arguments), person, progress)
 
     async def _carried(
         self, call: ToolCall, person: Person, progress: Callable[[str], None], caller: Caller = "direct"
@@ -72,8 +74,8 @@ class Carrying:
             )
 
         executor = Executor(
-            run=self._run,
-            steps=Remembered() if self._steps is None else self._steps,
+            run=self.run,
+            steps=Remembered() if self.steps is None else self.steps,
             person=person,
             parallel=1,
             redactor=self._redactor,
@@ -81,7 +83,7 @@ class Carrying:
             inner=inner,
             recent=self._recent,
         )
-        outcome = await executor.one(self._run, pending)
+        outcome = await executor.one("1", pending)
         result = outcome.result
         failed = result.status != "ok"
         return Output(
@@ -92,7 +94,7 @@ class Carrying:
         )
 
     async def _approval(self, pending: Pending, person: Person) -> Approval:
-        ask = State(run=self._run).ask(pending)
+        ask = State(run=self.run).ask(pending)
         yes = await person.approve(ask) in ("yes", "always")
         why = f"{pending.by}, and nobody is there to ask" if isinstance(person, Nobody) else ""
         return Approval(answer="yes" if yes else "no", binding=ask.binding, by=person.name, why=why)

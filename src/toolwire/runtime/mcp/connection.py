@@ -227,7 +227,7 @@ class Connection:
                         self._changed()
             except SubscriptionLost:
                 self._changed()
-            except (MCPError, TimeoutError):
+            except Exception:  # noqa: BLE001, S110 - whatever it is, the connection itself goes on
                 pass
             await asyncio.sleep(wait)
             wait *= 2

@@ -4,6 +4,7 @@
 text, because no provider may be sent to fetch what a server points at. `encode` is the other way.
 """
 
+import base64
 from typing import Any, Literal
 
 import mcp_types as types
@@ -49,7 +50,19 @@ def _decode_resource(held: types.TextResourceContents | types.BlobResourceConten
         source = PlainText(text=held.text)
         return Media(kind="document", source=source, media_type=held.mime_type or "text/plain", name=held.uri)
     kind = _kind(held.mime_type)
+    if kind == "document" and (text := _text(held)) is not None:
+        return Media(kind=kind, source=PlainText(text=text), media_type=held.mime_type, name=held.uri)
     return Media(kind=kind, source=Inline(data=held.blob), media_type=held.mime_type, name=held.uri)
+
+
+def _text(held: types.BlobResourceContents) -> str | None:
+    """Servers send text as bytes too, which few models could read so."""
+    if not (held.mime_type or "").startswith(("text/", "application/json")):
+        return None
+    try:
+        return base64.b64decode(held.blob, validate=True).decode()
+    except ValueError:
+        return None
 
 
 def _described(link: types.ResourceLink) -> str:

@@ -69,6 +69,7 @@ class McpToolset:
         self._fresh_until = 0.0
         self._listing = asyncio.Lock()
         self._callings: list[Calling] = []
+        self._questions = 0
 
     @property
     def state(self) -> State:
@@ -218,12 +219,15 @@ class McpToolset:
             raise ToolFault(f"the MCP server {self.name} can't be understood: {why}", "protocol") from None
         finally:
             self._callings.remove(calling)
+            if not self._callings:
+                self._questions = 0
 
     async def _asked(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         """The older version does not say which call a question belongs to: it is one of those that wait."""
-        if not self._callings:
+        self._questions += 1
+        if not self._callings or self._questions > bounds.ROUNDS * len(self._callings):
             return types.ElicitResult(action="decline")
         person: Person = self._callings[-1].person
         return (
