@@ -308,6 +308,11 @@ def test_what_is_hidden_is_there_for_nobody(root: Path) -> None:
         workspace.write("state/journal", b"")
 
 
+def test_a_workspace_in_a_folder_that_is_hidden_is_not(root: Path) -> None:
+    for hidden in (root, root.parent):
+        assert Workspace(root, hidden=[hidden]).read("file", ENOUGH) == b"inside"
+
+
 def test_gits_own_folder_is_not_written(root: Path) -> None:
     (root / ".git" / "hooks").mkdir(parents=True)
     (root / ".git" / "config").write_bytes(b"[core]")

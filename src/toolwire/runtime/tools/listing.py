@@ -30,6 +30,7 @@ def _list_directory(workspace: Workspace) -> Tool:
         parameters=an_object(("path",), path=a_string("The absolute path of the folder.")),
         annotations=READS,
         source="built-in",
+        retries=0,
         amounts_to=lambda arguments: plainly(workspace, arguments, "path"),
     )
 
@@ -78,6 +79,7 @@ def _glob(workspace: Workspace) -> Tool:
         ),
         annotations=READS,
         source="built-in",
+        retries=0,
     )
 
 

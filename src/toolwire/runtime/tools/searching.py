@@ -71,6 +71,7 @@ def searching_tools(workspace: Workspace, program: str | None) -> list[Tool]:
         ),
         annotations=READS,
         source="built-in",
+        retries=0,
     )
     return [tool]
 
