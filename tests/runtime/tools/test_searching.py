@@ -106,9 +106,11 @@ def test_matches_are_bounded_and_the_cut_said(tmp_path: Path, search: Tool) -> N
     write(tmp_path, a="x\n" * 300, b="x\n")
     lines = said(search, pattern="x", max_matches=3).splitlines()
     assert lines[:3] == ["a:1: x", "a:2: x", "a:3: x"]
-    assert lines[3:] == ["[Only the first 3 matches are shown: narrow the search, or raise max_matches.]"]
+    assert lines[3:] == ["[Only the first 3 matches are shown: narrow the search.]"]
     assert len(said(search, pattern="x").splitlines()) == 201
     assert said(search, pattern="x", max_matches=301).splitlines()[-1] == "b:1: x"
+    write(tmp_path, a=("x" * 400 + "\n") * 200)
+    assert said(search, pattern="x").splitlines()[-1] == "[Only the first 88 matches are shown: narrow the search.]"
 
 
 def test_long_lines_are_cut(tmp_path: Path, search: Tool) -> None:
@@ -162,7 +164,7 @@ def test_no_pattern_takes_long(tmp_path: Path, search: Tool) -> None:
     write(tmp_path, a="a" * 20_000)
     start = time.monotonic()
     assert said(search, pattern="(a*)*(a|a)*(a+)+$b") == "No matches found."
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 10
 
 
 def test_ripgrep_ends_when_who_asked_is_gone(tmp_path: Path) -> None:

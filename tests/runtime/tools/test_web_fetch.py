@@ -240,16 +240,16 @@ def test_what_is_packed_unasked_is_unpacked(packing: str) -> None:
 
 @pytest.mark.parametrize("packing", ["gzip", "deflate"])
 def test_a_bomb_is_not_unpacked(packing: str) -> None:
-    packer = zlib.compressobj(9, wbits=31 if packing == "gzip" else 15)
-    bomb = b"".join(packer.compress(b"\0" * 1_000_000) for _ in range(300)) + packer.flush()
+    packer = zlib.compressobj(wbits=31 if packing == "gzip" else 15)
+    bomb = b"".join(packer.compress(b"\0" * 1_000_000) for _ in range(50)) + packer.flush()
     assert len(bomb) < 400_000
     output, _ = fetched({"/a": answer(bomb, "text/plain", Content_Encoding=packing)}, f"http://{HOST}:{{port}}/a")
     assert "more than 5242880 bytes" in text(output)
 
 
 def test_a_bomb_takes_no_more_memory_than_is_allowed() -> None:
-    packer = zlib.compressobj(9)
-    bomb = b"".join(packer.compress(b"\0" * 1_000_000) for _ in range(100)) + packer.flush()
+    packer = zlib.compressobj()
+    bomb = b"".join(packer.compress(b"\0" * 1_000_000) for _ in range(20)) + packer.flush()
 
     async def at_once() -> AsyncIterator[bytes]:
         yield bomb

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from toolwire.runtime.toolset import Arguments, Calling, Tool, ToolFault
 
+from .excerpt import MOST_CHARACTERS, fitting
 from .globs import matches_anywhere
 from .listing import printable
 from .patterns import compiled
@@ -97,18 +98,19 @@ async def _searched(
         found = _aside(_in_python(workspace, expression, start, only, wanted))
     else:
         found = _with_ripgrep(workspace, [program, "--regexp", pattern], start, only, wanted)
-    lines, more = list[str](), False
+    lines, length = list[str](), 0
     async with aclosing(found) as matches:
         async for match in matches:
-            if len(lines) == max_matches:
-                more = True
-                break
             shown = printable(workspace.spelled(match.parts, path))
             lines.append(f"{shown}:{match.line}: {_line(match.text)}")
+            length += len(lines[-1])
+            if len(lines) > max_matches or length > MOST_CHARACTERS:
+                break
     if not lines:
         return "No matches found."
-    rest = [f"[Only the first {max_matches} matches are shown: narrow the search, or raise max_matches.]"]
-    return "\n".join(lines + (rest if more else []))
+    given = fitting(lines, max_matches)
+    rest = [f"[Only the first {given} matches are shown: narrow the search.]"] if given < len(lines) else []
+    return "\n".join(lines[:given] + rest)
 
 
 def _start(workspace: Workspace, path: str) -> tuple[tuple[str, ...], str | None]:
