@@ -137,6 +137,16 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
                 said(search, pattern="needle", path=path)
 
 
+def test_what_ripgrep_is_led_to_outside_is_not_shown(tmp_path: Path) -> None:
+    write(tmp_path, outside__secret="needle", root__a="needle")
+    (tmp_path / "root" / "link").symlink_to("../outside/secret")
+    # As if a file had become a link after ripgrep had looked at its folder.
+    led = tmp_path / "led"
+    led.write_text("#!/bin/sh\nprintf './a\\0./link\\0../outside/secret\\0'\n")
+    led.chmod(0o755)
+    assert said(searching(tmp_path / "root", str(led)), pattern="needle") == "a:1: needle"
+
+
 def test_what_is_hidden_is_not_found(tmp_path: Path) -> None:
     write(tmp_path, a="needle", state__journal="needle")
     for program in WAYS.values():
