@@ -86,6 +86,29 @@ def test_what_git_ignores_is_left_out_from_wherever_is_begun(tmp_path: Path, sea
     assert said(search, pattern="^x", path="build/a") == "build/a:1: x"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "lines"),
+    [
+        ("^b$", [2]),
+        ("\\Ab\\z", [2]),
+        ("(?i)^B$", [2]),
+        ("^$", [3]),
+        ("a|b", [1, 2, 5]),
+        ("a\\s*b", [5]),
+        ("c[^x]a", []),
+        ("\\bc\\b", [4]),
+        ("(?s)c.a", []),
+        ("a$|^c", [1, 4]),
+        ("(?-m)^c", [4]),
+        ("\\Qa.\\E", []),
+    ],
+)
+def test_anchors_and_classes_are_for_lines(tmp_path: Path, search: Tool, pattern: str, lines: list[int]) -> None:
+    write(tmp_path, f="a\nb\n\nc\nab\n")
+    found = said(search, pattern=pattern).splitlines()
+    assert [int(line.split(":")[1]) for line in found if line.startswith("f:")] == lines
+
+
 def test_what_is_above_the_workspace_says_nothing(tmp_path: Path) -> None:
     write(tmp_path, _dot_gitignore="*.py\n", _dot_ignore="*.py\n", _dot_rgignore="*\n", root__a_dot_py="x\n")
     for program in WAYS.values():

@@ -8,6 +8,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import sysconfig
@@ -15,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -36,6 +37,7 @@ MOST_MATCHES = 200
 LONGEST_LINE = 500
 MOST_SEARCHED = 32 * 1024 * 1024
 """Larger files are passed over."""
+_BY_LINE = re.compile(rb"\\[AzQ]|\(\?")
 _PLAIN = {"LC_ALL": "C.UTF-8"}
 
 
@@ -91,7 +93,7 @@ async def _searched(
 ) -> str:
     if "\n" in pattern or "\0" in pattern:
         raise ToolFault("the pattern is for single lines: it can't hold a line end", "pattern")
-    expression = compiled(encoded(pattern))
+    expression = _Expression(encoded(pattern))
     start, only = await asyncio.to_thread(_start, workspace, path)
 
     def wanted(parts: tuple[str, ...]) -> bool:
@@ -206,13 +208,25 @@ def _batch(found: Iterator[Match]) -> list[Match]:
     return taken
 
 
-def _matches_in(workspace: Workspace, expression: Any, parts: tuple[str, ...]) -> Iterator[Match]:
+class _Expression:
+    """A whole file is looked at first, since few have a match. Where anchors or flags make a file differ from its
+    lines, they alone are."""
+
+    def __init__(self, pattern: bytes) -> None:
+        self.line = compiled(pattern)
+        self._file = None if _BY_LINE.search(pattern) else compiled(b"(?m:" + pattern + b")")
+
+    def may_match(self, content: bytes) -> bool:
+        return self._file is None or bool(self._file.search(content))
+
+
+def _matches_in(workspace: Workspace, expression: _Expression, parts: tuple[str, ...]) -> Iterator[Match]:
     try:
         content = workspace.read("/".join(parts), MOST_SEARCHED)
     except ToolFault:
         return
-    if not content or b"\0" in content:
+    if not content or b"\0" in content or not expression.may_match(content):
         return
     for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
-        if expression.search(line):
+        if expression.line.search(line):
             yield Match(parts, number, line)
