@@ -112,11 +112,16 @@ class Policy:
 
     def _allowing(self, tool: Tool, stands_for: Sequence[Arguments] | None) -> Decision | None:
         if (rule := self._unconditional(tool.name)) is not None:
+            if stands_for is None and self._forbids_some(tool.name):
+                return Decision("ask", "nobody can tell what it amounts to, and a rule forbids some of it")
             return Decision("allow", f"the rule allow {rule}")
         if not stands_for:
             return None
         found = [self._matching("allow", tool.name, _values(one)) for one in stands_for]
         return Decision("allow", f"the rule allow {found[0]}") if all(found) else None
+
+    def _forbids_some(self, name: str) -> bool:
+        return any(rule.arguments and rule.verdict != "allow" and fnmatchcase(name, rule.tool) for rule in self.rules)
 
     def _unconditional(self, name: str) -> Rule | None:
         allowing = (rule for rule in self.rules if rule.verdict == "allow" and not rule.arguments)

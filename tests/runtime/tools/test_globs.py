@@ -46,7 +46,7 @@ def test_no_pattern_takes_long() -> None:
     assert not matches("a" * 5000, "*a" * 200 + "b")
     assert not matches("a/" * 2000, "**/*" * 100 + "b")
     assert not matches("a", "{a,b}" * 150)
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 10
 
 
 def test_what_is_too_long_or_no_pattern_is_a_fault() -> None:

@@ -49,6 +49,14 @@ def test_many_entries_are_bounded(tmp_path: Path) -> None:
     assert said(tool(tmp_path, "glob"), pattern="*").splitlines()[-1] == "[More files match: narrow the pattern.]"
 
 
+def test_long_names_are_bounded_too(tmp_path: Path) -> None:
+    for number in range(300):
+        (tmp_path / f"{number:03}{'x' * 200}").touch()
+    for told in (said(tool(tmp_path, "list_directory"), path="."), said(tool(tmp_path, "glob"), pattern="*")):
+        assert len(told) < 40_000
+        assert told.endswith("]")
+
+
 def test_files_are_found_by_pattern(tmp_path: Path) -> None:
     made(tmp_path, "src/b.py", "src/a.py", "src/deep/c.py", "top.py", "out/x.py", "out/keep.py", "src/.git/y.py")
     (tmp_path / ".gitignore").write_text("out/*\n!out/keep.py\n")

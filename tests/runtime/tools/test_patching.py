@@ -6,6 +6,8 @@ from pathlib import Path
 
 import llguidance
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.runtime.tools.calling import calling, tool
 from toolwire.runtime.tools.patch import GRAMMAR, Add, Delete, Update, apply, parse
@@ -257,3 +259,48 @@ def test_a_person_is_shown_every_file(tmp_path: Path) -> None:
     )
     assert tool(tmp_path, "apply_patch").preview("nonsense") is not None
     assert files(tmp_path) == {"a": "one\n", "d": "gone\n"}
+
+
+PIECES = st.sampled_from(
+    [
+        *("*** Begin Patch", "*** End Patch", "*** Add File: a", "*** Delete File: b", "*** Update File: c"),
+        *("*** Move to: d", "*** End of File", "@@", "@@ x", "+x", "-x", " x", "+", "-", " ", "x", "", "*** Other"),
+    ]
+)
+
+
+def unreadable(text: str) -> bool:
+    """An update of nothing is in the grammar, and is told apart."""
+    try:
+        parse(text)
+    except ToolFault as fault:
+        return "nothing is changed" not in str(fault)
+    return False
+
+
+@settings(max_examples=300, deadline=None)
+@given(lines=st.lists(PIECES, max_size=7), end=st.sampled_from(["", "\n"]))
+def test_what_the_grammar_takes_is_read(lines: list[str], end: str) -> None:
+    text = patch(*lines) + end
+    assert not (accepted(text) and unreadable(text))
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), length=st.integers(1, 12), ended=st.booleans(), newline=st.sampled_from(["\n", "\r\n"]))
+def test_a_change_with_its_context_makes_exactly_that_change(
+    data: st.DataObject, length: int, ended: bool, newline: str
+) -> None:
+    lines = [f"line {number}" for number in range(length)]
+    start = data.draw(st.integers(0, length - 1))
+    stop = data.draw(st.integers(start + 1, length))
+    new = data.draw(st.lists(st.sampled_from(["one", "two", ""]), max_size=3))
+    around = [f" {line}" for line in lines[max(0, start - 2) : start]], [f" {line}" for line in lines[stop : stop + 2]]
+    written = [*around[0], *(f"-{line}" for line in lines[start:stop]), *(f"+{line}" for line in new), *around[1]]
+    # Only the last line may lack its end, and a line that comes to be the last has one.
+    whole = ended or stop == length
+    before = newline.join(lines) + (newline if ended else "")
+    after = [*lines[:start], *new, *lines[stop:]]
+    expected = newline.join(after) + (newline if whole and after else "")
+    single = length == 1 and not ended
+    wanted = expected.replace("\r\n", "\n") if single else expected
+    assert changed(before, *written) == wanted

@@ -86,6 +86,29 @@ def test_what_git_ignores_is_left_out_from_wherever_is_begun(tmp_path: Path, sea
     assert said(search, pattern="^x", path="build/a") == "build/a:1: x"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "lines"),
+    [
+        ("^b$", [2]),
+        ("\\Ab\\z", [2]),
+        ("(?i)^B$", [2]),
+        ("^$", [3]),
+        ("a|b", [1, 2, 5]),
+        ("a\\s*b", [5]),
+        ("c[^x]a", []),
+        ("\\bc\\b", [4]),
+        ("(?s)c.a", []),
+        ("a$|^c", [1, 4]),
+        ("(?-m)^c", [4]),
+        ("\\Qa.\\E", []),
+    ],
+)
+def test_anchors_and_classes_are_for_lines(tmp_path: Path, search: Tool, pattern: str, lines: list[int]) -> None:
+    write(tmp_path, f="a\nb\n\nc\nab\n")
+    found = said(search, pattern=pattern).splitlines()
+    assert [int(line.split(":")[1]) for line in found if line.startswith("f:")] == lines
+
+
 def test_what_is_above_the_workspace_says_nothing(tmp_path: Path) -> None:
     write(tmp_path, _dot_gitignore="*.py\n", _dot_ignore="*.py\n", _dot_rgignore="*\n", root__a_dot_py="x\n")
     for program in WAYS.values():
@@ -106,9 +129,11 @@ def test_matches_are_bounded_and_the_cut_said(tmp_path: Path, search: Tool) -> N
     write(tmp_path, a="x\n" * 300, b="x\n")
     lines = said(search, pattern="x", max_matches=3).splitlines()
     assert lines[:3] == ["a:1: x", "a:2: x", "a:3: x"]
-    assert lines[3:] == ["[Only the first 3 matches are shown: narrow the search, or raise max_matches.]"]
+    assert lines[3:] == ["[Only the first 3 matches are shown: narrow the search.]"]
     assert len(said(search, pattern="x").splitlines()) == 201
     assert said(search, pattern="x", max_matches=301).splitlines()[-1] == "b:1: x"
+    write(tmp_path, a=("x" * 400 + "\n") * 200)
+    assert said(search, pattern="x").splitlines()[-1] == "[Only the first 88 matches are shown: narrow the search.]"
 
 
 def test_long_lines_are_cut(tmp_path: Path, search: Tool) -> None:
@@ -133,6 +158,16 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
         for path in ("link", "file", "../outside", "/etc"):
             with pytest.raises(ToolFault, match="outside"):
                 said(search, pattern="needle", path=path)
+
+
+def test_what_ripgrep_is_led_to_outside_is_not_shown(tmp_path: Path) -> None:
+    write(tmp_path, outside__secret="needle", root__a="needle")
+    (tmp_path / "root" / "link").symlink_to("../outside/secret")
+    # As if a file had become a link after ripgrep had looked at its folder.
+    led = tmp_path / "led"
+    led.write_text("#!/bin/sh\nprintf './a\\0./link\\0../outside/secret\\0'\n")
+    led.chmod(0o755)
+    assert said(searching(tmp_path / "root", str(led)), pattern="needle") == "a:1: needle"
 
 
 def test_what_is_hidden_is_not_found(tmp_path: Path) -> None:
@@ -162,7 +197,7 @@ def test_no_pattern_takes_long(tmp_path: Path, search: Tool) -> None:
     write(tmp_path, a="a" * 20_000)
     start = time.monotonic()
     assert said(search, pattern="(a*)*(a|a)*(a+)+$b") == "No matches found."
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 10
 
 
 def test_ripgrep_ends_when_who_asked_is_gone(tmp_path: Path) -> None:

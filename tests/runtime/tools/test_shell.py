@@ -141,6 +141,16 @@ def test_what_it_started_is_gone_at_the_time_out(tmp_path: Path) -> None:
     assert alive(tmp_path) == []
 
 
+@pytest.mark.parametrize("missing", [["pidfd_open"], ["pidfd_open", "waitid"]])
+def test_systems_that_tell_less_do_as_well(tmp_path: Path, missing: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in missing:
+        monkeypatch.delattr(os, name)
+    name = f"sleep-{marked(tmp_path)}"
+    line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & echo started; exit 3"
+    assert said(shell(tmp_path), command=line).endswith("Output: started\nError: (none)\nExit Code: 3")
+    assert alive(tmp_path) == []
+
+
 def test_what_it_started_is_gone_when_who_called_is(tmp_path: Path) -> None:
     name = f"sleep-{marked(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & setsid ./{name} 300 & touch begun; ./{name} 300"
@@ -161,18 +171,18 @@ def test_what_it_started_is_gone_when_who_called_is(tmp_path: Path) -> None:
 def test_what_holds_the_output_open_does_not_hold_it_up(tmp_path: Path) -> None:
     start = time.monotonic()
     # It leaves the session, and the mark in its environment behind, so nobody knows it.
-    command = "env -i setsid sleep 6 & sleep 0.5; echo done"
+    command = "env -i setsid sleep 20 & sleep 0.5; echo done"
     assert "Output: done" in said(shell(tmp_path), command=command)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 15
 
 
 def test_a_fork_bomb_is_stopped(tmp_path: Path) -> None:
     start = time.monotonic()
-    # One that ends at 1024 processes, so that a fault of ours would not stop the machine.
-    bomb = "bomb() { if [ $1 -gt 0 ]; then bomb $(($1 - 1)) & bomb $(($1 - 1)) & fi; sleep 10; }; bomb 9"
-    output = call(shell(tmp_path, Limits(processes=100, seconds=20)), command=f"{bomb} # {marked(tmp_path)}")
+    # One that ends at 512 processes, so that a fault of ours would not stop the machine.
+    bomb = "bomb() { if [ $1 -gt 0 ]; then bomb $(($1 - 1)) & bomb $(($1 - 1)) & fi; sleep 10; }; bomb 8"
+    output = call(shell(tmp_path, Limits(processes=100, seconds=60)), command=f"{bomb} # {marked(tmp_path)}")
     assert "it started more than 100 processes" in text(output)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 30
     assert alive(tmp_path) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.runtime.tools.calling import call, give, text, tool
 from tests.runtime.tools.test_web_fetch import Server, answer, serving
-from toolwire.runtime.tools.web_search import JsonSearch, searxng
+from toolwire.runtime.tools.web_search import JsonSearch, SearchSettings, searxng
 from toolwire.runtime.toolset import Output, ToolFault
 
 FOUND = {
@@ -67,6 +67,20 @@ def test_any_service_can_be_described(tmp_path: Path) -> None:
     )
     assert "T\nS [1]\n\nSources:\n[1] T (https://a.test)" in text(output)
     assert "x-key: secret-key" in server.asked[0].lower()
+
+
+def test_the_configuration_describes_a_service() -> None:
+    read = msgspec.toml.decode(b'searxng = "http://a.test/"', type=SearchSettings)
+    assert read.backend() == searxng("http://a.test")
+    written = b'url = "https://a.test/?q={query}"\nresults = "web.items"\nheaders = { "X-Key" = "k" }'
+    made = msgspec.toml.decode(written, type=SearchSettings).backend()
+    assert made == JsonSearch(url="https://a.test/?q={query}", results="web.items", headers={"X-Key": "k"})
+
+
+@pytest.mark.parametrize("table", [{}, {"searxng": "a", "url": "b{query}"}, {"url": "a"}, {"urls": "a{query}"}])
+def test_a_configuration_that_describes_none_is_an_error(table: dict[str, str]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(table, SearchSettings)
 
 
 def test_nothing_found_is_said(tmp_path: Path) -> None:

@@ -164,18 +164,25 @@ class _Running:
 
 async def _exited(process: "subprocess.Popen[bytes]") -> None:
     """Without waiting for it: its number stays taken."""
-    if not hasattr(os, "pidfd_open"):
-        while process.poll() is None:  # noqa: ASYNC110 - nothing tells
+    try:
+        handle = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # not on this system, or not in this container
+        while not _is_over(process):  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.02)
         return
-    loop, handle = asyncio.get_running_loop(), os.pidfd_open(process.pid)
-    gone = asyncio.Event()
+    loop, gone = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(handle, gone.set)
     try:
         await gone.wait()
     finally:
         loop.remove_reader(handle)
         os.close(handle)
+
+
+def _is_over(process: "subprocess.Popen[bytes]") -> bool:
+    if not hasattr(os, "waitid"):
+        return process.poll() is not None
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 class _Tree:

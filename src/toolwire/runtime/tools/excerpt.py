@@ -1,7 +1,8 @@
 """A part of a text file, cut at lines, and what is said of what was left out."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, takewhile
 
 from msgspec import Struct
 
@@ -15,6 +16,12 @@ MOST_CHARACTERS = 36_000
 MOST_SCANNED = 512 * 1024 * 1024
 MOST_COUNTED = 64 * 1024 * 1024
 """Up to this size a file's lines are counted to its end."""
+
+
+def fitting(lines: Sequence[str], most: int) -> int:
+    """How many of them can be given."""
+    ends = accumulate(len(line) + 1 for line in lines[:most])
+    return sum(1 for _ in takewhile(lambda end: end <= MOST_CHARACTERS, ends))
 
 
 class Window(Struct):

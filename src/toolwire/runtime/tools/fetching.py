@@ -40,12 +40,9 @@ async def fetched(fetching: Fetching, url: str) -> Fetched:
 
 async def _got(fetching: Fetching, url: str) -> tuple[str, str, bytes]:
     """Where it was found in the end, what it is, and its bytes. Every place on the way is judged as the first."""
-    context = httpcore2.default_ssl_context()
-    if fetching.certificates is not None:
-        context.load_verify_locations(fetching.certificates)
     network = PinnedNetwork(fetching.exempt, fetching.resolve or resolve)
     place = _checked(url)
-    async with httpcore2.AsyncConnectionPool(ssl_context=context, network_backend=network) as pool:
+    async with httpcore2.AsyncConnectionPool(network_backend=network) as pool:
         for _ in range(MOST_REDIRECTS + 1):
             async with pool.stream("GET", str(place), headers=_HEADERS, extensions=_patience(fetching)) as response:
                 headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}

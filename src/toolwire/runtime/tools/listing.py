@@ -7,6 +7,7 @@ from itertools import islice
 
 from toolwire.runtime.toolset import Arguments, Calling, Tool
 
+from .excerpt import fitting
 from .reading import READS, plainly
 from .schema import a_string, an_object
 from .walking import matching
@@ -30,6 +31,7 @@ def _list_directory(workspace: Workspace) -> Tool:
         parameters=an_object(("path",), path=a_string("The absolute path of the folder.")),
         annotations=READS,
         source="built-in",
+        retries=0,
         amounts_to=lambda arguments: plainly(workspace, arguments, "path"),
     )
 
@@ -42,7 +44,9 @@ def _listed(workspace: Workspace, path: str) -> str:
                 lines.append(_entry(folder.handle, name))
     if not lines:
         return "(empty)"
-    return _bounded(lines, f"[{len(lines) - MOST_ENTRIES} more entries are not listed.]")
+    given = fitting(lines, MOST_ENTRIES)
+    rest = [f"[{len(lines) - given} more entries are not listed.]"] if given < len(lines) else []
+    return "\n".join(lines[:given] + rest)
 
 
 def _entry(folder: int, name: str) -> str:
@@ -78,6 +82,7 @@ def _glob(workspace: Workspace) -> Tool:
         ),
         annotations=READS,
         source="built-in",
+        retries=0,
     )
 
 
@@ -87,8 +92,6 @@ def _globbed(workspace: Workspace, pattern: str, path: str = ".") -> str:
     if not found:
         return f"No files match {pattern}."
     lines = [printable(workspace.spelled(parts, like)) for parts in found]
-    return _bounded(lines, "[More files match: narrow the pattern.]")
-
-
-def _bounded(lines: list[str], rest: str) -> str:
-    return "\n".join(lines[:MOST_ENTRIES] + ([rest] if len(lines) > MOST_ENTRIES else []))
+    given = fitting(lines, MOST_ENTRIES)
+    rest = ["[More files match: narrow the pattern.]"] if given < len(lines) else []
+    return "\n".join(lines[:given] + rest)

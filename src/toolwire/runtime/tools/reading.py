@@ -41,6 +41,7 @@ def _read_file(workspace: Workspace) -> Tool:
         ),
         annotations=READS,
         source="built-in",
+        retries=0,
         touches=lambda arguments: named(workspace, arguments, "absolute_path"),
         amounts_to=lambda arguments: plainly(workspace, arguments, "absolute_path"),
     )
@@ -113,6 +114,7 @@ def _read_many_files(workspace: Workspace) -> Tool:
         ),
         annotations=READS,
         source="built-in",
+        retries=0,
         amounts_to=amounts_to,
     )
 
@@ -193,6 +195,7 @@ def _view_image(workspace: Workspace) -> Tool:
         parameters=an_object(("absolute_path",), absolute_path=a_string("The absolute path of the image.")),
         annotations=READS,
         source="built-in",
+        retries=0,
         touches=lambda arguments: named(workspace, arguments, "absolute_path"),
         amounts_to=lambda arguments: plainly(workspace, arguments, "absolute_path"),
     )

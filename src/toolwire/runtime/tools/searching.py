@@ -1,23 +1,28 @@
-"""`search_file_content`: by ripgrep where it is, else in Python with re2. Both give the same lines in the same order.
+"""`search_file_content`: ripgrep, where it is, says in which files something matches; the lines are read here.
 
-Both leave out what git ignores, links, and files with a NUL byte; `include` is looked at here, as ripgrep's own globs
-would bring back what git ignores.
+1. What is given always comes through the workspace's own way of opening files: a link that is swapped in under
+   ripgrep's eyes shows nothing.
+2. With ripgrep or without, the same lines come in the same order. What git ignores, links, and files with a NUL byte
+   are left out. `include` is looked at here, as ripgrep's own globs would bring back what git ignores.
 """
 
 import asyncio
 import os
+import re
 import shutil
+import signal
 import sysconfig
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from toolwire.runtime.toolset import Arguments, Calling, Tool, ToolFault
 
+from .excerpt import MOST_CHARACTERS, fitting
 from .globs import matches_anywhere
 from .listing import printable
 from .patterns import compiled
@@ -32,6 +37,7 @@ MOST_MATCHES = 200
 LONGEST_LINE = 500
 MOST_SEARCHED = 32 * 1024 * 1024
 """Larger files are passed over."""
+_BY_LINE = re.compile(rb"\\[AzQ]|\(\?")
 _PLAIN = {"LC_ALL": "C.UTF-8"}
 
 
@@ -71,6 +77,7 @@ def searching_tools(workspace: Workspace, program: str | None) -> list[Tool]:
         ),
         annotations=READS,
         source="built-in",
+        retries=0,
     )
     return [tool]
 
@@ -86,28 +93,32 @@ async def _searched(
 ) -> str:
     if "\n" in pattern or "\0" in pattern:
         raise ToolFault("the pattern is for single lines: it can't hold a line end", "pattern")
-    expression = compiled(encoded(pattern))
+    expression = _Expression(encoded(pattern))
     start, only = await asyncio.to_thread(_start, workspace, path)
 
     def wanted(parts: tuple[str, ...]) -> bool:
         return include is None or matches_anywhere("/".join(parts[len(start) :]), include)
 
-    if program is None:
-        found = _aside(_in_python(workspace, expression, start, only, wanted))
+    found: AsyncGenerator[Match, None]
+    if program is None or only is not None:
+        files = walked(workspace, "/".join(start) or ".") if only is None else iter([(*start, only)])
+        found = _aside(match for file in files if wanted(file) for match in _matches_in(workspace, expression, file))
     else:
-        found = _with_ripgrep(workspace, [program, "--regexp", pattern], start, only, wanted)
-    lines, more = list[str](), False
+        named = _with_ripgrep(workspace, [program, "--regexp", pattern], start, wanted)
+        found = _in_each(named, partial(_matches_in, workspace, expression))
+    lines, length = list[str](), 0
     async with aclosing(found) as matches:
         async for match in matches:
-            if len(lines) == max_matches:
-                more = True
-                break
             shown = printable(workspace.spelled(match.parts, path))
             lines.append(f"{shown}:{match.line}: {_line(match.text)}")
+            length += len(lines[-1])
+            if len(lines) > max_matches or length > MOST_CHARACTERS:
+                break
     if not lines:
         return "No matches found."
-    rest = [f"[Only the first {max_matches} matches are shown: narrow the search, or raise max_matches.]"]
-    return "\n".join(lines + (rest if more else []))
+    given = fitting(lines, max_matches)
+    rest = [f"[Only the first {given} matches are shown: narrow the search.]"] if given < len(lines) else []
+    return "\n".join(lines[:given] + rest)
 
 
 def _start(workspace: Workspace, path: str) -> tuple[tuple[str, ...], str | None]:
@@ -119,7 +130,7 @@ def _start(workspace: Workspace, path: str) -> tuple[tuple[str, ...], str | None
         if fault.kind != "not_a_folder":
             raise
     with workspace.opened(path):
-        parts = Path(workspace.resolved(path)).relative_to(workspace.root).parts
+        parts = workspace.parts(workspace.resolved(path))
         return parts[:-1], parts[-1]
 
 
@@ -131,77 +142,54 @@ def _line(text: bytes) -> str:
 
 
 async def _with_ripgrep(
-    workspace: Workspace, asked: list[str], start: tuple[str, ...], only: str | None, wanted: Wanted
-) -> AsyncGenerator[Match, None]:
+    workspace: Workspace, asked: list[str], start: tuple[str, ...], wanted: Wanted
+) -> AsyncGenerator[tuple[str, ...], None]:
     command = [
         *asked,
-        *("--no-config", "--json", "--sort", "path", "--hidden", "--glob", "!.git", "--no-require-git"),
-        *("--no-ignore-global", "--no-ignore-dot", "--no-ignore-parent", "--no-ignore-exclude"),
-        *("--encoding", "none", "--no-messages"),
-        *("--max-filesize", str(MOST_SEARCHED), "--max-depth", str(DEEPEST - len(start)), "--"),
-        f"./{only or ''}",
+        *("--no-config", "--files-with-matches", "--null", "--sort", "path", "--hidden", "--glob", "!.git"),
+        *("--no-require-git", "--no-ignore-global", "--no-ignore-dot", "--no-ignore-parent", "--no-ignore-exclude"),
+        *("--encoding", "none", "--no-messages", "--max-filesize", str(MOST_SEARCHED)),
+        *("--max-depth", str(DEEPEST - len(start)), "--", "./"),
     ]
-    folder = workspace.root.joinpath(*start)
     process = await asyncio.create_subprocess_exec(
         *command,
-        cwd=folder,
+        cwd=workspace.root.joinpath(*start),
         env=_PLAIN,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-        limit=2 * MOST_SEARCHED,
     )
     assert process.stdout is not None  # noqa: S101
     # What folders above the first one say of it, ripgrep would look for outside the workspace, too.
     ignoring = Ignoring(workspace)
     try:
-        held = list[Match]()
-        async for line in process.stdout:
-            said = msgspec.json.decode(line, type=_Said)
-            if said.type == "begin":
-                parts = said.parts(start)
-                taken = wanted(parts) and not workspace.is_hidden(parts)
-                taken = taken and (only is not None or not ignoring.ignores_below(len(start), parts))
-            elif said.type == "match" and taken:
-                held.append(said.match(parts))
-            elif said.type == "end":
-                for one in held if said.data.binary_offset is None else ():
-                    yield one
-                held.clear()
-    finally:
+        while name := (await _until_nul(process.stdout)).removesuffix(b"\0"):
+            parts = (*start, *os.fsdecode(name).removeprefix("./").split("/"))
+            if wanted(parts) and not workspace.is_hidden(parts) and not ignoring.ignores_below(len(start), parts):
+                yield parts
+    except BaseException:
+        # Not by the process itself: that could take its end from who waits for it.
         with suppress(ProcessLookupError):
-            process.kill()
+            os.kill(process.pid, signal.SIGKILL)
+        raise
+    finally:
         await process.wait()
 
 
-class _Bytes(Struct):
-    """Text, or what is none in base64."""
-
-    text: str | None = None
-    encoded: bytes | None = field(default=None, name="bytes")
-
-    def __bytes__(self) -> bytes:
-        return self.text.encode() if self.text is not None else self.encoded or b""
+async def _until_nul(stream: asyncio.StreamReader) -> bytes:
+    try:
+        return await stream.readuntil(b"\0")
+    except asyncio.IncompleteReadError:
+        return b""
 
 
-class _Told(Struct):
-    path: _Bytes = field(default_factory=_Bytes)
-    lines: _Bytes = field(default_factory=_Bytes)
-    line_number: int = 0
-    binary_offset: int | None = None
-
-
-class _Said(Struct):
-    """A line of ripgrep's output: of a file's begin, a match in it, its end, or a summary."""
-
-    type: str
-    data: _Told
-
-    def parts(self, start: tuple[str, ...]) -> tuple[str, ...]:
-        return (*start, *os.fsdecode(bytes(self.data.path)).removeprefix("./").split("/"))
-
-    def match(self, parts: tuple[str, ...]) -> Match:
-        return Match(parts, self.data.line_number, bytes(self.data.lines))
+async def _in_each(
+    named: AsyncGenerator[tuple[str, ...], None], look: Callable[[tuple[str, ...]], Iterator[Match]]
+) -> AsyncGenerator[Match, None]:
+    async with aclosing(named) as files:
+        async for parts in files:
+            async for match in _aside(look(parts)):
+                yield match
 
 
 async def _aside(found: Iterator[Match]) -> AsyncGenerator[Match, None]:
@@ -220,19 +208,25 @@ def _batch(found: Iterator[Match]) -> list[Match]:
     return taken
 
 
-def _in_python(
-    workspace: Workspace, expression: Any, start: tuple[str, ...], only: str | None, wanted: Wanted
-) -> Iterator[Match]:
-    files = iter([(*start, only)]) if only is not None else walked(workspace, "/".join(start) or ".")
-    for parts in files:
-        if not wanted(parts):
-            continue
-        try:
-            content = workspace.read("/".join(parts), MOST_SEARCHED)
-        except ToolFault:
-            continue
-        if not content or b"\0" in content:
-            continue
-        for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
-            if expression.search(line):
-                yield Match(parts, number, line)
+class _Expression:
+    """A whole file is looked at first, since few have a match. Where anchors or flags make a file differ from its
+    lines, they alone are."""
+
+    def __init__(self, pattern: bytes) -> None:
+        self.line = compiled(pattern)
+        self._file = None if _BY_LINE.search(pattern) else compiled(b"(?m:" + pattern + b")")
+
+    def may_match(self, content: bytes) -> bool:
+        return self._file is None or bool(self._file.search(content))
+
+
+def _matches_in(workspace: Workspace, expression: _Expression, parts: tuple[str, ...]) -> Iterator[Match]:
+    try:
+        content = workspace.read("/".join(parts), MOST_SEARCHED)
+    except ToolFault:
+        return
+    if not content or b"\0" in content or not expression.may_match(content):
+        return
+    for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
+        if expression.line.search(line):
+            yield Match(parts, number, line)

@@ -32,7 +32,6 @@ class Fetching(Struct, frozen=True, kw_only=True):
     seconds: float = 30.0
     most: int = 5 * 1024 * 1024
     resolve: Resolve | None = None
-    certificates: str | None = None
 
 
 class Fetched(Struct, frozen=True, kw_only=True):

@@ -71,6 +71,36 @@ class JsonSearch(Struct, frozen=True, kw_only=True):
             raise ToolFault("the search service's answer is no JSON", "search") from error
 
 
+class SearchSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The table `[search]` of the configuration: the address of a SearXNG, or of any service with what describes it."""
+
+    searxng: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = {}
+    results: str = "results"
+    title: str = "title"
+    link: str = "url"
+    text: str = "content"
+
+    def __post_init__(self) -> None:
+        if (self.searxng is None) == (self.url is None):
+            raise ValueError("[search] needs either searxng or url")
+        if self.url is not None and "{query}" not in self.url:
+            raise ValueError("the url of [search] needs {query} in it")
+
+    def backend(self) -> SearchBackend:
+        if self.searxng is not None:
+            return searxng(self.searxng, headers=self.headers)
+        return JsonSearch(
+            url=self.url or "",
+            headers=self.headers,
+            results=self.results,
+            title=self.title,
+            link=self.link,
+            text=self.text,
+        )
+
+
 def searxng(base_url: str, *, headers: dict[str, str] | None = None) -> JsonSearch:
     """A SearXNG instance whose settings allow the format json."""
     return JsonSearch(url=f"{base_url.rstrip('/')}/search?q={{query}}&format=json", headers=headers or {})

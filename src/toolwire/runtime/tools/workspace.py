@@ -39,7 +39,9 @@ class Workspace:
         self._protected = frozenset(protected)
         # Below the root as it was named, and as it is: a model repeats whichever it was told.
         self._roots = (_split(str(self.root)), _split(os.path.abspath(root)))  # noqa: PTH100
-        self._hidden = frozenset(_split(os.path.realpath(path)) for path in hidden)
+        # What is above the workspace is hidden by it being the workspace.
+        real = (Path(os.path.realpath(path)) for path in hidden)
+        self._hidden = frozenset(_split(str(path)) for path in real if self.root in path.parents)
         own = self.root.stat().st_dev
         special = {Path(name).stat().st_dev for name in ("/proc", "/sys", "/dev") if Path(name).exists()}
         self._special = frozenset(special - {own})
