@@ -20,6 +20,7 @@ from toolwire.canonical.fold import unfold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop
 from toolwire.journal.runs import Runs, RunSteps
+from toolwire.journal.store import JournalError
 from toolwire.runtime.approval import Consenting
 from toolwire.runtime.functions import tool
 from toolwire.runtime.policy import Policy
@@ -199,5 +200,66 @@ def main(folder: Path, *, twice: bool) -> None:
         sys.stdout.write(json.dumps(told | {"effects": looked(here)["effects"]}) + "\n")
 
 
+# ---- two at once
+
+
+class Watched:
+    """A connection that tells when it has looked who holds a run, and then waits."""
+
+    def __init__(self, connection: Any, told: int, go: int) -> None:
+        self._connection, self._told, self._go = connection, told, go
+
+    def execute(self, statement: str, *values: Any) -> Any:
+        found = self._connection.execute(statement, *values)
+        if not statement.startswith("SELECT holder"):
+            return found
+        rows = found.fetchall()
+        os.write(self._told, b".")
+        os.read(self._go, 1)
+        return self._connection.execute("SELECT ?", rows[0])
+
+
+def take(path: Path, told: int, go: int) -> str:
+    runs = Runs(path)
+    runs._connection = Watched(runs._connection, told, go)  # type: ignore[assignment]
+    try:
+        runs.take_up("run")
+    except JournalError as error:
+        return str(error)
+    return "taken"
+
+
+def race(folder: Path) -> None:
+    """Two processes take up a run, both of which saw that nobody holds it."""
+    path = folder / "runs.db"
+    runs = Runs(path)
+    runs.begin("run", b"{}")
+    runs.end("run", b"{}")
+    runs.close()
+    (told, tells), (go, goes) = os.pipe(), os.pipe()
+    children, answers = [], []
+    for _ in range(2):
+        there, here = os.pipe()
+        if (child := os.fork()) == 0:
+            os.write(here, take(path, tells, go).encode())
+            os._exit(0)
+        os.close(here)
+        children.append(child)
+        answers.append(there)
+    seen = b""
+    while len(seen) < 2:
+        seen += os.read(told, 2)
+    os.write(goes, b"..")
+    found = []
+    for child, there in zip(children, answers, strict=True):
+        with os.fdopen(there, "rb") as pipe:
+            found.append(pipe.read().decode())
+        os.waitpid(child, 0)
+    sys.stdout.write(json.dumps(sorted(found)) + "\n")
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), twice="twice" in sys.argv)
+    if "race" in sys.argv:
+        race(Path(sys.argv[1]))
+    else:
+        main(Path(sys.argv[1]), twice="twice" in sys.argv)
