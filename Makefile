@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CACHE := .cache
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-agents test-comply test-frameworks test-mcp check format bench bench-gateway bench-search bench-code golden matrix clean
+.PHONY: help serve test test-agents test-comply test-frameworks test-mcp check format bench bench-gateway bench-search bench-code golden test-sandbox matrix clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test-frameworks: $(READY) $(CACHE)/frameworks/.ready ## run agent frameworks thr
 
 test-mcp: $(READY) ## run the official MCP conformance suite, and servers by others (needs npm)
 	$(BIN)/python -m tests.mcp --cache $(CACHE)/mcp
+
+test-sandbox: $(READY) ## try what a shell command can't do in bubblewrap; says what is missing where it can't
+	$(BIN)/python -m tests.sandbox
 
 check: $(READY) ## format, lint, types, import contracts, then the tests
 	$(BIN)/ruff format --check .

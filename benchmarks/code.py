@@ -22,7 +22,7 @@ async def _add(arguments: Any, calling: Calling) -> Output:
     return Output(structured=arguments["a"] + arguments["b"])
 
 
-async def _call(name: str, arguments: Any) -> Output:
+async def _call(name: str, arguments: Any, id: str | None = None) -> Output:
     return Output(structured=arguments["a"] + arguments["b"])
 
 

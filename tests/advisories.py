@@ -3,7 +3,7 @@
 A key of `ADVISORIES` is how a row begins, and of `OWED` a phrase of the text below the table. A value is a list of node
 ids of tests and of `PARTS`."""
 
-PARTS = ("state", "journal", "runtime", "mcp", "release")
+PARTS = ("runtime", "release")
 
 _SECURITY = "tests/gateway/test_security.py::"
 _HOSTS = _SECURITY + "test_a_client_never_chooses_the_host_nor_a_header"
@@ -23,10 +23,19 @@ _LONG_BODY = _SECURITY + "test_a_body_over_the_limit_is_refused_whether_announce
 _PACKED = "tests/gateway/test_addresses.py::test_a_packed_body_that_is_no_good_is_refused"
 _MCP = "tests/runtime/mcp/test_security.py::"
 _MCP_SERVING = "tests/runtime/mcp/test_serving.py::"
+_WORKSPACE = "tests/runtime/tools/test_workspace.py::"
+_FETCH = "tests/runtime/tools/test_web_fetch.py::"
 _FAULTS = "tests/gateway/test_faults.py::"
+_STATEMENTS = "tests/journal/test_injection.py::test_every_statement_is_written_in_the_source"
+_ADVERSARIAL = "tests/runtime/test_adversarial.py::"
 
 ADVISORIES: dict[str, tuple[str, ...]] = {
-    "CVE-2026-42208": (_SIGNS, "journal"),
+    "CVE-2026-42208": (
+        _SIGNS,
+        _STATEMENTS,
+        "tests/journal/test_injection.py::test_a_sign_in_an_id_is_more_than_nothing_to_no_query",
+        "tests/scenarios/test_sdk_state.py::test_whatever_an_id_says_it_is_just_not_there",
+    ),
     "CVE-2026-49468": (_PATHS, _NAMES, _NOT_A_HOST),
     'CVE-2026-48710 "BadHost"': (_PATHS, _NAMES, _NOT_A_HOST),
     "CVE-2026-30623": (
@@ -34,7 +43,10 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
         _MCP + "test_no_request_starts_a_program_or_adds_a_server",
         _MCP + "test_a_program_is_started_in_one_place_and_never_through_a_shell",
     ),
-    "CVE-2026-40217": (_RUN, "runtime"),
+    "CVE-2026-40217": (
+        _RUN,
+        "tests/runtime/sandbox/test_hostile_code.py::test_there_is_no_way_out",
+    ),
     "CVE-2026-47101": (_ADMINISTER,),
     "OIDC userinfo cache-key collision": (
         "tests/gateway/test_auth.py::test_a_key_is_taken_from_any_protocols_own_place",
@@ -43,12 +55,14 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "CVE-2024-6587": (_HOSTS,),
     "CVE-2024-8984": (_BROKEN_BODY, _LONG_BODY, _PACKED),
     "PyPI 1.82.7/1.82.8": ("release",),
-    "CVE-2026-25591": ("journal",),
+    "CVE-2026-25591": ("tests/journal/test_injection.py::test_no_pattern_of_like_is_anybodys_to_write",),
     "GHSA-g53w-w6mj-hrpp": (_HOSTS, "tests/gateway/test_serving.py::test_what_can_not_be_served_is_said_in_one_line"),
     "path-normalization auth bypass": (_PATHS,),
     "SSRF validator added": (
         _HOSTS,
         "tests/upstream/test_transport.py::test_a_redirect_is_an_answer_and_is_not_followed",
+        _FETCH + "test_no_spelling_of_a_private_address_is_fetched",
+        _FETCH + "test_a_redirect_is_judged_as_the_first_place",
     ),
     "timing attacks": (_TIME,),
     "secret in logs": (_SECRETS, _SECURITY + "test_values_that_are_lost_are_not_told_only_where_they_stood"),
@@ -59,12 +73,30 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
         _MCP + "test_no_credential_is_in_what_is_told_of_a_failure",
         _MCP_SERVING + "test_nothing_of_a_callers_headers_goes_to_a_server_behind",
     ),
-    "cross-tenant state": (_SAME_KEY, "state"),
+    "cross-tenant state": (
+        _SAME_KEY,
+        "tests/gateway/state/test_store.py::test_what_was_kept_is_there_for_its_owner_alone",
+        "tests/scenarios/test_sdk_state.py::test_another_key_sees_no_response",
+        "tests/scenarios/test_sdk_state.py::test_another_key_sees_no_interaction",
+        "tests/scenarios/test_sdk_state.py::test_another_key_sees_no_conversation",
+    ),
     "SSTI": (_RUN, _SIGNS),
-    "LFI/path traversal": (_ADMINISTER, "runtime"),
+    "LFI/path traversal": (
+        _ADMINISTER,
+        _WORKSPACE + "test_a_path_that_leads_out_is_refused",
+        _WORKSPACE + "test_a_link_that_leads_out_is_not_followed",
+        _WORKSPACE + "test_a_link_that_is_swapped_in_while_a_path_is_walked_never_shows_what_is_outside",
+        _WORKSPACE + "test_a_link_that_is_swapped_in_is_never_written_through",
+    ),
     "PromQL/other injection": (_COUNTED,),
     "client pricing injection": (_COUNTED,),
-    "approval bypass": ("runtime",),
+    "approval bypass": (
+        _ADVERSARIAL + "test_an_approval_from_elsewhere_allows_nothing",
+        "tests/runtime/test_loop.py::test_an_approval_of_another_call_does_not_run_this_one",
+        "tests/runtime/test_loop.py::test_no_two_calls_have_one_binding",
+        "tests/runtime/test_policy.py::test_names_of_tools_are_not_looked_up_in_anything",
+        "tests/runtime/test_policy.py::test_without_a_rule_only_reading_inside_is_allowed",
+    ),
     "allowed_callers lost": (
         "tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused",
     ),
@@ -78,10 +110,13 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
 }
 
 OWED: dict[str, tuple[str, ...]] = {
-    "prompt injection through tool output": (_SECURITY + "test_the_output_of_a_tool_stays_data",),
+    "prompt injection through tool output": (
+        _SECURITY + "test_the_output_of_a_tool_stays_data",
+        _ADVERSARIAL + "test_what_a_tool_gives_stays_in_its_result",
+    ),
     "Egress of the loss report and replay bundle": (
         _SECURITY + "test_values_that_are_lost_are_not_told_only_where_they_stood",
-        "journal",
+        "tests/cli/test_journal.py::test_a_key_that_is_known_since_is_in_nothing_that_is_shown_or_exported",
     ),
     "redirect is never followed": (
         "tests/upstream/test_transport.py::test_a_redirect_is_an_answer_and_is_not_followed",

@@ -34,6 +34,7 @@ from toolwire.runtime.loop import Loop, Settings, ended
 from toolwire.runtime.model import Model, ModelFailed
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.portal import is_asynchronous, wait_for
+from toolwire.runtime.search.deferred import Deferred
 from toolwire.runtime.spans import RunSpans
 from toolwire.runtime.state import State
 from toolwire.runtime.steps import Remembered, Steps
@@ -136,7 +137,8 @@ async def _next(events: AsyncIterator[RunEvent]) -> RunEvent | None:
 class Agent:
     """`model` is a name as the gateway knows it, or anything that can be asked; None is the default of the only
     provider there is, or the embedded simulator. `person` is who can be asked: with nobody there, what is not allowed
-    is denied. `journal` is where runs are kept, so that they can be taken up again."""
+    is denied. `journal` is where runs are kept, so that they can be taken up again. With `code` the model may write
+    programs that call tools; more tools than `search_above` are behind a search, but for those `always` told."""
 
     def __init__(
         self,
@@ -152,6 +154,9 @@ class Agent:
         max_tokens: int | None = None,
         parallel: bool = True,
         repair: bool = False,
+        code: bool = False,
+        search_above: int = 40,
+        always: Sequence[str] = (),
         name: str = "agent",
         description: str = "",
         config: Config | None = None,
@@ -175,6 +180,8 @@ class Agent:
             thinking=_thinking(thinking),
             sampling=None if max_tokens is None else Sampling(max_tokens=max_tokens),
             redactor=Redactor(secrets),
+            search=Deferred(search_above, always=always),
+            code=code,
         )
 
     # ---- the whole cycle
@@ -225,6 +232,7 @@ class Agent:
                     spans.take(event)
                 yield event
         finally:
+            await loop.close()
             if spans is not None:
                 spans.close()
             if state.stopped is None:  # left by who read it, or by a fault of ours

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from toolwire.gateway import config
+from toolwire.runtime.mcp.settings import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 SECTIONS = {
@@ -22,6 +23,7 @@ SECTIONS = {
     "[simulator]": config.SimulatorSection,
     "[journal]": config.JournalSection,
     "[state]": config.StateSection,
+    "[mcp.servers.NAME]": Server,
 }
 
 

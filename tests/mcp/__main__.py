@@ -1,6 +1,7 @@
 """`make test-mcp`: the official conformance suite, for both versions, and servers by others."""
 
 import asyncio
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -9,7 +10,8 @@ import click
 
 from tests.mcp.conformance import VERSIONS, Outcome, as_client, as_server
 from tests.mcp.installing import SERVERS, SUITE, installed, version
-from tests.mcp.real import visited
+from tests.mcp.real import in_agents, visited
+from toolwire.gateway.discovery import VARIABLES
 
 
 def told(outcome: Outcome) -> bool:
@@ -34,6 +36,8 @@ def told(outcome: Outcome) -> bool:
 def main(cache: Path) -> None:
     cache = cache.resolve()
     path = installed(cache)
+    for variable in VARIABLES.values():
+        os.environ.pop(variable, None)  # the agents here have simulated models
     right = True
     with tempfile.TemporaryDirectory() as folder:
         click.echo(f"{SUITE} {version(cache, SUITE)}")
@@ -45,6 +49,9 @@ def main(cache: Path) -> None:
             for name, wrong in asyncio.run(visited(cache, path, package, Path(folder))):
                 click.echo(f"  {name}: {wrong or 'done'}")
                 right &= not wrong
+        for name, wrong in asyncio.run(in_agents(cache, path, Path(folder))):
+            click.echo(f"  {name}: {wrong or 'done'}")
+            right &= not wrong
     sys.exit(not right)
 
 

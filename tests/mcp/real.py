@@ -8,7 +8,9 @@ from typing import Any
 
 from tests.mcp.client import Agreeable
 from tests.mcp.installing import SERVERS, program
+from toolwire import Agent, Policy
 from toolwire.canonical.content import Media, PlainText, Text
+from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.mcp.settings import Server
 from toolwire.runtime.mcp.toolset import McpToolset
 from toolwire.runtime.toolset import Calling, Output
@@ -139,4 +141,19 @@ async def visited(cache: Path, path: str, package: str, folder: Path) -> list[tu
                 seen.append((check.__name__, f"{type(error).__name__}: {error}"))
     finally:
         await toolset.close()
+    return seen
+
+
+async def in_agents(cache: Path, path: str, folder: Path) -> list[tuple[str, str]]:
+    """A run on every protocol, in front of its simulated model, in which a server's tool is called."""
+    seen = []
+    for protocol in PROTOCOLS:
+        toolset = McpToolset("everything", settings(cache, path, EVERYTHING, folder))
+        agent = Agent(f"{protocol}/any", tools=[toolset], policy=Policy(allow=["everything__*"]))
+        try:
+            run = await agent.run('everything__get-sum {"a": 20, "b": 22}')
+            wrong = "" if "42" in run.text else f"it said {run.text!r} ({run.stopped}: {run.why})"
+            seen.append((f"an agent on {protocol}", wrong))
+        finally:
+            await agent.aclose()
     return seen

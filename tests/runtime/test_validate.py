@@ -173,3 +173,17 @@ def test_a_regular_grammar_holds_for_the_whole_text() -> None:
 def test_a_grammar_that_is_wrong_says_so(bad: Grammar) -> None:
     with pytest.raises(Invalid, match="the grammar itself can't be read"):
         read_arguments(tool(grammar=bad), "x")
+
+
+def test_arguments_that_would_take_for_ever_to_check_are_refused_at_once() -> None:
+    branch = {"properties": {"a": {"$ref": "#"}}, "required": ["a", "b"]}
+    text = '{"a": ' * 40 + "{}" + ', "b": 1}' * 40
+    begun = time.monotonic()
+    assert "nested so deeply" in said(text, {"type": "object", "anyOf": [branch] * 10})
+    assert time.monotonic() - begun < 1
+
+
+def test_a_tree_may_be_deep() -> None:
+    tree = {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}}
+    text = '{"children": [' * 40 + "]}" * 40
+    assert read_arguments(tool(tree), text)[1] == ()

@@ -20,6 +20,7 @@ from toolwire.codec.interface import Codec, Context, Target
 from toolwire.codec.raising import StreamRaiser
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.model import ModelFailed
+from toolwire.runtime.search.natives import native_search
 from toolwire.translation import refuse
 from toolwire.upstream.transport import Transport
 
@@ -35,13 +36,15 @@ from .state.opening import opened
 
 class RoutedModel:
     """`name` is what a client would ask for; without one, what that leads to. `losses` are those of the last answer's
-    request."""
+    request; `search` is how its provider looks for tools itself, if it does."""
 
     def __init__(self, exchanger: Exchanger, router: Router, name: str, resources: contextlib.AsyncExitStack) -> None:
         self.losses: list[Loss] = []
         self._exchanger = exchanger
         self._routed = router.route(name)
-        self.name = name or _named(self._routed.ways[0])
+        way = self._routed.ways[0]
+        self.search = native_search(way.provider.protocol, way.model or "")
+        self.name = name or _named(way)
         self._resources = resources
 
     async def ask(self, request: Request) -> AsyncIterator[Event]:

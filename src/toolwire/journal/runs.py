@@ -123,7 +123,7 @@ class Runs:
         if run == "last" and (found := self.latest(1)):
             return found[0]
         rows = self._connection.execute(
-            "SELECT id, at, about, ended FROM runs WHERE substr(id, 1, ?) = ? LIMIT 2", (len(run), run)
+            "SELECT id, at, about, ended FROM runs WHERE id >= ? AND id < ? LIMIT 2", (run, run + chr(0x10FFFF))
         ).fetchall()
         if not rows or not run:
             raise JournalError(f"there is no run {run!r} in {self.path}")

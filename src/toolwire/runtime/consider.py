@@ -34,7 +34,16 @@ def consider(
     verdict, by = decision.verdict, decision.by
     if verdict != "deny" and (reason := tool.always_ask(arguments)) is not None:
         verdict, by = "ask", reason
-    return Pending(call=call, id=id, tool=tool, arguments=arguments, repairs=repairs, verdict=verdict, by=by)
+    return Pending(
+        call=call,
+        id=id,
+        tool=tool,
+        arguments=arguments,
+        repairs=repairs,
+        verdict=verdict,
+        by=by,
+        by_code=caller == "code",
+    )
 
 
 def _takes(tool: Tool, caller: Caller) -> bool:

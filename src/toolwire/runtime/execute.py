@@ -28,7 +28,7 @@ from .toolset import Arguments, Calling, Output, Tool, ToolFault
 from .validate import Invalid, check_output
 
 Tell = Callable[[RunEvent], None]
-Inner = Callable[[Pending, str, Arguments], Awaitable[Output]]
+Inner = Callable[[Pending, str, Arguments, str | None], Awaitable[Output]]
 """How a tool calls another one."""
 
 _BACK_OFF = 0.2
@@ -41,10 +41,11 @@ IN_DOUBT = (
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a call came to, as it is kept."""
+    """What a call came to, as it is kept. `structured`: the same as data, for a program that asked."""
 
     result: ToolResult
     record: CallRecord
+    structured: Any = None
 
 
 class Executor:
@@ -94,7 +95,7 @@ class Executor:
         name = f"call/{turn}/{pending.id}"
         if (known := self._steps.outcome(name)) is not None:
             return msgspec.json.decode(known, type=Outcome)
-        if self._steps.begun(name) is not None:
+        if self._steps.begun(name) is not None and not (pending.tool is not None and pending.tool.resumable):
             outcome = self._outcome(pending, _error(IN_DOUBT, "in_doubt"))
         elif (unrun := self._unrun(pending)) is not None:
             outcome = self._outcome(pending, unrun)
@@ -144,7 +145,7 @@ class Executor:
             person=self._person,
             attempt=attempt,
             progress=lambda text: self._tell(CallProgressed(call_id=pending.id, text=text)),
-            call=lambda name, arguments: self._inner(pending, name, arguments),
+            call=lambda name, arguments, id=None, /: self._inner(pending, name, arguments, id),
         )
         try:
             async with asyncio.timeout(tool.timeout):
@@ -206,7 +207,8 @@ class Executor:
             native="custom" if call.shape == "freeform" else call.native,
             caller=call.caller,
         )
-        return Outcome(result=result, record=record)
+        whole = pending.by_code and not made.truncated and not made.redacted
+        return Outcome(result=result, record=record, structured=output.structured if whole else None)
 
     def _kept(self, arguments: Any) -> Any:
         """Arguments in a record: without secrets, and the long ones shortened."""

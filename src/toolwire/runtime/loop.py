@@ -11,7 +11,7 @@ through the same steps and finds what they came to: so it needs no other memory 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -22,11 +22,11 @@ from toolwire.canonical.fold import Folder
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, StopReason
 from toolwire.canonical.tools import Sampling, Thinking, ToolChoice
+from toolwire.canonical.tools import Tool as Declared
 from toolwire.canonical.usage import added, plain, spent
 from toolwire.journal.secrets import Redactor
 
 from .approval import Answer, Approval, Nobody, Person
-from .callers import takes_direct_calls
 from .caps import Caps
 from .consider import consider
 from .events import (
@@ -43,12 +43,17 @@ from .execute import Executor
 from .expanding import expanded
 from .model import Model, ModelFailed
 from .policy import Policy, Rule
+from .sandbox.code.keeping import coding_sandbox
+from .search.deferred import Deferred
 from .state import Pending, State
 from .steps import Steps
 from .telling import Telling, retold
 from .toolbox import Toolbox
 from .toolset import Arguments, Catalog, Output
 from .trimming import trimmed
+
+if TYPE_CHECKING:
+    from .sandbox.code.tool import Sandbox
 
 _CUT: dict[StopReason, tuple[StoppedBy, str]] = {
     "max_tokens": ("length", "the model reached the length that it may answer"),
@@ -65,7 +70,8 @@ _GOES_ON = frozenset({"paused", "continuation"})
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """How an agent works: the same for all its runs."""
+    """How an agent works: the same for all its runs. `search` says which tools are behind one; `code`: the model may
+    write programs that call tools."""
 
     instructions: str = ""
     policy: Policy = Policy()
@@ -75,6 +81,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     thinking: Thinking | None = None
     sampling: Sampling | None = None
     redactor: Redactor = field(default_factory=lambda: Redactor(()))
+    search: Deferred = field(default_factory=Deferred)
+    code: bool = False
 
 
 class Decided(Struct, frozen=True):
@@ -104,6 +112,8 @@ class Loop:
         self._person = person or Nobody()
         self._clock = clock
         self._catalog = Catalog({})
+        self._declared: tuple[Declared, ...] = ()
+        self._sandbox: Sandbox | None = None
 
     async def events(self, state: State, *, resumed: bool = False) -> AsyncIterator[RunEvent]:
         """The whole run, from where it stands."""
@@ -131,7 +141,7 @@ class Loop:
             state.stopped, state.why = reached
             return
         state.turn += 1
-        self._catalog = await self._toolbox.catalog()
+        await self._declare(state)
         for warning in self._toolbox.warned():
             yield Warned(text=warning)
         yield TurnStarted(turn=state.turn)
@@ -163,20 +173,36 @@ class Loop:
         for proposed in self._take(state, response, reason):
             yield proposed
 
+    async def _declare(self, state: State) -> None:
+        """What there is to call, and what of it the model is told."""
+        catalog = await self._toolbox.catalog()
+        if self._settings.code:
+            if self._sandbox is None:
+                self._sandbox = coding_sandbox(self._steps)
+            code = self._sandbox.tool(tuple(catalog.tools.values()))
+            catalog = replace(catalog, tools={**catalog.tools, code.name: code})
+        policy = self._settings.policy.extended(*state.rules)
+        native = getattr(self._model, "search", None)
+        arranged = self._settings.search.arrange(catalog, policy, state.messages, native)
+        self._catalog, self._declared = replace(catalog, tools=arranged.tools), arranged.declared
+
+    async def close(self) -> None:
+        if self._sandbox is not None:
+            await self._sandbox.close()
+
     def _request(self, state: State) -> tuple[Request, int]:
         """What the model is asked, and how many messages of the conversation are not in it."""
-        settings, catalog = self._settings, self._catalog
+        settings = self._settings
         messages, left_out = state.messages, 0
         if settings.caps.history is not None:
             messages, left_out = trimmed(messages, settings.caps.history)
-        declared = [tool.declared() for tool in catalog.tools.values() if takes_direct_calls(tool)]
         request = Request(
             origin="",
             model=self._model.name,
             messages=messages,
             system=(Text(text=settings.instructions),) if settings.instructions else None,
-            tools=(*declared, *catalog.natives) or None,
-            tool_choice=None if settings.parallel or not declared else ToolChoice(parallel=False),
+            tools=self._declared or None,
+            tool_choice=None if settings.parallel or not self._declared else ToolChoice(parallel=False),
             thinking=settings.thinking,
             sampling=settings.sampling,
             stream=True,
@@ -291,10 +317,10 @@ class Loop:
         settings = self._settings
         counts: dict[str, int] = {}
 
-        async def inner(outer: Pending, name: str, arguments: Arguments) -> Output:
+        async def inner(outer: Pending, name: str, arguments: Arguments, number: str | None) -> Output:
             """A tool calls a tool: under the same rules as the model."""
             counts[outer.id] = counts.get(outer.id, 0) + 1
-            id = f"{outer.id}/{counts[outer.id]}"
+            id = f"{outer.id}/{number or counts[outer.id]}"
             text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
             call = ToolCall(id=id, name=name, arguments=text)
             policy = settings.policy.extended(*state.rules)
@@ -302,8 +328,13 @@ class Loop:
             tell(_proposed(pending))
             if pending.undecided:
                 await self._decide(state, pending)
-            result = (await executor.one(str(state.turn), pending)).result
-            return Output(content=result.content or (), is_error=result.status != "ok", kind=result.status)
+            outcome = await executor.one(str(state.turn), pending)
+            return Output(
+                content=outcome.result.content or (),
+                is_error=outcome.result.status != "ok",
+                kind=outcome.record.error,
+                structured=outcome.structured,
+            )
 
         executor = Executor(
             run=state.run,

@@ -21,7 +21,7 @@ from .toolset import Arguments, Output, Tool
 
 class Pending(Struct, kw_only=True):
     """A call that the model asked for. `refused`: why it can't be run, whoever allows it; `output`: it was answered by
-    hand, or is not to be run."""
+    hand, or is not to be run. `by_code`: a program wants it, and can use data."""
 
     call: ToolCall
     id: str
@@ -34,6 +34,7 @@ class Pending(Struct, kw_only=True):
     kind: str = ""
     approval: Approval | None = None
     output: Output | None = None
+    by_code: bool = False
 
     @property
     def undecided(self) -> bool:

@@ -1,5 +1,6 @@
 """The tools of an agent, from wherever they come: gathered before every turn, since servers' tools come and go."""
 
+import asyncio
 from collections.abc import Iterable
 
 from toolwire.canonical.errors import ToolwireError
@@ -46,13 +47,14 @@ class Toolbox:
         if self._opened:
             return
         self._opened = True
-        for one in self._sets:
-            try:
-                await one.open()
-            except Exception as error:  # noqa: BLE001 - whatever a server does, the others go on
+        opened = await asyncio.gather(*(one.open() for one in self._sets), return_exceptions=True)
+        for one, error in zip(self._sets, opened, strict=True):
+            if error is None:
+                self._open.append(one)
+            elif isinstance(error, Exception):
                 self.warnings.append(f"{one.name} is not there: {error}")
             else:
-                self._open.append(one)
+                raise error
 
     async def catalog(self) -> Catalog:
         await self.open()

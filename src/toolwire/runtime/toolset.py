@@ -56,6 +56,13 @@ class ToolFault(Exception):
         self.kind = kind
 
 
+class CallsTool(Protocol):
+    """Runs another tool of the same run. `id` tells this call from the others of its caller, also when the run is taken
+    up again; without it they are counted."""
+
+    def __call__(self, name: str, arguments: Arguments, id: str | None = None, /) -> Awaitable[Output]: ...
+
+
 class Calling(Struct, frozen=True, kw_only=True):
     """What a tool may know of the call that it carries out. `key` is the same for every try of one call, and for no
     other call; `progress` tells who watches how far it is; `call` runs another tool of the same run, under the same
@@ -68,7 +75,7 @@ class Calling(Struct, frozen=True, kw_only=True):
     person: Person
     attempt: int = 1
     progress: Callable[[str], None] = lambda _: None
-    call: "Callable[[str, Arguments], Awaitable[Output]] | None" = None
+    call: CallsTool | None = None
 
 
 Run: TypeAlias = Callable[[Arguments, Calling], Awaitable[Any]]
@@ -79,6 +86,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     """`parameters` is a JSON Schema; with a `grammar` the input is text instead. Times are in seconds, `output_limit`
     is in characters. `source` says who offers it.
 
+    `resumable`: a call that was interrupted is run again, since it remembers itself what was done.
     `touches` names what a call changes: calls of a batch that touch the same wait for each other, None is everything.
     `amounts_to` are the calls that one call stands for (the commands of a shell line), which all must be allowed; None:
     nobody can tell. `always_ask` says why a person is to be asked even though a rule allows it. `preview` is what that
@@ -97,6 +105,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     rate: Rate | None = None
     output_limit: int = 40_000
     retries: int = 2
+    resumable: bool = False
     defer: bool = False
     allowed_callers: tuple[str, ...] | None = None
     touches: Callable[[Arguments], frozenset[str] | None] = lambda _: frozenset()

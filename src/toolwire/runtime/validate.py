@@ -18,6 +18,7 @@ from toolwire.canonical.errors import ToolwireError
 from .grammars import grammar_error
 from .repair import repaired
 from .toolset import Arguments, Tool
+from .weighing import too_costly, weigh
 
 _MOST_ERRORS = 10
 _LONGEST = 300
@@ -95,8 +96,16 @@ def _validator(schema: bytes) -> Any:
     return jsonschema_rs.validator_for(json.loads(schema), offline=True, pattern_options=bounds)
 
 
+@lru_cache(maxsize=4096)
+def _weight(schema: bytes) -> tuple[float, int]:
+    return weigh(json.loads(schema))
+
+
 def _errors(schema: dict[str, Any], value: Any) -> list[Any]:
-    validator = _validator(msgspec.json.encode(schema))
+    encoded = msgspec.json.encode(schema)
+    if too_costly(_weight(encoded), value):
+        raise Invalid("the value is nested so deeply that its schema can't be checked in any useful time", "schema")
+    validator = _validator(encoded)
     if validator.is_valid(value):
         return []
     return [error for error, _ in zip(validator.iter_errors(value), range(_MOST_ERRORS), strict=False)]

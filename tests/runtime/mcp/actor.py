@@ -78,7 +78,9 @@ class Actor:
         told = {"supportedVersions": [self.version], "capabilities": self.capabilities()}
         return self.result({**told, "ttlMs": 0, "cacheScope": "private"})
 
-    def list(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+    def list(self, id: Any, params: dict[str, Any]) -> dict[str, Any] | None:
+        if self.options.get("mute"):
+            return None
         page, size = int(params.get("cursor") or 0), self.options.get("page", 1000)
         hints = {"ttlMs": self.options.get("ttl", 60_000), "cacheScope": "private"} if self.modern else {}
         if self.options.get("endless"):

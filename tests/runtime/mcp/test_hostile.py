@@ -33,8 +33,9 @@ def test_a_list_without_end_is_ended(version: str) -> None:
 
 
 def test_a_list_that_goes_in_circles_is_ended() -> None:
-    tools, _ = listed(circle=True)
+    tools, warned = listed(circle=True)
     assert [one.name for one in tools] == ["actor__only"]
+    assert len(warned) == 2
 
 
 def test_a_list_that_is_too_long_is_cut() -> None:
@@ -56,11 +57,22 @@ def nested(levels: int) -> dict[str, Any]:
     return made
 
 
+def long_way(levels: int) -> dict[str, Any]:
+    """Each step is deep, and leads to the next."""
+    definitions: dict[str, Any] = {}
+    for level in range(levels):
+        made: dict[str, Any] = {"$ref": f"#/$defs/d{level + 1}"} if level + 1 < levels else {"type": "object"}
+        for _ in range(25):
+            made = {"not": {"not": made}}
+        definitions[f"d{level}"] = made
+    return {"type": "object", "$ref": "#/$defs/d0", "$defs": definitions}
+
+
 HUGE = {"type": "object", "description": "x" * 70_000}
 
 
 @pytest.mark.parametrize("field", ["inputSchema", "outputSchema"])
-@pytest.mark.parametrize("schema", [bomb(40), nested(40), HUGE], ids=["bomb", "deep", "huge"])
+@pytest.mark.parametrize("schema", [bomb(40), nested(40), long_way(40), HUGE], ids=["bomb", "deep", "long", "huge"])
 def test_a_schema_that_would_cost_too_much_leaves_its_tool_out_and_no_other(field: str, schema: dict[str, Any]) -> None:
     begun = time.monotonic()
     tools, warned = listed(tools=[{**tool("bad"), field: schema}, tool("good")])

@@ -372,16 +372,50 @@ def test_a_server_that_does_not_come_up_is_tried_again_with_more_and_more_patien
     async def work() -> None:
         toolset = McpToolset("gone", Server(command="no-such-program-anywhere"))
         waits = []
+        connection = toolset._connection
         for _ in range(4):
-            await toolset.tools()
-            connection = toolset._connection
+            assert await toolset.tools() == ()
+            if connection._again is not None:
+                await asyncio.wait([connection._again])
             waits.append(connection._not_before - asyncio.get_running_loop().time())
+            assert await toolset.tools() == ()
+            assert connection._again is None  # it is not time yet
             connection._not_before = 0
         assert [round(wait, 1) for wait in waits] == [0.5, 1.0, 2.0, 4.0]
-        await toolset.tools()
-        found = await toolset.tools()
-        assert found == ()
         assert toolset.why == "there is no program 'no-such-program-anywhere'"
+        await toolset.close()
+
+    asyncio.run(work())
+
+
+def test_a_server_that_comes_up_later_is_found_without_anybody_waiting(tmp_path: Path) -> None:
+    async def work() -> None:
+        settings = actor(tools=[tool("echo")])
+        program = tmp_path / "server"
+        toolset = McpToolset("late", Server(command=str(program), args=settings.args, connect_timeout=20))
+        assert await toolset.tools() == ()
+        program.symlink_to(settings.command or "")
+        there = asyncio.Event()
+        toolset.on_change = there.set
+        toolset._connection._not_before = 0
+        begun = asyncio.get_running_loop().time()
+        assert await toolset.tools() == ()
+        assert asyncio.get_running_loop().time() - begun < 0.05
+        await asyncio.wait_for(there.wait(), 10)
+        assert [one.name for one in await toolset.tools()] == ["late__echo"]
+        await toolset.close()
+
+    asyncio.run(work())
+
+
+def test_a_list_that_does_not_come_is_not_waited_for() -> None:
+    async def work() -> None:
+        settings = actor(mute=True)
+        async with playing(Server(command=settings.command, args=settings.args, connect_timeout=2)) as toolset:
+            begun = asyncio.get_running_loop().time()
+            assert await toolset.tools() == ()
+            assert asyncio.get_running_loop().time() - begun < 4
+            assert "does not list its tools" in toolset.warned()[0]
 
     asyncio.run(work())
 

@@ -67,7 +67,7 @@ class Desk:
     async def _say(self, arguments: Any, calling: Calling) -> Output:
         return Output(content=(Text(text="hello"),))
 
-    async def call(self, name: str, arguments: Any) -> Output:
+    async def call(self, name: str, arguments: Any, id: str | None = None) -> Output:
         if self.stop_at is not None and len(self.made) >= self.stop_at:
             await asyncio.sleep(3600)
         self.made.append((name, arguments))

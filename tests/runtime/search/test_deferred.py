@@ -200,7 +200,7 @@ def test_a_provider_that_searches_itself_is_known(protocol: str, model: str, kin
 def test_where_the_provider_searches_it_gets_all_tools_deferred_and_nothing_is_lost(protocol: str, model: str) -> None:
     native = native_search(protocol, model)
     assert isinstance(native, NativeTool)
-    arranged = Deferred(limit=10, always=["read_file"], native=native).arrange(catalog(), Policy(deny=["filler_1"]))
+    arranged = Deferred(limit=10, always=["read_file"]).arrange(catalog(), Policy(deny=["filler_1"]), (), native)
     assert SEARCH not in arranged.tools
     said = (Message(role="user", parts=(Text(text="Hi"),)),)
     codec = PROTOCOLS[protocol]

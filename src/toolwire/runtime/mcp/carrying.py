@@ -66,8 +66,10 @@ class Carrying:
             if isinstance(event, CallProgressed) and event.call_id == id:
                 progress(event.text)
 
-        async def inner(outer: Pending, tool: str, given: Arguments) -> Output:
-            return await self._carried(_call(f"{outer.id}/{next(counts)}", tool, given), person, progress, "code")
+        async def inner(outer: Pending, tool: str, given: Arguments, number: str | None) -> Output:
+            return await self._carried(
+                _call(f"{outer.id}/{number or next(counts)}", tool, given), person, progress, "code"
+            )
 
         executor = Executor(
             run=self._run,

@@ -18,10 +18,10 @@ from mcp.client.session import ElicitationFnT, IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolwire import __version__
 from toolwire.canonical.errors import ToolwireError
 
 from .addresses import reaching
+from .identity import NAME, VERSION
 from .oauth import Browse, SignInNeeded, signing_in
 from .process import Complaints, running
 from .settings import Server
@@ -70,11 +70,30 @@ class Connection:
         self._sessions: deque[tuple[Client, _Session]] = deque(maxlen=4)
         self._failures = 0
         self._not_before = 0.0
+        self._again: asyncio.Task[None] | None = None
         self.why = "not opened yet"
 
     @property
     def alive(self) -> bool:
         return self._client is not None and not self._ended.is_set()
+
+    @property
+    def failing(self) -> bool:
+        return self._failures > 0 and not self.alive
+
+    def try_again(self) -> None:
+        """When it is time, in the background: nobody waits for a server that failed before."""
+        if self._again is None and time.monotonic() >= self._not_before:
+            self._again = asyncio.create_task(self._tried(), name=f"mcp {self._name} again")
+
+    async def _tried(self) -> None:
+        try:
+            await self.client()
+        except Unavailable:
+            return
+        finally:
+            self._again = None
+        self._changed()
 
     async def client(self) -> Client:
         """A client that is connected, or `Unavailable`."""
@@ -96,6 +115,9 @@ class Connection:
         self._ended.set()
 
     async def close(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            await asyncio.wait([self._again])
         async with self._opening:
             await self._end()
             self.why = "closed"
@@ -174,7 +196,7 @@ class Connection:
             mode={"2025-11-25": "legacy"}.get(self._server.version, self._server.version),
             elicitation_callback=self._elicit,
             message_handler=received,
-            client_info=types.Implementation(name="toolwire", version=__version__),
+            client_info=types.Implementation(name=NAME, version=VERSION),
             read_timeout_seconds=self._server.timeout,
             cache=None,
         )

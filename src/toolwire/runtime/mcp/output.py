@@ -7,6 +7,7 @@ import jsonschema_rs
 import mcp_types as types
 
 from toolwire.runtime.toolset import Output, ToolFault
+from toolwire.runtime.weighing import too_costly, weigh
 
 from . import bounds, content
 
@@ -21,6 +22,10 @@ class Checked:
         self._schema = schema
 
     @cached_property
+    def _weight(self) -> tuple[float, int]:
+        return weigh(self._schema)
+
+    @cached_property
     def _validator(self) -> Any:
         return jsonschema_rs.validator_for(self._schema or {}, retriever=_refuse)
 
@@ -30,7 +35,7 @@ class Checked:
             return made
         if result.structured_content is None and "structured_content" not in result.model_fields_set:
             raise ToolFault(f"the MCP server {server} gave no structured content, which its tool promises", "output")
-        if bounds.cost(self._schema, made.structured) > bounds.COST:
+        if too_costly(self._weight, made.structured):
             raise ToolFault(f"the result of the MCP server {server} would take too long to be checked", "output")
         try:
             wrong = next(self._validator.iter_errors(made.structured), None)

@@ -24,13 +24,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolwire import __version__
 from toolwire.runtime.approval import Nobody, Person
 from toolwire.runtime.policy import INPUT
 from toolwire.runtime.toolset import Arguments, Output, Tool
 
 from . import content
 from .eliciting import Eliciting, Form
+from .identity import NAME, VERSION
 from .suspended import Calls, Suspended
 
 Context = ServerRequestContext[Any, Any]
@@ -71,8 +71,8 @@ class Served:
         self._listeners: dict[ServerSession, None] = {}
         self.bus = InMemorySubscriptionBus()
         self.server: Server[Any] = _Server(
-            "toolwire",
-            version=__version__,
+            NAME,
+            version=VERSION,
             cache_hints={"tools/list": CacheHint(ttl_ms=_TTL, scope="private")},
             on_list_tools=self._list,
             on_call_tool=self._call,

@@ -43,7 +43,7 @@ class Server(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     cwd: str | None = None
     url: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
-    oauth: OAuth = OAuth()
+    oauth: OAuth = field(default_factory=OAuth)
     version: Version = "auto"
     timeout: float = 120
     connect_timeout: float = 30

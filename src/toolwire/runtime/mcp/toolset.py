@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from toolwire.runtime.approval import Nobody, Person
 from toolwire.runtime.toolset import Annotations, Arguments, Calling, Output, Tool, ToolFault
+from toolwire.runtime.weighing import depth, weigh
 
 from . import bounds
 from .asking import elicit
@@ -35,6 +36,8 @@ _USUAL_TTL = 300.0
 """Seconds that a list of the older version counts, which has no word for it."""
 
 _WARNINGS = 100
+
+_LIST_AGAIN = 30.0
 
 State = Literal["off", "up", "down"]
 _Answer = TypeVar("_Answer")
@@ -94,6 +97,10 @@ class McpToolset:
         async with self._listing:
             if self._connection.alive and time.monotonic() < self._fresh_until:
                 return self._tools
+            if self._connection.failing:
+                self._connection.try_again()
+                self._tell(f"the MCP server {self.name} is not there: {self._connection.why}")
+                return ()
             try:
                 self._tools = await self._asked_twice(self._listed)
             except Unavailable as error:
@@ -101,6 +108,7 @@ class McpToolset:
                 return ()
             except (MCPError, ValidationError, TimeoutError) as error:
                 self._tell(f"the MCP server {self.name} does not list its tools: {said(error)}")
+                self._tools, self._fresh_until = (), time.monotonic() + _LIST_AGAIN
                 return ()
             self._told = ""
             return self._tools
@@ -142,9 +150,11 @@ class McpToolset:
 
     async def _listed(self, client: Client) -> tuple[Tool, ...]:
         found, seen, cursor, lives = list[types.Tool](), set[str](), None, list[float]()
+        until = time.monotonic() + self.settings.connect_timeout
         for _ in range(bounds.PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
-            page = await client.session.list_tools(params=params)
+            async with asyncio.timeout(until - time.monotonic()):
+                page = await client.session.list_tools(params=params)
             found += page.tools
             lives.append((page.ttl_ms or 0) / 1000)
             cursor = page.next_cursor
@@ -237,9 +247,9 @@ def _unusable(tool: types.Tool) -> str | None:
         return "it has no name, or one without end"
     if len(msgspec.json.encode(schemas)) > bounds.SCHEMA:
         return f"its schemas have more than {bounds.SCHEMA} bytes"
-    if bounds.depth(schemas) > bounds.DEPTH:
+    if depth(schemas) > bounds.DEPTH:
         return f"its schemas are nested more than {bounds.DEPTH} levels deep"
-    if max(bounds.weigh(one)[0] for one in schemas) > bounds.WEIGHT:
+    if max(weigh(one)[0] for one in schemas) > bounds.WEIGHT:
         return "its schemas unfold without end"
     return None
 

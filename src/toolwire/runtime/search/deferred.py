@@ -39,16 +39,22 @@ class Arranged(Struct, frozen=True):
 
 
 class Deferred:
-    """`always` are names, or globs of names. `native` is the search of the model's provider, if it has one."""
+    """`always` are names, or globs of names."""
 
-    def __init__(self, limit: int = 40, *, always: Iterable[str] = (), native: NativeTool | None = None) -> None:
+    def __init__(self, limit: int = 40, *, always: Iterable[str] = ()) -> None:
         self._limit = limit
         self._always = tuple(always)
-        self._native = native
         self._indexed: tuple[Tool, ...] = ()
         self._index = Index(())
 
-    def arrange(self, catalog: Catalog, policy: Policy, messages: Sequence[Message] = ()) -> Arranged:
+    def arrange(
+        self,
+        catalog: Catalog,
+        policy: Policy,
+        messages: Sequence[Message] = (),
+        native: NativeTool | None = None,
+    ) -> Arranged:
+        """`native` is the search of the model's provider, if it has one."""
         usable = {name: tool for name, tool in catalog.tools.items() if not denies(policy, tool)}
         # Only a program may call them, and it has a search of its own.
         told = {name: tool for name, tool in usable.items() if takes_direct_calls(tool)}
@@ -56,9 +62,9 @@ class Deferred:
         at_once = [tool.declared() for name, tool in told.items() if name not in later]
         if not later:
             return Arranged((*catalog.natives, *at_once), catalog.tools)
-        if self._native is not None:
+        if native is not None:
             behind = [replace(tool.declared(), defer=True) for tool in later.values()]
-            return Arranged((*catalog.natives, self._native, *at_once, *behind), catalog.tools)
+            return Arranged((*catalog.natives, native, *at_once, *behind), catalog.tools)
         search = self._search(later)
         found = [later[name].declared() for name in found_in(messages) if name in later]
         declared = (*catalog.natives, search.declared(), *at_once, *found)

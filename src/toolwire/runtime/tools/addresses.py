@@ -8,26 +8,24 @@ system's own resolver, so what is judged is what would be connected to.
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import httpcore2
 
 from toolwire.runtime.toolset import ToolFault
 
-Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+from .web_fetch import Resolve
 
 _NOT_FOR_US = tuple(
     ipaddress.ip_network(block)
     for block in (
         "168.63.129.16/32",  # Azure's host, by a public address
         "192.88.99.0/24",  # relays of 6to4
-        "64:ff9b::/96",  # IPv4 behind a translator
-        "64:ff9b:1::/48",
         "2002::/16",  # IPv4 in 6to4
         "2001::/23",  # Teredo and other special uses
         "fec0::/10",
-        "::/8",
+        "::/8",  # IPv4 in its several disguises, 64:ff9b::/96 among them
     )
 )
 

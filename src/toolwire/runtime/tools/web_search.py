@@ -3,7 +3,6 @@
 from typing import Any, Protocol
 from urllib.parse import quote
 
-import httpx2
 import msgspec
 from msgspec import Struct
 
@@ -49,6 +48,8 @@ class JsonSearch(Struct, frozen=True, kw_only=True):
         return [found for found in made if found.url]
 
     async def _answer(self, url: str) -> Any:
+        import httpx2  # noqa: PLC0415 - who searches nothing need not wait for it
+
         try:
             async with (
                 httpx2.AsyncClient(trust_env=False, timeout=self.seconds) as client,

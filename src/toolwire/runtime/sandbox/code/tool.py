@@ -108,6 +108,7 @@ class Sandbox:
             locus="sandbox",
             source="toolwire",
             retries=0,
+            resumable=self._keeping is not None,
             # What the code calls is bounded by itself: this only waits for it.
             timeout=600.0,
             output_limit=2 * self.limits.output,
@@ -179,7 +180,7 @@ class _Running:
         if self._calling.call is None:
             return Raised("tools can't be called from code here")
         try:
-            output = await self._calling.call(call.tool, call.arguments)
+            output = await self._calling.call(call.tool, call.arguments, str(call.id))
         except ToolFault as fault:
             return Raised(str(fault))
         if output.is_error:

@@ -1,0 +1,64 @@
+"""Whatever an id says, it is only an id: for the journal, its runs, and every statement there is."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import toolwire
+from toolwire.journal.records import Record
+from toolwire.journal.runs import Runs
+from toolwire.journal.store import JournalError, kept_at
+
+SIGNS = [
+    "' OR 1=1 --",
+    '" OR "1"="1',
+    "%",
+    "_",
+    "run_%",
+    "\\",
+    "a'; DROP TABLE steps; --",
+    "\0",
+    "x" * 100_000,
+    "*",
+    "?1",
+]
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_a_sign_in_an_id_is_more_than_nothing_to_no_query(sign: str, tmp_path: Path) -> None:
+    store = kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
+    store.add([Record(id="one", at=1e12, toolwire="0", client="anthropic", path="/")])
+    assert store.find(sign) is None
+    runs = Runs(tmp_path / "runs.db")
+    runs.begin("run_1", b"{}")
+    with pytest.raises(JournalError, match="there is no run"):
+        runs.find(sign)
+    runs.begin(sign, b"its own").finish(sign, b"done")
+    assert runs.find(sign).about == b"its own"
+    assert [step.name for step in runs.steps(sign)] == [sign]
+    assert runs.find("run_1").about == b"{}"
+    store.close()
+    runs.close()
+
+
+def test_every_statement_is_written_in_the_source() -> None:
+    """What is executed is a text of ours, or a name that holds one: never one that is put together with a value."""
+    made_of_values = []
+    for path in sorted(Path(toolwire.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+                continue
+            if node.func.attr in ("execute", "executemany") and isinstance(node.args[0], ast.BinOp | ast.Call):
+                made_of_values.append(f"{path.name}:{node.lineno}")
+            if node.func.attr == "execute" and isinstance(statement := node.args[0], ast.JoinedStr):
+                names = [ast.unparse(one.value) for one in statement.values if isinstance(one, ast.FormattedValue)]
+                made_of_values += [
+                    f"{path.name}:{node.lineno} {name}" for name in names if name not in ("name", "column")
+                ]
+    assert made_of_values == []
+
+
+def test_no_pattern_of_like_is_anybodys_to_write() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in Path(toolwire.__file__).parent.rglob("*.py")]
+    assert not any(" LIKE " in source or " GLOB " in source for source in sources)

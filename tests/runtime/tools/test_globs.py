@@ -1,0 +1,55 @@
+"""Glob patterns."""
+
+import time
+
+import pytest
+
+from toolwire.runtime.tools.globs import is_glob, matches, matches_anywhere
+from toolwire.runtime.toolset import ToolFault
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("*.py", ["a.py", ".py"], ["a/b.py", "a.pyc", "a"]),
+        ("**/*.py", ["a.py", "a/b.py", "a/b/c.py"], ["a.txt"]),
+        ("src/**", ["src/a", "src/a/b"], ["src", "a/src/b"]),
+        ("src/**/test_*.py", ["src/test_a.py", "src/x/y/test_.py"], ["src/xtest_a.py", "test_a.py"]),
+        ("a?c", ["abc"], ["ac", "a/c", "abbc"]),
+        ("[a-c]x", ["ax", "cx"], ["dx", "[a-c]x"]),
+        ("[!a]x", ["bx"], ["ax", "/x"]),
+        ("*.{ts,tsx}", ["a.ts", "a.tsx"], ["a.t", "a.{ts,tsx}"]),
+        ("{src,**/lib}/*.c", ["src/a.c", "lib/a.c", "x/lib/a.c"], ["x/src/a.c"]),
+        ("a.b+c(d)", ["a.b+c(d)"], ["axb+c(d)"]),
+        ("\\*", ["*"], ["a"]),
+        ("[", ["["], ["a"]),
+        ("{", ["{"], ["a"]),
+        ("./a", ["a"], ["./b"]),
+    ],
+)
+def test_a_pattern_matches_whole_paths(pattern: str, matching: list[str], other: list[str]) -> None:
+    assert [path for path in matching if not matches(path, pattern)] == []
+    assert [path for path in other if matches(path, pattern)] == []
+
+
+def test_a_pattern_with_no_slash_can_be_for_names_anywhere() -> None:
+    assert matches_anywhere("a/b/c.py", "*.py")
+    assert not matches_anywhere("a/b/c.py", "b/*.py")
+
+
+def test_what_is_a_pattern() -> None:
+    assert [path for path in ("a*", "?", "[a]", "{a}", "a", "a/b.c") if is_glob(path)] == ["a*", "?", "[a]", "{a}"]
+
+
+def test_no_pattern_takes_long() -> None:
+    start = time.monotonic()
+    assert not matches("a" * 5000, "*a" * 200 + "b")
+    assert not matches("a/" * 2000, "**/*" * 100 + "b")
+    assert not matches("a", "{a,b}" * 150)
+    assert time.monotonic() - start < 2
+
+
+def test_what_is_too_long_or_no_pattern_is_a_fault() -> None:
+    for pattern in ("a" * 2000, "[z-a]"):
+        with pytest.raises(ToolFault, match="pattern"):
+            matches("a", pattern)

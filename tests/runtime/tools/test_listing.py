@@ -1,0 +1,101 @@
+"""`list_directory` and `glob`."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.tools.calling import call, said, tool
+from toolwire.runtime.toolset import ToolFault
+
+
+def made(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+
+
+def test_a_folder_is_listed(tmp_path: Path) -> None:
+    made(tmp_path, "b.txt", "a/deep", ".hidden")
+    (tmp_path / "link").symlink_to("/etc")
+    assert said(tool(tmp_path, "list_directory"), path=f"{tmp_path}") == ".hidden\na/\nb.txt\nlink -> /etc"
+    assert said(tool(tmp_path, "list_directory"), path="a") == "deep"
+
+
+def test_an_empty_folder_says_so(tmp_path: Path) -> None:
+    assert said(tool(tmp_path, "list_directory"), path=".") == "(empty)"
+
+
+@pytest.mark.parametrize(
+    ("path", "told"), [("none", "is not there"), ("..", "outside"), ("/etc", "outside"), ("f", "no folder")]
+)
+def test_what_can_not_be_listed_is_a_fault(tmp_path: Path, path: str, told: str) -> None:
+    made(tmp_path, "f")
+    with pytest.raises(ToolFault, match=told):
+        call(tool(tmp_path, "list_directory"), path=path)
+
+
+def test_names_stay_on_their_lines(tmp_path: Path) -> None:
+    made(tmp_path, "a\nfake", "b\x1b[2J")
+    (tmp_path / os.fsdecode(b"\xff")).write_text("")
+    assert said(tool(tmp_path, "list_directory"), path=".") == "a\\x0afake\nb\\x1b[2J\n\ufffd"
+
+
+def test_many_entries_are_bounded(tmp_path: Path) -> None:
+    for number in range(1005):
+        (tmp_path / f"{number:04}").touch()
+    lines = said(tool(tmp_path, "list_directory"), path=".").splitlines()
+    assert lines[999:] == ["0999", "[5 more entries are not listed.]"]
+    assert said(tool(tmp_path, "glob"), pattern="*").splitlines()[-1] == "[More files match: narrow the pattern.]"
+
+
+def test_files_are_found_by_pattern(tmp_path: Path) -> None:
+    made(tmp_path, "src/b.py", "src/a.py", "src/deep/c.py", "top.py", "out/x.py", "out/keep.py", "src/.git/y.py")
+    (tmp_path / ".gitignore").write_text("out/*\n!out/keep.py\n")
+    (tmp_path / "src" / ".gitignore").write_text("deep\n")
+    found = tool(tmp_path, "glob")
+    assert said(found, pattern="**/*.py") == "out/keep.py\nsrc/a.py\nsrc/b.py\ntop.py"
+    assert said(found, pattern="*.py") == "top.py"
+    assert said(found, pattern="*.py", path="src") == "src/a.py\nsrc/b.py"
+    root = tmp_path.resolve()
+    assert said(found, pattern=f"{root}/src/*.py") == f"{root}/src/a.py\n{root}/src/b.py"
+    assert said(found, pattern="*.py", path=f"{root}/src") == f"{root}/src/a.py\n{root}/src/b.py"
+    assert said(found, pattern="*.rs") == "No files match *.rs."
+
+
+def test_links_are_not_followed_by_who_walks(tmp_path: Path) -> None:
+    outside, root = tmp_path / "outside", tmp_path / "root"
+    made(outside, "secret.py")
+    made(root, "a.py")
+    (root / "out").symlink_to(outside)
+    (root / "secret.py").symlink_to(outside / "secret.py")
+    (root / "loop").symlink_to(".")
+    assert said(tool(root, "glob"), pattern="**") == "a.py"
+    with pytest.raises(ToolFault, match="outside"):
+        call(tool(root, "glob"), pattern="../outside/*", path="..")
+    assert said(tool(root, "glob"), pattern="../outside/*") == "No files match ../outside/*."
+
+
+def test_what_is_hidden_is_not_listed(tmp_path: Path) -> None:
+    made(tmp_path, "a", "state/journal")
+    settings = {"hidden": [tmp_path / "state"]}
+    assert said(tool(tmp_path, "list_directory", **settings), path=".") == "a"
+    assert said(tool(tmp_path, "glob", **settings), pattern="**") == "a"
+
+
+def test_folders_in_folders_without_end_are_walked_to_a_depth(tmp_path: Path) -> None:
+    handle = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(600):
+        os.mkdir("d", dir_fd=handle)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = deeper
+    os.close(handle)
+    made(tmp_path, "d/d/a")
+    assert said(tool(tmp_path, "glob"), pattern="**/a") == "d/d/a"
+
+
+def test_rules_of_gitignore_that_make_no_sense_or_take_long_are_no_harm(tmp_path: Path) -> None:
+    made(tmp_path, "a" * 200, "b.log")
+    (tmp_path / ".gitignore").write_text("[z-a]\n\\\n" + "*a" * 50 + "b\n*.log\n")
+    assert said(tool(tmp_path, "glob"), pattern="*") == f".gitignore\n{'a' * 200}"

@@ -1,0 +1,177 @@
+"""What the built-in tools tell of themselves: the shapes of the seeds, and what bounds each."""
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from tests.runtime.tools.calling import BARE
+from toolwire.canonical.tools import FreeformTool, FunctionTool
+from toolwire.runtime.policy import Policy
+from toolwire.runtime.tools import built_in
+from toolwire.runtime.toolset import Tool
+
+# Name: what is required, and what may be given.
+SHAPES = {
+    "run_shell_command": (["command"], ["command", "directory", "description"]),
+    "read_file": (["absolute_path"], ["absolute_path", "offset", "limit"]),
+    "read_many_files": (["paths"], ["paths", "include", "exclude"]),
+    "write_file": (["file_path", "content"], ["file_path", "content"]),
+    "replace": (
+        ["file_path", "old_string", "new_string"],
+        ["file_path", "old_string", "new_string", "expected_replacements"],
+    ),
+    "search_file_content": (["pattern"], ["pattern", "path", "include", "max_matches"]),
+    "list_directory": (["path"], ["path"]),
+    "glob": (["pattern"], ["pattern", "path"]),
+    "view_image": (["absolute_path"], ["absolute_path"]),
+    "web_fetch": (["prompt"], ["prompt"]),
+    "google_web_search": (["query"], ["query"]),
+    "ask_user": (["question"], ["question", "choices"]),
+}
+READING = {"read_file", "read_many_files", "search_file_content", "list_directory", "glob", "view_image"}
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> dict[str, Tool]:
+    return {tool.name: tool for tool in built_in(tmp_path, sandbox=BARE)}
+
+
+def test_these_are_the_tools(tools: dict[str, Tool]) -> None:
+    assert tools.keys() == {*SHAPES, "apply_patch"}
+    assert all(tool.description and tool.source == "built-in" for tool in tools.values())
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_tool_takes_exactly_these(tools: dict[str, Tool], name: str) -> None:
+    schema = tools[name].parameters
+    assert (schema["required"], list(schema["properties"])) == SHAPES[name]
+    assert schema["additionalProperties"] is False
+    assert all(given["description"] for given in schema["properties"].values())
+    jsonschema_rs.meta.validate(schema)
+    assert isinstance(tools[name].declared(), FunctionTool)
+
+
+def test_apply_patch_is_a_grammar_tool(tools: dict[str, Tool]) -> None:
+    declared = tools["apply_patch"].declared()
+    assert isinstance(declared, FreeformTool)
+    assert declared.grammar is not None
+    assert declared.grammar.syntax == "lark"
+
+
+def faults(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
+    return [error.message for error in jsonschema_rs.Draft202012Validator(schema).iter_errors(arguments)]
+
+
+def test_read_file_with_file_path_is_told_of_absolute_path(tools: dict[str, Tool]) -> None:
+    told = faults(tools["read_file"].parameters, {"file_path": "/abs/path/README.md"})
+    assert any("absolute_path" in one and "required" in one for one in told)
+    assert any("file_path" in one and "unexpected" in one for one in told)
+
+
+def test_write_file_with_absolute_path_is_told_of_file_path(tools: dict[str, Tool]) -> None:
+    told = faults(tools["write_file"].parameters, {"absolute_path": "/abs/path/NEW.txt", "content": "hello"})
+    assert any('"file_path" is a required property' in one for one in told)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("read_file", {"absolute_path": "/a", "offset": -1}),
+        ("read_file", {"absolute_path": "/a", "limit": 0}),
+        ("read_file", {"absolute_path": 7}),
+        ("read_many_files", {"paths": "/a"}),
+        ("replace", {"file_path": "/a", "old_string": "b", "new_string": "c", "expected_replacements": 0}),
+        ("search_file_content", {"pattern": "a", "max_matches": 0}),
+        ("run_shell_command", {"command": ["ls"]}),
+        ("run_shell_command", {"command": "ls", "env": {"A": "b"}}),
+    ],
+)
+def test_what_makes_no_sense_is_no_valid_call(tools: dict[str, Tool], name: str, arguments: dict[str, Any]) -> None:
+    assert faults(tools[name].parameters, arguments)
+
+
+def test_only_what_reads_in_the_workspace_or_asks_a_person_is_allowed_without_a_rule(tools: dict[str, Tool]) -> None:
+    arguments: dict[str, Any] = {
+        "run_shell_command": {"command": "ls"},
+        "read_many_files": {"paths": ["."]},
+        "write_file": {"file_path": "a", "content": ""},
+        "replace": {"file_path": "a", "old_string": "b", "new_string": "c"},
+        "apply_patch": "*** Begin Patch\n*** Delete File: a\n*** End Patch",
+        "read_file": {"absolute_path": "a"},
+        "view_image": {"absolute_path": "a"},
+        "list_directory": {"path": "."},
+        "glob": {"pattern": "*"},
+        "search_file_content": {"pattern": "a"},
+        "web_fetch": {"prompt": "https://example.org"},
+        "google_web_search": {"query": "a"},
+        "ask_user": {"question": "a?"},
+    }
+    verdicts = {name: Policy().decide(tool, arguments[name]).verdict for name, tool in tools.items()}
+    allowed = {*READING, "ask_user"}
+    assert verdicts == {name: "allow" if name in allowed else "ask" for name in tools}
+
+
+def test_annotations_say_what_a_tool_does(tools: dict[str, Tool]) -> None:
+    said = {name: tool.annotations for name, tool in tools.items()}
+    assert {name for name, one in said.items() if one.read_only} == {
+        *READING,
+        "web_fetch",
+        "google_web_search",
+        "ask_user",
+    }
+    assert {name for name, one in said.items() if one.destructive} == {
+        "run_shell_command",
+        "write_file",
+        "replace",
+        "apply_patch",
+    }
+    assert {name for name, one in said.items() if one.open_world} == {
+        "run_shell_command",
+        "web_fetch",
+        "google_web_search",
+    }
+    assert not said["run_shell_command"].idempotent
+
+
+def test_a_call_says_which_file_it_is_about_whichever_way_that_is_spelled(
+    tools: dict[str, Tool], tmp_path: Path
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link").symlink_to("sub")
+    wanted = frozenset({str(tmp_path.resolve() / "sub" / "a")})
+    for path in ("sub/a", "./sub/../sub/a", "link/a", f"{tmp_path}/sub/a"):
+        assert tools["write_file"].touches({"file_path": path, "content": ""}) == wanted
+        assert tools["replace"].touches({"file_path": path, "old_string": "", "new_string": ""}) == wanted
+        assert tools["read_file"].touches({"absolute_path": path}) == wanted
+    patch = "*** Begin Patch\n*** Update File: link/a\n*** Move to: b\n*** End Patch"
+    assert tools["apply_patch"].touches(patch) == wanted | {str(tmp_path.resolve() / "b")}
+    assert tools["run_shell_command"].touches({"command": "ls"}) is None
+
+
+@pytest.mark.parametrize("path", ["sub/../../secret/a", "link/a", "sub/./../../secret/a"])
+def test_a_rule_is_not_passed_by_dots_and_links(tmp_path: Path, path: str) -> None:
+    root = tmp_path / "root"
+    (root / "sub").mkdir(parents=True)
+    (root / "secret").mkdir()
+    (root / "link").symlink_to("secret")
+    write = next(tool for tool in built_in(root, sandbox=BARE) if tool.name == "write_file")
+    allowing = Policy(allow=[f"write_file(file_path={root.resolve()}/sub/*)", "write_file(file_path=sub/*)"])
+    assert allowing.decide(write, {"file_path": f"{root}/sub/a", "content": ""}).verdict == "allow"
+    assert allowing.decide(write, {"file_path": f"{root}/{path}", "content": ""}).verdict == "ask"
+    denying = Policy(allow=["write_file"], deny=["write_file(file_path=*/secret/*)"])
+    assert denying.decide(write, {"file_path": f"{root}/{path}", "content": ""}).verdict == "deny"
+
+
+def test_rules_for_files_hold_for_patches_and_for_many_files(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    (tmp_path / "key.pem").write_text("")
+    tools = {tool.name: tool for tool in built_in(tmp_path, sandbox=BARE)}
+    policy = Policy(allow=["apply_patch"], deny=["apply_patch(file_path=*.pem)", "read_many_files(paths=*.pem)"])
+    patch = "*** Begin Patch\n*** Add File: {}\n+a\n*** End Patch"
+    assert policy.decide(tools["apply_patch"], patch.format("b.py")).verdict == "allow"
+    assert policy.decide(tools["apply_patch"], patch.format("./x/../b.pem")).verdict == "deny"
+    assert policy.decide(tools["read_many_files"], {"paths": ["*.py"]}).verdict == "allow"
+    assert policy.decide(tools["read_many_files"], {"paths": ["*"]}).verdict == "deny"
+    assert policy.decide(tools["read_many_files"], {"paths": ["."]}).verdict == "deny"

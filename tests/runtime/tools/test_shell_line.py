@@ -1,0 +1,215 @@
+"""Which commands a shell line runs, as far as it can be told."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.runtime.tools.calling import tool
+from toolwire.runtime.policy import Policy
+from toolwire.runtime.tools.shell_line import simple_commands
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ("git status", ["git status"]),
+        ("  git   status\t-s ", ["git status -s"]),
+        ("a; b && c || d | e & f\ng |& h", ["a", "b", "c", "d", "e", "f", "g", "h"]),
+        ("a;b&&c||d|e&f", ["a", "b", "c", "d", "e", "f"]),
+        ("(cd x; rm y) && z", ["cd x", "rm y", "z"]),
+        ("((a) ; b)", None),
+        ("( (a) ; b)", ["a", "b"]),
+        ("echo 'a; b' \"c && d\" e\\;f", ["echo 'a; b' 'c && d' 'e;f'"]),
+        ('"rm" -rf x', ["rm -rf x"]),
+        ("r\\m x", ["rm x"]),
+        ("'git status' x", ["'git status' x"]),
+        ("echo a # ; rm x\nb", ["echo a", "b"]),
+        ("echo a#b", ["echo a#b"]),
+        ("echo a \\\n b", ["echo a b"]),
+        ("ls *.py ~/x {a,b} [a-z]?", ["ls *.py ~/x {a,b} [a-z]?"]),
+        ("make 2>&1 >/dev/null", ["make"]),
+        ("make 2>/dev/null </dev/null &>/dev/null; x", ["make", "x"]),
+        ("A=b git status", ["A=b git status"]),
+        ("echo 'it'\"'\"'s'", ["echo 'it'\"'\"'s'"]),
+        ('echo "a\\"b\\\\"', ["echo 'a\"b\\'"]),
+        ("", []),
+        ("# nothing", []),
+    ],
+)
+def test_what_can_be_told(line: str, commands: list[str] | None) -> None:
+    assert simple_commands(line) == commands
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git status $(rm x)",
+        "git status `rm x`",
+        'git status "$(rm x)"',
+        'git status "`rm x`"',
+        "git status $X",
+        "git status ${X}",
+        "$X status",
+        "echo $((1))",
+        "echo $'a'",
+        "git status > file",
+        "git status >> file",
+        "git status >| file",
+        "git status 2> file",
+        "git status &> file",
+        "git status >& file",
+        "git status > /dev/null.txt",
+        "git status > /dev/null/../../x",
+        "cat < file",
+        "cat << EOF\nrm x\nEOF",
+        "cat <<< x",
+        "diff <(rm x) y",
+        "tee >(rm x)",
+        "git() { rm x; }; git status",
+        "git () { rm x; }",
+        "function git { rm x; }",
+        "alias git=rm",
+        "eval 'rm x'",
+        "'eval' 'rm x'",
+        "source x",
+        ". x",
+        "exec rm x",
+        "command rm x",
+        "builtin cd",
+        "trap 'rm x' EXIT",
+        "if true; then rm x; fi",
+        "for i in a; do rm x; done",
+        "while true; do rm x; done",
+        "case x in x) rm x;; esac",
+        "{ rm x; }",
+        "! rm x",
+        "time rm x",
+        "coproc rm x",
+        "[[ a < b ]]",
+        "((x=1))",
+        "echo 'open",
+        'echo "open',
+        "echo open\\",
+        "(git status",
+        "git status)",
+        "git @(a|b)",
+        "git status\0rm",
+        "* x",
+        "r? x",
+        "{rm,x}",
+        "~/rm x",
+        "A=b r? x",
+        "A=b eval x",
+        '"r"? x',
+        'echo "a"*',
+        "git status\r rm",
+        "git\u00a0status",
+    ],
+)
+def test_what_can_not_be_told(line: str) -> None:
+    assert simple_commands(line) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git status; rm -rf x",
+        "git status && rm -rf x",
+        "git status || rm -rf x",
+        "git status | rm -rf x",
+        "git status & rm -rf x",
+        "git status\nrm -rf x",
+        "git status $(rm -rf x)",
+        "git status `rm -rf x`",
+        'git status "$(rm -rf x)"',
+        "git status > /etc/passwd",
+        "git status <(rm -rf x)",
+        "(git status; rm -rf x)",
+        "git status; (rm -rf x)",
+        "git status 2>/dev/null; rm -rf x",
+        "git status 2>&1 | rm -rf x",
+        "git status # harmless\nrm -rf x",
+        "git status \\\n; rm -rf x",
+        "git() { rm -rf x; }; git status",
+        "X=1; git status",
+        "PATH=/evil git status",
+        '"git status"',
+        "git\\ status",
+    ],
+)
+def test_a_rule_for_one_command_lets_no_other_through(tmp_path: Path, line: str) -> None:
+    shell = tool(tmp_path, "run_shell_command")
+    policy = Policy(allow=["run_shell_command(command=git status*)"])
+    assert policy.decide(shell, {"command": line}).verdict == "ask"
+
+
+@pytest.mark.parametrize(
+    "line", ["git status", "git status -s", "git status; git status -s", "git status 2>&1", "'git' status 'a; b'"]
+)
+def test_a_rule_for_one_command_lets_it_through(tmp_path: Path, line: str) -> None:
+    shell = tool(tmp_path, "run_shell_command")
+    policy = Policy(allow=["run_shell_command(command=git status*)"])
+    assert policy.decide(shell, {"command": line}).verdict == "allow"
+
+
+@pytest.mark.parametrize("line", ["rm x", "echo a; rm x", "true && (rm x)", '"rm" x', "r''m x", "\\rm x", "echo|rm x"])
+def test_a_rule_against_a_command_finds_it_in_a_line(tmp_path: Path, line: str) -> None:
+    shell = tool(tmp_path, "run_shell_command")
+    policy = Policy(allow=["run_shell_command"], deny=["run_shell_command(command=rm *)"])
+    assert policy.decide(shell, {"command": line}).verdict == "deny"
+
+
+PIECES = st.sampled_from(
+    [
+        *(
+            "probe",
+            "probe a",
+            " ",
+            ";",
+            "&&",
+            "||",
+            "|",
+            "&",
+            "\n",
+            "(",
+            ")",
+            "'",
+            '"',
+            "\\",
+            "#",
+            "$(probe)",
+            "`probe`",
+        ),
+        *("$X", ">", "<", "2>&1", ">/dev/null", "{", "}", "!", "eval probe", "a=b", "x", "if", "then", "fi", "*"),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("probed")
+    (folder / "probe").write_text(f'#!/bin/sh\necho "$0 $*" >> {folder}/log\n')
+    (folder / "probe").chmod(0o755)
+    return folder
+
+
+@settings(max_examples=150, deadline=None)
+@given(pieces=st.lists(PIECES, min_size=1, max_size=8))
+def test_what_a_shell_really_runs_was_told(probed: Path, pieces: list[str]) -> None:
+    line = "".join(pieces)
+    told = simple_commands(line)
+    if told is None:
+        return
+    log = probed / "log"
+    log.unlink(missing_ok=True)
+    shell = shutil.which("bash") or "/bin/sh"
+    subprocess.run(
+        [shell, "-c", line], env={"PATH": str(probed)}, cwd=probed, timeout=10, check=False, capture_output=True
+    )
+    ran = log.read_text().splitlines() if log.exists() else []
+    spoken = [command for command in told if command.split()[0] == "probe" or " probe" in command]
+    assert len(ran) <= len(spoken)

@@ -1,0 +1,335 @@
+"""No path leads out of the workspace, however it is written, linked or swapped."""
+
+import ctypes
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from toolwire.runtime.tools.workspace import Workspace
+from toolwire.runtime.toolset import ToolFault
+
+SECRET = b"the secret outside"
+ENOUGH = 1000
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_bytes(SECRET)
+    root = tmp_path / "workspace"
+    (root / "inner").mkdir(parents=True)
+    (root / "inner" / "file").write_bytes(b"inside")
+    (root / "file").write_bytes(b"inside")
+    return root
+
+
+def refused(workspace: Workspace, path: str) -> str:
+    """The kind of fault, for reading and for writing alike."""
+    with pytest.raises(ToolFault) as read:
+        workspace.read(path, ENOUGH)
+    with pytest.raises(ToolFault) as written:
+        workspace.write(path, b"changed")
+    assert read.value.kind == written.value.kind
+    return read.value.kind
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../outside/secret",
+        "inner/../../outside/secret",
+        "./.././outside//secret",
+        "inner/../inner/../../outside/secret",
+        "//etc/passwd",
+        "/etc/passwd",
+        "/",
+        "/../etc/passwd",
+        "..",
+    ],
+)
+def test_a_path_that_leads_out_is_refused(root: Path, path: str) -> None:
+    assert refused(Workspace(root), path) == "outside"
+
+
+def test_an_absolute_path_that_only_begins_like_the_root_is_outside(root: Path) -> None:
+    beside = root.with_name("workspace-of-another")
+    beside.mkdir()
+    (beside / "secret").write_bytes(SECRET)
+    workspace = Workspace(root)
+    assert refused(workspace, str(beside / "secret")) == "outside"
+    assert refused(workspace, f"{root}/../outside/secret") == "outside"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "\u2025/outside/secret",  # one character that looks like two dots
+        "\uff0e\uff0e/outside/secret",  # full-width dots
+        "..\u2215outside\u2215secret",  # a slash that is none
+        "%2e%2e/outside/secret",
+        "..\\outside\\secret",
+        "~/.ssh/id_rsa",
+        "$HOME/secret",
+    ],
+)
+def test_what_only_looks_like_a_way_out_is_a_name(root: Path, path: str) -> None:
+    workspace = Workspace(root)
+    with pytest.raises(ToolFault) as fault:
+        workspace.read(path, ENOUGH)
+    assert fault.value.kind == "not_found"
+    workspace.write(path, b"a name like others")
+    assert workspace.read(path, ENOUGH) == b"a name like others"
+    assert (root.parent / "outside" / "secret").read_bytes() == SECRET
+
+
+@pytest.mark.parametrize(("path", "kind"), [("", "path"), ("fi\0le", "path"), ("\udc00\ud800", "path")])
+def test_what_is_no_path_is_refused(root: Path, path: str, kind: str) -> None:
+    assert refused(Workspace(root), path) == kind
+
+
+@pytest.mark.parametrize("path", ["a" * 300, "/".join(["a" * 200] * 100)])
+def test_a_very_long_path_is_a_fault_with_a_short_message(root: Path, path: str) -> None:
+    with pytest.raises(ToolFault) as fault:
+        Workspace(root).write(path, b"")
+    assert len(str(fault.value)) < 300
+
+
+@pytest.mark.parametrize("target", ["../outside/secret", "{parent}/outside/secret", "inner/../../outside/secret"])
+def test_a_link_that_leads_out_is_not_followed(root: Path, target: str) -> None:
+    (root / "link").symlink_to(target.format(parent=root.parent))
+    workspace = Workspace(root)
+    with pytest.raises(ToolFault) as fault:
+        workspace.read("link", ENOUGH)
+    assert fault.value.kind == "outside"
+
+
+def test_a_linked_folder_that_leads_out_is_not_entered(root: Path) -> None:
+    (root / "link").symlink_to("../outside")
+    (root / "via").symlink_to("link")
+    workspace = Workspace(root)
+    for path in ("link/secret", "via/secret", "inner/../via/secret"):
+        with pytest.raises(ToolFault) as fault:
+            workspace.read(path, ENOUGH)
+        assert fault.value.kind == "outside"
+    with pytest.raises(ToolFault), workspace.folder("link"):
+        pass
+
+
+def test_links_inside_are_followed_by_who_reads(root: Path) -> None:
+    (root / "relative").symlink_to("inner/file")
+    (root / "absolute").symlink_to(root / "inner" / "file")
+    (root / "folder").symlink_to("inner")
+    (root / "inner" / "up").symlink_to("..")
+    (root / "home").symlink_to(root)
+    workspace = Workspace(root)
+    for path in ("relative", "absolute", "folder/file", "inner/up/inner/file", "folder/up/file", "home/inner/file"):
+        assert workspace.read(path, ENOUGH) == b"inside"
+    with workspace.folder("home") as folder:
+        assert folder.parts == ()
+
+
+def test_nothing_is_written_through_a_link_though_it_stays_inside(root: Path) -> None:
+    (root / "link").symlink_to("file")
+    (root / "folder").symlink_to("inner")
+    (root / "dangling").symlink_to("../outside/new")
+    workspace = Workspace(root)
+    for path in ("link", "folder/file", "folder/new/deep", "dangling"):
+        with pytest.raises(ToolFault) as fault:
+            workspace.write(path, b"changed")
+        assert fault.value.kind == "link"
+    with pytest.raises(ToolFault):
+        workspace.remove("link")
+    assert (root / "file").read_bytes() == b"inside"
+    assert (root / "inner" / "file").read_bytes() == b"inside"
+    assert not (root.parent / "outside" / "new").exists()
+
+
+def test_links_in_a_circle_end(root: Path) -> None:
+    (root / "one").symlink_to("two")
+    (root / "two").symlink_to("one")
+    with pytest.raises(ToolFault) as fault:
+        Workspace(root).read("one", ENOUGH)
+    assert fault.value.kind == "link"
+
+
+EXCHANGE = 2
+HERE = -100
+
+
+@contextmanager
+def swapping(place: Path, other: Path) -> Iterator[None]:
+    """What stands at a place changes places with a link to another, as fast as that goes; something is always there."""
+    link = place.with_name("link-to-swap-in")
+    link.symlink_to(other)
+    libc, ended = ctypes.CDLL(None, use_errno=True), threading.Event()
+
+    def swap() -> None:
+        while not ended.is_set():
+            libc.renameat2(HERE, bytes(link), HERE, bytes(place), EXCHANGE)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("swapped", ["inner", "inner/secret"])
+def test_a_link_that_is_swapped_in_while_a_path_is_walked_never_shows_what_is_outside(root: Path, swapped: str) -> None:
+    (root / "inner" / "secret").write_bytes(b"inside")
+    target = root.parent / "outside" / ("" if swapped == "inner" else "secret")
+    workspace, seen = Workspace(root), set[bytes]()
+    with swapping(root / swapped, target):
+        for _ in range(3000):
+            try:
+                seen.add(workspace.read("inner/secret", ENOUGH))
+            except ToolFault as fault:
+                seen.add(fault.kind.encode())
+    assert SECRET not in seen
+    # It was really met in both states.
+    assert b"inside" in seen
+    assert b"outside" in seen
+
+
+@pytest.mark.parametrize("swapped", ["inner", "inner/secret"])
+def test_a_link_that_is_swapped_in_is_never_written_through(root: Path, swapped: str) -> None:
+    (root / "inner" / "secret").write_bytes(b"inside")
+    target = root.parent / "outside" / ("" if swapped == "inner" else "secret")
+    workspace, written = Workspace(root), 0
+    with swapping(root / swapped, target):
+        for _ in range(150):
+            try:
+                workspace.write("inner/secret", b"changed")
+                written += 1
+            except ToolFault:
+                pass
+    assert written
+    assert (root.parent / "outside" / "secret").read_bytes() == SECRET
+    assert sorted(found.name for found in (root.parent / "outside").iterdir()) == ["secret"]
+
+
+def test_what_is_no_regular_file_is_refused(root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    workspace = Workspace(root)
+    for path in ("pipe", "inner", "."):
+        assert refused(workspace, path) == "not_a_file"
+
+
+def test_devices_and_proc_are_refused_wherever_they_stand() -> None:
+    # The root of a workspace may be above them.
+    devices = Workspace(Path("/dev"))
+    with pytest.raises(ToolFault) as fault:
+        devices.read("null", ENOUGH)
+    assert fault.value.kind == "not_a_file"
+
+
+def test_proc_is_refused_by_its_file_system(root: Path) -> None:
+    workspace = Workspace(root)
+    status = Path("/proc/self/environ").stat()
+    assert stat.S_ISREG(status.st_mode)
+    with pytest.raises(ToolFault):
+        workspace._regular(status, "environ")
+
+
+def test_the_whole_file_system_is_no_workspace() -> None:
+    with pytest.raises(NotADirectoryError):
+        Workspace(Path("/"))
+
+
+def test_the_root_may_be_named_through_a_link(root: Path) -> None:
+    alias = root.with_name("alias")
+    alias.symlink_to(root)
+    workspace = Workspace(alias)
+    assert workspace.read(f"{alias}/file", ENOUGH) == workspace.read(f"{root}/file", ENOUGH) == b"inside"
+
+
+def test_a_write_keeps_the_mode_and_leaves_nothing_beside(root: Path) -> None:
+    (root / "script").write_bytes(b"old")
+    (root / "script").chmod(0o750)
+    workspace = Workspace(root)
+    workspace.write("script", b"new")
+    assert (root / "script").read_bytes() == b"new"
+    assert stat.S_IMODE((root / "script").stat().st_mode) == 0o750
+    assert sorted(found.name for found in root.iterdir()) == ["file", "inner", "script"]
+
+
+def test_a_new_file_has_the_mode_that_the_mask_leaves(root: Path) -> None:
+    earlier = os.umask(0o027)
+    try:
+        Workspace(root).write("deep/er/new", b"")
+    finally:
+        os.umask(earlier)
+    assert stat.S_IMODE((root / "deep/er/new").stat().st_mode) == 0o640
+
+
+def test_a_hard_link_is_not_written_through(root: Path) -> None:
+    (root / "hard").hardlink_to(root.parent / "outside" / "secret")
+    Workspace(root).write("hard", b"changed")
+    assert (root.parent / "outside" / "secret").read_bytes() == SECRET
+
+
+def test_who_reads_meanwhile_sees_the_old_or_the_new(root: Path) -> None:
+    workspace, contents = Workspace(root), [bytes([letter]) * 200_000 for letter in b"ab"]
+    workspace.write("file", contents[0])
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.is_set():
+            for content in contents:
+                workspace.write("file", content)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        seen = {workspace.read("file", 1_000_000) for _ in range(200)}
+    finally:
+        ended.set()
+        thread.join()
+    assert seen == set(contents)
+
+
+def test_what_is_hidden_is_there_for_nobody(root: Path) -> None:
+    (root / "state").mkdir()
+    (root / "state" / "journal").write_bytes(SECRET)
+    (root / "link").symlink_to("state/journal")
+    workspace = Workspace(root, hidden=[root / "state"])
+    for path in ("state/journal", "inner/../state/journal", "link"):
+        with pytest.raises(ToolFault) as fault:
+            workspace.read(path, ENOUGH)
+        assert fault.value.kind == "hidden"
+    with pytest.raises(ToolFault):
+        workspace.write("state/journal", b"")
+
+
+def test_gits_own_folder_is_not_written(root: Path) -> None:
+    (root / ".git" / "hooks").mkdir(parents=True)
+    (root / ".git" / "config").write_bytes(b"[core]")
+    workspace = Workspace(root)
+    for path in (".git/hooks/pre-commit", ".git/config", ".GIT/config", "sub/.git/config", "inner/../.git/config"):
+        with pytest.raises(ToolFault) as fault:
+            workspace.write(path, b"run me")
+        assert fault.value.kind == "protected"
+    assert workspace.read(".git/config", ENOUGH) == b"[core]"
+
+
+def test_no_open_files_are_left(root: Path) -> None:
+    workspace = Workspace(root)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for path in ("file", "inner/file", "inner/../file", "../outside", "none", "inner/none/deep", "file/none", "inner"):
+        for act in (lambda path: workspace.read(path, ENOUGH), lambda path: workspace.write(path, b"inside")):
+            with suppress(ToolFault):
+                act(path)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_file_that_is_too_large_is_refused_with_its_size(root: Path) -> None:
+    (root / "file").write_bytes(b"x" * 2000)
+    with pytest.raises(ToolFault, match="2000 bytes"):
+        Workspace(root).read("file", ENOUGH)

@@ -1,0 +1,86 @@
+"""A task of twenty calls, in one turn of the model, on every protocol."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.runtime.playing import Played, call, says, turn
+from tests.upstream.serving import served
+from toolwire import Agent, Policy, tool
+from toolwire.gateway.config import Config, ProviderSection
+from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.script import parse_script
+
+PROTOCOLS = ["anthropic", "openai-chat", "openai-responses", "gemini", "gemini-interactions", "ollama", "openrouter"]
+CODE = """
+import asyncio
+prices = await asyncio.gather(*[price(item=f"item {n}") for n in range(19)])
+await note(text=f"the cheapest costs {min(prices)}")
+print("compared", len(prices))
+max(prices)
+"""
+
+
+def work(model: Any, config: Config | None = None, **more: Any) -> tuple[Any, list[str]]:
+    notes: list[str] = []
+
+    @tool(read_only=True, output_schema={"type": "integer"})
+    def price(item: str) -> int:
+        return 10 + int(item.split()[1])
+
+    @tool
+    def note(text: str) -> str:
+        notes.append(text)
+        return "noted"
+
+    policy = Policy(allow=["run_code", "note"])
+    with Agent(model, tools=[price, note], policy=policy, code=True, config=config, **more) as agent:
+        return agent.run("What do twenty things cost?"), notes
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_twenty_calls_take_one_turn(protocol: str) -> None:
+    turns = [{"calls": [{"name": "run_code", "arguments": {"code": CODE}}]}, {"text": "28 at most."}]
+    script = parse_script(json.dumps({"turns": turns}).encode(), "script", toml=False)
+    with served(Simulator([protocol], script=script)) as address:
+        up = ProviderSection(protocol=protocol, base_url=address, api_key="k" * 20)
+        run, notes = work("up/some-model", Config(providers={"up": up}))
+    assert (run.stopped, run.text, run.turns) == ("finished", "28 at most.", 2), run.why
+    assert notes == ["the cheapest costs 10"]
+    assert [one.tool for one in run.calls].count("price") == 19
+    outer = next(one for one in run.calls if one.tool == "run_code")
+    assert outer.summary == "compared 19\n28"
+
+
+def test_what_code_calls_is_decided_on_as_anything_else() -> None:
+    model = Played(turn(call("run_code", {"code": "await secret()"})), says("ok"))
+
+    @tool
+    def secret() -> str:
+        raise AssertionError("it ran")
+
+    run = Agent(model, tools=[secret], policy=Policy(allow=["run_code"]), code=True).run("go")
+    assert {one.tool: one.error for one in run.calls} == {"secret": "denied", "run_code": "code_error"}
+
+
+def test_a_catalog_above_the_limit_is_behind_a_search() -> None:
+    made = [tool(name=f"filler_{n}", read_only=True)(lambda: "x") for n in range(50)]
+
+    @tool(read_only=True)
+    def get_weather(city: str) -> str:
+        """The weather of a city."""
+        return f"rain in {city}"
+
+    model = Played(
+        turn(call("find_tools", {"query": "weather of a city"}, id="f")),
+        turn(call("get_weather", {"city": "Oslo"}, id="w")),
+        says("rain"),
+    )
+    run = Agent(model, tools=[*made, get_weather], search_above=20).run("go")
+    names = [[one.name for one in asked.tools or ()] for asked in model.asked]
+    assert names[0] == ["find_tools"]
+    assert names[1][0] == "find_tools"
+    assert "get_weather" in names[1]
+    assert len(names[1]) <= 6
+    assert [one.error for one in run.calls] == ["", ""]
