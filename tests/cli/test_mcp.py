@@ -119,6 +119,24 @@ def test_it_serves_what_is_configured_over_stdio_under_its_rules(version: str, t
     asyncio.run(work())
 
 
+def test_with_a_workspace_it_serves_the_built_in_tools_under_the_rules_of_the_configuration(tmp_path: Path) -> None:
+    path = configured(tmp_path)
+    path.write_text('[policy]\nallow = ["write_file"]\ndeny = ["read_file(absolute_path=*/toolwire.toml)"]\n')
+    program = "import sys, toolwire.cli; toolwire.cli.main(sys.argv[1:])"
+    arguments = ("-c", program, "mcp", "serve", "--config", str(path), "--workspace", str(tmp_path))
+    settings = Server(command=sys.executable, args=arguments, env={"PYTHONPATH": str(ROOT / "src")})
+
+    async def work() -> None:
+        async with playing(settings, "me") as toolset:
+            assert {"me__read_file", "me__write_file"} <= {one.name for one in await toolset.tools()}, toolset.why
+            given = {"file_path": str(tmp_path / "a.txt"), "content": "a"}
+            assert words(await called(toolset, "write_file", given)).startswith("Wrote 1 bytes")
+            denied = await called(toolset, "read_file", {"absolute_path": str(path)}, person=Someone())
+            assert words(denied).startswith("denied: ")
+
+    asyncio.run(work())
+
+
 def test_without_a_key_it_is_served_to_this_machine_alone(tmp_path: Path) -> None:
     result = run("serve", "--config", str(configured(tmp_path)), "--http", "0.0.0.0:0")
     assert (result.exit_code, result.stderr) == (

@@ -122,16 +122,23 @@ def _write(output: "Output") -> None:
 @_config
 @click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp; else stdin and stdout are used.")
 @_rules
+@click.option(
+    "--workspace",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Offer the built-in tools, too, for this folder.",
+)
 def serve(
     path: Path | None,
     http: str | None,
+    workspace: Path | None,
     *,
     allow: tuple[str, ...],
     ask: tuple[str, ...],
     deny: tuple[str, ...],
 ) -> None:
-    """Be an MCP server: the tools of all configured servers, under these rules. What has to be asked is asked through
-    the client, and denied where the client can't ask."""
+    """Be an MCP server: the tools of all configured servers, and the built-in ones, under these rules and those of the
+    configuration. What has to be asked is asked through the client, and denied where the client can't ask."""
     with refusing_bad_input(), needing("mcp"):
         from toolwire.runtime.policy import Policy
 
