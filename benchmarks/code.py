@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from toolwire.runtime.approval import Nobody
-from toolwire.runtime.sandbox.code.program import Limits
+from toolwire.runtime.sandbox.code.limits import Limits
 from toolwire.runtime.sandbox.code.tool import Sandbox
 from toolwire.runtime.toolset import Calling, Output, Tool
 

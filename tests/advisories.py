@@ -99,6 +99,7 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     ),
     "allowed_callers lost": (
         "tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused",
+        "tests/gateway/test_programs.py::test_a_direct_call_of_what_only_programs_may_call_is_denied",
     ),
     "DoS by schema": (_SCHEMA,),
     "DNS rebinding": (

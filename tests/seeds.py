@@ -167,7 +167,9 @@ VERIFICATION = r"""
   -> tests/gateway/test_searching.py::test_the_gateway_searches_and_the_client_sees_its_own_search
 363 Programmatic tool calling runs generated code only in an approved execution environment with allowed callers, resource and egress limits, container timeout/expiration handling, approval gates, and validation of distilled results.
   -> tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused
-  -> runtime
+  -> tests/runtime/sandbox/test_hostile_code.py::test_nothing_goes_over_its_bounds
+  -> tests/gateway/test_programs.py::test_a_direct_call_of_what_only_programs_may_call_is_denied
+  -> tests/gateway/test_programs.py::test_a_program_that_waited_too_long_timed_out
 364 Computer-use/browser-control integrations isolate the UI environment, declare display dimensions accurately, handle coordinate scaling, execute only supported actions, return updated screenshots/results, and require approval for high-impact actions.
   -> computer use
 365 Tool results from external sources are treated as untrusted data, kept in tool-result channels, bounded, redacted where needed, and recorded with provenance.

@@ -100,7 +100,11 @@ def test_tokens_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_it_serves_what_is_configured_over_stdio_under_its_rules(version: str, tmp_path: Path) -> None:
     path = configured(tmp_path, one={"tools": [tool("echo"), tool("fail")]})
     program = "import sys, toolwire.cli; toolwire.cli.main(sys.argv[1:])"
-    arguments = ("-c", program, "mcp", "serve", "--config", str(path), "--allow", "one__*", "--deny", "one__fail")
+    rules = ("--allow", "one__*", "--deny", "one__fail")
+    work_in = tmp_path / "work"
+    work_in.mkdir()
+    (work_in / "a.txt").write_text("hello\n", encoding="utf-8")
+    arguments = ("-c", program, "mcp", "serve", "--config", str(path), *rules, "--workspace", str(work_in))
     settings = Server(
         command=sys.executable,
         args=arguments,
@@ -110,7 +114,14 @@ def test_it_serves_what_is_configured_over_stdio_under_its_rules(version: str, t
 
     async def work() -> None:
         async with playing(settings, "me") as toolset:
-            assert [one.name for one in await toolset.tools()] == ["me__one__echo", "me__one__fail"], toolset.why
+            names = [one.name for one in await toolset.tools()]
+            assert names[-2:] == ["me__one__echo", "me__one__fail"], toolset.why
+            assert {"me__read_file", "me__run_shell_command", "me__apply_patch"} <= set(names)
+            assert words(await called(toolset, "read_file", {"absolute_path": str(work_in / "a.txt")})) == "hello\n"
+            new = {"file_path": str(work_in / "b.txt"), "content": "x"}
+            refused = await called(toolset, "write_file", new, person=Someone("no"))
+            assert refused.is_error
+            assert not (work_in / "b.txt").exists()
             assert words(await called(toolset, "one__echo", {"a": 1})) == '{"a": 1}'
             denied = await called(toolset, "one__fail", person=Someone())
             assert denied.is_error
@@ -119,20 +130,15 @@ def test_it_serves_what_is_configured_over_stdio_under_its_rules(version: str, t
     asyncio.run(work())
 
 
-def test_with_a_workspace_it_serves_the_built_in_tools_under_the_rules_of_the_configuration(tmp_path: Path) -> None:
-    path = configured(tmp_path)
-    path.write_text('[policy]\nallow = ["write_file"]\ndeny = ["read_file(absolute_path=*/toolwire.toml)"]\n')
+def test_the_built_in_tools_can_be_left_out(tmp_path: Path) -> None:
     program = "import sys, toolwire.cli; toolwire.cli.main(sys.argv[1:])"
-    arguments = ("-c", program, "mcp", "serve", "--config", str(path), "--workspace", str(tmp_path))
+    path = configured(tmp_path, one={"tools": [tool("echo")]})
+    arguments = ("-c", program, "mcp", "serve", "--config", str(path), "--servers-only")
     settings = Server(command=sys.executable, args=arguments, env={"PYTHONPATH": str(ROOT / "src")})
 
     async def work() -> None:
         async with playing(settings, "me") as toolset:
-            assert {"me__read_file", "me__write_file"} <= {one.name for one in await toolset.tools()}, toolset.why
-            given = {"file_path": str(tmp_path / "a.txt"), "content": "a"}
-            assert words(await called(toolset, "write_file", given)).startswith("Wrote 1 bytes")
-            denied = await called(toolset, "read_file", {"absolute_path": str(path)}, person=Someone())
-            assert words(denied).startswith("denied: ")
+            assert [one.name for one in await toolset.tools()] == ["me__one__echo"]
 
     asyncio.run(work())
 

@@ -9,11 +9,15 @@ import pytest
 from tests.gateway.running import Running, in_front_of, run, running
 from tests.gateway.test_exchange import Script
 from tests.gateway.test_faults import STREAM, events_of, piece, whole
+from tests.sdk import accept_response
+from tests.sdk_stream import fold_body
 from tests.upstream.sockets import upstream
 from toolwire.canonical.content import Message, Reasoning, ReasoningText, Seal, Text, ToolCall
 from toolwire.canonical.fold import Folder, unfold
+from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
-from toolwire.codec.interface import Context, Route
+from toolwire.canonical.tools import FunctionTool
+from toolwire.codec.interface import Context, Route, Target
 from toolwire.codec.tools import tools_in_force
 from toolwire.gateway.passing import Asked
 from toolwire.protocols import PROTOCOLS
@@ -85,8 +89,10 @@ async def told(gateway: Running, client: str, path: str, body: bytes, *, stream:
         response = folder.response()
     else:
         response = codec.decode_response(data, Context())
-    # What the client would repeat.
-    return json.loads(codec.encode_response(response, Context()).to_bytes()), response
+    # As the official SDK has it, which would repeat it.
+    got_whole = fold_body(client, data) if stream else json.loads(data)
+    assert accept_response(client, got_whole) is None
+    return got_whole, response
 
 
 def declared(protocol: str, body: Any) -> list[str]:
@@ -233,10 +239,10 @@ def test_ids_of_searches_are_unique_and_well_formed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"),
-    [({"pattern": "("}, "invalid_pattern"), ({"pattern": "x" * 201}, "pattern_too_long"), ({}, "invalid_tool_input")],
+    ("arguments", "why"),
+    [({"pattern": "("}, "can't be read"), ({"pattern": "x" * 201}, "200 characters"), ({}, "there is no query")],
 )
-def test_a_search_that_cannot_be_is_told_to_both(arguments: dict[str, str], code: str) -> None:
+def test_a_search_that_cannot_be_is_told_to_both(arguments: dict[str, str], why: str) -> None:
     async def work() -> None:
         script = Script(
             wired("openai-chat", answer(call("tool_search", **arguments)), stream=False),
@@ -246,7 +252,9 @@ def test_a_search_that_cannot_be_is_told_to_both(arguments: dict[str, str], code
             path, body = asked("anthropic", search=REGEX)
             got, _ = await told(gateway, "anthropic", path, body, stream=False)
             assert got["content"][0]["name"] == "tool_search_tool_regex"
-            assert got["content"][1]["content"] == {"type": "tool_search_tool_result_error", "error_code": code}
+            content = got["content"][1]["content"]
+            assert (content["type"], content["error_code"]) == ("tool_search_tool_result_error", "invalid_tool_input")
+            assert why in content["error_message"]
             (result,) = [one for one in script.bodies[1]["messages"] if one["role"] == "tool"]
             assert result["content"].startswith("[tool error] ")
 
@@ -277,11 +285,29 @@ def test_losses_of_other_tools_keep_their_place() -> None:
         async with upstream(Script()) as origin, running(in_front_of(origin)) as gateway:
             _, body = asked("anthropic")
             request = json.loads(body)
-            request["tools"][3]["eager_input_streaming"] = True
+            for number in (2, 3):  # one of them deferred
+                request["tools"][number]["eager_input_streaming"] = True
             exchanger = gateway.gateway.app._exchanger
             asking = Asked(client=PROTOCOLS["anthropic"], body=json.dumps(request).encode(), route=Route(), tenant="")
             losses = exchanger.translate(asking).losses
-            assert {one.path for one in losses} == {"/tools/0", "/tools/3/eager_input_streaming"}
+            fields = {f"/tools/{number}/eager_input_streaming" for number in (2, 3)}
+            assert {one.path for one in losses} == {"/tools/0", *fields}
+
+    run(work())
+
+
+@pytest.mark.parametrize("deferred", [True, False])
+def test_a_deferred_tool_that_only_programs_may_call_is_refused_as_any(deferred: bool) -> None:
+    """It must not be found, and then called by the model itself."""
+
+    async def work() -> None:
+        async with upstream(Script()) as origin, running(in_front_of(origin)) as gateway:
+            path, body = asked("anthropic")
+            request = json.loads(body)
+            request["tools"][2] |= {"allowed_callers": ["code_execution_20260120"], "defer_loading": deferred}
+            got = await gateway.post(path, json.dumps(request).encode())
+            assert got.status == 400
+            assert "allowed_callers" in (await got.read(10_000)).decode()
 
     run(work())
 
@@ -322,9 +348,32 @@ def test_a_member_of_a_namespace_is_found_and_called_by_its_own_name(stream: boo
             assert declared("openai-chat", before) == ["tool_search", "read_file", "crm__get_order"]
             assert declared("openai-chat", after) == [*declared("openai-chat", before), "crm__list_orders"]
             _, output, called = got["output"]
-            assert output["tools"][0]["name"] == "crm"
+            assert (output["tools"][0]["name"], output["tools"][0]["description"]) == ("crm", "Records.")
             assert [one["name"] for one in output["tools"][0]["tools"]] == ["list_orders"]
             assert (called["namespace"], called["name"]) == ("crm", "list_orders")
+
+    run(work())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_name_that_the_upstream_refuses_is_restored_after_it_was_found(stream: bool) -> None:
+    async def work() -> None:
+        long = "list_all_the_open_orders_" + "x" * 60
+        shortened = PROTOCOLS["openai-chat"].encode_request(
+            Request(origin="", tools=(FunctionTool(name=long),)), Target()
+        )
+        alias = json.loads(shortened.to_bytes())["tools"][0]["function"]["name"]
+        assert alias != long
+        script = Script(
+            wired("openai-chat", answer(call("tool_search", query="open orders")), stream=stream),
+            wired("openai-chat", answer(call(alias, "call_2", what="x")), stream=stream),
+        )
+        async with upstream(script) as origin, running(in_front_of(origin)) as gateway:
+            path, body = asked("anthropic", stream=stream)
+            request = json.loads(body)
+            request["tools"].append({"name": long, "input_schema": SCHEMA, "defer_loading": True})
+            got, _ = await told(gateway, "anthropic", path, json.dumps(request).encode(), stream=stream)
+            assert got["content"][-1]["name"] == long
 
     run(work())
 
@@ -342,6 +391,26 @@ def test_thoughts_go_back_with_their_proofs() -> None:
             path, body = asked("anthropic")
             await told(gateway, "anthropic", path, body, stream=False)
             assert '"thoughtSignature":"c2ln"' in json.dumps(script.bodies[1], separators=(",", ":"))
+
+    run(work())
+
+
+def test_a_schema_without_end_is_only_a_tool_that_is_hard_to_find() -> None:
+    async def work() -> None:
+        script = Script(
+            wired("openai-chat", answer(call("tool_search", query="invoice")), stream=False),
+            wired("openai-chat", answer(Text(text="Well."), reason="end_turn"), stream=False),
+        )
+        async with upstream(script) as origin, running(in_front_of(origin)) as gateway:
+            path, body = asked("anthropic")
+            deep = '{"properties":{"p":' * 400 + "{}" + "}}" * 400
+            bomb = '{"name":"bomb","defer_loading":true,"input_schema":' + deep + "}"
+            request = body.decode()
+            tools = request.index('"tools": [') + len('"tools": [')
+            request = request[:tools] + bomb + "," + request[tools:]
+            got, _ = await told(gateway, "anthropic", path, request.encode(), stream=False)
+            references = got["content"][1]["content"]["tool_references"]
+            assert [one["tool_name"] for one in references] == ["pay_invoice"]
 
     run(work())
 

@@ -121,24 +121,26 @@ def _write(output: "Output") -> None:
 @command.command("serve")
 @_config
 @click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp; else stdin and stdout are used.")
-@_rules
 @click.option(
     "--workspace",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    metavar="DIR",
-    help="Offer the built-in tools, too, for this folder.",
+    default=Path(),
+    help="Where the built-in tools work. Default: the current folder.",
 )
+@click.option("--servers-only", is_flag=True, help="Leave the built-in tools out.")
+@_rules
 def serve(
     path: Path | None,
     http: str | None,
-    workspace: Path | None,
+    workspace: Path,
     *,
+    servers_only: bool,
     allow: tuple[str, ...],
     ask: tuple[str, ...],
     deny: tuple[str, ...],
 ) -> None:
-    """Be an MCP server: the tools of all configured servers, and the built-in ones, under these rules and those of the
-    configuration. What has to be asked is asked through the client, and denied where the client can't ask."""
+    """Be an MCP server: the built-in tools and those of all configured servers, under these rules. What has to be asked
+    is asked through the client, and denied where the client can't ask."""
     with refusing_bad_input(), needing("mcp"):
         from toolwire.runtime.policy import Policy
 
@@ -146,12 +148,11 @@ def serve(
         said = config.policy
         policy = Policy(allow=(*said.allow, *allow), ask=(*said.ask, *ask), deny=(*said.deny, *deny))
         host, port = _address(http) if http is not None else ("", 0)
-        asyncio.run(_serving(config, policy, _builtins(workspace, config), (host, port) if http is not None else None))
+        tools = [] if servers_only else _built_in(workspace, config)
+        asyncio.run(_serving(config, policy, tools, (host, port) if http is not None else None))
 
 
-def _builtins(workspace: Path | None, config: "Config") -> "list[Tool]":
-    if workspace is None:
-        return []
+def _built_in(workspace: Path, config: "Config") -> "list[Tool]":
     with needing("runtime"):
         from .job import built_in_tools
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
-from toolwire.canonical.events import Event, ResponseFailed, ResponseStart
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
@@ -21,7 +20,6 @@ from toolwire.codec.answers import failure_of
 from toolwire.codec.carries import Carrier
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.kin import set_apart
-from toolwire.codec.losses import Names, Report
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.codec.settings import settled
 from toolwire.codec.withholding import Withholding
@@ -31,13 +29,14 @@ from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Answer, Transport, TransportError, head_of
 
 from .config import LimitsSection
-from .faults import STATUS_KINDS, cleaned, fault_of, seconds, transport_fault, unreadable
+from .emulation import Workshop, emulation, losses_of
+from .faults import STATUS_KINDS, cleaned, fault_of, in_place_of_an_answer, seconds, transport_fault, unreadable
 from .home import as_written
-from .passing import Asked, GoOn, Sent, Streaming, Whole
-from .pauses import Legs, is_paused, joined, resumed
+from .passing import Asked, GoOn, Sent, Streaming, Whole, body_of, changing, repaired
+from .pauses import is_paused, joined, resumed
 from .refusal import Refused
 from .routing import Routed, Router, Way
-from .searching import Searching, emulated
+from .searching import Crossing, Searching
 from .state.holders import HOLDERS
 from .state.memory import Keeping, Memory
 from .state.turns import KEPT_FOR, Speaker
@@ -47,7 +46,6 @@ PROVIDERS_FAULT = _RETRIED | {"authentication", "billing", "permission", "not_fo
 _LONGEST_WAIT = 10.0
 
 
-Repair = Callable[[Request, Target, Names, Report], Request]
 GoesTo = Callable[[str, str | None], None]
 Sends = Callable[[Sent], None]
 
@@ -61,11 +59,13 @@ class Exchanger:
         self._limits = limits
         self._seal_keys = seal_keys
         self._memory = memory
+        self._workshop = Workshop(memory.store, seal_keys)
         self._heads: dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[Origin, bytes]] = {}
         self._carriers: dict[tuple[str, str, str | None], Carrier] = {}
 
     def close(self) -> None:
         self._transport.close()
+        self._workshop.close()
         self._memory.close()
 
     def translate(self, asked: Asked) -> Sent:
@@ -88,7 +88,7 @@ class Exchanger:
             return await self._answer(asked, meant, routed, goes_to, sends, keeping=keeping)
 
         async def answer() -> bytes:
-            return _body_of(await self._answer(asked, keeping.request, routed, goes_to, sends, keeping=keeping))
+            return body_of(await self._answer(asked, keeping.request, routed, goes_to, sends, keeping=keeping))
 
         context = Context(request=keeping.request, created=asked.created)
         return Whole(self._memory.background.start(keeping, asked.client, context, answer), [])
@@ -156,10 +156,10 @@ class Exchanger:
             binary_results=routed.options.binary_results,
         )
         restored = settled(set_apart(restored, client, upstream), client, upstream)
-        if (search := emulated(restored, client, upstream, way.model)) is not None:
-            restored, losses = search.request, losses + search.losses
+        if (emulating := emulation(restored, client, upstream, way.model)) is not None:
+            restored, losses = emulating.request, losses + emulating.losses
         if routed.options.repair and upstream.repair_request is not None:
-            restored, losses = _repaired(upstream.repair_request, restored, target, client, losses)
+            restored, losses = repaired(upstream.repair_request, restored, target, client, losses)
         renamed = way.model not in (None, request.model)
         if client is upstream and restored is request and not (renamed and request.thinking is not None):
             body = as_written(asked.body, request, client, way.model, stream=asked.streams(request))
@@ -175,7 +175,8 @@ class Exchanger:
         encoding = upstream.encode_request(restored, target)
         if client is not upstream:
             encoding.undo.integers = request
-        losses += encoding.report.resolve(restored, client.names) if encoding.report else ()
+        crossing = Crossing(client, upstream, target)
+        losses += losses_of(emulating, encoding, restored, crossing)
         refuse(losses, upstream.name, strict=asked.strict or routed.options.strict)
         context = Context(
             request=request,
@@ -184,10 +185,7 @@ class Exchanger:
             carrier=carrier,
             withholding=Withholding() if client.name in KEPT_FOR and upstream.carriage is not None else None,
         )
-        legs = Legs() if upstream.surface.pauses and client is not upstream else None
-        if search is not None:
-            searched = replace(search, request=restored)  # as it was repaired
-            legs = Searching(searched, client, upstream, target, encoding.undo)
+        legs = self._workshop.legs(emulating, restored, crossing, encoding.undo, asked.tenant)
         finish = None
         if keeping is not None or context.withholding is not None:
             finish = self._memory.finish(client, context, keeping, _speaker(asked, way))
@@ -208,6 +206,10 @@ class Exchanger:
     async def persist(self, asked: Asked, request: Request, sent: Sent) -> Whole | Streaming:
         """Ask one upstream, again if it is only busy."""
         tries = self._limits.retries
+        opened = None if sent.legs is None else await sent.legs.open()
+        if isinstance(opened, Response):
+            return self._given(asked, request, sent, opened)
+        sent.body = sent.body if opened is None else opened
         while True:
             try:
                 answer = await self._send(sent, sent.body)
@@ -278,6 +280,17 @@ class Exchanger:
                 break
             further = resumed(sent.upstream, sent.body, decoded.candidates[0].messages)
             decoded = joined(decoded, await self._ask(sent, further))
+        return self._told(asked, sent, decoded, body)
+
+    def _given(self, asked: Asked, request: Request, sent: Sent, response: Response) -> Whole | Streaming:
+        """An answer that no upstream was asked for."""
+        if not asked.streams(request):
+            return self._told(asked, sent, response, b"")
+        translation = Translation(sent.upstream, asked.client, sent.context, changing(asked, sent), sent.finish)
+        return Streaming(sent, None, translation, translation.whole(unfold(response)))
+
+    def _told(self, asked: Asked, sent: Sent, decoded: Response, body: bytes) -> Whole:
+        """A whole answer, for the client."""
         keeping, home = sent.keeping, asked.client is sent.upstream
         whole = home or asked.client.failing
         failed = decoded.error if whole else failure_of(decoded)
@@ -318,10 +331,12 @@ class Exchanger:
 
     async def _stream(self, asked: Asked, sent: Sent, answer: Answer) -> Streaming:
         """The stream from its first event on: until then it may still be given up."""
-        translation = Translation(sent.upstream, asked.client, sent.context, _changing(asked, sent), sent.finish)
+        translation = Translation(sent.upstream, asked.client, sent.context, changing(asked, sent), sent.finish)
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/json") and sent.upstream.name != "gemini":
             response = self._read(sent, await self._body(sent, answer))
+            if isinstance(sent.legs, Searching):
+                response = await sent.legs.whole(response, lambda body: self._ask(sent, body), self._limits.pauses)
             whole = unfold(set_apart(response, sent.upstream, asked.client))
             return Streaming(sent, None, translation, translation.whole(whole))
         first = b""
@@ -336,7 +351,7 @@ class Exchanger:
             raise
         if not translation.begun and translation.error is not None:
             answer.close()
-            raise Refused(_in_place_of_an_answer(translation.error))
+            raise Refused(in_place_of_an_answer(translation.error))
         return Streaming(sent, answer, translation, first, self._going_on(sent))
 
     def _going_on(self, sent: Sent) -> GoOn | None:
@@ -347,6 +362,8 @@ class Exchanger:
 
         async def go_on() -> Answer | None:
             nonlocal asked_before, left
+            if legs.paused and left > 0:
+                legs.ready = await legs.settle()
             if not legs.paused or left == 0:
                 return None
             left -= 1
@@ -356,40 +373,5 @@ class Exchanger:
         return go_on
 
 
-def _repaired(
-    repair: Repair, request: Request, target: Target, client: Codec, losses: list[Loss]
-) -> tuple[Request, list[Loss]]:
-    """The request without what the provider is known to refuse, and what became of it."""
-    report = Report()
-    repaired = repair(request, target, client.names, report)
-    return repaired, losses + report.resolve(request, client.names) if report else losses
-
-
-def _changing(asked: Asked, sent: Sent) -> Callable[[list[Event]], list[Event]]:
-    """What is done to all events of an upstream: no key in its errors, its legs as one, and the name of an answer that
-    is kept."""
-    name = None if sent.keeping is None or asked.client is sent.upstream else sent.keeping.id
-
-    def change(events: list[Event]) -> list[Event]:
-        if events and type(failed := events[-1]) is ResponseFailed:
-            events[-1] = replace(failed, error=cleaned(failed.error, sent.way.provider))
-        if name is not None and events and type(start := events[0]) is ResponseStart:
-            events[0] = replace(start, id=name)
-        return events if sent.legs is None else sent.legs.take(events)
-
-    return change
-
-
 def _speaker(asked: Asked, way: Way) -> Speaker:
     return Speaker(asked.tenant, asked.client.name, way.provider.name, way.model or "")
-
-
-def _in_place_of_an_answer(error: ApiError) -> ApiError:
-    """The first event of a stream: where its kind has no status of its own, the provider is at fault."""
-    return replace(error, status=error.status or (502 if error.kind in ("server", "other") else None))
-
-
-def _body_of(answer: Whole | Streaming) -> bytes:
-    if isinstance(answer, Whole):
-        return answer.body
-    raise AssertionError("what runs in the background does not stream")

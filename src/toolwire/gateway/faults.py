@@ -53,3 +53,8 @@ def told(error: Exception) -> ApiError:
             return ApiError(kind="invalid_request", message=str(error), status=400)
         case _:
             return ApiError(kind="server", message="toolwire itself failed; its log says how", status=500)
+
+
+def in_place_of_an_answer(error: ApiError) -> ApiError:
+    """The first event of a stream: where its kind has no status of its own, the provider is at fault."""
+    return replace(error, status=error.status or (502 if error.kind in ("server", "other") else None))

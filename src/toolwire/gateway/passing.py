@@ -3,21 +3,24 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from toolwire.canonical.events import Notice
+from toolwire.canonical.events import Event, Notice, ResponseFailed, ResponseStart
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
-from toolwire.codec.interface import Codec, Context, Route
+from toolwire.codec.interface import Codec, Context, Route, Target
+from toolwire.codec.losses import Names, Report
 from toolwire.translation import Translation
 from toolwire.upstream.transport import Answer, TransportError
 
-from .faults import transport_fault
+from .faults import cleaned, transport_fault
 from .pauses import Legs
 from .refusal import Refused
 from .routing import Way
 from .state.memory import Keeping, Lane
 
+Repair = Callable[[Request, Target, Names, Report], Request]
 GoOn = Callable[[], Awaitable[Answer | None]]
 
 
@@ -86,6 +89,9 @@ class Streaming:
                 yield self.translation.drain()
                 self._answer.close()
                 following = None if self._go_on is None else await self._go_on()
+                if self.sent.legs is not None and self.sent.legs.ready:
+                    yield self.translation.tell(*self.sent.legs.ready)
+                    self.sent.legs.ready = []
                 if following is None:
                     break
                 self._answer = following
@@ -108,3 +114,33 @@ class Streaming:
     def ping(self) -> bytes:
         """What may be written while the upstream is silent."""
         return self.translation.tell(Notice(kind="ping"))
+
+
+def body_of(answer: Whole | Streaming) -> bytes:
+    if isinstance(answer, Whole):
+        return answer.body
+    raise AssertionError("what runs in the background does not stream")
+
+
+def changing(asked: Asked, sent: Sent) -> Callable[[list[Event]], list[Event]]:
+    """What is done to all events of an upstream: no key in its errors, its legs as one, and the name of an answer that
+    is kept."""
+    name = None if sent.keeping is None or asked.client is sent.upstream else sent.keeping.id
+
+    def change(events: list[Event]) -> list[Event]:
+        if events and type(failed := events[-1]) is ResponseFailed:
+            events[-1] = replace(failed, error=cleaned(failed.error, sent.way.provider))
+        if name is not None and events and type(start := events[0]) is ResponseStart:
+            events[0] = replace(start, id=name)
+        return events if sent.legs is None else sent.legs.take(events)
+
+    return change
+
+
+def repaired(
+    repair: Repair, request: Request, target: Target, client: Codec, losses: list[Loss]
+) -> tuple[Request, list[Loss]]:
+    """The request without what the provider is known to refuse, and what became of it."""
+    report = Report()
+    repaired = repair(request, target, client.names, report)
+    return repaired, losses + report.resolve(request, client.names) if report else losses

@@ -48,6 +48,7 @@ class Legs:
 
     def __init__(self) -> None:
         self.paused = False
+        self.ready: list[Event] = []
         self._held: list[Event] = []
         self._given_up = False
         self._folder = Folder()
@@ -101,6 +102,14 @@ class Legs:
         self._messages, self._parts = self._next_message, self._next_part
         self.paused = False
         return said
+
+    async def open(self) -> Response | bytes | None:
+        """What comes before the first leg: an answer in its place, or another request than was made."""
+        return None
+
+    async def settle(self) -> list[Event]:
+        """What is to be done, and told, before the next leg; it may turn out that there is none."""
+        return []
 
     def further(self, upstream: Codec, body: bytes) -> bytes:
         """The request for the next leg, after the one that was asked last."""

@@ -39,13 +39,22 @@ _WHY = "the target has no search for tools: the gateway searches in its place"
 Deferred = FunctionTool | FreeformTool
 
 
+class Crossing(Struct, frozen=True):
+    """Who asks, in which protocol it is asked, and what is known of who answers."""
+
+    client: Codec
+    upstream: Codec
+    target: Target
+
+
 class Found(Struct, frozen=True):
-    """A search: what was asked, and which tools it found, or why it could not be."""
+    """A search: what was asked, and which tools it found, or why it could not be. `groups` are described here."""
 
     id: str
     arguments: Mapping[str, Any]
     tools: tuple[Deferred, ...] = ()
     fault: SearchFault | None = None
+    groups: Mapping[str, str] = {}
 
 
 class Emulated(Struct, frozen=True):
@@ -56,6 +65,11 @@ class Emulated(Struct, frozen=True):
     function: str
     word: str
     later: dict[str, Deferred]
+    groups: tuple[ToolGroup, ...] = ()
+
+    def everything(self, request: Request) -> Request:
+        """The request with all tools: what becomes of those that are found later can be said now."""
+        return replace(request, tools=(*(request.tools or ()), *self.later.values()))
 
 
 def emulated(request: Request, client: Codec, upstream: Codec, model: str | None) -> Emulated | None:
@@ -67,20 +81,25 @@ def emulated(request: Request, client: Codec, upstream: Codec, model: str | None
     }
     if not searches or native_search(upstream.name, model or "") is not None:
         return None
-    names = {_flat(tool) for _, tool in _each(request.tools)}
+    names = {flat_name(tool) for tool in each_function(request.tools)}
     function = next(name for name in _candidates() if name not in names)
     known = set(_DIALECTS[client.name].found_in(request.messages))
-    later = {flat: tool for _, tool in _each(request.tools) if tool.defer and (flat := _flat(tool)) not in known}
+    later = {
+        flat: replace(tool, defer=None)
+        for tool in each_function(request.tools)
+        if tool.defer and (flat := flat_name(tool)) not in known
+    }
     if not later:
         return None
     first = next(iter(searches.values()))
     tools = tuple(_kept(request.tools, later, list(searches), _declared(function, first)))
-    losses = [Loss(kind="approximated", path=f"/tools/{index}", why=_WHY) for index in searches]
+    losses = [Loss(kind="approximated", path=place_of(index, tool), why=_WHY) for index, tool in searches.items()]
     choice = request.tool_choice
     if choice is not None and any(named.name in (first.name, first.kind) for named in choice.names):
         choice = replace(choice, names=(ToolRef(name=function, at=choice.names[0].at),))
     made = replace(request, tools=tools, tool_choice=choice, plain=False)
-    return Emulated(made, losses, function, first.name or first.kind, later)
+    groups = tuple(tool for tool in request.tools if isinstance(tool, ToolGroup))
+    return Emulated(made, losses, function, first.name or first.kind, later, groups)
 
 
 def _candidates() -> Iterator[str]:
@@ -88,16 +107,22 @@ def _candidates() -> Iterator[str]:
     yield from (f"{_FUNCTION}_{number}" for number in range(2, 1_000_000))
 
 
-def _each(tools: Iterable[Tool]) -> Iterator[tuple[int, Deferred]]:
-    """Every function, members of groups as such."""
+def each_function(tools: Iterable[Tool]) -> Iterator[Deferred]:
+    """Every function, members of groups as such, with its place in the body."""
     for index, tool in enumerate(tools):
+        at = place_of(index, tool)
         if isinstance(tool, ToolGroup):
-            yield from ((index, replace(member, namespace=tool.name)) for member in tool.tools)
+            for number, member in enumerate(tool.tools):
+                yield replace(member, namespace=tool.name, at=at + place_of(number, member))
         elif not isinstance(tool, NativeTool):
-            yield index, tool
+            yield replace(tool, at=at)
 
 
-def _flat(tool: Deferred) -> str:
+def place_of(index: int, tool: Tool) -> str:
+    return f"/tools/{index}" if tool.at is None else tool.at
+
+
+def flat_name(tool: Deferred) -> str:
     return tool.name if tool.namespace is None else f"{tool.namespace}__{tool.name}"
 
 
@@ -106,13 +131,13 @@ def _kept(
 ) -> Iterator[Tool]:
     """What is declared at once. Each knows where it stood, for the report."""
     for index, tool in enumerate(tools):
-        at = f"/tools/{index}" if tool.at is None else tool.at
+        at = place_of(index, tool)
         if index in searches:
             if index == searches[0]:
                 yield replace(function, at=at)
         elif isinstance(tool, ToolGroup):
             members = [
-                replace(member, defer=None, at=f"/tools/{place}" if member.at is None else member.at)
+                replace(member, defer=None, at=place_of(place, member))
                 for place, member in enumerate(tool.tools)
                 if f"{tool.name}__{member.name}" not in later
             ]
@@ -120,7 +145,7 @@ def _kept(
                 yield replace(tool, tools=tuple(members), at=at)
         elif isinstance(tool, NativeTool):
             yield replace(tool, at=at)
-        elif _flat(tool) not in later:
+        elif flat_name(tool) not in later:
             yield replace(tool, defer=None, at=at)
 
 
@@ -144,13 +169,13 @@ def _is_regex(word: str) -> bool:
 @functools.lru_cache(maxsize=16)
 def _index(entries: tuple[tuple[str, str, bytes], ...]) -> Index:
     """Clients send the same tools again and again."""
-    return Index(Entry(name, about, _object(schema)) for name, about, schema in entries)
+    return Index(Entry(name, about, object_of(schema)) for name, about, schema in entries)
 
 
-def _object(schema: bytes) -> dict[str, Any] | None:
+def object_of(schema: bytes) -> dict[str, Any] | None:
     try:
         said = msgspec.json.decode(schema)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return said if isinstance(said, dict) else None
 
@@ -158,13 +183,13 @@ def _object(schema: bytes) -> dict[str, Any] | None:
 class Searching(Legs):
     """The events of several answers as those of one, with searches told as the client's own provider tells them."""
 
-    def __init__(self, found: Emulated, client: Codec, upstream: Codec, target: Target, undo: Undo) -> None:
+    def __init__(self, found: Emulated, crossing: Crossing, undo: Undo) -> None:
         super().__init__()
         self._emulated = found
         self._request = found.request
-        self._dialect = _DIALECTS[client.name]
-        self._upstream = upstream
-        self._target = target
+        self._dialect = _DIALECTS[crossing.client.name]
+        self._upstream = crossing.upstream
+        self._target = crossing.target
         self._undo = undo
         self._later = dict(found.later)
         for flat, tool in found.later.items():
@@ -174,13 +199,14 @@ class Searching(Legs):
                 undo.names.setdefault(flat, ToolName(tool.name, tool.namespace))
         self._open: dict[int, ToolCall] = {}
         self._numbers: dict[int, int] = {}
-        self._made: list[Found] = []
+        self._results: list[ToolResult] = []
+        self._new: list[Deferred] = []
         self._others = False
         self._searched = 0
 
     def _told_all(self, event: Event) -> list[Event]:
         match event:
-            case PartStart(part=ToolCall(name=name, executor="client") as call) if name == self._emulated.function:
+            case PartStart(part=ToolCall(executor="client") as call) if self._is_ours(call):
                 self._open[event.index] = call
                 return []
             case PartStart():
@@ -195,13 +221,13 @@ class Searching(Legs):
                 return [replace(event, index=self._numbers[event.index])]
             case PartEnd() if event.index in self._open:
                 call = self._open.pop(event.index)
-                return self._search(event.final if isinstance(event.final, ToolCall) else call)
+                return self._called(event.final if isinstance(event.final, ToolCall) else call)
             case PartEnd():
                 return [replace(event, index=self._numbers[event.index])]
-            case Stopped(stop=Stop(reason=reason)) if self._made and not self._others and reason in _FINISHED:
-                self.paused = not self._given_up
+            case Stopped(stop=Stop(reason=reason)) if reason in _FINISHED and self._goes_on():
+                self.paused = True
                 self._held = [replace(event, stop=self._dialect.stop)]
-                return [] if self.paused else self._held
+                return []
             case _:
                 told = self._told(event)
                 return [] if told is None else [told]
@@ -209,7 +235,7 @@ class Searching(Legs):
     def take(self, events: Iterable[Event]) -> list[Event]:
         told: list[Event] = []
         for event in events:
-            if self._given_up:
+            if self._given_up or any(event is one for one in self.ready):
                 told.append(event)
                 continue
             self._folder.add(event)
@@ -220,22 +246,30 @@ class Searching(Legs):
         self._next_part += 1
         return self._next_part - 1
 
-    def _search(self, call: ToolCall) -> list[Event]:
+    def _is_ours(self, call: ToolCall) -> bool:
+        return call.name == self._emulated.function
+
+    def _goes_on(self) -> bool:
+        """Whether the leg that ends here is not the last one."""
+        return bool(self._results) and not self._others
+
+    def _called(self, call: ToolCall) -> list[Event]:
         """Look, and tell it."""
         self._searched += 1
         made = self._look(f"{_ILLEGAL.sub('', call.id or '') or 'tw'}_{self._searched}", call.arguments)
-        self._made.append(made)
+        self._results.append(_result(call, made))
+        self._new += made.tools
+        return self._shown(self._dialect.shown(made, self._emulated.word), self._messages)
+
+    def _shown(self, parts: Iterable[Part], message: int) -> list[Event]:
         told: list[Event] = []
-        for part in self._dialect.shown(made, self._emulated.word):
+        for part in parts:
             number = self._numbered()
-            told += [
-                PartStart(index=number, part=part, message=self._messages),
-                PartEnd(index=number, final=part),
-            ]
+            told += [PartStart(index=number, part=part, message=message), PartEnd(index=number, final=part)]
         return told
 
     def _look(self, id: str, text: str) -> Found:
-        arguments = _object(text.encode()) or {}
+        arguments = object_of(text.encode()) or {}
         query = arguments.get("pattern", arguments.get("query"))
         limit = arguments.get("limit")
         most = limit if isinstance(limit, int) and 0 < limit <= _MOST else _USUAL
@@ -250,21 +284,24 @@ class Searching(Legs):
             names = search(query, most)
         except SearchFault as fault:
             return Found(id, arguments, fault=fault)
-        return Found(id, arguments, tuple(self._emulated.later[name] for name in names))
+        groups = {tool.name: tool.description or "" for tool in self._emulated.groups}
+        return Found(id, arguments, tuple(self._emulated.later[name] for name in names), groups=groups)
 
     def further(self, upstream: Codec, body: bytes) -> bytes:
         """The request that goes on with what was found."""
-        said = self._folder.response().candidates[0].messages
-        made, self._made = self._made, []
-        self.go_on()
+        said = self.go_on()
+        results, self._results = tuple(self._results), []
+        new, self._new = [tool for tool in self._new if self._later.pop(flat_name(tool), None) is not None], []
         self._numbers, self._others = {}, False
-        calls = [part for one in said for part in one.parts if isinstance(part, ToolCall)]
-        results = tuple(_result(call, found) for call, found in zip(calls, made, strict=True))
         request = self._request
-        new = [tool for found in made for tool in found.tools if self._later.pop(_flat(tool), None) is not None]
-        declared = tuple(replace(tool, defer=None, at="") for tool in new)
-        messages = request.messages + said + (Message(role="user", parts=results),)
-        self._request = replace(request, messages=messages, tools=(request.tools or ()) + declared)
+        declared = tuple(new)
+        answered = (Message(role="user", parts=results),) if results else ()
+        self._request = replace(
+            request, messages=request.messages + said + answered, tools=(request.tools or ()) + declared
+        )
+        return self.encoded()
+
+    def encoded(self) -> bytes:
         encoding = self._upstream.encode_request(self._request, self._target)
         self._undo.names.update(encoding.undo.names)
         self._undo.taken.update(encoding.undo.taken)
@@ -275,9 +312,12 @@ class Searching(Legs):
         events = self.take(unfold(response))
         while self.paused and left > 0:
             left -= 1
-            events += self.take(unfold(await ask(self.further(self._upstream, b""))))
+            events += await self.settle()
+            if self.paused:
+                events += self.take(unfold(await ask(self.further(self._upstream, b""))))
         if self.paused:
             events += self.give_up()
+        self._given_up = True
         return fold(events)
 
 
@@ -289,7 +329,7 @@ def _result(call: ToolCall, found: Found) -> ToolResult:
     """What the upstream's model is told."""
     if found.fault is not None:
         return ToolResult(call_id=call.id, name=call.name, content=(Text(text=str(found.fault)),), status="error")
-    listed = [{"name": _flat(tool), "description": (tool.description or "")[:_ABOUT]} for tool in found.tools]
+    listed = [{"name": flat_name(tool), "description": (tool.description or "")[:_ABOUT]} for tool in found.tools]
     text = msgspec.json.encode({"tools": listed}).decode() if listed else "No tool fits."
     return ToolResult(call_id=call.id, name=call.name, content=(Text(text=text),))
 
@@ -313,7 +353,8 @@ class _Anthropic:
     def shown(self, found: Found, word: str) -> list[Part]:
         id = f"srvtoolu_{found.id}"
         if found.fault is not None:
-            content: dict[str, Any] = {"type": "tool_search_tool_result_error", "error_code": found.fault.kind}
+            said = {"error_code": found.fault.kind, "error_message": str(found.fault)}
+            content: dict[str, Any] = {"type": "tool_search_tool_result_error", **said}
         else:
             references = [{"type": "tool_reference", "tool_name": tool.name} for tool in found.tools]
             content = {"type": "tool_search_tool_search_result", "tool_references": references}
@@ -325,7 +366,7 @@ class _Anthropic:
         for part in _parts(messages):
             if isinstance(part, ToolResult) and part.native == "tool_search_tool_result":
                 for content in part.content or ():
-                    said = _object(bytes(content.body)) if isinstance(content, Foreign) else None
+                    said = object_of(bytes(content.body)) if isinstance(content, Foreign) else None
                     for one in (said or {}).get("tool_references") or ():
                         yield str(one.get("tool_name")) if isinstance(one, dict) else ""
 
@@ -336,23 +377,26 @@ class _Responses:
     def shown(self, found: Found, word: str) -> list[Part]:
         status = {"call_id": None, "execution": "server", "status": "completed"}
         call = {"type": "tool_search_call", "id": f"tsc_{found.id}", "arguments": found.arguments, **status}
-        tools = [self._declared(tool) for tool in found.tools]
+        tools = [self._declared(tool, found.groups) for tool in found.tools]
         result = {"type": "tool_search_output", "id": f"tso_{found.id}", "tools": tools, **status}
         return [_foreign("openai-responses", call), _foreign("openai-responses", result)]
 
-    def _declared(self, tool: Deferred) -> dict[str, Any]:
+    def _declared(self, tool: Deferred, groups: Mapping[str, str]) -> dict[str, Any]:
         about = {} if tool.description is None else {"description": tool.description}
         if isinstance(tool, FreeformTool):
             one: dict[str, Any] = {"type": "custom", "name": tool.name, **about, "defer_loading": True}
         else:
             one = {"type": "function", "name": tool.name, **about, "parameters": tool.parameters}
             one |= {"strict": bool(tool.strict), "defer_loading": True}
-        return one if tool.namespace is None else {"type": "namespace", "name": tool.namespace, "tools": [one]}
+        if tool.namespace is None:
+            return one
+        named = {"name": tool.namespace, "description": groups.get(tool.namespace, "")}
+        return {"type": "namespace", **named, "tools": [one]}
 
     def found_in(self, messages: Iterable[Message]) -> Iterator[str]:
         for part in _parts(messages):
             if isinstance(part, Foreign) and part.kind == "tool_search_output":
-                for one in (_object(bytes(part.body)) or {}).get("tools") or ():
+                for one in (object_of(bytes(part.body)) or {}).get("tools") or ():
                     if isinstance(one, dict) and one.get("type") == "namespace":
                         members = [inner for inner in one.get("tools") or () if isinstance(inner, dict)]
                         yield from (f"{one.get('name')}__{inner.get('name')}" for inner in members)

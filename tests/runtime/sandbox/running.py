@@ -6,7 +6,7 @@ from typing import Any
 
 from toolwire.canonical.content import Text
 from toolwire.runtime.approval import Nobody
-from toolwire.runtime.sandbox.code.program import Limits
+from toolwire.runtime.sandbox.code.limits import Limits
 from toolwire.runtime.sandbox.code.tool import Keeping, Sandbox
 from toolwire.runtime.toolset import Calling, Output, Tool, ToolFault
 

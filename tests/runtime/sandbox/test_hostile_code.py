@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.sandbox.running import SMALL, Desk, run, text
 from toolwire.canonical.content import Text
-from toolwire.runtime.sandbox.code.program import Limits
+from toolwire.runtime.sandbox.code.limits import Limits
 from toolwire.runtime.toolset import Calling, Output, Tool
 
 ESCAPES = {

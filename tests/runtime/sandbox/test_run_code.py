@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.sandbox.running import SMALL, Desk, Memory, described, run, text
-from toolwire.runtime.sandbox.code.program import Limits
+from toolwire.runtime.sandbox.code.limits import Limits
 from toolwire.runtime.sandbox.code.python import LACKS, MODULES
 from toolwire.runtime.sandbox.code.tool import NAME, Sandbox
 from toolwire.runtime.toolset import Calling, Tool, ToolFault
@@ -238,6 +238,18 @@ def test_of_gathered_calls_only_what_was_not_done_is_made_again() -> None:
     desk.stop_at = None
     assert text(run(code, desk, memory=memory)) == "15"
     assert sorted(arguments["a"] for _, arguments in desk.made) == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_was_carried_out_after_the_last_snapshot_is_not_carried_out_again() -> None:
+    desk, memory = Desk(), Memory()
+    desk.stop_at = 3
+    asyncio.run(_interrupted(LONG, desk, memory, SMALL))
+    desk.stop_at = None
+    # As if it had been stopped right after a call: its outcome is known, and the program still waits for it.
+    memory.intents.pop(next(name for name in reversed(memory.intents) if "/call/" in name))
+    memory.intents.pop(next(name for name in reversed(memory.intents) if "/code/" in name))
+    assert text(run(LONG, desk, memory=memory)) == "begun\nended\n[15,true]"
+    assert [arguments["b"] for _, arguments in desk.made] == [0, 1, 2, 3, 4, 5]
 
 
 def test_calls_and_output_are_counted_over_interruptions() -> None:

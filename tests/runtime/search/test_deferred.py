@@ -160,7 +160,7 @@ def test_a_bad_pattern_is_told_to_the_model() -> None:
     arranged = Deferred(limit=10).arrange(catalog(), Policy())
     with pytest.raises(ToolFault, match="can't be read") as fault:
         ask(arranged, query="(", mode="regex")
-    assert fault.value.kind == "invalid_pattern"
+    assert fault.value.kind == "invalid_tool_input"
 
 
 def test_what_only_programs_may_call_is_not_told_to_the_model() -> None:

@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import re2
 from msgspec import Struct
 
 from .words import asked, meanings, words_of
@@ -85,7 +84,11 @@ class Index:
     def matching(self, pattern: str, limit: int, usable: Callable[[str], bool] = lambda _: True) -> list[str]:
         """The names of the tools in whose name, description or arguments the pattern is found, in their own order."""
         if len(pattern) > PATTERN_LIMIT:
-            raise SearchFault(f"a pattern has at most {PATTERN_LIMIT} characters", "pattern_too_long")
+            raise SearchFault(f"a pattern has at most {PATTERN_LIMIT} characters", "invalid_tool_input")
+        try:
+            import re2  # noqa: PLC0415 - ranking does without it
+        except ImportError:
+            raise SearchFault("patterns can't be searched here: install toolwire[runtime]", "unavailable") from None
         options = re2.Options()
         options.max_mem = 1 << 20
         options.log_errors = False
@@ -93,7 +96,7 @@ class Index:
         try:
             expression = re2.compile(pattern.encode(errors="replace"), options)
         except re2.error as error:
-            raise SearchFault(f"the pattern can't be read: {_said(error)}", "invalid_pattern") from None
+            raise SearchFault(f"the pattern can't be read: {_said(error)}", "invalid_tool_input") from None
         if self._texts is None:
             self._texts = [_text(entry) for entry in self._entries]
         pairs = zip(self._entries, self._texts, strict=True)

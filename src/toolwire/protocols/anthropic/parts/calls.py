@@ -40,6 +40,8 @@ _USES: dict[str, HostedKind] = {
     "bash_code_execution": "code_execution",
 }
 NOT_ERROR = "anthropic:is_error:false"
+_PROGRAMS = "code_execution_"
+"""How the target's own programs are called, whoever runs them for it."""
 
 read_mcp_use = Reader[McpUse](McpUse, FAMILY).read
 read_server_result = Reader[ServerResult](ServerResult, FAMILY).read
@@ -198,7 +200,7 @@ def encode_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
         arguments = _encode_arguments(part, placed, plan)
     shape = ToolUseBlock(id=plan.id_of(placed), name=plan.name(part.name, part.namespace), input=arguments)
     if part.caller is not None:
-        if plan.home:
+        if plan.home or part.caller.kind.startswith(_PROGRAMS):
             shape.caller = emit(CallerShape(type=part.caller.kind, tool_id=given(part.caller.id)), part.caller, FAMILY)
         elif part.caller.kind != "direct":
             plan.report.dropped(placed.trail, "caller", "the target's programs are another vendor's")

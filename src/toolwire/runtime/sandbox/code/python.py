@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from .program import Limits
+from .limits import Limits
 from .stubs import HEAD, HELPERS, Stub
 
 _LISTED = 8_000

@@ -21,7 +21,8 @@ from toolwire.runtime.search.deferred import SEARCH, entry_of
 from toolwire.runtime.search.index import Index
 from toolwire.runtime.toolset import Arguments, Calling, Output, Tool, ToolFault
 
-from .program import Answer, Ended, Functions, Gave, HostCall, Limits, Program, Raised, Waiting, prepared
+from .limits import Limits
+from .program import Answer, Ended, Functions, Gave, HostCall, Program, Raised, Waiting, prepared
 from .python import description
 from .sealing import SnapshotRefused, seal, unseal
 from .stubs import Stub, stubs_of
@@ -80,6 +81,12 @@ class Sandbox:
         if pool is not None:
             await asyncio.to_thread(pool.__exit__, None, None, None)
 
+    def end(self) -> None:
+        """Close it, where nobody can wait."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.__exit__(None, None, None)
+
     def tool(self, tools: Sequence[Tool]) -> Tool:
         """`run_code`, with those of the tools that programs may call."""
         called = tuple(tool for tool in tools if takes_calls_of_programs(tool) and tool.name not in (NAME, SEARCH))
@@ -94,7 +101,7 @@ class Sandbox:
 
     def _tool(self, called: Sequence[Tool]) -> Tool:
         stubs = stubs_of(called)
-        functions = Functions(stubs, _helpers(stubs, called))
+        functions = Functions(stubs, helpers_for(stubs, called))
 
         async def run(arguments: Arguments, calling: Calling) -> Output:
             running = _Running(self, functions, calling, self._keeping)
@@ -149,7 +156,7 @@ class _Running:
                 raise ToolFault(str(refused), "snapshot") from None
             finally:
                 await self._stop()
-            return _told(program.printed, state, self._sandbox.limits)
+            return outcome_of(program.printed, state, self._sandbox.limits)
 
     async def _some(self, calls: Sequence[HostCall]) -> dict[int, Answer]:
         """What the calls gave, as soon as one of them did."""
@@ -215,7 +222,7 @@ class _Running:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
 
-def _helpers(stubs: Mapping[str, Stub], tools: Sequence[Tool]) -> dict[str, Callable[..., Any]]:
+def helpers_for(stubs: Mapping[str, Stub], tools: Sequence[Tool]) -> dict[str, Callable[..., Any]]:
     by_tool = {stub.tool: stub for stub in stubs.values()}
     made: list[Index] = []
 
@@ -259,7 +266,7 @@ def _said(part: Part) -> str:
             return ""
 
 
-def _told(printed: str, ended: Ended, limits: Limits) -> Output:
+def outcome_of(printed: str, ended: Ended, limits: Limits) -> Output:
     """What the model gets."""
     if ended.kind is not None:
         said = f"{_KINDS[ended.kind]}\n{ended.why}"
@@ -268,7 +275,7 @@ def _told(printed: str, ended: Ended, limits: Limits) -> Output:
     value, shown = _shown(ended.value)
     if len(shown) > limits.output:
         why = f"the last line gives {len(shown):,} characters, more than {limits.output:,}: print what matters of it"
-        return _told(printed, Ended(kind="limit", why=why), limits)
+        return outcome_of(printed, Ended(kind="limit", why=why), limits)
     text = "\n".join(filter(None, [printed.rstrip("\n"), shown])) or "The code ran, and gave nothing."
     return Output(content=(Text(text=text),), structured={"printed": printed, "value": value})
 
