@@ -49,14 +49,14 @@ class Model:
 
 
 class Points:
-    """Counts the points, and dies at one of them."""
+    """Counts the points, and dies at one of them, by its number or its name."""
 
-    def __init__(self, deadly: int | None) -> None:
+    def __init__(self, deadly: int | str | None) -> None:
         self.names: list[str] = []
         self._deadly = deadly
 
     def passed(self, name: str) -> None:
-        if len(self.names) == self._deadly:
+        if self._deadly in (name, len(self.names)):
             os.kill(os.getpid(), signal.SIGKILL)
         self.names.append(name)
 
@@ -126,7 +126,7 @@ def agent(folder: Path, points: Points) -> Agent:
     )
 
 
-def run(folder: Path, deadly: int | None) -> list[str]:
+def run(folder: Path, deadly: int | str | None) -> list[str]:
     points = Points(deadly)
     with agent(folder, points) as one:
         one.run("write a, b and c", facts={})
@@ -176,19 +176,25 @@ def looked(folder: Path) -> dict[str, Any]:
     return {"runs": len(found), "ended": [one.ended is not None for one in found], "steps": steps, "effects": wrote}
 
 
+# At these nothing else is under way: what is left to do has always as many points.
+ALONE = ("after finish turn/1", "before finish call/2/c")
+
+
 def main(folder: Path, *, twice: bool) -> None:
     """`twice`: the one that takes it up is killed as well, at each of its points, and a third one goes on."""
     (folder / "whole").mkdir()
     _, points = forked(lambda: run(folder / "whole", None))
-    deaths: list[tuple[int, int | None]] = [(one, None) for one in range(len(points))]
+    deaths: list[tuple[int | str, int | None]] = [(one, None) for one in range(len(points))]
     if twice:
-        half = points.index("after effect a")
-        (folder / "half").mkdir()
-        forked(lambda: run(folder / "half", half))
-        _, resumed = forked(lambda: resume(folder / "half"))
-        deaths = [(half, one) for one in range(len(resumed["points"]))]
+        deaths = []
+        for at in ALONE:
+            here = folder / at.replace("/", "-")
+            here.mkdir()
+            forked(partial(run, here, at))
+            _, resumed = forked(partial(resume, here))
+            deaths += [(at, one) for one in range(len(resumed["points"]))]
     for first, second in deaths:
-        here = folder / f"{first}-{second}"
+        here = folder / f"{first}-{second}".replace("/", "-")
         here.mkdir()
         killed, _ = forked(partial(run, here, first))
         left = [looked(here)]
@@ -196,7 +202,8 @@ def main(folder: Path, *, twice: bool) -> None:
             killed, _ = forked(partial(resume, here, second))
             left.append(looked(here))
         _, came = forked(partial(resume, here)) if left[-1]["runs"] else (False, None)
-        told = {"at": points[first], "second": second, "killed": killed, "left": left, "came": came}
+        at = first if isinstance(first, str) else points[first]
+        told = {"at": at, "second": second, "killed": killed, "left": left, "came": came}
         sys.stdout.write(json.dumps(told | {"effects": looked(here)["effects"]}) + "\n")
 
 

@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -10,7 +11,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.cli.asking import at_terminal, calls, named, read, says, scripted, shell, started, toolwire, write
+from tests.cli.asking import (
+    at_terminal,
+    calls,
+    environment,
+    named,
+    read,
+    says,
+    scripted,
+    shell,
+    started,
+    toolwire,
+    write,
+)
 from tests.runtime.mcp.playing import ACTOR
 from toolwire.runtime.events import RunEvent
 
@@ -346,6 +359,40 @@ def test_a_signal_without_a_terminal_stops_cleanly_and_events_say_so(tmp_path: P
         *_, last = process.stdout.read().splitlines()
         assert process.wait(20) == 143
     assert json.loads(last)["stopped"] == "cancelled"
+
+
+BLOCKS = """
+import sys, time
+from pathlib import Path
+from toolwire import Agent, Policy, tool
+from toolwire.cli.running import conduct, view_of
+
+@tool
+def block() -> str:
+    Path("begun").touch()
+    time.sleep(600)  # in a thread: nobody can stop it
+    return "done"
+
+agent = Agent(tools=[block], policy=Policy(allow=["block"]), journal="runs.db")
+sys.exit(conduct(agent, lambda one: one.stream("block {}", facts={}), view_of("", as_json=False), Path("runs.db")))
+"""
+
+
+def test_the_second_ctrl_c_kills(tmp_path: Path) -> None:
+    environ = environment(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", BLOCKS], cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "begun").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"toolwire: stopping; once more to kill\n"
+        assert process.stderr.readline().startswith(b"cancelled (")
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == -signal.SIGINT
 
 
 # ---- nothing acts on the terminal
