@@ -20,6 +20,7 @@ from toolwire.canonical.fold import unfold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop
 from toolwire.journal.runs import Runs, RunSteps
+from toolwire.journal.store import JournalError
 from toolwire.runtime.approval import Consenting
 from toolwire.runtime.functions import tool
 from toolwire.runtime.policy import Policy
@@ -48,14 +49,14 @@ class Model:
 
 
 class Points:
-    """Counts the points, and dies at one of them."""
+    """Counts the points, and dies at one of them, by its number or its name."""
 
-    def __init__(self, deadly: int | None) -> None:
+    def __init__(self, deadly: int | str | None) -> None:
         self.names: list[str] = []
         self._deadly = deadly
 
     def passed(self, name: str) -> None:
-        if len(self.names) == self._deadly:
+        if self._deadly in (name, len(self.names)):
             os.kill(os.getpid(), signal.SIGKILL)
         self.names.append(name)
 
@@ -125,7 +126,7 @@ def agent(folder: Path, points: Points) -> Agent:
     )
 
 
-def run(folder: Path, deadly: int | None) -> list[str]:
+def run(folder: Path, deadly: int | str | None) -> list[str]:
     points = Points(deadly)
     with agent(folder, points) as one:
         one.run("write a, b and c", facts={})
@@ -175,19 +176,25 @@ def looked(folder: Path) -> dict[str, Any]:
     return {"runs": len(found), "ended": [one.ended is not None for one in found], "steps": steps, "effects": wrote}
 
 
+# At these nothing else is under way: what is left to do has always as many points.
+ALONE = ("after finish turn/1", "before finish call/2/c")
+
+
 def main(folder: Path, *, twice: bool) -> None:
     """`twice`: the one that takes it up is killed as well, at each of its points, and a third one goes on."""
     (folder / "whole").mkdir()
     _, points = forked(lambda: run(folder / "whole", None))
-    deaths: list[tuple[int, int | None]] = [(one, None) for one in range(len(points))]
+    deaths: list[tuple[int | str, int | None]] = [(one, None) for one in range(len(points))]
     if twice:
-        half = points.index("after effect a")
-        (folder / "half").mkdir()
-        forked(lambda: run(folder / "half", half))
-        _, resumed = forked(lambda: resume(folder / "half"))
-        deaths = [(half, one) for one in range(len(resumed["points"]))]
+        deaths = []
+        for at in ALONE:
+            here = folder / at.replace("/", "-")
+            here.mkdir()
+            forked(partial(run, here, at))
+            _, resumed = forked(partial(resume, here))
+            deaths += [(at, one) for one in range(len(resumed["points"]))]
     for first, second in deaths:
-        here = folder / f"{first}-{second}"
+        here = folder / f"{first}-{second}".replace("/", "-")
         here.mkdir()
         killed, _ = forked(partial(run, here, first))
         left = [looked(here)]
@@ -195,9 +202,71 @@ def main(folder: Path, *, twice: bool) -> None:
             killed, _ = forked(partial(resume, here, second))
             left.append(looked(here))
         _, came = forked(partial(resume, here)) if left[-1]["runs"] else (False, None)
-        told = {"at": points[first], "second": second, "killed": killed, "left": left, "came": came}
+        at = first if isinstance(first, str) else points[first]
+        told = {"at": at, "second": second, "killed": killed, "left": left, "came": came}
         sys.stdout.write(json.dumps(told | {"effects": looked(here)["effects"]}) + "\n")
 
 
+# ---- two at once
+
+
+class Watched:
+    """A connection that tells when it has looked who holds a run, and then waits."""
+
+    def __init__(self, connection: Any, told: int, go: int) -> None:
+        self._connection, self._told, self._go = connection, told, go
+
+    def execute(self, statement: str, *values: Any) -> Any:
+        found = self._connection.execute(statement, *values)
+        if not statement.startswith("SELECT holder"):
+            return found
+        rows = found.fetchall()
+        os.write(self._told, b".")
+        os.read(self._go, 1)
+        return self._connection.execute("SELECT ?", rows[0])
+
+
+def take(path: Path, told: int, go: int) -> str:
+    runs = Runs(path)
+    runs._connection = Watched(runs._connection, told, go)  # type: ignore[assignment]
+    try:
+        runs.take_up("run")
+    except JournalError as error:
+        return str(error)
+    return "taken"
+
+
+def race(folder: Path) -> None:
+    """Two processes take up a run, both of which saw that nobody holds it."""
+    path = folder / "runs.db"
+    runs = Runs(path)
+    runs.begin("run", b"{}")
+    runs.end("run", b"{}")
+    runs.close()
+    (told, tells), (go, goes) = os.pipe(), os.pipe()
+    children, answers = [], []
+    for _ in range(2):
+        there, here = os.pipe()
+        if (child := os.fork()) == 0:
+            os.write(here, take(path, tells, go).encode())
+            os._exit(0)
+        os.close(here)
+        children.append(child)
+        answers.append(there)
+    seen = b""
+    while len(seen) < 2:
+        seen += os.read(told, 2)
+    os.write(goes, b"..")
+    found = []
+    for child, there in zip(children, answers, strict=True):
+        with os.fdopen(there, "rb") as pipe:
+            found.append(pipe.read().decode())
+        os.waitpid(child, 0)
+    sys.stdout.write(json.dumps(sorted(found)) + "\n")
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), twice="twice" in sys.argv)
+    if "race" in sys.argv:
+        race(Path(sys.argv[1]))
+    else:
+        main(Path(sys.argv[1]), twice="twice" in sys.argv)

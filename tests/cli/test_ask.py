@@ -3,13 +3,28 @@
 import json
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tests.cli.asking import at_terminal, calls, named, read, says, scripted, shell, started, toolwire, write
+from tests.cli.asking import (
+    at_terminal,
+    calls,
+    environment,
+    named,
+    read,
+    says,
+    scripted,
+    shell,
+    started,
+    toolwire,
+    write,
+)
+from tests.runtime.mcp.playing import ACTOR
 from toolwire.runtime.events import RunEvent
 
 EVENT = msgspec.json.Decoder(RunEvent)
@@ -145,6 +160,24 @@ def test_thinking_is_asked_for(tmp_path: Path) -> None:
     assert not named(toolwire(tmp_path, "ask", "hello", "--json").events, "thinking")
 
 
+# ---- tools of servers
+
+
+def test_the_tools_of_configured_servers_are_offered_under_the_same_rules(tmp_path: Path) -> None:
+    settings = json.dumps(["-S", str(ACTOR), "{}"])
+    server = f"[mcp.servers.one]\ncommand = {json.dumps(sys.executable)}\nargs = {settings}\n"
+    gone = '[mcp.servers.gone]\ncommand = "no-such-program-anywhere"\n'
+    scripted(tmp_path, calls(("one__echo", {"a": 1})), says("Done."), more=server + gone)
+    denied = toolwire(tmp_path, "ask", "echo")
+    assert "To allow it: --allow one__echo\n" in denied.err
+    assert "there is no program 'no-such-program-anywhere'" in denied.err
+    done = toolwire(tmp_path, "ask", "echo", "--allow", "one__*", "--json")
+    (call,) = named(done.events, "call_ended")
+    assert (call["status"], call["record"]["summary"], call["record"]["locus"]) == ("ok", '{"a": 1}', "mcp")
+    replayed = toolwire(tmp_path, "runs", "replay", "last")
+    assert (replayed.code, replayed.out) == (0, "no difference\n")
+
+
 # ---- events
 
 
@@ -268,10 +301,18 @@ def test_what_was_typed_before_the_question_is_no_answer_to_it(tmp_path: Path) -
 
 
 def test_a_question_of_the_model_is_put_to_the_person(tmp_path: Path) -> None:
-    scripted(tmp_path, calls(("ask_user", {"question": "Which?", "choices": ["red", "blue"]})))
-    with at_terminal(tmp_path, "ask", "paint it", piped="the walls") as screen:
+    question = ("ask_user", {"question": "Which?", "choices": ["red", "blue"]})
+    scripted(tmp_path, calls(question, write(tmp_path, "a.txt", "a")))
+    with at_terminal(tmp_path, "ask", "paint it", "--allow", "write_file", piped="the walls") as screen:
         assert "1. red" in screen.until("answer (a number, or your own words): ")
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "a.txt").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(0.5)
         screen.types("2\n")
+        # What was done meanwhile is told after the answer.
+        assert screen.until("+ write_file").startswith("2\n")
         code, rest = screen.ends()
     assert code == 0
     assert "ask_user returned: blue" in rest
@@ -318,6 +359,40 @@ def test_a_signal_without_a_terminal_stops_cleanly_and_events_say_so(tmp_path: P
         *_, last = process.stdout.read().splitlines()
         assert process.wait(20) == 143
     assert json.loads(last)["stopped"] == "cancelled"
+
+
+BLOCKS = """
+import sys, time
+from pathlib import Path
+from toolwire import Agent, Policy, tool
+from toolwire.cli.running import conduct, view_of
+
+@tool
+def block() -> str:
+    Path("begun").touch()
+    time.sleep(600)  # in a thread: nobody can stop it
+    return "done"
+
+agent = Agent(tools=[block], policy=Policy(allow=["block"]), journal="runs.db")
+sys.exit(conduct(agent, lambda one: one.stream("block {}", facts={}), view_of("", as_json=False), Path("runs.db")))
+"""
+
+
+def test_the_second_ctrl_c_kills(tmp_path: Path) -> None:
+    environ = environment(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", BLOCKS], cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "begun").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"toolwire: stopping; once more to kill\n"
+        assert process.stderr.readline().startswith(b"cancelled (")
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == -signal.SIGINT
 
 
 # ---- nothing acts on the terminal

@@ -41,7 +41,7 @@ def shown(folder: Path, run: str = "last") -> dict[str, Any]:
 # ---- killed at every point of the journal
 
 
-def deaths(folder: Path, *more: str) -> Iterator[dict[str, Any]]:
+def deaths(folder: Path, *more: str) -> Iterator[Any]:
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "cli" / "killing.py"), str(folder), *more],
         env=environment(folder),
@@ -85,7 +85,7 @@ def test_killed_at_any_point_nothing_is_lost_or_done_twice(tmp_path: Path) -> No
 
 def test_killed_again_while_it_is_taken_up_it_still_holds(tmp_path: Path) -> None:
     found = list(deaths(tmp_path, "twice"))
-    assert len(found) > 10
+    assert len(found) > 40
     for death in found:
         judge(death)
 
@@ -132,8 +132,28 @@ def test_after_kill_9_the_run_is_taken_up_and_doubt_is_said(tmp_path: Path) -> N
     )
 
 
-def test_two_can_not_take_up_one_run(tmp_path: Path) -> None:
-    scripted(tmp_path, calls(shell("echo x >> effects; until [ -e go ]; do sleep 0.1; done")), says("Done."))
+WAITS = shell("echo x >> effects; until [ -e go ]; do sleep 0.1; done")
+
+
+def test_a_run_that_goes_on_can_not_be_taken_up(tmp_path: Path) -> None:
+    scripted(tmp_path, calls(WAITS), says("Done."))
+    with started(tmp_path, "ask", "do it", "--yes") as process:
+        wait_for(tmp_path / "effects")
+        refused = toolwire(tmp_path, "runs", "resume", "last")
+        assert refused.code == 2
+        assert f"is still going on, in process {process.pid}" in refused.err
+        (tmp_path / "go").touch()
+        assert process.communicate(timeout=PATIENCE)[0] == "Done.\n"
+    assert (tmp_path / "effects").read_text() == "x\n"
+
+
+def test_of_two_that_saw_a_run_held_by_nobody_one_takes_it_up(tmp_path: Path) -> None:
+    (answers,) = deaths(tmp_path, "race")
+    assert answers == ["taken", "the run run is still going on, in a process that has just taken it up"]
+
+
+def test_of_two_that_take_up_one_run_at_once_one_does(tmp_path: Path) -> None:
+    scripted(tmp_path, calls(WAITS), says("Done."))
     assert toolwire(tmp_path, "ask", "do it", "--later").code == 3
     call = shown(tmp_path)["waiting"][0]["call_id"]
     both = [started(tmp_path, "runs", "resume", "last", "--approve", call) for _ in range(2)]

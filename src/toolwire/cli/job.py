@@ -83,9 +83,11 @@ def agent_of(
     tools: "Sequence[Offered] | None" = None,
 ) -> Agent:
     rules = config.policy
+    offered = tools_of(job, config) if tools is None else tools
     return Agent(
         job.model if model is None else model,
-        tools=tools_of(job, config) if tools is None else tools,
+        tools=offered,
+        always=[one.name for one in offered if isinstance(one, Tool)],
         policy=Policy(allow=(*rules.allow, *job.allow), ask=rules.ask, deny=(*rules.deny, *job.deny)),
         instructions=_instructions(job),
         caps=Caps(turns=job.max_turns),
