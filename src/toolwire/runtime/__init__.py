@@ -1,0 +1,1 @@
+"""Running tools: declare, request, validate, authorise, execute, continue."""
