@@ -31,7 +31,7 @@ from toolwire.canonical.computer import (
 )
 
 from .guard import Guard
-from .keys import canonical_chord, types_text, uses_clipboard
+from .keys import MODIFIERS, canonical_chord, physical, types_text, uses_clipboard
 from .observation import Picture
 from .reach import Refused
 from .screen import Screen
@@ -207,10 +207,12 @@ class Hands:
         keyboard = (await self.tabs.view()).page.keyboard
         down: list[str] = []
         try:
-            for key in canonical_chord(names) if names else ():
+            keys = canonical_chord(names) if names else ()
+            modified = not MODIFIERS.isdisjoint({*keys, *self.held})
+            for key in keys:
                 try:
-                    await keyboard.down(key)
-                    down.append(key)
+                    await keyboard.down(physical(key, modified=modified))
+                    down.append(physical(key, modified=modified))
                 except Error:
                     # A character that is on no key of the keyboard that Playwright has.
                     if not types_text(key):

@@ -8,7 +8,7 @@ from playwright.async_api import Page
 
 from .display import Box, Display
 from .observation import Picture
-from .settings import Redaction
+from .settings import BrowserSettings
 from .view import View
 
 # In a page of our own, which never loaded anything: no script of the page in view sees the picture or the boxes.
@@ -32,9 +32,10 @@ class WrongSize(Exception):
 
 
 class Screen:
-    def __init__(self, display: Display, redaction: Redaction, darkroom: Page | None) -> None:
+    def __init__(self, display: Display, settings: BrowserSettings, darkroom: Page | None) -> None:
         self.display = display
-        self.redaction = redaction
+        self.redaction = settings.redaction
+        self.device_scale = settings.device_scale
         self.darkroom = darkroom
 
     async def picture(self, view: View) -> Picture:
@@ -52,8 +53,12 @@ class Screen:
         # A clip counts from where the document begins, which is above the view once it is scrolled.
         shown = (await view.cdp.send("Page.getLayoutMetrics"))["cssVisualViewport"]
         x, y = box.x + shown["pageX"], box.y + shown["pageY"]
-        clip = {"x": x, "y": y, "width": box.width, "height": box.height, "scale": scale}
-        asked: dict[str, Any] = {"format": "png", "clip": clip, "optimizeForSpeed": True}
+        clip = {"x": x, "y": y, "width": box.width, "height": box.height}
+        asked: dict[str, Any] = {
+            "format": "png",
+            "clip": {**clip, "scale": scale / self.device_scale},
+            "optimizeForSpeed": True,
+        }
         data: str = (await view.cdp.send("Page.captureScreenshot", asked))["data"]
         if self.darkroom is not None:
             # What moved meanwhile is black at both of its places.

@@ -123,12 +123,8 @@ class Session:
         bounds = self.settings.bounds
         try:
             async with asyncio.timeout(bounds.action_seconds):
-                await self._tabs.settled(bounds.settle_seconds)
-                picture = await self._screen.picture(await self._tabs.view())
-                if self._tabs.busy:
-                    await self._tabs.settled(bounds.settle_seconds)
-                    picture = await self._screen.picture(await self._tabs.view())
-                return picture
+                picture = await self._settled_picture()
+                return await self._settled_picture() if self._tabs.busy or picture is None else picture
         except TimeoutError:
             await self._tabs.abandon()
             text = "There is no picture: the page does not answer any more, and was closed."
@@ -136,6 +132,18 @@ class Session:
             text = f"There is no picture. {self._told(failure)}"
         observations.append(Observation(about="screenshot", text=text, error=True))
         return None
+
+    async def _settled_picture(self) -> Picture | None:
+        """Nothing, if the tab was closed meanwhile."""
+        await self._tabs.settled(self.settings.bounds.settle_seconds)
+        view = await self._tabs.view()
+        try:
+            return await self._screen.picture(view)
+        except Error:
+            await asyncio.sleep(0.05)
+            if not view.page.is_closed():
+                raise
+            return None
 
     def _told(self, failure: BaseException) -> str:
         if isinstance(failure, TimeoutError):
@@ -181,7 +189,9 @@ async def open_session(settings: BrowserSettings) -> AsyncIterator[Session]:
         )
         tabs = Tabs(context, settings, guard.concealed)
         notes.append(tabs)
-        await tabs.guard_navigation(await browser.new_browser_cdp_session())
+        telling = await browser.new_browser_cdp_session()
+        await tabs.guard_navigation(telling)
+        await tabs.expect_tabs(telling)
         stack.push_async_callback(tabs.close)
         await context.new_page()
-        yield Session(settings, tabs, Screen(display, settings.redaction, darkroom), guard)
+        yield Session(settings, tabs, Screen(display, settings, darkroom), guard)

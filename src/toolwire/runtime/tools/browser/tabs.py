@@ -1,8 +1,9 @@
 """Which page is in view, what happens in the pages meanwhile, and where they may not go."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from playwright.async_api import (
@@ -40,21 +41,37 @@ class Tabs:
         self._crashed: set[Page] = set()
         self._views: dict[Page, View] = {}
         self._notes: list[Observation] = []
-        self._pending: set[Request] = set()
+        self._pending: set[Request | str] = set()
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._tasks: set[asyncio.Task[Any]] = set()
         context.on("page", self._opened)
-        context.on("dialog", lambda dialog: self._soon(self._answer(dialog)))
+        context.on("dialog", lambda dialog: self._soon(partial(self._answer, dialog)))
         context.on("request", self._asked)
-        context.on("requestfinished", self._answered)
-        context.on("requestfailed", self._answered)
+        context.on("requestfinished", self._arrived)
+        context.on("requestfailed", self._arrived)
 
     async def guard_navigation(self, browser: CDPSession) -> None:
         """Every document is asked for here first, also in new tabs and after each redirect."""
-        browser.on("Fetch.requestPaused", lambda paused: self._soon(self._consider(browser, paused)))
+        browser.on("Fetch.requestPaused", lambda paused: self._soon(partial(self._consider, browser, paused)))
         pattern = {"urlPattern": "*", "resourceType": "Document", "requestStage": "Request"}
         await browser.send("Fetch.enable", {"patterns": [pattern]})
+
+    async def expect_tabs(self, browser: CDPSession) -> None:
+        """Playwright tells of a new tab when it has something to show; the browser tells at once."""
+        browser.on("Target.targetCreated", lambda told: self._expect(told["targetInfo"]))
+        browser.on("Target.targetDestroyed", lambda told: self._arrived(told["targetId"]))
+        await browser.send("Target.setDiscoverTargets", {"discover": True})
+
+    def _expect(self, target: dict[str, Any]) -> None:
+        if target["type"] == "page" and target.get("openerId"):
+            self._pending.add(target["targetId"])
+            self._quiet.clear()
+
+    def _arrived(self, what: Request | str) -> None:
+        self._pending.discard(what)
+        if not self._pending:
+            self._quiet.set()
 
     async def view(self) -> View:
         if not self._pages:
@@ -63,7 +80,7 @@ class Tabs:
         if page in self._crashed:
             raise NoPage("the page has crashed; open another address")
         if page not in self._views:
-            self._views[page] = await View.of(page)
+            await self._appear(page)
         return self._views[page]
 
     async def fresh_if_crashed(self) -> None:
@@ -74,7 +91,7 @@ class Tabs:
         """Gives up a page that no longer answers; its process would stay busy."""
         for page in self._pages[-1:]:
             self._forget(page)
-            self._soon(page.close())
+            self._soon(page.close)
 
     @property
     def url(self) -> str:
@@ -115,10 +132,10 @@ class Tabs:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _soon(self, work: Any) -> None:
+    def _soon(self, work: Callable[[], Awaitable[None]]) -> None:
         async def quietly() -> None:
             with suppress(Error):  # the page, or the whole browser, is gone
-                await work
+                await work()
 
         task = asyncio.ensure_future(quietly())
         self._tasks.add(task)
@@ -127,16 +144,21 @@ class Tabs:
     def _opened(self, page: Page) -> None:
         if len(self._pages) >= self.settings.bounds.tabs:
             self.note("tab", "A new tab was closed, because too many are open.")
-            self._soon(page.close())
+            self._soon(page.close)
             return
         if self._pages:
             self.note("tab", "A new tab was opened and is in view now.")
         self._pages.append(page)
+        self._soon(partial(self._appear, page))
         page.on("close", self._closed)
         page.on("crash", self._has_crashed)
         page.on("download", self._refuse_download)
         # With a listener, no picker is ever shown; nobody chooses, so none gets a file.
         page.on("filechooser", self._refuse_files)
+
+    async def _appear(self, page: Page) -> None:
+        view = self._views[page] = await View.of(page, self.settings.page, self.settings.device_scale)
+        self._arrived(await view.root_frame())
 
     def _closed(self, page: Page) -> None:
         if page in self._pages:
@@ -170,11 +192,6 @@ class Tabs:
         if request.resource_type in AWAITED:
             self._pending.add(request)
             self._quiet.clear()
-
-    def _answered(self, request: Request) -> None:
-        self._pending.discard(request)
-        if not self._pending:
-            self._quiet.set()
 
     async def _consider(self, browser: CDPSession, paused: dict[str, Any]) -> None:
         url, request = paused["request"]["url"], {"requestId": paused["requestId"]}

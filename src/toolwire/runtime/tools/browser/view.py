@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 from playwright.async_api import CDPSession, Error, Frame, Page
 
+from .display import Size
 from .guard import Facts
 
 LOOK = (files(__package__) / "look.js").read_text("utf-8")
@@ -29,9 +30,14 @@ class View:
         self._root: str | None = None
 
     @classmethod
-    async def of(cls, page: Page) -> "View":
+    async def of(cls, page: Page, size: Size, device_scale: float) -> "View":
         cdp = await page.context.new_cdp_session(page)
         await cdp.send("DOM.enable")
+        # A picture taken by a session leaves the page with that session's metrics: without these, with none.
+        metrics = {"width": size.width, "height": size.height, "screenWidth": size.width, "screenHeight": size.height}
+        await cdp.send(
+            "Emulation.setDeviceMetricsOverride", {**metrics, "deviceScaleFactor": device_scale, "mobile": False}
+        )
         return cls(page, cdp)
 
     async def look_at(self, x: float, y: float) -> Facts | None:
@@ -81,7 +87,7 @@ class View:
         return None
 
     async def _look_at_focus(self) -> Facts | None:
-        cdp, frame = self.cdp, await self._root_frame()
+        cdp, frame = self.cdp, await self.root_frame()
         document = {"expression": "document", "contextId": await self._world(cdp, frame)}
         root = (await cdp.send("Runtime.evaluate", document))["result"]["objectId"]
         for _ in range(DEEPEST):
@@ -109,7 +115,7 @@ class View:
         return None
 
     async def _painted(self) -> None:
-        world = await self._world(self.cdp, await self._root_frame())
+        world = await self._world(self.cdp, await self.root_frame())
         await self.cdp.send("Runtime.evaluate", {"expression": TWO_FRAMES, "awaitPromise": True, "contextId": world})
 
     async def _text(self, left_out: str, longest: int) -> str:
@@ -166,7 +172,7 @@ class View:
             known = self._worlds[cdp, frame] = made["executionContextId"]
         return known
 
-    async def _root_frame(self) -> str:
+    async def root_frame(self) -> str:
         if self._root is None:
             self._root = (await self.cdp.send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
         return self._root
