@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -61,10 +61,8 @@ def serving(pages: dict[str, str | Answer], host: str = "127.0.0.1") -> Iterator
             pass
 
         def handle(self) -> None:
-            try:
+            with suppress(ConnectionError):  # the browser had enough
                 super().handle()
-            except ConnectionError:  # the browser had enough
-                pass
 
     server = ThreadingHTTPServer((host, 0), Handler)
     server.daemon_threads = True

@@ -18,7 +18,7 @@ def facts(
     button: tuple[str, ...] = (),
 ) -> Facts:
     tag = "input" if field else "button"
-    return Facts(False, False, tag, control, names, field, fields, submits, button)  # noqa: FBT003
+    return Facts(False, False, tag, control, names, field, fields, submits, button)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_others_are_not(name: str) -> None:
 
 
 def test_a_long_text_is_no_name() -> None:
-    story = "Where to buy the best of everything, and how to pay for it: a story in many words that never seems to end at all."
+    story = "Where to buy the best of everything, and how to pay for it: a story in many words that never seem to end."
     assert Guard().clicking(facts(story, control=False)) is None
     assert Guard().clicking(facts("Buy", control=False)) is not None
 

@@ -59,7 +59,8 @@ def named(port: int) -> Reach:
 
 def test_a_plain_request_is_passed_on_alone() -> None:
     server = Server()
-    sent = b"POST http://127.0.0.1:%d/path?q=1 HTTP/1.1\r\nHost: other\r\nContent-Length: 3\r\nX-A: b\r\nProxy-Connection: keep-alive\r\n\r\nabc"
+    sent = b"POST http://127.0.0.1:%d/path?q=1 HTTP/1.1\r\nHost: other\r\nContent-Length: 3\r\nX-A: b\r\n"
+    sent += b"Proxy-Connection: keep-alive\r\n\r\nabc"
     after = b"GET http://elsewhere.example/ HTTP/1.1\r\nCookie: of=elsewhere\r\n\r\n"
     got, reports = exchange(server, named, lambda port: sent % port + after)
     assert got.endswith(b"\r\nConnection: close\r\n\r\nhi")

@@ -65,7 +65,8 @@ PIXELS = """async ([data, points]) => {
   const pen = canvas.getContext("2d");
   pen.drawImage(picture, 0, 0);
   const all = pen.getImageData(0, 0, picture.width, picture.height).data;
-  if (points) return points.map(([x, y]) => [...all.slice(4 * (y * picture.width + x), 4 * (y * picture.width + x) + 3)]);
+  const at = (x, y) => 4 * (y * picture.width + x);
+  if (points) return points.map(([x, y]) => [...all.slice(at(x, y), at(x, y) + 3)]);
   const middles = {};
   for (let at = 0; at < all.length; at += 4) {
     const colour = (all[at] << 16) | (all[at + 1] << 8) | all[at + 2];

@@ -29,14 +29,16 @@ from toolwire.canonical.computer import (
 from toolwire.runtime.tools.browser import Bounds, Session
 
 # Everything is where its style says, so that the tests need not look for it.
-FORM = """<!doctype html><style>body > * { position: absolute; margin: 0 } input, textarea { width: 200px; height: 20px }</style>
+FORM = """<!doctype html>
+<style>body > * { position: absolute; margin: 0 } input, textarea { width: 200px; height: 20px }</style>
 <body style="margin:0;height:3000px">
 <input id=name style="left:10px;top:10px">
 <textarea id=story style="left:10px;top:50px;height:100px"></textarea>
 <p id=prose style="left:10px;top:200px;width:400px">one two three four</p>
 <div id=box style="left:10px;top:300px;width:50px;height:50px;background:red"></div>
 <div id=bin style="left:300px;top:300px;width:100px;height:100px;background:#eee"></div>
-<div id=inner style="left:600px;top:300px;width:100px;height:100px;overflow:scroll"><div style="width:900px;height:900px"></div></div>
+<div id=inner style="left:600px;top:300px;width:100px;height:100px;overflow:scroll">
+  <div style="width:900px;height:900px"></div></div>
 <a id=link href="/second?from=link" style="left:10px;top:500px">second</a>
 <script>
   events = [];
@@ -66,13 +68,10 @@ def perform(*actions: Action) -> dict[str, object]:
 
     async def work(session: Session) -> None:
         await did(session, Navigate(url=f"{site.root}/"), *actions)
-        told = (
-            "({events, keys, path, name: name.value, story: story.value, selected: String(getSelection()), y: scrollY,"
-            + (
-                " inner: [inner.scrollLeft, inner.scrollTop], box: [box.offsetLeft, box.offsetTop], colour: prose.style.color})"
-            )
-        )
-        state.update(await ask(session, told.replace("name: name", "name: document.getElementById('name')")))
+        told = """({events, keys, path, name: document.getElementById("name").value, story: story.value, y: scrollY,
+          selected: String(getSelection()), inner: [inner.scrollLeft, inner.scrollTop],
+          box: [box.offsetLeft, box.offsetTop], colour: prose.style.color})"""
+        state.update(await ask(session, told))
 
     with serving(PAGES) as site:
         drive(work, site)
@@ -85,14 +84,13 @@ def test_click_and_type() -> None:
 
 
 def test_clicks_of_every_kind() -> None:
-    prose = {"x": 15, "y": 208}
     state = perform(
-        Click(**prose),
-        Click(**prose, count=2),
-        Click(**prose, button="right"),
-        Click(**prose, button="middle"),
-        Click(**prose, keys=("shift",)),
-        Click(**prose, keys=("CTRL",)),
+        Click(x=15, y=208),
+        Click(x=15, y=208, count=2),
+        Click(x=15, y=208, button="right"),
+        Click(x=15, y=208, button="middle"),
+        Click(x=15, y=208, keys=("shift",)),
+        Click(x=15, y=208, keys=("CTRL",)),
     )
     assert state["events"] == [
         ["click", 0, 1, False, False],
@@ -165,7 +163,7 @@ def test_move_hovers_and_is_where_the_next_click_goes() -> None:
 def test_drag_and_drop_as_html_has_it() -> None:
     page = """<!doctype html><body style="margin:0"><div draggable=true style="width:50px;height:50px;background:red"
       ondragstart="event.dataTransfer.setData('text', 'the box')"></div>
-      <div style="position:absolute;left:300px;top:0;width:100px;height:100px;background:#eee" ondragover="event.preventDefault()"
+      <div style="position:absolute;left:300px;top:0;width:100px;height:100px" ondragover="event.preventDefault()"
       ondrop="document.title = event.dataTransfer.getData('text')"></div>"""
 
     async def work(session: Session) -> None:
@@ -198,9 +196,11 @@ def test_where_a_link_leads_and_back_again() -> None:
 
 
 def test_text_is_what_a_person_would_read() -> None:
-    page = """<!doctype html><h1>Hello   there</h1><script>let x = "no"</script><style>p {}</style><p style="display:none">no</p>
+    page = """<!doctype html><h1>Hello   there</h1><script>let x = "no"</script><style>p {}</style>
+      <p style="display:none">no</p>
       <p style="visibility:hidden">no</p><p>one<br>two <b>three</b></p><ul><li>first<li>second</ul>
-      <input value="typed"><input type=password value="no"><input type=checkbox checked><select><option>no<option selected>chosen</select>
+      <input value="typed"><input type=password value="no"><input type=checkbox checked>
+      <select><option>no<option selected>chosen</select>
       <iframe srcdoc="<p>framed"></iframe><div id=host></div>
       <script>host.attachShadow({mode: "open"}).innerHTML = "<p>shadow"</script>"""
 
@@ -249,7 +249,8 @@ def test_the_pointer_is_where_the_model_put_it() -> None:
 def test_what_a_click_starts_is_in_the_picture() -> None:
     slow = Answer("<!doctype html><body style='background:#00ff00'>", delay=0.5)
     page = """<!doctype html><a href=/slow style="position:absolute;left:0;top:0">slow</a>
-      <button style="position:absolute;left:100px;top:0" onclick="fetch('/part').then(() => document.title = 'there')">part</button>"""
+      <button style="position:absolute;left:100px;top:0"
+        onclick="fetch('/part').then(() => document.title = 'there')">part</button>"""
 
     async def work(session: Session) -> None:
         await did(session, Navigate(url=f"{site.root}/"), Click(x=110, y=5))
@@ -275,7 +276,8 @@ def test_a_picture_in_the_middle_of_a_batch_and_one_at_its_end() -> None:
 
 
 def test_sessions_share_nothing() -> None:
-    page = "<!doctype html><script>document.title = document.cookie + localStorage.x; document.cookie = 'a=b'; localStorage.x = 1</script>"
+    page = """<!doctype html><script>
+      document.title = document.cookie + localStorage.x; document.cookie = 'a=b'; localStorage.x = 1</script>"""
 
     async def work(session: Session) -> None:
         await did(session, Navigate(url=f"{site.root}/"))

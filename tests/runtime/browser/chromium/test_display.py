@@ -32,8 +32,8 @@ FRAMED = 0x0000AA
 INNER = f"<!doctype html><body style='margin:0'>{target(FRAMED, 31, 17)}"
 TARGETS = (
     "<!doctype html><body style='margin:0;height:3000px;background:#fff'><script>hits = []</script>"
-    "<iframe src=/inner style='position:absolute;left:211px;top:107px;width:100px;height:50px;border:3px solid #ddd'></iframe>"
-    + "".join(target(number, *place) for number, place in zip(NUMBERS, PLACES, strict=True))
+    "<iframe src=/inner style='position:absolute;left:211px;top:107px;width:100px;height:50px;border:3px solid #ddd'>"
+    "</iframe>" + "".join(target(number, *place) for number, place in zip(NUMBERS, PLACES, strict=True))
 )
 
 LIMITS = {
@@ -123,7 +123,8 @@ def test_a_part_is_shown_with_what_the_whole_picture_is_too_small_for(scale: flo
 
 
 def test_a_picture_changes_nothing_that_the_page_can_see() -> None:
-    page = "<!doctype html><script>seen = []; onresize = () => seen.push(innerWidth); onscroll = () => seen.push(scrollY)</script>"
+    page = """<!doctype html><script>
+      seen = []; onresize = () => seen.push(innerWidth); onscroll = () => seen.push(scrollY)</script>"""
 
     async def work(session: Session) -> None:
         await did(session, Navigate(url=f"{site.root}/"))

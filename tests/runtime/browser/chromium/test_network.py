@@ -28,7 +28,8 @@ ATTEMPTS = {
     "preload": "add('link', {rel: 'preload', as: 'image', href: `${web}/preload`})",
     "prefetch": "add('link', {rel: 'prefetch', href: `${web}/prefetch`})",
     "preconnect": "add('link', {rel: 'preconnect', href: web})",
-    "prerender": "add('script', {type: 'speculationrules', textContent: JSON.stringify({prerender: [{source: 'list', urls: [web]}]})})",
+    "prerender": """{ const rules = JSON.stringify({prerender: [{source: 'list', urls: [web]}]});
+      add('script', {type: 'speculationrules', textContent: rules}) }""",
     "video": "add('video', {src: `${web}/video`, autoplay: true, muted: true})",
     "font": "new FontFace('f', `url(${web}/font)`).load().catch(() => 0)",
     "worker": "new Worker(URL.createObjectURL(new Blob([`fetch('${web}/worker', {mode: 'no-cors'})`])))",
@@ -77,10 +78,8 @@ def test_the_same_page_reaches_it_where_it_is_named() -> None:
         host = f"127.0.0.1:{caught.port}"
         touched = tried(host, Reach(hosts=("*",), resources=(host,)), web, caught)
     seen = " ".join(touched)
-    expected = (
-        "picture fetch beacon xhr events frame object embed script module style preload video font worker".split()
-    )
-    assert [name for name in expected if f"/{name} " not in seen] == []
+    kinds = "picture fetch beacon xhr events frame object embed script module style preload video font worker"
+    assert [name for name in kinds.split() if f"/{name} " not in seen] == []
     assert "/redirected" in seen
     assert "/socket" in seen
 
@@ -96,7 +95,8 @@ REFUSED = """<!doctype html><style>a { position: absolute; left: 0 }</style>
 <a style="top:60px" href="{other}/tab" target=_blank>new tab</a>
 <a style="top:90px" href="javascript:void(location = '{other}/script')">script</a>
 <form action="{other}/form" method=post><button style="position:absolute;left:0;top:120px">form</button></form>
-<a style="top:150px" href="javascript:void(document.head.insertAdjacentHTML('beforeend', '<meta http-equiv=refresh content=&quot;0;{other}/meta&quot;>'))">meta</a>
+<a style="top:150px" href="javascript:void(document.head.append(Object.assign(document.createElement('meta'),
+  {httpEquiv: 'refresh', content: '0;{other}/meta'})))">meta</a>
 <a style="top:180px" href="javascript:void(open('{other}/opened'))">open</a>
 <a style="top:210px" href="file:///etc/passwd">file</a>
 <a style="top:240px" href="data:text/html,data">data</a>
@@ -167,7 +167,8 @@ POWERS = """async () => {
   const tell = async (work) => { try { return String(await work()) } catch (error) { return error.name } };
   const query = (name) => tell(async () => (await navigator.permissions.query({name})).state);
   return {
-    place: await tell(() => new Promise((done, fail) => navigator.geolocation.getCurrentPosition(done, (error) => done(error.code)))),
+    place: await tell(() => new Promise((done) =>
+      navigator.geolocation.getCurrentPosition(done, (error) => done(error.code)))),
     camera: await query("camera"),
     notes: await tell(() => Notification.requestPermission()),
     read: await tell(() => navigator.clipboard.readText()),

@@ -42,8 +42,10 @@ from .view import View
 Ask = Callable[[str | None], Awaitable[None]]
 """Is told why a person must agree, if so; raises if nobody does."""
 
+Side = Literal["left", "middle", "right"]
 Done = str | tuple[str, Picture]
 DRAG_STEPS = 8
+NOWHERE = (-10, -10)
 MOST_REPEATS = 100
 
 
@@ -230,10 +232,8 @@ class Hands:
             case Click(x=x, y=y, button=button, count=count, keys=keys):
                 if button in ("back", "forward"):
                     return await self._leave("go_back" if button == "back" else "go_forward")
-                view, at = await self._point(x, y)
                 async with self._holding(keys):
-                    await ask(self.guard.clicking(await view.look_at(*at)))
-                    await view.page.mouse.click(*at, button=_button(button), click_count=count)
+                    await self._click(x, y, _button(button), count, ask)
                 return "Clicked."
             case Move(x=x, y=y, keys=keys):
                 async with self._holding(keys):
@@ -258,6 +258,31 @@ class Hands:
                 await view.page.mouse.up(button=_button(button))
                 return "Released the button."
 
+    async def _click(self, x: int | None, y: int | None, button: Side, count: int, ask: Ask) -> None:
+        """Judged as the page is, and once more when it knows of the pointer and the button but not of the click."""
+        at = self._where(x, y)
+        view = await self.tabs.view()
+        mouse = view.page.mouse
+        # Chromium would answer to this with its next frame; the button does not wait for that.
+        moving = asyncio.ensure_future(mouse.move(*at))
+        try:
+            expected = self.guard.clicking(await view.look_at(*at))
+            await ask(expected)
+            await mouse.down(button=button)
+            found = self.guard.clicking(await view.look_at(*at))
+            if found not in (None, expected):
+                await mouse.move(*NOWHERE)
+                await mouse.up(button=button)
+                await ask(found)
+                await mouse.move(*at)
+                await mouse.down(button=button)
+            await mouse.up(button=button)
+            for number in range(2, count + 1):
+                await mouse.down(button=button, click_count=number)
+                await mouse.up(button=button, click_count=number)
+        finally:
+            await asyncio.gather(moving, return_exceptions=True)
+
     async def _drag(self, path: tuple[tuple[int, int], ...], keys: tuple[str, ...], ask: Ask) -> str:
         if len(path) < 2:
             raise Refused("a drag has at least two points")
@@ -277,19 +302,23 @@ class Hands:
 
     async def _point(self, x: int | None, y: int | None) -> tuple[View, tuple[float, float]]:
         """The pointer is there before anything is judged, so that what the page does under it has been done."""
-        where = (self.pointer[0] if x is None else x, self.pointer[1] if y is None else y)
-        at = self.screen.display.to_page(*where)
+        at = self._where(x, y)
         view = await self.tabs.view()
         await view.page.mouse.move(*at)
-        self.pointer = where
         return view, at
+
+    def _where(self, x: int | None, y: int | None) -> tuple[float, float]:
+        where = (self.pointer[0] if x is None else x, self.pointer[1] if y is None else y)
+        at = self.screen.display.to_page(*where)
+        self.pointer = where
+        return at
 
     async def _point_reason(self, view: View, x: int | None, y: int | None) -> str | None:
         where = (self.pointer[0] if x is None else x, self.pointer[1] if y is None else y)
         return self.guard.clicking(await view.look_at(*self.screen.display.to_page(*where)))
 
 
-def _button(name: str) -> Literal["left", "middle", "right"]:
+def _button(name: str) -> Side:
     match name:
         case "left" | "middle" | "right":
             return name

@@ -164,8 +164,8 @@ def uses_clipboard(keys: tuple[str, ...], held: frozenset[str] = frozenset()) ->
 
 
 def physical(key: str, *, modified: bool) -> str:
-    """With a modifier, a letter or digit is the key that it is on, so that Shift makes it a capital and `Control` with `A`
-    is what it is with `a`."""
+    """With a modifier, a letter or digit is the key that it is on, so that Shift makes it a capital and `Control` with
+    `A` is what it is with `a`."""
     if modified and len(key) == 1 and key.isascii() and key.isalnum():
         return f"Digit{key}" if key.isdigit() else f"Key{key.upper()}"
     return key

@@ -4,6 +4,7 @@ function () {
   const CONTROLS =
     "button, a[href], input, select, textarea, label, summary, option, [contenteditable], [onclick], [role=button]," +
     "[role=link], [role=menuitem], [role=option], [role=tab], [role=switch], [role=checkbox], [role=slider], [role=textbox]";
+  const HOSTS = "ARTICLE ASIDE BLOCKQUOTE BODY DIV FOOTER H1 H2 H3 H4 H5 H6 HEADER MAIN NAV P SECTION SPAN".split(" ");
   const PUSHED = ["submit", "button", "image", "reset"];
   const short = (value) => String(value ?? "").replace(/\s+/g, " ").trim().slice(0, 200);
   const above = (one) => one.assignedSlot ?? one.parentElement ?? one.getRootNode().host ?? null;
@@ -46,7 +47,8 @@ function () {
   const pushed = form ? inputs.filter(submits)[0] : undefined;
   return {
     frame: isFrame(node),
-    shadowed: Boolean(node.tagName.includes("-") || node.shadowRoot),
+    // A closed root does not show; these can have one.
+    shadowed: node.tagName.includes("-") || HOSTS.includes(node.tagName),
     tag: subject.tagName.toLowerCase(),
     control: Boolean(control),
     names: named(subject),

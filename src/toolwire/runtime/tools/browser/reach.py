@@ -14,8 +14,8 @@ from msgspec import Struct
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# What `is_global` of older Pythons takes for public: reserved ranges, relays that lead to any IPv4 address, and the address
-# at which a cloud (Azure) answers its own machines.
+# What `is_global` takes for public, in some Pythons: reserved ranges, relays that lead to any IPv4 address, and
+# where a cloud (Azure) answers its own machines.
 CLOSED = tuple(
     ipaddress.ip_network(text)
     for text in (

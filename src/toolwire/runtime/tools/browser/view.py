@@ -13,6 +13,7 @@ from .guard import Facts
 
 LOOK = (files(__package__) / "look.js").read_text("utf-8")
 READ = (files(__package__) / "read.js").read_text("utf-8")
+LOOK_AT = f"function (x, y) {{ const node = document.elementFromPoint(x, y); return node && ({LOOK}).call(node) }}"
 WORLD = "toolwire"
 TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 DEEPEST = 12
@@ -67,6 +68,19 @@ class View:
             return await looking(*arguments, **named)
 
     async def _look_at(self, x: float, y: float) -> Facts | None:
+        """At once, where no frame and no closed root is in the way."""
+        call = {
+            "functionDeclaration": LOOK_AT,
+            "executionContextId": await self._world(self.cdp, await self.root_frame()),
+            "arguments": [{"value": x}, {"value": y}],
+            "returnByValue": True,
+        }
+        facts = msgspec.convert(_value(await self.cdp.send("Runtime.callFunctionOn", call)), Facts | None)
+        if facts is None or facts.frame or facts.shadowed:
+            return await self._look_into(x, y)
+        return facts
+
+    async def _look_into(self, x: float, y: float) -> Facts | None:
         cdp = self.cdp
         for _ in range(DEEPEST):
             try:

@@ -1,0 +1,99 @@
+"""What the browser harness adds to bare Playwright: `python -m benchmarks.browser [ROUNDS]`.
+
+Both do the same to the same page, each in a Chromium of its own, by turns, so that what else the machine does meets
+both.
+"""
+
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+
+from playwright.async_api import Page, async_playwright
+
+from tests.runtime.browser.sites import Site, serving
+from toolwire.canonical.computer import Action, Click, Move, Navigate, Type
+from toolwire.runtime.tools.browser import Bounds, BrowserSettings, Reach, Session, find_chromium, open_session
+
+SIZE = {"width": 1280, "height": 800}
+CLICKS = 20
+PAGE = (
+    "<!doctype html><title>bench</title><style>body { columns: 4; font: 13px sans-serif }</style>"
+    "<form><input style='position:fixed;left:10px;top:10px'>"
+    "<button type=button style='position:fixed;left:300px;top:10px'>Next</button></form>"
+    + "".join(f"<p>{index} <a href='#{index}'>Lorem ipsum</a> dolor sit amet, consectetur.</p>" for index in range(400))
+)
+
+Work = Callable[[], Awaitable[object]]
+
+
+async def done(session: Session, actions: Sequence[Action]) -> None:
+    performed = await session.perform(actions)
+    if performed.failed:
+        raise RuntimeError(str(performed.observations))
+
+
+async def timed(work: Work) -> float:
+    began = time.perf_counter()
+    await work()
+    return (time.perf_counter() - began) * 1000
+
+
+async def measured(name: str, rounds: int, bare: Work, ours: Work, *, each: int = 1, less: float = 0) -> None:
+    """In milliseconds, by turns; `less` is what a batch costs us without its actions."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for index in range(rounds + 3):
+        for kept, work in zip(times, (bare, ours), strict=True):
+            took = await timed(work)
+            if index >= 3:
+                kept.append(took)
+    plain, harnessed = statistics.median(times[0]) / each, (statistics.median(times[1]) - less) / each
+    print(f"{name:<12} {plain:8.2f} {harnessed:10.2f} {harnessed - plain:+8.2f}")
+
+
+async def compare(page: Page, session: Session, site: Site, rounds: int) -> None:
+    async def clicks() -> None:
+        for _ in range(CLICKS):
+            await page.mouse.click(310, 20)
+
+    async def moves() -> None:
+        for _ in range(CLICKS):
+            await page.mouse.move(310, 20)
+
+    await page.goto(f"{site.root}/")
+    await session.perform([Navigate(url=f"{site.root}/")])
+    print(f"{'ms':<12} {'bare':>8} {'toolwire':>10} {'more':>8}")
+    await measured("screenshot", rounds, lambda: page.screenshot(scale="css"), lambda: done(session, []))
+    batch = statistics.median([await timed(lambda: done(session, [])) for _ in range(rounds)])
+    click, move = [Click(x=310, y=20)] * CLICKS, [Move(x=310, y=20)] * CLICKS
+    await measured("click", rounds, clicks, lambda: done(session, click), each=CLICKS, less=batch)
+    await measured("move", rounds, moves, lambda: done(session, move), each=CLICKS, less=batch)
+    await page.mouse.click(50, 20)
+    await session.perform([Click(x=50, y=20)])
+    text = "hello world"
+    await measured(
+        "type", rounds, lambda: page.keyboard.type(text), lambda: done(session, [Type(text=text)]), less=batch
+    )
+
+
+async def main(rounds: int) -> None:
+    program = find_chromium(None)
+    with serving({"/": PAGE}) as site:
+        async with AsyncExitStack() as stack:
+            playwright = await stack.enter_async_context(async_playwright())
+            browser = await playwright.chromium.launch(executable_path=program)
+            stack.push_async_callback(browser.close)
+            page = await browser.new_page(viewport={"width": SIZE["width"], "height": SIZE["height"]})
+            settings = BrowserSettings(reach=Reach(hosts=(site.name,)), bounds=Bounds(actions=1_000_000))
+            began = time.perf_counter()
+            session = await stack.enter_async_context(open_session(settings))
+            print(
+                f"a session opens in {(time.perf_counter() - began) * 1000:.0f} ms; {browser.version}; {rounds} rounds"
+            )
+            await compare(page, session, site, rounds)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 50))
