@@ -11,7 +11,19 @@ import pytest
 
 from tests.runtime.browser.chromium.driving import ask, did, drive, failed, page_of, told
 from tests.runtime.browser.sites import Answer, serving
-from toolwire.canonical.computer import Action, Click, Keys, Navigate, ReadText, Screenshot, Type, Wait, Zoom
+from toolwire.canonical.computer import (
+    Action,
+    Click,
+    Drag,
+    Keys,
+    Navigate,
+    ReadText,
+    Screenshot,
+    Scroll,
+    Type,
+    Wait,
+    Zoom,
+)
 from toolwire.runtime.tools.browser import Bounds, BrowserSettings, NoChromium, Session, open_session
 
 
@@ -112,11 +124,23 @@ def test_a_crash_is_told_and_another_page_can_be_opened() -> None:
         drive(work, site)
 
 
-def test_a_page_that_never_answers_is_given_up() -> None:
+@pytest.mark.parametrize(
+    ("event", "action"),
+    [
+        ("onclick", PRESS),
+        ("onmousemove", PRESS),
+        ("onmousemove", Click(x=10, y=10, keys=("Shift",))),
+        ("onmousedown", Drag(path=((10, 10), (50, 50)), keys=("Control",))),
+        ("onkeydown", Keys(keys=("Shift", "a"))),
+        ("onkeydown", Type(text="x")),
+        ("onwheel", Scroll(x=10, y=10, dy=10)),
+    ],
+)
+def test_a_page_that_never_answers_is_given_up(event: str, action: Action) -> None:
     async def work(session: Session) -> None:
         await did(session, Navigate(url=f"{site.root}/"))
         began = time.monotonic()
-        done = await session.perform([PRESS, Type(text="x")])
+        done = await session.perform([action, Type(text="x")])
         assert time.monotonic() - began < 12
         assert [one.error for one in done.observations] == [True, True, True]
         assert "longer than the 2 seconds" in done.observations[0].text
@@ -124,7 +148,8 @@ def test_a_page_that_never_answers_is_given_up() -> None:
         assert "does not answer" in done.observations[2].text
         await did(session, Navigate(url=f"{site.root}/other"))
 
-    with serving({"/": button("while (true) {}"), "/other": "other"}) as site:
+    page = f"<!doctype html><script>{event} = () => {{ while (true) {{}} }}</script>"
+    with serving({"/": page, "/other": "other"}) as site:
         drive(work, site, bounds=Bounds(action_seconds=2))
 
 

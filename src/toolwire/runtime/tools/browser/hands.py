@@ -1,8 +1,8 @@
 """Mouse and keyboard: each canonical action, done to the page in view."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Literal, assert_never
 
 from playwright.async_api import Error
@@ -46,6 +46,7 @@ Side = Literal["left", "middle", "right"]
 Done = str | tuple[str, Picture]
 DRAG_STEPS = 8
 NOWHERE = (-10, -10)
+RELEASE_SECONDS = 1
 MOST_REPEATS = 100
 
 
@@ -223,7 +224,7 @@ class Hands:
             yield
         finally:
             for key in reversed(down):
-                await keyboard.up(key)
+                await _soon_enough(keyboard.up(key))
 
     # Mouse
 
@@ -280,8 +281,9 @@ class Hands:
             for number in range(2, count + 1):
                 await mouse.down(button=button, click_count=number)
                 await mouse.up(button=button, click_count=number)
+            await moving
         finally:
-            await asyncio.gather(moving, return_exceptions=True)
+            moving.cancel()
 
     async def _drag(self, path: tuple[tuple[int, int], ...], keys: tuple[str, ...], ask: Ask) -> str:
         if len(path) < 2:
@@ -296,7 +298,7 @@ class Hands:
                     await view.page.mouse.move(*point, steps=DRAG_STEPS)
                 await view.painted()
             finally:
-                await view.page.mouse.up()
+                await _soon_enough(view.page.mouse.up())
         self.pointer = path[-1]
         return "Dragged."
 
@@ -324,6 +326,13 @@ def _button(name: str) -> Side:
             return name
         case _:
             raise Refused(f"the button {name!r} can't be held")
+
+
+async def _soon_enough(release: Coroutine[None, None, None]) -> None:
+    """What ends an action that ran out of time must not wait for the same page without end."""
+    with suppress(TimeoutError, Error):
+        async with asyncio.timeout(RELEASE_SECONDS):
+            await release
 
 
 def _pieces(text: str) -> list[str]:

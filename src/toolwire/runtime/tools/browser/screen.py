@@ -57,7 +57,6 @@ class Screen:
         asked: dict[str, Any] = {
             "format": "png",
             "clip": {**clip, "scale": scale / self.device_scale},
-            "optimizeForSpeed": True,
         }
         data: str = (await view.cdp.send("Page.captureScreenshot", asked))["data"]
         if self.darkroom is not None:

@@ -38,6 +38,7 @@ class Session:
         self._guard = guard
         self._hands = Hands(settings, tabs, screen, guard)
         self._done = 0
+        self._one_batch = asyncio.Lock()
         self._deadline = time.monotonic() + settings.bounds.session_seconds
 
     @property
@@ -52,6 +53,10 @@ class Session:
 
     async def perform(self, actions: Sequence[Action], approve: Approve | None = None) -> Performed:
         """In order; what fails or is refused ends the batch. What needs a person's consent is not done without it."""
+        async with self._one_batch:
+            return await self._perform(actions, approve)
+
+    async def _perform(self, actions: Sequence[Action], approve: Approve | None) -> Performed:
         self._tabs.forget_requests()
         observations: list[Observation] = []
         for index, action in enumerate(actions):
