@@ -18,7 +18,7 @@ def facts(
     button: tuple[str, ...] = (),
 ) -> Facts:
     tag = "input" if field else "button"
-    return Facts(False, False, tag, control, names, field, fields, submits, button)
+    return Facts(False, False, tag, control, names, field, fields, (), submits, button)
 
 
 @pytest.mark.parametrize(

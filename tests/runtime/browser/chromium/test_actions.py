@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from tests.runtime.browser.chromium.driving import ask, did, drive, failed
+from tests.runtime.browser.chromium.driving import ask, colours_at, did, drive, failed
 from tests.runtime.browser.sites import Answer, serving
 from toolwire.canonical.computer import (
     Action,
@@ -171,6 +171,39 @@ def test_drag_and_drop_as_html_has_it() -> None:
         assert await ask(session, "document.title") == "the box"
 
     with serving({"/": page}) as site:
+        drive(work, site)
+
+
+LISTS = """<!doctype html><style>select { position: absolute; left: 20px; width: 200px }</style>
+<body style="margin:0">
+<select id=colour style="top:20px" onchange="document.title += this.value"><option>red<option>green<option>blue</select>
+<div style="position:absolute;left:20px;top:45px;width:200px;height:100px;background:#0f0"></div>
+<iframe style="position:absolute;left:0;top:200px;border:0" srcdoc="<select onchange='top.document.title = this.value'>
+<option>one<option>two</select>"></iframe>"""
+
+
+def test_a_list_of_choices_does_not_open_over_what_the_mouse_would_hit() -> None:
+    told = "Clicked. This is a list; choose with the arrow keys, or type how a choice begins:"
+
+    async def work(session: Session) -> None:
+        await did(session, Navigate(url=f"{site.root}/"))
+        below = [(150, 50), (150, 75), (150, 100)]
+        before = (await session.perform([])).screenshot
+        done = await session.perform([Click(x=50, y=30)])
+        assert [one.text for one in done.observations] == [f"{told} red (chosen); green; blue"]
+        assert before is not None
+        assert done.screenshot is not None
+        assert await colours_at(session, done.screenshot, *below) == await colours_at(session, before, *below)
+        await did(session, Keys(keys=("Down",)), Type(text="b"))
+        assert await ask(session, "[document.title, colour.value]") == ["greenblue", "blue"]
+        assert await did(session, Click(x=15, y=215)) == [f"{told} one (chosen); two"]
+        await did(session, Keys(keys=("Down",)))
+        assert await ask(session, "document.title") == "two"
+        for opening in ("space", "Enter", "alt+Down"):
+            (answer,) = await did(session, Keys(keys=(opening,)))
+            assert answer == f"The list stays closed. {told.removeprefix('Clicked. ')} one; two (chosen)"
+
+    with serving({"/": LISTS}) as site:
         drive(work, site)
 
 

@@ -55,7 +55,8 @@ class Field(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """What a page says about one of its elements. `button` is what Enter would press."""
+    """What a page says about one of its elements. `choices` are those of a list that would open, `button` is what
+    Enter would press."""
 
     frame: bool
     shadowed: bool
@@ -64,6 +65,7 @@ class Facts(Struct, frozen=True):
     names: tuple[str, ...]
     field: Field | None
     fields: tuple[Field, ...]
+    choices: tuple[str, ...]
     submits: bool
     button: tuple[str, ...]
 

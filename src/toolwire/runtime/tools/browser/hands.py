@@ -30,7 +30,7 @@ from toolwire.canonical.computer import (
     Zoom,
 )
 
-from .guard import Guard
+from .guard import Facts, Guard
 from .keys import MODIFIERS, canonical_chord, physical, types_text, uses_clipboard
 from .observation import Picture
 from .reach import Refused
@@ -45,6 +45,8 @@ Ask = Callable[[str | None], Awaitable[None]]
 Side = Literal["left", "middle", "right"]
 Done = str | tuple[str, Picture]
 DRAG_STEPS = 8
+CHOOSE = "This is a list; choose with the arrow keys, or type how a choice begins:"
+OPENING = frozenset({" ", "Enter", "F4", "Alt"})
 NOWHERE = (-10, -10)
 RELEASE_SECONDS = 1
 MOST_REPEATS = 100
@@ -100,7 +102,7 @@ class Hands:
                 return await self._type_reason(await self.tabs.view(), text)
             case Keys(keys=names) | KeyDown(key=names):
                 keys = canonical_chord(names if isinstance(names, tuple) else (names,))
-                return await self._keys_reason(await self.tabs.view(), keys)
+                return self._keys_reason(keys, await (await self.tabs.view()).look_at_focus())
             case _:
                 return None
 
@@ -184,7 +186,10 @@ class Hands:
             return "Released."
         if not self.settings.clipboard and uses_clipboard(keys, frozenset(self.held)):
             raise Refused("the clipboard is off; use the action that types text")
-        await ask(await self._keys_reason(await self.tabs.view(), keys))
+        facts = await (await self.tabs.view()).look_at_focus()
+        await ask(self._keys_reason(keys, facts))
+        if facts is not None and facts.choices and not OPENING.isdisjoint(keys):
+            return f"The list stays closed. {CHOOSE} {'; '.join(facts.choices)}"
         if isinstance(action, KeyDown):
             for key in keys:
                 await keyboard.down(key)
@@ -197,8 +202,7 @@ class Hands:
             self.guard.typed("".join(key for key in keys if types_text(key)))
         return "Pressed."
 
-    async def _keys_reason(self, view: View, keys: tuple[str, ...]) -> str | None:
-        facts = await view.look_at_focus()
+    def _keys_reason(self, keys: tuple[str, ...], facts: Facts | None) -> str | None:
         shortcut = bool({"Control", "Alt", "Meta"} & ({*keys} | self.held))
         text = "".join(key for key in keys if types_text(key))
         if text and not shortcut and (why := self.guard.typing(text, facts)):
@@ -234,8 +238,7 @@ class Hands:
                 if button in ("back", "forward"):
                     return await self._leave("go_back" if button == "back" else "go_forward")
                 async with self._holding(keys):
-                    await self._click(x, y, _button(button), count, ask)
-                return "Clicked."
+                    return await self._click(x, y, _button(button), count, ask)
             case Move(x=x, y=y, keys=keys):
                 async with self._holding(keys):
                     await self._point(x, y)
@@ -259,7 +262,7 @@ class Hands:
                 await view.page.mouse.up(button=_button(button))
                 return "Released the button."
 
-    async def _click(self, x: int | None, y: int | None, button: Side, count: int, ask: Ask) -> None:
+    async def _click(self, x: int | None, y: int | None, button: Side, count: int, ask: Ask) -> str:
         """Judged as the page is, and once more when it knows of the pointer and the button but not of the click."""
         at = self._where(x, y)
         view = await self.tabs.view()
@@ -267,8 +270,12 @@ class Hands:
         # Chromium would answer to this with its next frame; the button does not wait for that.
         moving = asyncio.ensure_future(mouse.move(*at))
         try:
-            expected = self.guard.clicking(await view.look_at(*at))
+            facts = await view.look_at(*at)
+            expected = self.guard.clicking(facts)
             await ask(expected)
+            choices = facts.choices if facts is not None else ()
+            if choices and button == "left":
+                await view.keep_closed(*at)
             await mouse.down(button=button)
             found = self.guard.clicking(await view.look_at(*at))
             if found not in (None, expected):
@@ -282,6 +289,7 @@ class Hands:
                 await mouse.down(button=button, click_count=number)
                 await mouse.up(button=button, click_count=number)
             await moving
+            return f"Clicked. {CHOOSE} {'; '.join(choices)}" if choices else "Clicked."
         finally:
             moving.cancel()
 

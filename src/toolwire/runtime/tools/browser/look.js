@@ -42,6 +42,7 @@ function () {
   if (control?.tagName === "LABEL" && control.control) control = control.control;
   if (control?.tagName === "OPTION") control = control.closest("select") ?? control;
   const subject = control ?? node;
+  const list = subject.tagName === "SELECT" && !subject.multiple && subject.size < 2 && !subject.disabled ? subject : null;
   const form = subject.form ?? subject.closest("form");
   const inputs = form ? [...form.elements] : [...document.querySelectorAll("input, select, textarea")].filter((one) => !one.form);
   const pushed = form ? inputs.filter(submits)[0] : undefined;
@@ -54,6 +55,7 @@ function () {
     names: named(subject),
     field: isField(subject) ? field(subject) : null,
     fields: inputs.filter(isField).slice(0, 100).map(field),
+    choices: list ? [...list.options].slice(0, 50).map((one) => short(one.label) + (one.selected ? " (chosen)" : "")) : [],
     submits: Boolean(control) && (submits(subject) || (!isField(subject) && !form && subject.tagName !== "A")),
     button: pushed ? named(pushed) : [],
   };

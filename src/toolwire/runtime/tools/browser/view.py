@@ -14,6 +14,12 @@ from .guard import Facts
 LOOK = (files(__package__) / "look.js").read_text("utf-8")
 READ = (files(__package__) / "read.js").read_text("utf-8")
 LOOK_AT = f"function (x, y) {{ const node = document.elementFromPoint(x, y); return node && ({LOOK}).call(node) }}"
+# An open list is a window of its own: it is in pictures, but the mouse goes to the page below it.
+KEEP_CLOSED = """function () {
+  const list = this.closest("select");
+  list.addEventListener("mousedown", (event) => event.preventDefault(), {once: true});
+  list.focus();
+}"""
 WORLD = "toolwire"
 TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 DEEPEST = 12
@@ -49,6 +55,12 @@ class View:
         """What a key would go to."""
         return await self._twice(self._look_at_focus)
 
+    async def keep_closed(self, x: float, y: float) -> None:
+        """The next press on a list of choices gives it the focus and does not open it."""
+        found = await self._look_into(x, y)
+        if found is not None:
+            await self._call(found[1], found[2], KEEP_CLOSED)
+
     async def painted(self) -> None:
         """Until what was done can be seen."""
         await self._twice(self._painted)
@@ -77,10 +89,11 @@ class View:
         }
         facts = msgspec.convert(_value(await self.cdp.send("Runtime.callFunctionOn", call)), Facts | None)
         if facts is None or facts.frame or facts.shadowed:
-            return await self._look_into(x, y)
+            found = await self._look_into(x, y)
+            return None if found is None else found[0]
         return facts
 
-    async def _look_into(self, x: float, y: float) -> Facts | None:
+    async def _look_into(self, x: float, y: float) -> tuple[Facts, CDPSession, str] | None:
         cdp = self.cdp
         for _ in range(DEEPEST):
             try:
@@ -90,12 +103,13 @@ class View:
                     return None
                 raise
             node = found["backendNodeId"]
-            facts, _ = await self._ask(cdp, node, found["frameId"])
-            if facts is None or not facts.frame:
-                return facts
-            inner = await self._process_of(cdp, node)
+            resolved = await self._resolve(cdp, node, found["frameId"])
+            facts = await self._facts(cdp, resolved)
+            if facts is None:
+                return None
+            inner = await self._process_of(cdp, node) if facts.frame else None
             if inner is None:
-                return facts
+                return facts, cdp, resolved
             corner = (await cdp.send("DOM.getBoxModel", {"backendNodeId": node}))["model"]["content"]
             x, y, cdp = x - corner[0], y - corner[1], inner[0]
         return None
@@ -161,10 +175,6 @@ class View:
 
         collect((await cdp.send("Page.getFrameTree"))["frameTree"])
         return found
-
-    async def _ask(self, cdp: CDPSession, node: int, frame: str) -> tuple[Facts | None, str]:
-        resolved = await self._resolve(cdp, node, frame)
-        return await self._facts(cdp, resolved), resolved
 
     async def _resolve(self, cdp: CDPSession, node: int, frame: str) -> str:
         asked = {"backendNodeId": node, "executionContextId": await self._world(cdp, frame)}
