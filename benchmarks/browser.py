@@ -10,15 +10,17 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
 from playwright.async_api import Page, async_playwright
 
 from tests.runtime.browser.sites import Site, serving
-from toolwire.canonical.computer import Action, Click, Move, Navigate, Type
+from toolwire.canonical.computer import Action, Click, Keys, Move, Navigate
 from toolwire.runtime.tools.browser import Bounds, BrowserSettings, Reach, Session, find_chromium, open_session
 
 SIZE = {"width": 1280, "height": 800}
-CLICKS = 20
+ACTIONS = 20
+WARM_UP = 3
 PAGE = (
     "<!doctype html><title>bench</title><style>body { columns: 4; font: 13px sans-serif }</style>"
     "<form><input style='position:fixed;left:10px;top:10px'>"
@@ -41,41 +43,43 @@ async def timed(work: Work) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-async def measured(name: str, rounds: int, bare: Work, ours: Work, *, each: int = 1, less: float = 0) -> None:
-    """In milliseconds, by turns; `less` is what a batch costs us without its actions."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for index in range(rounds + 3):
-        for kept, work in zip(times, (bare, ours), strict=True):
-            took = await timed(work)
-            if index >= 3:
-                kept.append(took)
-    plain, harnessed = statistics.median(times[0]) / each, (statistics.median(times[1]) - less) / each
-    print(f"{name:<12} {plain:8.2f} {harnessed:10.2f} {harnessed - plain:+8.2f}")
+async def measured(name: str, rounds: int, bare: Work, ours: Work, *, empty: Work | None = None) -> None:
+    """In milliseconds, by turns. `empty` is a batch without the actions, which leaves what they cost."""
+    each = 1 if empty is None else ACTIONS
+    plain, harnessed = [], []
+    for index in range(rounds + WARM_UP):
+        without = await timed(bare), await timed(ours), 0.0 if empty is None else await timed(empty)
+        if index >= WARM_UP:
+            plain.append(without[0] / each)
+            harnessed.append((without[1] - without[2]) / each)
+    before, after = statistics.median(plain), statistics.median(harnessed)
+    print(f"{name:<12} {before:8.2f} {after:10.2f} {after - before:+8.2f}")
 
 
 async def compare(page: Page, session: Session, site: Site, rounds: int) -> None:
     async def clicks() -> None:
-        for _ in range(CLICKS):
+        for _ in range(ACTIONS):
             await page.mouse.click(310, 20)
 
     async def moves() -> None:
-        for _ in range(CLICKS):
+        for _ in range(ACTIONS):
             await page.mouse.move(310, 20)
 
+    async def keys() -> None:
+        for _ in range(ACTIONS):
+            await page.keyboard.press("a")
+
     await page.goto(f"{site.root}/")
-    await session.perform([Navigate(url=f"{site.root}/")])
+    await done(session, [Navigate(url=f"{site.root}/")])
+    batches: dict[str, list[Action]] = {
+        "click": [Click(x=310, y=20)] * ACTIONS,
+        "move": [Move(x=310, y=20)] * ACTIONS,
+        "key": [Keys(keys=("a",))] * ACTIONS,
+    }
     print(f"{'ms':<12} {'bare':>8} {'toolwire':>10} {'more':>8}")
     await measured("screenshot", rounds, lambda: page.screenshot(scale="css"), lambda: done(session, []))
-    batch = statistics.median([await timed(lambda: done(session, [])) for _ in range(rounds)])
-    click, move = [Click(x=310, y=20)] * CLICKS, [Move(x=310, y=20)] * CLICKS
-    await measured("click", rounds, clicks, lambda: done(session, click), each=CLICKS, less=batch)
-    await measured("move", rounds, moves, lambda: done(session, move), each=CLICKS, less=batch)
-    await page.mouse.click(50, 20)
-    await session.perform([Click(x=50, y=20)])
-    text = "hello world"
-    await measured(
-        "type", rounds, lambda: page.keyboard.type(text), lambda: done(session, [Type(text=text)]), less=batch
-    )
+    for (name, batch), bare in zip(batches.items(), (clicks, moves, keys), strict=True):
+        await measured(name, rounds, bare, partial(done, session, batch), empty=lambda: done(session, []))
 
 
 async def main(rounds: int) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from playwright.async_api import Browser, async_playwright
 
+from toolwire.canonical.errors import ToolwireError
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 # Beyond those with which Playwright starts it.
@@ -33,7 +35,7 @@ CLOSED = (
 STEADY = ("--disable-gpu", "--disable-smooth-scrolling")
 
 
-class NoChromium(Exception):
+class NoChromium(ToolwireError):
     pass
 
 

@@ -7,18 +7,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from playwright.async_api import Error, Page
 
-from toolwire.canonical.computer import Action, Doing, Screenshot
+from toolwire.canonical.computer import Action, Doing, Navigate, Screenshot
 
 from .chromium import find_chromium, running_chromium
 from .display import Display, OutsideTheDisplay, Size
 from .guard import Guard
-from .hands import Done, Hands
+from .hands import Ask, Done, Hands
 from .observation import Observation, Performed, Picture
 from .proxy import filtering_proxy
 from .reach import Reach, Refused
 from .screen import Screen, WrongSize
 from .settings import BrowserSettings
 from .tabs import NoPage, Tabs
+from .view import View
 
 Approve = Callable[[Action, str], Awaitable[bool]]
 """Asks a person whether an action may be done, with the reason why it is asked."""
@@ -122,7 +123,17 @@ class Session:
                 if not agreed:
                     raise NotApproved(f"{reason}, and it was not agreed to")
 
+            return await self._do(action, ask)
+
+    async def _do(self, action: Action, ask: Ask) -> Done:
+        view = await self._tabs.view() if not isinstance(action, Navigate) else None
+        try:
             return await self._hands.do(action, ask)
+        except Error:
+            # A click can close the tab it is in before it is told that it was done.
+            if view is None or not await _has_closed(view):
+                raise
+            return "Done."
 
     async def _picture(self, observations: list[Observation]) -> Picture | None:
         bounds = self.settings.bounds
@@ -145,8 +156,7 @@ class Session:
         try:
             return await self._screen.picture(view)
         except Error:
-            await asyncio.sleep(0.05)
-            if not view.page.is_closed():
+            if not await _has_closed(view):
                 raise
             return None
 
@@ -156,6 +166,12 @@ class Session:
         # What Playwright adds below its first line is a log of what it tried.
         text = (str(failure).strip() or type(failure).__name__).splitlines()[0][:500]
         return self._guard.concealed(f"{'Refused' if isinstance(failure, Refused) else 'Failed'}: {text}.")
+
+
+async def _has_closed(view: View) -> bool:
+    """The word of it may come a moment after what it made fail."""
+    await asyncio.sleep(0.05)
+    return view.page.is_closed()
 
 
 def _kind(action: object) -> str:
@@ -196,7 +212,7 @@ async def open_session(settings: BrowserSettings) -> AsyncIterator[Session]:
         notes.append(tabs)
         telling = await browser.new_browser_cdp_session()
         await tabs.guard_navigation(telling)
-        await tabs.expect_tabs(telling)
         stack.push_async_callback(tabs.close)
         await context.new_page()
+        await tabs.expect_tabs(telling)
         yield Session(settings, tabs, Screen(display, settings, darkroom), guard)

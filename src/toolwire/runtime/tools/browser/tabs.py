@@ -40,6 +40,7 @@ class Tabs:
         self._pages: list[Page] = []
         self._crashed: set[Page] = set()
         self._views: dict[Page, View] = {}
+        self._shown: set[str] = set()
         self._notes: list[Observation] = []
         self._pending: set[Request | str] = set()
         self._quiet = asyncio.Event()
@@ -59,12 +60,15 @@ class Tabs:
 
     async def expect_tabs(self, browser: CDPSession) -> None:
         """Playwright tells of a new tab when it has something to show; the browser tells at once."""
-        browser.on("Target.targetCreated", lambda told: self._expect(told["targetInfo"]))
+        mine = {"targetId": await (await self.view()).root_frame()}
+        context = (await browser.send("Target.getTargetInfo", mine))["targetInfo"]["browserContextId"]
+        browser.on("Target.targetCreated", lambda told: self._expect(told["targetInfo"], context))
         browser.on("Target.targetDestroyed", lambda told: self._arrived(told["targetId"]))
         await browser.send("Target.setDiscoverTargets", {"discover": True})
 
-    def _expect(self, target: dict[str, Any]) -> None:
-        if target["type"] == "page" and target.get("openerId"):
+    def _expect(self, target: dict[str, Any], context: str) -> None:
+        known = target["targetId"] in self._shown or target.get("browserContextId") != context
+        if target["type"] == "page" and not known:
             self._pending.add(target["targetId"])
             self._quiet.clear()
 
@@ -158,7 +162,9 @@ class Tabs:
 
     async def _appear(self, page: Page) -> None:
         view = self._views[page] = await View.of(page, self.settings.page, self.settings.device_scale)
-        self._arrived(await view.root_frame())
+        target = await view.root_frame()
+        self._shown.add(target)
+        self._arrived(target)
 
     def _closed(self, page: Page) -> None:
         if page in self._pages:
