@@ -14,6 +14,7 @@ from .guard import Facts
 LOOK = (files(__package__) / "look.js").read_text("utf-8")
 READ = (files(__package__) / "read.js").read_text("utf-8")
 LOOK_AT = f"function (x, y) {{ const node = document.elementFromPoint(x, y); return node && ({LOOK}).call(node) }}"
+LOOK_AT_FOCUS = f"function () {{ const node = document.activeElement; return node && ({LOOK}).call(node) }}"
 # An open list is a window of its own: it is in pictures, but the mouse goes to the page below it.
 KEEP_CLOSED = """function () {
   const list = this.closest("select");
@@ -80,18 +81,22 @@ class View:
             return await looking(*arguments, **named)
 
     async def _look_at(self, x: float, y: float) -> Facts | None:
-        """At once, where no frame and no closed root is in the way."""
+        facts = await self._glance(LOOK_AT, x, y)
+        if facts is not None:
+            return facts
+        found = await self._look_into(x, y)
+        return None if found is None else found[0]
+
+    async def _glance(self, function: str, *arguments: float) -> Facts | None:
+        """At once, where no frame and no closed root is in the way; else nothing."""
         call = {
-            "functionDeclaration": LOOK_AT,
+            "functionDeclaration": function,
             "executionContextId": await self._world(self.cdp, await self.root_frame()),
-            "arguments": [{"value": x}, {"value": y}],
+            "arguments": [{"value": argument} for argument in arguments],
             "returnByValue": True,
         }
         facts = msgspec.convert(_value(await self.cdp.send("Runtime.callFunctionOn", call)), Facts | None)
-        if facts is None or facts.frame or facts.shadowed:
-            found = await self._look_into(x, y)
-            return None if found is None else found[0]
-        return facts
+        return None if facts is None or facts.frame or facts.shadowed else facts
 
     async def _look_into(self, x: float, y: float) -> tuple[Facts, CDPSession, str] | None:
         cdp = self.cdp
@@ -115,6 +120,9 @@ class View:
         return None
 
     async def _look_at_focus(self) -> Facts | None:
+        return await self._glance(LOOK_AT_FOCUS) or await self._look_into_focus()
+
+    async def _look_into_focus(self) -> Facts | None:
         cdp, frame = self.cdp, await self.root_frame()
         document = {"expression": "document", "contextId": await self._world(cdp, frame)}
         root = (await cdp.send("Runtime.evaluate", document))["result"]["objectId"]
