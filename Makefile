@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CACHE := .cache
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-agents test-comply test-frameworks test-mcp check format bench bench-gateway bench-search bench-code golden test-sandbox matrix clean
+.PHONY: help serve test test-agents test-comply test-frameworks test-mcp check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ test: $(READY) ## run the tests
 
 test-agents: $(READY) ## run the real agents through the gateway on every upstream; needs npm, and 20 minutes
 	$(BIN)/python -m tests.agents --cache $(CACHE)/agents $(ARGUMENTS)
+
+test-browser: $(READY) ## run the browser on real pages; needs Chromium, and installs none
+	$(BIN)/pytest -n 2 tests/runtime/browser/chromium $(ARGUMENTS)
 
 test-comply: $(READY) $(CACHE)/comply/.ready ## run the compliance suite by others; writes its page of the documentation
 	$(BIN)/python -m tests.compliance $(CACHE)/comply/bin/llm-comply
@@ -47,6 +50,9 @@ format: $(READY) ## format the code and apply the safe fixes
 
 bench: $(READY) ## print the speed ratios
 	$(BIN)/python -m benchmarks
+
+bench-browser: $(READY) ## print what the browser harness adds to bare Playwright; needs Chromium
+	$(BIN)/python -m benchmarks.browser $(ARGUMENTS)
 
 bench-gateway: $(READY) ## print what an exchange costs, beside nginx and LiteLLM where they are installed
 	$(BIN)/python -m benchmarks.gateway $(ARGUMENTS)

@@ -166,9 +166,9 @@ def test_a_rule_against_a_command_finds_it_in_a_line(tmp_path: Path, line: str) 
 @pytest.mark.parametrize("line", ["echo $(rm x)", "eval 'rm x'", "r? x", "X=rm; $X x", "if true; then rm x; fi"])
 def test_a_rule_against_a_command_is_not_passed_by_what_can_not_be_told(tmp_path: Path, line: str) -> None:
     shell = tool(tmp_path, "run_shell_command")
-    bounded = Policy.of(allow=["run_shell_command"], deny=["run_shell_command(command=rm *)"])
+    bounded = Policy(allow=["run_shell_command"], deny=["run_shell_command(command=rm *)"])
     assert bounded.decide(shell, {"command": line}).verdict == "ask"
-    unbounded = Policy.of(allow=["run_shell_command"], deny=["write_file(file_path=*)"])
+    unbounded = Policy(allow=["run_shell_command"], deny=["write_file(file_path=*)"])
     assert unbounded.decide(shell, {"command": line}).verdict == "allow"
 
 

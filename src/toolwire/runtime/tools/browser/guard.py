@@ -1,0 +1,142 @@
+"""What a person must agree to before it is done: secrets that are typed, and controls that buy, pay or destroy.
+
+It is judged by what the page says about itself, just before each click and key. A page that hides what a control does
+(a picture without a name, a drawing, a shortcut of its own) is not seen through: what must never happen unasked is kept
+out by the hosts and the kinds of action that a session allows.
+"""
+
+import re
+
+from msgspec import Struct
+
+SECRET_FIELDS = frozenset({"current-password", "new-password", "one-time-code"})
+CARD = re.compile(
+    r"card.?(number|no\b|num\b)|credit.?card|debit.?card|\bcc.?(num|number|csc|exp)|\bcv[vc]2?\b|security code"
+    r"|card.?expir|\biban\b|account number|routing number|kartennummer|numéro de carte|número de (la )?tarjeta",
+    re.IGNORECASE,
+)
+SECRET = re.compile(
+    r"pass(word|code|phrase)|passwort|mot de passe|contraseña|\bpin\b|social security|\bssn\b", re.IGNORECASE
+)
+COSTLY = re.compile(
+    r"\b(buy|purchase|pay|order now|(place|submit|complete|confirm) (your |my |the )?(order|purchase|booking|payment)"
+    r"|confirm and pay|check ?out|subscribe|donate|book now|place (a |your )?bid|send (money|payment)|withdraw"
+    r"|transfer (money|funds)|start (free )?trial|upgrade (now|plan)|kaufen|zahlen|bezahlen|bestellen|zahlungspflichtig"
+    r"|acheter|payer|commander|comprar|pagar|acquista|paga|kopen|betalen)\b"
+    r"|購入|注文を確定|支払|购买|支付|结账|付款|구매|결제",
+    re.IGNORECASE,
+)
+DESTRUCTIVE = re.compile(
+    r"\b(delete|close|deactivate|terminate|erase|cancel) (my |your |the |this )?"
+    r"(account|profile|subscription|workspace|repository|project|everything|all)\b"
+    r"|\b(delete|erase) (permanently|forever)\b|\bkonto löschen\b|\bfactory reset\b",
+    re.IGNORECASE,
+)
+DIGITS = re.compile(r"(?:\d[ -]?){13,19}")
+LONGEST_PROSE = 80
+
+
+class Field(Struct, frozen=True):
+    type: str
+    autocomplete: str
+    hints: tuple[str, ...] = ()
+
+    @property
+    def payment(self) -> bool:
+        return "cc-" in self.autocomplete or any(CARD.search(hint) for hint in self.hints)
+
+    @property
+    def secret(self) -> bool:
+        return (
+            self.type == "password"
+            or not SECRET_FIELDS.isdisjoint(self.autocomplete.split())
+            or any(SECRET.search(hint) for hint in self.hints)
+        )
+
+
+class Facts(Struct, frozen=True):
+    """What a page says about one of its elements. `choices` are those of a list that would open, `button` is what
+    Enter would press."""
+
+    frame: bool
+    shadowed: bool
+    tag: str
+    control: bool
+    names: tuple[str, ...]
+    field: Field | None
+    fields: tuple[Field, ...]
+    choices: tuple[str, ...]
+    submits: bool
+    button: tuple[str, ...]
+
+
+class Guard:
+    def __init__(self, *, secrets: tuple[str, ...] = (), sensitive: str | None = None) -> None:
+        self.secrets = tuple(filter(None, secrets))
+        self._sensitive = re.compile(sensitive, re.IGNORECASE) if sensitive else None
+        self._tail = ""
+
+    def typing(self, text: str, facts: Facts | None) -> str | None:
+        """Why it may not be typed unasked. The reason never says what would be typed."""
+        whole = self._tail + text
+        if any(secret in whole for secret in self.secrets):
+            return "this types a text that is configured as a secret"
+        if any(_is_card_number(found) for found in DIGITS.findall(whole)):
+            return "this types what looks like the number of a payment card"
+        field = facts.field if facts is not None else None
+        if field is not None and field.secret:
+            return "this types into a field for a password or another secret"
+        if field is not None and field.payment:
+            return "this types into a field for payment details"
+        return None
+
+    def typed(self, text: str) -> None:
+        """Remembers the end, so that a secret in pieces is seen, too."""
+        longest = max([19 * 2, *map(len, self.secrets)])
+        self._tail = (self._tail + text)[-longest:]
+
+    def clicking(self, facts: Facts | None) -> str | None:
+        if facts is None:
+            return None
+        # The text of a large area is not the name of what is clicked.
+        names = facts.names if facts.control else tuple(name for name in facts.names if len(name) <= LONGEST_PROSE)
+        if facts.field is None and (why := self._named(names)):
+            return why
+        if facts.submits and any(field.payment for field in facts.fields):
+            return "this submits a form with payment details"
+        return None
+
+    def pressing(self, keys: tuple[str, ...], facts: Facts | None) -> str | None:
+        """Of keys that go to the element with the focus."""
+        if facts is None:
+            return None
+        if facts.field is None:
+            return self.clicking(facts) if "Enter" in keys or " " in keys else None
+        if "Enter" in keys:
+            if why := self._named(facts.button):
+                return why
+            if any(field.payment for field in facts.fields):
+                return "this submits a form with payment details"
+        return None
+
+    def concealed(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, "[secret]")
+        return text
+
+    def _named(self, names: tuple[str, ...]) -> str | None:
+        for name in names:
+            if COSTLY.search(name):
+                return f"the control {name[:LONGEST_PROSE]!r} looks like it spends money"
+            if DESTRUCTIVE.search(name):
+                return f"the control {name[:LONGEST_PROSE]!r} looks like it destroys something"
+            if self._sensitive is not None and self._sensitive.search(name):
+                return f"the control {name[:LONGEST_PROSE]!r} is configured as sensitive"
+        return None
+
+
+def _is_card_number(text: str) -> bool:
+    """By the check digit that the numbers of all payment cards have."""
+    digits = [int(one) for one in text if one.isdigit()]
+    doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
+    return len(digits) >= 13 and len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

@@ -1,0 +1,175 @@
+"""Names of keys: the W3C's, and what models call them after xdotool, Playwright and OpenAI's own list."""
+
+from .reach import Refused
+
+MODIFIERS = frozenset({"Control", "Shift", "Alt", "Meta"})
+
+# In lower case, without `_`, `-` and spaces.
+ALIASES = {
+    "return": "Enter",
+    "enter": "Enter",
+    "kpenter": "Enter",
+    "esc": "Escape",
+    "escape": "Escape",
+    "tab": "Tab",
+    "isolefttab": "Tab",
+    "space": " ",
+    "spacebar": " ",
+    "backspace": "Backspace",
+    "bksp": "Backspace",
+    "del": "Delete",
+    "delete": "Delete",
+    "kpdelete": "Delete",
+    "ins": "Insert",
+    "insert": "Insert",
+    "home": "Home",
+    "end": "End",
+    "pageup": "PageUp",
+    "pgup": "PageUp",
+    "prior": "PageUp",
+    "pagedown": "PageDown",
+    "pgdn": "PageDown",
+    "pgdown": "PageDown",
+    "next": "PageDown",
+    "left": "ArrowLeft",
+    "right": "ArrowRight",
+    "up": "ArrowUp",
+    "down": "ArrowDown",
+    "arrowleft": "ArrowLeft",
+    "arrowright": "ArrowRight",
+    "arrowup": "ArrowUp",
+    "arrowdown": "ArrowDown",
+    "ctrl": "Control",
+    "control": "Control",
+    "controll": "Control",
+    "controlr": "Control",
+    "controlleft": "Control",
+    "controlright": "Control",
+    "controlormeta": "Control",
+    "shift": "Shift",
+    "shiftl": "Shift",
+    "shiftr": "Shift",
+    "shiftleft": "Shift",
+    "shiftright": "Shift",
+    "alt": "Alt",
+    "altl": "Alt",
+    "altr": "Alt",
+    "altleft": "Alt",
+    "altright": "Alt",
+    "option": "Alt",
+    "isolevel3shift": "AltGraph",
+    "altgraph": "AltGraph",
+    "meta": "Meta",
+    "metal": "Meta",
+    "metar": "Meta",
+    "metaleft": "Meta",
+    "metaright": "Meta",
+    "super": "Meta",
+    "superl": "Meta",
+    "superr": "Meta",
+    "cmd": "Meta",
+    "command": "Meta",
+    "win": "Meta",
+    "windows": "Meta",
+    "os": "Meta",
+    "capslock": "CapsLock",
+    "numlock": "NumLock",
+    "scrolllock": "ScrollLock",
+    "pause": "Pause",
+    "print": "PrintScreen",
+    "printscreen": "PrintScreen",
+    "menu": "ContextMenu",
+    "contextmenu": "ContextMenu",
+    "plus": "+",
+    "minus": "-",
+    "equal": "=",
+    "comma": ",",
+    "period": ".",
+    "slash": "/",
+    "backslash": "\\",
+    "semicolon": ";",
+    "colon": ":",
+    "apostrophe": "'",
+    "quotedbl": '"',
+    "grave": "`",
+    "asciitilde": "~",
+    "bracketleft": "[",
+    "bracketright": "]",
+    "braceleft": "{",
+    "braceright": "}",
+    "parenleft": "(",
+    "parenright": ")",
+    "underscore": "_",
+    "asterisk": "*",
+    "kpmultiply": "*",
+    "kpadd": "+",
+    "kpsubtract": "-",
+    "kpdivide": "/",
+    "ampersand": "&",
+    "percent": "%",
+    "dollar": "$",
+    "numbersign": "#",
+    "at": "@",
+    "exclam": "!",
+    "question": "?",
+    "less": "<",
+    "greater": ">",
+    "bar": "|",
+    "asciicircum": "^",
+    **{f"f{number}": f"F{number}" for number in range(1, 13)},
+    **{f"kp{digit}": str(digit) for digit in range(10)},
+    **{f"digit{digit}": str(digit) for digit in range(10)},
+    **{f"key{letter}": letter for letter in "abcdefghijklmnopqrstuvwxyz"},
+}
+
+
+def canonical_key(name: str) -> str:
+    """A key in the W3C's words, or the one character that it types."""
+    if len(name) == 1:
+        return name
+    found = ALIASES.get(name.lower().replace("_", "").replace("-", "").replace(" ", ""))
+    if found is None:
+        raise Refused(f"there is no key called {name[:40]!r}")
+    return found
+
+
+def canonical_chord(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Also where several were written as one name: `ctrl+shift+t`, `Control+a`, `ctrl++`."""
+    keys: list[str] = []
+    for name in names:
+        parts = [name] if len(name) == 1 or name == "+" else name.replace("++", "+plus").split("+")
+        keys.extend(canonical_key(part) for part in parts if part)
+    if not keys:
+        raise Refused("no key was named")
+    return tuple(keys)
+
+
+# The keys that carry text between a page and the clipboard.
+CLIPBOARD = frozenset(
+    {
+        ("Control", "c"),
+        ("Control", "v"),
+        ("Control", "x"),
+        ("Control", "Insert"),
+        ("Shift", "Insert"),
+        ("Shift", "Delete"),
+    }
+)
+
+
+def uses_clipboard(keys: tuple[str, ...], held: frozenset[str] = frozenset()) -> bool:
+    down = {key.lower() if len(key) == 1 else key for key in (*keys, *held)}
+    down = {"Control" if key == "Meta" else key for key in down}
+    return any(set(chord) <= down for chord in CLIPBOARD)
+
+
+def physical(key: str, *, modified: bool) -> str:
+    """With a modifier, a letter or digit is the key that it is on, so that Shift makes it a capital and `Control` with
+    `A` is what it is with `a`."""
+    if modified and len(key) == 1 and key.isascii() and key.isalnum():
+        return f"Digit{key}" if key.isdigit() else f"Key{key.upper()}"
+    return key
+
+
+def types_text(key: str) -> bool:
+    return len(key) == 1

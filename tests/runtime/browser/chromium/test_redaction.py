@@ -1,0 +1,67 @@
+"""What is black in every picture, and absent from every text."""
+
+import pytest
+
+from tests.runtime.browser.chromium.driving import colours_at, did, drive
+from tests.runtime.browser.sites import serving
+from toolwire.canonical.computer import Navigate, ReadText, Screenshot, Scroll, Zoom
+from toolwire.runtime.tools.browser import Largest, Redaction, Session
+
+PAGE = """<!doctype html><body style="margin:0;height:3000px;background:#0f0"><style>* { position: absolute }</style>
+<div class=secret style="left:100px;top:100px;width:100px;height:50px;background:#f00">number 4711</div>
+<div style="left:300px;top:100px">number 4712</div>
+<iframe style="left:500px;top:100px;width:200px;height:200px;border:0" srcdoc="<body style='margin:0;background:#00f'>
+<p class=secret style='margin:0;position:absolute;left:50px;top:50px;width:50px;height:50px'>number 4713"></iframe>"""
+BLACK, GREEN, BLUE = (0, 0, 0), (0, 255, 0), (0, 0, 255)
+REDACTION = Redaction(selectors=(".secret",), areas=((900, 600, 100, 100),))
+
+
+@pytest.mark.parametrize("scale", [1, 2])
+def test_elements_and_areas_are_black(scale: float) -> None:
+    async def work(session: Session) -> None:
+        done = await session.perform([Navigate(url=f"{site.root}/"), Screenshot(), Zoom(x0=40, y0=40, x1=120, y1=90)])
+        assert done.screenshot is not None
+        points = [(52, 52), (97, 72), (45, 45), (277, 77), (255, 55), (452, 302), (497, 347), (445, 310)]
+        expected = [BLACK, BLACK, GREEN, BLACK, BLUE, BLACK, BLACK, GREEN]
+        middle, part = done.observations[1].picture, done.observations[2].picture
+        assert middle is not None
+        assert part is not None
+        for picture in (done.screenshot, middle):
+            assert (picture.width, picture.height) == session.size == (640, 400)
+            assert await colours_at(session, picture, *points) == expected
+        assert (part.width, part.height) == (640, 400)
+        assert await colours_at(session, part, (88, 88), (470, 270), (20, 20)) == [BLACK, BLACK, GREEN]
+
+    with serving({"/": PAGE}) as site:
+        drive(work, site, redaction=REDACTION, device_scale=scale, largest_picture=Largest(edge=640))
+
+
+def test_elements_stay_black_where_they_go() -> None:
+    async def work(session: Session) -> None:
+        await did(session, Navigate(url=f"{site.root}/"))
+        done = await session.perform([Scroll(x=10, y=10, dy=60)])
+        assert done.screenshot is not None
+        points = [(150, 45), (150, 85), (150, 100), (950, 650)]
+        assert await colours_at(session, done.screenshot, *points) == [BLACK, BLACK, GREEN, BLACK]
+
+    with serving({"/": PAGE}) as site:
+        drive(work, site, redaction=REDACTION)
+
+
+def test_elements_are_absent_from_texts() -> None:
+    async def work(session: Session) -> None:
+        (_, text) = await did(session, Navigate(url=f"{site.root}/"), ReadText())
+        assert text.split("\n") == ["[redacted]", "number 4712", "[redacted]"]
+
+    with serving({"/": PAGE}) as site:
+        drive(work, site, redaction=REDACTION)
+
+
+def test_a_selector_that_is_none_gives_no_picture_at_all() -> None:
+    async def work(session: Session) -> None:
+        done = await session.perform([Navigate(url=f"{site.root}/")])
+        assert done.failed
+        assert done.screenshot is None
+
+    with serving({"/": PAGE}) as site:
+        drive(work, site, redaction=Redaction(selectors=("[[",)))
