@@ -39,6 +39,7 @@ from .refusal import Refused
 from .routing import Routed, Router, Way
 from .state.holders import HOLDERS
 from .state.memory import Keeping, Memory
+from .state.telling import Following
 from .state.turns import KEPT_FOR, Speaker
 
 _RETRIED: frozenset[ErrorKind] = frozenset({"rate_limit", "overloaded", "server", "timeout"})
@@ -74,23 +75,25 @@ class Exchanger:
 
     async def exchange(
         self, asked: Asked, goes_to: GoesTo, expect: Callable[[], None], sends: Sends | None = None
-    ) -> Whole | Streaming:
+    ) -> Whole | Streaming | Following:
         """Ask. Told are which upstream it goes to and what is sent there, and before that whether it is to stream."""
         request, routed = self._decode(asked)
         keeping = None
         if asked.client.name in HOLDERS:
             keeping = await self._memory.recall(asked.client, asked.tenant, asked.body, request, asked.lane)
+        if asked.streams(request):
+            expect()
         if keeping is None or not keeping.background:
-            if asked.streams(request):
-                expect()
             meant = request if keeping is None else keeping.request
             return await self._answer(asked, meant, routed, goes_to, sends, keeping=keeping)
+        watched = replace(keeping.request, stream=True)
 
-        async def answer() -> bytes:
-            return _body_of(await self._answer(asked, keeping.request, routed, goes_to, sends, keeping=keeping))
+        async def answer() -> Streaming:
+            return _streaming(await self._answer(asked, watched, routed, goes_to, sends, keeping=keeping))
 
         context = Context(request=keeping.request, created=asked.created)
-        return Whole(self._memory.background.start(keeping, asked.client, context, answer), [])
+        work = self._memory.background.start(keeping, asked.client, context, answer)
+        return Following(work.telling.read(-1)) if asked.streams(request) else Whole(work.queued, [])
 
     async def warm(self, asked: Asked) -> bytes:
         """The stream of an answer that says nothing, to a request from which the next one goes on."""
@@ -378,7 +381,7 @@ def _in_place_of_an_answer(error: ApiError) -> ApiError:
     return replace(error, status=error.status or (502 if error.kind in ("server", "other") else None))
 
 
-def _body_of(answer: Whole | Streaming) -> bytes:
-    if isinstance(answer, Whole):
-        return answer.body
-    raise AssertionError("what runs in the background does not stream")
+def _streaming(answer: Whole | Streaming) -> Streaming:
+    if isinstance(answer, Streaming):
+        return answer
+    raise AssertionError("what is asked to stream does")

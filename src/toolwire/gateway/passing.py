@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from msgspec import Struct
 
+from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Notice
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
@@ -70,8 +71,22 @@ class Streaming:
         self._go_on = go_on
 
     @property
+    def before(self) -> list[Loss]:
+        """The losses that are known before it begins."""
+        return self.sent.losses
+
+    @property
     def losses(self) -> list[Loss]:
         return self.sent.losses + self.translation.losses
+
+    @property
+    def usage(self) -> Usage | None:
+        return self.translation.usage
+
+    @property
+    def error(self) -> ApiError | None:
+        """What ended it early, if something did."""
+        return self.translation.error
 
     async def chunks(self) -> AsyncIterator[bytes]:
         if self._first:

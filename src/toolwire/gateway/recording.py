@@ -20,6 +20,7 @@ from .config import Config
 from .log import Line
 from .passing import Asked, Sent, Streaming, Whole
 from .seals import state_folder
+from .state.telling import Following
 
 
 class Note(Struct, gc=False):
@@ -38,7 +39,7 @@ class Note(Struct, gc=False):
     def sends(self, sent: Sent) -> None:
         self.sent, self.sent_at = sent, time.monotonic()
 
-    def answers(self, answer: Whole | Streaming) -> None:
+    def answers(self, answer: Whole | Streaming | Following) -> None:
         self.answered_at = time.monotonic()
         if isinstance(answer, Whole):
             self.losses = answer.losses

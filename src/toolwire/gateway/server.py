@@ -64,7 +64,7 @@ def build(
     router = Router(found, config.routes, catch_all)
     log = Log()
     transport = Transport()
-    memory = Memory(opened(config.state, environment))
+    memory = Memory(opened(config.state, environment), config.limits.streams, config.limits.answer)
     exchanger = Exchanger(router, transport, config.limits, seal_keys(config.server, environment), memory)
     app = App(
         exchanger,

@@ -30,7 +30,7 @@ from .config import LimitsSection
 from .exchange import Exchanger
 from .faults import told
 from .log import Line
-from .passing import Asked, Whole
+from .passing import Asked, Streaming
 from .refusal import Refused
 from .state.memory import Lane
 from .watch import Receive
@@ -199,16 +199,16 @@ class _Connection:
                 yield told_frame
             return
         answer = await self._exchanger.exchange(asked, line.goes_to, lambda: None)
-        if isinstance(answer, Whole):
+        if not isinstance(answer, Streaming):
             raise AssertionError("what is asked to stream does")  # noqa: TRY004 - never by what a client sends
         async for data in answer.chunks():
             for told_frame in _texts(data):
-                if told_frame.startswith(b'{"type":"error"') and (error := answer.translation.error) is not None:
+                if told_frame.startswith(b'{"type":"error"') and (error := answer.error) is not None:
                     raise Refused(replace(error, status=error.status or _RESPONSES.surface.status_of(error.kind)))
                 yield told_frame
         losses += answer.losses
-        line.usage, line.losses = answer.translation.usage, len(losses)
-        line.failed = answer.translation.error is not None
+        line.usage, line.losses = answer.usage, len(losses)
+        line.failed = answer.error is not None
 
     async def _tell(self, lane: str, text: bytes) -> None:
         if lane:
