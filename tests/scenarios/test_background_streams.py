@@ -112,7 +112,7 @@ def test_who_reads_is_told_at_once(place: Place) -> None:
 @pytest.mark.parametrize("upstream", CLIENTS)
 def test_an_interaction_is_streamed_by_its_id_and_resumed(place: Place, upstream: str) -> None:
     with google_client(place) as client:
-        created = client.interactions.create(model=model_of(upstream), input="count slowly", background=True)
+        created: Any = client.interactions.create(model=model_of(upstream), input="count slowly", background=True)
         watched: Any = client.interactions.get(created.id, stream=True)
         first = some(watched, 4)
         assert client.interactions.get(created.id).status == "in_progress"
@@ -130,7 +130,7 @@ def test_an_interaction_is_streamed_by_its_id_and_resumed(place: Place, upstream
 
 def test_one_that_came_at_once_can_be_resumed_by_the_events_that_told_it_again(place: Place) -> None:
     with google_client(place) as client:
-        made = client.interactions.create(model=model_of("anthropic"), input="Hi")
+        made: Any = client.interactions.create(model=model_of("anthropic"), input="Hi")
         replayed: Any = client.interactions.get(made.id, stream=True)
         events = list(replayed)
         rest: Any = client.interactions.get(made.id, stream=True, last_event_id=events[1].event_id)
@@ -232,7 +232,7 @@ def test_a_call_in_the_background_is_answered_by_its_id(place: Place, upstream: 
         made = client.interactions.create(input="What is the weather?", **options)
         called = waited(client.interactions.get, made.id)
         assert called.status == "requires_action"
-        done = client.interactions.create(
+        done: Any = client.interactions.create(
             input=results(called, "snow"), previous_interaction_id=made.id, **options | {"background": False}
         )
-        assert "snow" in (done.output_text or "")
+        assert "snow" in done.output_text

@@ -208,7 +208,7 @@ class App:
 
     async def _answer(self, incoming: Incoming, answer: Whole) -> None:
         incoming.watch.close()
-        incoming.line.usage = answer.usage
+        incoming.line.usage = None if answer.told is None else answer.told.usage
         headers = [_JSON]
         if answer.losses:
             told = self._keep(incoming, answer.losses)

@@ -265,8 +265,8 @@ class Exchanger:
 
     async def _whole(self, asked: Asked, sent: Sent, answer: Answer) -> Whole:
         body = await self._body(sent, answer)
-        if asked.client is sent.upstream and (usage := sent.upstream.glance(body)) is not None:
-            return Whole(body, sent.losses, usage)
+        if asked.client is sent.upstream and (seen := sent.upstream.glance(body)) is not None:
+            return Whole(body, sent.losses, seen)
         decoded = self._read(sent, body)
         for _ in range(self._limits.pauses):
             if sent.legs is None or not is_paused(decoded):
@@ -284,13 +284,13 @@ class Exchanger:
         if home and response is decoded and decoded.error is None:
             if keeping is not None:
                 keeping.finished(body)
-            return Whole(body, sent.losses, decoded.usage)  # home is exact
+            return Whole(body, sent.losses, decoded)  # home is exact
         encoding = asked.client.encode_response(response, sent.context)
         losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
         refuse(losses, asked.client.name, strict=False)
         if sent.finish is not None:
             sent.finish(response)
-        return Whole(encoding.to_bytes(), sent.losses + losses, decoded.usage)
+        return Whole(encoding.to_bytes(), sent.losses + losses, decoded)
 
     async def _body(self, sent: Sent, answer: Answer) -> bytes:
         """A whole answer, as it came."""

@@ -3,9 +3,11 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError
-from toolwire.canonical.events import Notice
+from toolwire.canonical.events import Notice, ResponseStart, Stopped
+from toolwire.canonical.fold import fold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
@@ -23,9 +25,11 @@ GoOn = Callable[[], Awaitable[Answer | None]]
 
 
 class Whole(Struct):
+    """`told` is what it says of itself, perhaps without its words."""
+
     body: bytes
     losses: list[Loss]
-    usage: Usage | None = None
+    told: Response | None = None
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -82,6 +86,12 @@ class Streaming:
     @property
     def usage(self) -> Usage | None:
         return self.translation.usage
+
+    @property
+    def told(self) -> Response:
+        """The answer without its words: its names, its stops and its usage."""
+        fewer = [event for event in self.translation.told if type(event) in (ResponseStart, Stopped)]
+        return replace(fold(fewer), usage=self.usage)
 
     @property
     def error(self) -> ApiError | None:

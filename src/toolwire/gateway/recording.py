@@ -35,12 +35,13 @@ class Note(Struct, gc=False):
     sent_at: float | None = None
     answered_at: float | None = None
     losses: list[Loss] | None = None
+    answer: Whole | Streaming | Following | None = None
 
     def sends(self, sent: Sent) -> None:
         self.sent, self.sent_at = sent, time.monotonic()
 
     def answers(self, answer: Whole | Streaming | Following) -> None:
-        self.answered_at = time.monotonic()
+        self.answered_at, self.answer = time.monotonic(), answer
         if isinstance(answer, Whole):
             self.losses = answer.losses
             self.keep(answer.body)
@@ -101,6 +102,7 @@ class Recorder:
 
     def _record(self, line: Line, note: Note) -> Record:
         now, sent = time.monotonic(), note.sent
+        told = None if note.answer is None else note.answer.told
         bodies = None
         if note.pieces is not None:
             translated = b"" if sent is None else sent.body
@@ -124,6 +126,9 @@ class Recorder:
             answered=None if note.answered_at is None else note.answered_at - line.began,
             ended=now - line.began,
             usage={} if line.usage is None else _said(line.usage),
+            answer=None if told is None else told.id,
+            answered_by=None if told is None else told.model,
+            stops=[] if told is None else [one.stop.reason for one in told.candidates if one.stop is not None],
             losses=note.losses or [],
             parent=note.parent,
             bodies=bodies,

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.loss import Loss
-from toolwire.canonical.response import Usage
+from toolwire.canonical.response import Response, Usage
 from toolwire.codec.sse import SseSplitter
 from toolwire.codec.sse import frame as framed
 
@@ -104,6 +104,7 @@ class Following:
         self.before: list[Loss] = []
         self.losses: list[Loss] = []
         self.usage: Usage | None = None
+        self.told: Response | None = None
         self.error: ApiError | None = None
 
     async def chunks(self) -> AsyncIterator[bytes]:
