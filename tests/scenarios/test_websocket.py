@@ -1,5 +1,7 @@
 """Codex's websocket, and that of the openai SDK, in front of every upstream."""
 
+import time
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -7,8 +9,11 @@ import pytest
 
 from tests.scenarios.socket import FUNCTION, opened, outputs_for, text_of, user
 from tests.scenarios.test_sdk_matrix import PROVING
-from tests.scenarios.watching import Place, model_of, proofs_in
+from tests.scenarios.watching import Place, gateway_in_front_of, model_of, proofs_in
 from tests.upstream.clients import CLIENTS, KEY
+from toolwire.journal.reading import response_of
+from toolwire.journal.store import found_at
+from toolwire.upstream.simulator.app import Simulator
 
 
 @pytest.mark.parametrize("upstream", CLIENTS)
@@ -90,3 +95,27 @@ def test_the_events_are_those_of_the_stream(place: Place) -> None:
         )
         assert [event["type"] for event in events] == [event.type for event in streamed]
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
+
+
+def test_what_goes_over_it_is_recorded(tmp_path: Path) -> None:
+    more = f'[journal]\nenabled = true\nbodies = true\npath = "{tmp_path}/journal.db"\n'
+    with gateway_in_front_of(Simulator(), more) as place, opened(place, "gemini") as codex:
+        warm = codex.ask([user("Be brief.")], generate=False)
+        first = codex.ask("What is the weather in Oslo?", warm["id"])
+        codex.refused("And?", "resp_of_nobody")
+        deadline = time.monotonic() + 10
+        store = found_at(tmp_path / "journal.db")
+        while len(found := store.latest(10)) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        store.close()
+    (done, refused) = [record for _, record in found]
+    assert (done.client, done.provider, done.protocol, done.status) == ("openai-responses", "gemini", "gemini", 200)
+    assert (done.stops, done.streamed) == (["tool_use"], True)
+    assert done.usage["output_tokens"] > 0
+    assert done.bodies is not None
+    assert b"Be brief." in done.bodies.translated
+    answered = response_of(done)
+    assert answered is not None
+    assert answered.id == first["id"]
+    assert (refused.status, refused.why) == (400, "Previous response with id 'resp_of_nobody' not found.")

@@ -69,7 +69,7 @@ class App:
         self._counter = counter
         self._recorder = recorder
         self._resources = resources
-        self._sockets = Sockets(exchanger, gate, limits, self._note)
+        self._sockets = Sockets(exchanger, gate, limits, self._note, recorder)
         self._metrics = Metrics()
         self._exchanges = Exchanges(limits.exchanges)
         self._room = Room(limits.streams)

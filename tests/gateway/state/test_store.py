@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,12 @@ def test_rows_that_belong_together_are_kept_together_or_not_at_all(
     assert "not kept" in capsys.readouterr().err
 
 
+def _until_taken(store: SqliteStore) -> None:
+    deadline = time.monotonic() + 5
+    while store._waiting and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def test_what_waits_for_a_disk_that_does_not_answer_is_bounded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,8 +210,7 @@ def test_what_waits_for_a_disk_that_does_not_answer_is_bounded(
         busy = sqlite3.connect(path, isolation_level=None)
         busy.execute("BEGIN IMMEDIATE")
         store.keep([row("written", b"1" * 100)])
-        while store._waiting:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(_until_taken, store)
         for number in range(50):
             store.keep([row(f"waits-{number}", b"2" * 100)])
         busy.execute("COMMIT")
