@@ -93,7 +93,7 @@ class Exchanger:
 
         context = Context(request=keeping.request, created=asked.created)
         work = self._memory.background.start(keeping, asked.client, context, answer)
-        return Following(work.telling.read(-1)) if asked.streams(request) else Whole(work.queued, [])
+        return Following(work.telling.read(-1), work) if asked.streams(request) else Whole(work.queued, [], None, work)
 
     async def warm(self, asked: Asked) -> bytes:
         """The stream of an answer that says nothing, to a request from which the next one goes on."""

@@ -19,17 +19,19 @@ from .faults import transport_fault
 from .pauses import Legs
 from .refusal import Refused
 from .routing import Way
+from .state.background import Work
 from .state.memory import Keeping, Lane
 
 GoOn = Callable[[], Awaitable[Answer | None]]
 
 
 class Whole(Struct):
-    """`told` is what it says of itself, perhaps without its words."""
+    """`told` is what it says of itself, perhaps without its words. `work`: it is only being made."""
 
     body: bytes
     losses: list[Loss]
     told: Response | None = None
+    work: Work | None = None
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -68,6 +70,7 @@ class Streaming:
     def __init__(
         self, sent: Sent, answer: Answer | None, translation: Translation, first: bytes, go_on: GoOn | None = None
     ) -> None:
+        self.work: Work | None = None
         self.sent = sent
         self.translation = translation
         self._answer = answer

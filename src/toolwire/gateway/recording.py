@@ -20,6 +20,7 @@ from .config import Config
 from .log import Line
 from .passing import Asked, Sent, Streaming, Whole
 from .seals import state_folder
+from .state.background import Work
 from .state.telling import Following
 
 
@@ -35,7 +36,7 @@ class Note(Struct, gc=False):
     sent_at: float | None = None
     answered_at: float | None = None
     losses: list[Loss] | None = None
-    answer: Whole | Streaming | Following | None = None
+    answer: Whole | Streaming | Following | Work | None = None
 
     def sends(self, sent: Sent) -> None:
         self.sent, self.sent_at = sent, time.monotonic()
@@ -98,6 +99,21 @@ class Recorder:
         return Note(asked, told, [], self._limit) if self._limit else Note(asked, told)
 
     def record(self, line: Line, note: Note) -> None:
+        """Record it now; what is made in the background once that is over, as if the client had waited for it."""
+        work = None if note.answer is None or isinstance(note.answer, Work) else note.answer.work
+        if work is None or work.task is None:
+            self.journal.add(self._record(line, note))
+        else:
+            work.task.add_done_callback(lambda _: self._record_work(line, note, work))
+
+    def _record_work(self, line: Line, note: Note, work: Work) -> None:
+        note.answer, note.losses = work, work.losses
+        line.streamed, line.usage = False, None if work.told is None else work.told.usage
+        if note.pieces is not None:
+            note.pieces = []
+            note.keep(work.ended)
+        if work.failure is not None:
+            line.status, line.why = work.failure.status or 502, work.failure.message
         self.journal.add(self._record(line, note))
 
     def _record(self, line: Line, note: Note) -> Record:

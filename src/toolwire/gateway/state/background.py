@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from toolwire.canonical.errors import ApiError, ToolwireError
+from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import Codec, Context
 from toolwire.gateway.refusal import Refused
@@ -28,15 +29,18 @@ _BEAT = "running"
 _PAUSE = 1.0
 _LOOK = 0.1
 _DEAD = 30.0  # seconds without a sign of life
-_STOPPED = ApiError(kind="server", message="the gateway was stopped before the answer was complete")
 
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
 
 
 class Stream(Protocol):
-    """An answer as it comes, and what went wrong with it."""
+    """An answer as it comes, what it told, and what went wrong with it."""
 
+    @property
+    def told(self) -> Response | None: ...
+    @property
+    def losses(self) -> list[Loss]: ...
     @property
     def error(self) -> ApiError | None: ...
     def chunks(self) -> AsyncIterator[bytes]: ...
@@ -60,12 +64,29 @@ class Kept(Protocol):
 
 
 class Work(Struct, eq=False):
-    """An answer under way. `queued` is what its client was told of it at first."""
+    """An answer under way. `queued` is what its client was told of it at first, `stream` what comes from upstream."""
 
     kept: Kept
     queued: bytes
     telling: Telling
+    stream: Stream | None = None
+    failure: ApiError | None = None
     task: "asyncio.Task[None] | None" = None
+
+    @property
+    def told(self) -> Response | None:
+        return None if self.stream is None else self.stream.told
+
+    @property
+    def losses(self) -> list[Loss]:
+        return [] if self.stream is None else self.stream.losses
+
+    @property
+    def ended(self) -> bytes:
+        """What became of it."""
+        if self.failure is not None:
+            return _failed(self.queued, self.failure, self.kept.holder)
+        return self.kept.complete or self.queued
 
 
 class Background:
@@ -88,6 +109,7 @@ class Background:
         queued |= {"usage": Raw(b"null")} if "usage" in queued else {}
         told = _encode(queued)
         kept.note(told)
+        self._beat(kept)
         work = Work(kept, told, Telling(self._store, kept.owner, kept.holder, kept.id, told))
         work.task = asyncio.ensure_future(self._work(work, answer))
         self._working[kept.owner, kept.id] = work
@@ -123,44 +145,40 @@ class Background:
             while not (await asyncio.wait({task}, timeout=_PAUSE))[0]:
                 if not await self._is_wanted(kept):
                     return
-                self._store.keep([Row(kept.owner, _BEAT, kept.id, str(time.time()).encode())])
+                self._beat(kept)
                 telling.flush()
             if await self._is_wanted(kept):
-                failed = task.result()
-                telling.end(failed or kept.complete or work.queued)
+                telling.end(work.ended)
                 telling.flush()
-                if failed is not None:
-                    kept.note(failed)
-                elif kept.complete is not None:
-                    kept.keep(kept.complete)
+                (kept.keep if work.failure is None else kept.note)(work.ended)
         finally:
             task.cancel()
             telling.end(_encode(_changed(_decode(work.queued, type=dict[str, Raw]), status="cancelled")))
         await self._store.delete(kept.owner, _BEAT, kept.id)
 
-    async def _tell(self, work: Work, answer: Answering) -> bytes | None:
-        """Ask, and tell what comes. What it is instead of an answer, if it fails."""
-        kept = work.kept
+    def _beat(self, kept: Kept) -> None:
+        self._store.keep([Row(kept.owner, _BEAT, kept.id, str(time.time()).encode())])
+
+    async def _tell(self, work: Work, answer: Answering) -> None:
+        """Ask, and tell what comes."""
         try:
-            stream = await answer()
+            work.stream = stream = await answer()
             try:
                 await self._begin(work)
                 async for data in stream.chunks():
                     work.telling.add(data)
                     if work.telling.size > self._limit:
-                        why = f"the answer is longer than {self._limit} bytes"
-                        return _failed(work.queued, ApiError(kind="server", message=why), kept.holder)
+                        work.failure = _failure(f"the answer is longer than {self._limit} bytes")
+                        return
             finally:
                 stream.close()
-            error = stream.error
+            work.failure = stream.error
         except Refused as refused:
-            error = refused.error
-        except Exception as crash:  # noqa: BLE001 - whatever went wrong is what its id tells from now on
-            known = isinstance(crash, ToolwireError)
-            error = ApiError(kind="server", message=str(crash) if known else "toolwire itself failed")
-        if kept.complete is None and error is None:
-            error = ApiError(kind="server", message="the upstream ended before its answer did")
-        return None if error is None else _failed(work.queued, error, kept.holder)
+            work.failure = refused.error
+        except Exception as error:  # noqa: BLE001 - whatever went wrong is what its id tells from now on
+            work.failure = _failure(str(error) if isinstance(error, ToolwireError) else "toolwire itself failed")
+        if work.kept.complete is None and work.failure is None:
+            work.failure = _failure("the upstream ended before its answer did")
 
     async def _begin(self, work: Work) -> None:
         """It is no longer waiting, unless it is cancelled by now."""
@@ -189,12 +207,19 @@ class Background:
 
     def close(self) -> None:
         for work in list(self._working.values()):
-            failed = _failed(work.queued, _STOPPED, work.kept.holder)
-            work.telling.end(failed)
+            work.failure = _STOPPED
+            work.telling.end(work.ended)
             work.telling.flush()
-            work.kept.note(failed)
+            work.kept.note(work.ended)
             if work.task is not None:
                 work.task.cancel()
+
+
+def _failure(why: str) -> ApiError:
+    return ApiError(kind="server", message=why)
+
+
+_STOPPED = _failure("the gateway was stopped before the answer was complete")
 
 
 def status_of(answer: Raw) -> Any:

@@ -5,7 +5,7 @@ What was told is kept too, a little later: another process, or the client tomorr
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
@@ -18,6 +18,9 @@ from toolwire.codec.sse import frame as framed
 
 from .holders import Holder
 from .store import Row, Store
+
+if TYPE_CHECKING:
+    from .background import Work
 
 FRAMES = "frames"
 _DONE = b"[DONE]"
@@ -97,9 +100,10 @@ class Telling:
 
 
 class Following:
-    """A stream that somebody reads and somebody else makes: it goes on without its reader."""
+    """A stream that somebody reads and somebody else makes: it goes on without its reader. `work` is who makes it."""
 
-    def __init__(self, frames: AsyncIterator[bytes]) -> None:
+    def __init__(self, frames: AsyncIterator[bytes], work: "Work | None" = None) -> None:
+        self.work = work
         self._frames = frames
         self.before: list[Loss] = []
         self.losses: list[Loss] = []
