@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from click.testing import CliRunner
 from msgspec import Struct
@@ -34,6 +35,7 @@ files = {{str(one.relative_to(folder)): one.read_text() for one in found}}
 root = os.environ.get("ANTHROPIC_BASE_URL")
 health = root and urllib.request.urlopen(root + "/healthz").read().decode()
 told = {{"arguments": sys.argv[1:], "environment": dict(os.environ), "files": files, "health": health}}
+told["process"] = os.getpid()
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 Path("told.json.new").write_text(json.dumps(told))
 Path("told.json.new").rename("told.json")
@@ -49,6 +51,7 @@ class Told(Struct):
     environment: dict[str, str]
     files: dict[str, str]
     health: str | None
+    process: int
 
 
 class Desk(Struct):
@@ -247,3 +250,32 @@ def test_an_agent_that_is_not_installed(tmp_path: Path, name: str) -> None:
     result = CliRunner().invoke(main, ["launch", name], env={"PATH": str(tmp_path)})
     assert result.exit_code == 2
     assert result.output == f"Error: {name} is not installed: npm install -g {AGENTS[name].package}\n"
+
+
+def test_a_gateway_of_its_own_ends_even_if_it_is_killed(desk: Desk) -> None:
+    process = desk.start("claude", FAKE_WAITS="30")
+    waited((desk.folder / "work" / "told.json").exists)
+    root = desk.told.environment["ANTHROPIC_BASE_URL"]
+    assert answers(root)
+    process.kill()
+    process.wait()
+    try:
+        waited(lambda: not answers(root))
+    finally:
+        os.kill(desk.told.process, signal.SIGKILL)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def waited(so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def answers(root: str) -> bool:
+    try:
+        return http.get(f"{root}/healthz").status_code == 200
+    except httpx.HTTPError:
+        return False
