@@ -8,14 +8,15 @@ from typing import Literal
 
 from msgspec import Struct
 
-from tests.agents.errand import AWKWARD, PROMPT, Call, Errand
+from tests.agents.errand import AGAIN, AWKWARD, PROMPT, Call, Errand
 
 Steps = Callable[[Errand], list[list[Call]]]
 
 
 class Run(Struct, frozen=True, kw_only=True):
     """`model` is what the agent asks for: some change their ways with it. `sockets`: what the gateway does with
-    websockets; the agent is to use one if it may."""
+    websockets; the agent is to use one if it may. `restarts`: the gateway is started anew on the way; `resumed`: before
+    that the agent answers, and then goes on with these arguments."""
 
     agent: str
     protocol: str
@@ -24,6 +25,8 @@ class Run(Struct, frozen=True, kw_only=True):
     steps: Steps
     note: str = ""
     sockets: Literal["not asked", "taken", "refused"] = "not asked"
+    restarts: bool = False
+    resumed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -100,6 +103,12 @@ def _codex(errand: Errand) -> list[list[Call]]:
     ]
 
 
+def _outliving(errand: Errand) -> list[list[Call]]:
+    """The gateway is started anew while Codex runs a command."""
+    first, _, *others = _codex(errand)
+    return [first, [_shell(f"{errand.restart}; {errand.command}")], *others]
+
+
 def _asking(errand: Errand) -> list[list[Call]]:
     """With a tool of an MCP server, which Codex declares in a namespace."""
     *others, _ = _codex(errand)
@@ -136,7 +145,9 @@ def _coding(errand: Errand) -> list[list[Call]]:
 
 _CLAUDE = ("-p", PROMPT, "--dangerously-skip-permissions")
 _SOCKETS = ("-c", "model_providers.toolwire.supports_websockets=true")
-_CODEX = ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", PROMPT)
+_CODEX_FREELY = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+_CODEX = ("exec", *_CODEX_FREELY, PROMPT)
+_CODEX_AGAIN = ("exec", "resume", "--last", *_CODEX_FREELY, AGAIN)
 _CLERK = (
     "-c",
     f"mcp_servers.clerk.command={json.dumps(sys.executable)}",
@@ -193,6 +204,37 @@ RUNS = [
         steps=_codex,
         note="websocket refused",
         sockets="refused",
+    ),
+    Run(
+        agent="codex",
+        protocol="openai-responses",
+        model="toolwire",
+        arguments=_CODEX,
+        steps=_codex,
+        note="gateway restarted, resumed",
+        restarts=True,
+        resumed=_CODEX_AGAIN,
+    ),
+    Run(
+        agent="codex",
+        protocol="openai-responses",
+        model="toolwire",
+        arguments=(*_SOCKETS, *_CODEX),
+        steps=_outliving,
+        note="websocket, gateway restarted meanwhile",
+        sockets="taken",
+        restarts=True,
+    ),
+    Run(
+        agent="codex",
+        protocol="openai-responses",
+        model="toolwire",
+        arguments=(*_SOCKETS, *_CODEX),
+        steps=_codex,
+        note="websocket, gateway restarted, resumed",
+        sockets="taken",
+        restarts=True,
+        resumed=(*_SOCKETS, *_CODEX_AGAIN),
     ),
     Run(agent="gemini", protocol="gemini", model=None, arguments=_YOLO, steps=_gemini),
     Run(agent="gemini", protocol="gemini", model="toolwire", arguments=_YOLO, steps=_gemini),

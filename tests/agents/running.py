@@ -4,11 +4,14 @@ import io
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +24,7 @@ from tests.scenarios.watching import Place, Seen, Watched, proofs_in
 from tests.upstream.clients import CLIENTS
 from tests.upstream.serving import served
 from toolwire.canonical.content import Text, ToolResult
+from toolwire.cli.agents import AGENTS
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.server import build
 from toolwire.upstream.simulator.app import Simulator
@@ -42,8 +46,12 @@ class Cell(Struct, frozen=True):
     proofs: int
 
 
+PAUSE = 2
+
+
 @contextmanager
-def _place(upstream: str, sending: Sending, folder: Path, run: Run) -> Iterator[Place]:
+def _place(upstream: str, sending: Sending, errand: Errand, run: Run) -> Iterator[Place]:
+    folder = errand.halfway.parent
     simulator = Watched(Simulator((upstream,), script=sending, require_key=True))
     with served(simulator) as url:
         text = f"""
@@ -59,9 +67,31 @@ api_key = "key-of-the-upstream"
 provider = "up"
 model = "{CLIENTS[upstream][1]}"
 """
-        gateway = Watched(build(parse_config(text, {}), None, {"HOME": str(folder)}).app)
-        with served(gateway) as root:
-            yield Place(root, gateway, simulator)
+
+        def built() -> Any:
+            return build(parse_config(text, {}), None, {"HOME": str(folder)}).app
+
+        gateway = Watched(built())
+        with ExitStack() as stack:
+            root = stack.enter_context(served(gateway))
+            over = threading.Event()
+
+            def start_anew() -> None:
+                while not over.wait(0.05):
+                    if errand.halfway.exists():
+                        stack.close()
+                        gateway._app.close()
+                        gateway._app = built()
+                        stack.enter_context(served(gateway, int(root.rpartition(":")[2])))
+                        errand.halfway.rename(errand.anew)
+
+            restarting = threading.Thread(target=start_anew)
+            restarting.start()
+            try:
+                yield Place(root, gateway, simulator)
+            finally:
+                over.set()
+                restarting.join()
 
 
 def ran(run: Run, upstream: str, path: str, record: Path | None = None) -> Cell:
@@ -71,12 +101,12 @@ def ran(run: Run, upstream: str, path: str, record: Path | None = None) -> Cell:
         for part in ("work", "home", "gateway"):
             (folder / part).mkdir()
         errand = prepared(folder / "work")
-        sending, log = Sending(run.steps(errand)), io.StringIO()
-        with redirect_stderr(log), _place(upstream, sending, folder / "gateway", run) as place:
+        sending, log = Sending(run.steps(errand), PAUSE if run.resumed else None), io.StringIO()
+        with redirect_stderr(log), _place(upstream, sending, errand, run) as place:
             config = folder / "toolwire.toml"
             config.write_text(f"[server]\nport = {place.base_url.rpartition(':')[2]}\n")
             began = time.monotonic()
-            code, said, complaint = _launched(run, folder, config, path)
+            code, said, complaint = _launched(run, folder, config, _halting(run, errand, path))
             seconds = time.monotonic() - began
             if record is not None:
                 _keep(record, place, said, complaint)
@@ -84,9 +114,28 @@ def ran(run: Run, upstream: str, path: str, record: Path | None = None) -> Cell:
             working = _working(place, upstream)
             issued = {proof for seen in working[:-1] for proof in proofs_in(seen.answered)}
             faults = [*_outcome(code, said, complaint, errand), *_refusals(place), *_transport(place, run)]
+            faults += ["the gateway was not started anew"] if run.restarts and not errand.anew.exists() else []
             faults += _history(working, upstream, errand, sending)
             faults += _proved(issued, proofs_in(working[-1].asked)) if working else ["the upstream was not asked"]
             return Cell(run, upstream, faults, seconds, len(issued))
+
+
+def _halting(run: Run, errand: Errand, path: str) -> str:
+    """A PATH on which the agent, once it is done, waits for the gateway to be started anew, and then goes on."""
+    if not run.resumed:
+        return path
+    name = AGENTS[run.agent].executable
+    program = shlex.quote(shutil.which(name, path=path) or name)
+    script = f"""#!/bin/sh
+{program} "$@" || exit
+{errand.restart}
+exec {program} {shlex.join(run.resumed)}
+"""
+    wrapper = errand.folder.parent / "bin" / name
+    wrapper.parent.mkdir()
+    wrapper.write_text(script)
+    wrapper.chmod(0o755)
+    return f"{wrapper.parent}:{path}"
 
 
 def _launched(run: Run, folder: Path, config: Path, path: str) -> tuple[int | None, str, str]:
