@@ -47,6 +47,7 @@ class Cell(Struct, frozen=True):
 
 
 PAUSE = 2
+LACKING = "web_search is to be called, and the target has no such tool"
 
 
 @contextmanager
@@ -113,9 +114,10 @@ def ran(run: Run, upstream: str, path: str, record: Path | None = None) -> Cell:
                 (record / "log").write_text(log.getvalue())
             working = _working(place, upstream)
             issued = {proof for seen in working[:-1] for proof in proofs_in(seen.answered)}
-            faults = [*_outcome(code, said, complaint, errand), *_refusals(place), *_transport(place, run)]
+            says = LACKING if upstream in run.lacking else run.says
+            faults = [*_outcome(code, said, complaint, errand), *_refusals(place, says), *_transport(place, run)]
             faults += ["the gateway was not started anew"] if run.restarts and not errand.anew.exists() else []
-            faults += _history(working, upstream, errand, sending)
+            faults += _history(working, upstream, errand, sending, says)
             faults += _proved(issued, proofs_in(working[-1].asked)) if working else ["the upstream was not asked"]
             return Cell(run, upstream, faults, seconds, len(issued))
 
@@ -186,12 +188,12 @@ def _outcome(code: int | None, said: str, complaint: str, errand: Errand) -> Ite
         yield f"{len(missing)} of {len(errand.words)} results are not in the answer"
 
 
-def _refusals(place: Place) -> Iterator[str]:
+def _refusals(place: Place, says: str) -> Iterator[str]:
     for seen in place.upstream.seen:
         if seen.status != 200:
             yield f"the upstream refused ({seen.status}): {_message(seen)}"
     for seen in place.gateway.seen:
-        if seen.status >= 400 and seen.asked:
+        if seen.status >= 400 and seen.asked and not (says == LACKING and LACKING in _message(seen)):
             yield f"the gateway refused {seen.path} ({seen.status}): {_message(seen)}"
 
 
@@ -208,7 +210,7 @@ def _working(place: Place, upstream: str) -> list[Seen]:
     return [seen for seen in place.upstream.seen if seen.status == 200 and read(seen.request(upstream)).tools]
 
 
-def _history(working: list[Seen], upstream: str, errand: Errand, sending: Sending) -> Iterator[str]:
+def _history(working: list[Seen], upstream: str, errand: Errand, sending: Sending, says: str) -> Iterator[str]:
     """What the upstream was told of its own calls in the end."""
     if not working:
         return
@@ -216,7 +218,7 @@ def _history(working: list[Seen], upstream: str, errand: Errand, sending: Sendin
     if made != sending.arguments:
         yield f"calls came back changed: {_difference(made, sending.arguments)}"
     results = [_text(result) for result in working[-1].results(upstream)]
-    for what, words in (("digest", errand.digest), ("file", AWKWARD.splitlines()[0])):
+    for what, words in (("digest", errand.digest), ("file", AWKWARD.splitlines()[0]), (repr(says), says)):
         if not any(words in result for result in results):
             yield f"the {what} is in no result"
 
