@@ -274,12 +274,14 @@ def _last_line(text: str) -> str:
 
 
 def _keep(record: Path, place: Place, said: str, complaint: str) -> None:
-    """Write down every exchange, on both sides of the gateway."""
+    """Write down every exchange, on both sides of the gateway, with what was lost between them."""
     record.mkdir(parents=True, exist_ok=True)
     (record / "stdout").write_text(said)
     (record / "stderr").write_text(complaint)
     for side, watched in (("client", place.gateway), ("upstream", place.upstream)):
-        for number, seen in enumerate(watched.seen):
+        for number, seen in enumerate(list(watched.seen)):
             (record / f"{side}-{number:02}-asked.json").write_bytes(seen.asked)
             (record / f"{side}-{number:02}-answered-{seen.status}").write_bytes(seen.answered)
             (record / f"{side}-{number:02}-address").write_text(f"{seen.path}\n{seen.headers}\n")
+            if watched is place.gateway and (losses := place.losses(seen)):
+                (record / f"{side}-{number:02}-losses.json").write_text(json.dumps(losses, indent=1))

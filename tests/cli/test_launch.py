@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -25,6 +27,10 @@ from toolwire.gateway.server import build
 
 TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
 KEY = "key-of-the-gateway"
+PROVIDERS = "[server]\nport = 9\n" + "".join(
+    f'[providers.{name}]\nprotocol = "{protocol}"\nbase_url = "http://127.0.0.1:9"\n'
+    for name, protocol in (("openai", "openai-responses"), ("anthropic", "anthropic"), ("gemini", "gemini"))
+)
 FAKE = f"""#!{sys.executable}
 import json, os, signal, sys, time, urllib.request
 from pathlib import Path
@@ -279,3 +285,23 @@ def answers(root: str) -> bool:
         return http.get(f"{root}/healthz").status_code == 200
     except httpx.HTTPError:
         return False
+
+
+def commands_of(name: str) -> list[str]:
+    """What the guide of an agent says to run."""
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / f"{name}.md").read_text(encoding="utf-8")
+    return re.findall(r"^toolwire (launch .*)$", guide, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_what_its_guide_says_to_run_starts_it(desk: Desk, name: str) -> None:
+    commands = commands_of(name)
+    assert commands
+    for command in commands:
+        _, agent, *arguments = shlex.split(command)
+        assert agent == name
+        (desk.folder / "work" / "toolwire.toml").write_text(PROVIDERS)
+        code, said = desk.launch(agent, *arguments)
+        assert (code, said) == (0, "")
+        behind = arguments[arguments.index("--") + 1 :] if "--" in arguments else []
+        assert desk.told.arguments[len(desk.told.arguments) - len(behind) :] == behind
