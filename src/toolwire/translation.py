@@ -180,8 +180,8 @@ def answer_for(response: Response, reader: Codec, writer: Codec, context: Contex
 
 class Translation:
     """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed; `begun`: it has
-    said something that is no error. `change` sees all events first, and says what becomes of them; `finish` gets the
-    answer as the client has it, once it is complete."""
+    said something that is no error; `told` are its events so far. `change` sees all events first, and says what becomes
+    of them; `finish` gets the answer as the client has it, once it is complete."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class Translation:
         self._change = change
         self._finish = finish
         self._carrying = StreamCarrying(writer, reader.names, context)
-        self._told: list[Event] = []
+        self.told: list[Event] = []
         self._over = False
         self._ended = False
         self._losses: list[Loss] | None = None
@@ -255,8 +255,8 @@ class Translation:
     def _find_losses(self) -> list[Loss]:
         if self._reader is self._writer and not self._encoder.report:
             return []  # home is exact
-        response, writer = fold(self._told), self._writer
-        last = self._told[-1] if self._told else None
+        response, writer = fold(self.told), self._writer
+        last = self.told[-1] if self.told else None
         if isinstance(last, ResponseFailed) and last.status is None and last.error.at is None:
             response = replace(response, error=replace(last.error, at=""))  # it has a frame of its own
         if response.origin in writer.families:
@@ -278,7 +278,7 @@ class Translation:
         folded = {key.partition("/")[0] for _, _, key, _ in foreign_extras(response, self._writer.families)}
         trails: dict[tuple[int, int], Trail] = {}
         counts: dict[Trail, int] = {}
-        for event in _more_than_growth(self._told):
+        for event in _more_than_growth(self.told):
             if type(event) is Notice and event.kind == UNKNOWN:
                 self._report_unknown(event, report)
             if isinstance(event, PartStart):
@@ -320,14 +320,14 @@ class Translation:
         if ready is not events:
             events = list(ready)
             told = _more_than_growth(events)
-        self._told += events
+        self.told += events
         for event in told:
             if type(event) is PartDelta:
                 continue
             if guards(event, self._writer.families):
                 place = events.index(event)
                 passed = self._encoder.encode(events[:place])
-                del self._told[len(self._told) - len(events) + place + 1 :]
+                del self.told[len(self.told) - len(events) + place + 1 :]
                 return passed + self._give_up(ResponseFailed(error=self._refusal()))
             if type(event) is ResponseFailed:
                 self.error, self.broken = event.error, event.broken
@@ -336,7 +336,7 @@ class Translation:
             elif type(event) is not Notice:
                 self.begun, self.usage = True, getattr(event, "usage", None) or self.usage
                 if type(event) is ResponseEnd and self._finish is not None:
-                    self._finish(fold(self._told))
+                    self._finish(fold(self.told))
         out = self._encoder.encode(events)
         if (failure := self._encoder.failure) is not None and self.error is None:
             out += self._give_up(ResponseFailed(error=failure, broken=True))
@@ -345,13 +345,13 @@ class Translation:
     def _give_up(self, failed: ResponseFailed) -> bytes:
         """End the stream here: what still comes is not passed on."""
         self._over = True
-        self._told.append(failed)
+        self.told.append(failed)
         self.error, self.broken = failed.error, failed.broken
         return self._encoder.encode([failed])
 
     def _refusal(self) -> ApiError:
         """Of a thing that may not be dropped: what it guards is not passed on without it."""
-        report, response = Report(), fold(self._told)
+        report, response = Report(), fold(self.told)
         report.unclaimed(response, self._writer.families)
         guarded = [loss for loss in report.resolve(response, self._reader.names) if loss.guarded]
         return ApiError(kind="invalid_request", message=str(LossRefused(guarded, self._writer.name)))

@@ -216,7 +216,7 @@ def test_the_bounds_of_a_connection(place: Place) -> None:
     [
         ("[]", "JSON object"),
         ("no json", "JSON object"),
-        ('{"type": "response.steer"}', "response.create"),
+        ('{"type": "response.inject"}', "response.create"),
         ("{}", "response.create"),
         ('{"type": "response.create", "stream_id": "a b"}', "stream_id"),
         ('{"type": "response.create", "model": "m", "input": "Hi", "background": true}', "background"),

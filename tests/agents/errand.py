@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from toolwire.canonical.content import ToolCall
+from toolwire.canonical.content import Text, ToolCall
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool
 from toolwire.upstream.simulator.dialects import thinks
@@ -19,6 +19,7 @@ from toolwire.upstream.simulator.reading import read
 from toolwire.upstream.simulator.script import Script, ScriptedCall, Turn
 
 PROMPT = "Kindly do what we agreed upon, then tell me what came of it."
+AGAIN = "Go on with it, and tell me again."
 AWKWARD = 'Grüße, "Welt"\n\t𝄞 \\ \\n </script> \u2028 日本 `$HOME` {"a": [1, 2.0]} %s\'\n'
 
 
@@ -50,6 +51,20 @@ class Errand(Struct, frozen=True):
     def command(self) -> str:
         return f"sha256sum {self.note}"
 
+    @property
+    def halfway(self) -> Path:
+        """Where it says that the gateway may be started anew now; then this is renamed."""
+        return self.folder.parent / "gateway" / "halfway"
+
+    @property
+    def anew(self) -> Path:
+        return self.halfway.with_name("started-anew")
+
+    @property
+    def restart(self) -> str:
+        """A command that waits until the gateway was started anew."""
+        return f"touch {self.halfway}; while [ ! -e {self.anew} ]; do sleep 0.05; done"
+
 
 def prepared(folder: Path) -> Errand:
     errand = Errand(folder, (secrets.token_hex(8), secrets.token_hex(8), secrets.token_hex(8)))
@@ -60,15 +75,16 @@ def prepared(folder: Path) -> Errand:
 
 class Sending(Script):
     """Plays the steps, to whoever offers the tools for it; anything else the model answers by itself. `made` is what
-    was called last in each step."""
+    was called last in each step. `pause`: after so many calls it answers, until it is asked to go on."""
 
-    def __init__(self, steps: list[list[Call]]) -> None:
+    def __init__(self, steps: list[list[Call]], pause: int | None = None) -> None:
         self._steps = steps
+        self._pause = pause
         self.made: dict[int, tuple[ScriptedCall, ...]] = {}
 
     def next_turn(self, request: Request, protocol: str) -> Turn | None:
         count = sum(isinstance(part, ToolCall) for message in request.messages for part in message.parts)
-        step = self._step(count)
+        step = [] if count == self._pause and not _is_told(request, AGAIN) else self._step(count)
         # An upstream without namespaces is offered the last part of the name behind its namespace.
         offered = {tool.name.rpartition("__")[2]: tool for tool in read(request).tools}
         if not step or not {call.tool for call in step} <= offered.keys():
@@ -89,6 +105,10 @@ class Sending(Script):
                 return step
             made -= len(step)
         return []
+
+
+def _is_told(request: Request, words: str) -> bool:
+    return any(words in part.text for message in request.messages for part in message.parts if isinstance(part, Text))
 
 
 def _scripted(call: Call, tool: FunctionTool | FreeformTool) -> ScriptedCall:

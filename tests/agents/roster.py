@@ -8,14 +8,16 @@ from typing import Literal
 
 from msgspec import Struct
 
-from tests.agents.errand import AWKWARD, PROMPT, Call, Errand
+from tests.agents.errand import AGAIN, AWKWARD, PROMPT, Call, Errand
 
 Steps = Callable[[Errand], list[list[Call]]]
 
 
 class Run(Struct, frozen=True, kw_only=True):
     """`model` is what the agent asks for: some change their ways with it. `sockets`: what the gateway does with
-    websockets; the agent is to use one if it may."""
+    websockets; the agent is to use one if it may. `restarts`: the gateway is started anew on the way; `resumed`: before
+    that the agent answers, and then goes on with these arguments. `says`: what a result must say, too;
+    upstreams that are `lacking` have nothing that says so, and the agent is told that."""
 
     agent: str
     protocol: str
@@ -24,6 +26,10 @@ class Run(Struct, frozen=True, kw_only=True):
     steps: Steps
     note: str = ""
     sockets: Literal["not asked", "taken", "refused"] = "not asked"
+    says: str = ""
+    lacking: tuple[str, ...] = ()
+    restarts: bool = False
+    resumed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -50,6 +56,16 @@ def _searching(errand: Errand) -> list[list[Call]]:
     """With a tool that Claude Code declares only once it was looked for."""
     first, *others = _claude(errand)
     return [first, [Call("ToolSearch", {"query": "select:CronList"})], [Call("CronList", {})], *others]
+
+
+def _surfing(errand: Errand) -> list[list[Call]]:
+    """With a search of the web, for which Claude Code sends a request of its own."""
+    first, *others = _claude(errand)
+    search = (
+        [Call("ToolSearch", {"query": "select:WebSearch", "max_results": 5})],
+        [Call("WebSearch", {"query": QUERY})],
+    )
+    return [first, *search, *others]
 
 
 def _gemini(errand: Errand) -> list[list[Call]]:
@@ -100,6 +116,12 @@ def _codex(errand: Errand) -> list[list[Call]]:
     ]
 
 
+def _outliving(errand: Errand) -> list[list[Call]]:
+    """The gateway is started anew while Codex runs a command."""
+    first, _, *others = _codex(errand)
+    return [first, [_shell(f"{errand.restart}; {errand.command}")], *others]
+
+
 def _asking(errand: Errand) -> list[list[Call]]:
     """With a tool of an MCP server, which Codex declares in a namespace."""
     *others, _ = _codex(errand)
@@ -134,9 +156,12 @@ def _coding(errand: Errand) -> list[list[Call]]:
     ]
 
 
+QUERY = "tool calling between vendors"
 _CLAUDE = ("-p", PROMPT, "--dangerously-skip-permissions")
 _SOCKETS = ("-c", "model_providers.toolwire.supports_websockets=true")
-_CODEX = ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", PROMPT)
+_CODEX_FREELY = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+_CODEX = ("exec", *_CODEX_FREELY, PROMPT)
+_CODEX_AGAIN = ("exec", "resume", "--last", *_CODEX_FREELY, AGAIN)
 _CLERK = (
     "-c",
     f"mcp_servers.clerk.command={json.dumps(sys.executable)}",
@@ -156,7 +181,26 @@ RUNS = [
         steps=_searching,
         note="deferred tool",
     ),
+    Run(
+        agent="claude",
+        protocol="anthropic",
+        model="toolwire",
+        arguments=_CLAUDE,
+        steps=_surfing,
+        note="web search",
+        says=f'Web search results for query: "{QUERY}"',
+    ),
     Run(agent="claude", protocol="anthropic", model="claude-sonnet-4-5", arguments=_CLAUDE, steps=_claude),
+    Run(
+        agent="claude",
+        protocol="anthropic",
+        model="claude-sonnet-4-5",
+        arguments=_CLAUDE,
+        steps=_surfing,
+        note="web search",
+        says=f'Web search results for query: "{QUERY}"',
+        lacking=("openai-chat", "ollama"),  # by this name it insists on a search
+    ),
     Run(agent="codex", protocol="openai-responses", model="toolwire", arguments=_CODEX, steps=_codex),
     Run(agent="codex", protocol="openai-responses", model="gpt-5.5", arguments=_CODEX, steps=_patching),
     Run(agent="codex", protocol="openai-responses", model="gpt-6.1-sol", arguments=_CODEX, steps=_coding),
@@ -193,6 +237,37 @@ RUNS = [
         steps=_codex,
         note="websocket refused",
         sockets="refused",
+    ),
+    Run(
+        agent="codex",
+        protocol="openai-responses",
+        model="toolwire",
+        arguments=_CODEX,
+        steps=_codex,
+        note="gateway restarted, resumed",
+        restarts=True,
+        resumed=_CODEX_AGAIN,
+    ),
+    Run(
+        agent="codex",
+        protocol="openai-responses",
+        model="toolwire",
+        arguments=(*_SOCKETS, *_CODEX),
+        steps=_outliving,
+        note="websocket, gateway restarted meanwhile",
+        sockets="taken",
+        restarts=True,
+    ),
+    Run(
+        agent="codex",
+        protocol="openai-responses",
+        model="toolwire",
+        arguments=(*_SOCKETS, *_CODEX),
+        steps=_codex,
+        note="websocket, gateway restarted, resumed",
+        sockets="taken",
+        restarts=True,
+        resumed=(*_SOCKETS, *_CODEX_AGAIN),
     ),
     Run(agent="gemini", protocol="gemini", model=None, arguments=_YOLO, steps=_gemini),
     Run(agent="gemini", protocol="gemini", model="toolwire", arguments=_YOLO, steps=_gemini),

@@ -4,11 +4,14 @@ import io
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +24,7 @@ from tests.scenarios.watching import Place, Seen, Watched, proofs_in
 from tests.upstream.clients import CLIENTS
 from tests.upstream.serving import served
 from toolwire.canonical.content import Text, ToolResult
+from toolwire.cli.agents import AGENTS
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.server import build
 from toolwire.upstream.simulator.app import Simulator
@@ -42,8 +46,13 @@ class Cell(Struct, frozen=True):
     proofs: int
 
 
+PAUSE = 2
+LACKING = "web_search is to be called, and the target has no such tool"
+
+
 @contextmanager
-def _place(upstream: str, sending: Sending, folder: Path, run: Run) -> Iterator[Place]:
+def _place(upstream: str, sending: Sending, errand: Errand, run: Run) -> Iterator[Place]:
+    folder = errand.halfway.parent
     simulator = Watched(Simulator((upstream,), script=sending, require_key=True))
     with served(simulator) as url:
         text = f"""
@@ -59,9 +68,31 @@ api_key = "key-of-the-upstream"
 provider = "up"
 model = "{CLIENTS[upstream][1]}"
 """
-        gateway = Watched(build(parse_config(text, {}), None, {"HOME": str(folder)}).app)
-        with served(gateway) as root:
-            yield Place(root, gateway, simulator)
+
+        def built() -> Any:
+            return build(parse_config(text, {}), None, {"HOME": str(folder)}).app
+
+        gateway = Watched(built())
+        with ExitStack() as stack:
+            root = stack.enter_context(served(gateway))
+            over = threading.Event()
+
+            def start_anew() -> None:
+                while not over.wait(0.05):
+                    if errand.halfway.exists():
+                        stack.close()
+                        gateway._app.close()
+                        gateway._app = built()
+                        stack.enter_context(served(gateway, int(root.rpartition(":")[2])))
+                        errand.halfway.rename(errand.anew)
+
+            restarting = threading.Thread(target=start_anew)
+            restarting.start()
+            try:
+                yield Place(root, gateway, simulator)
+            finally:
+                over.set()
+                restarting.join()
 
 
 def ran(run: Run, upstream: str, path: str, record: Path | None = None) -> Cell:
@@ -71,22 +102,42 @@ def ran(run: Run, upstream: str, path: str, record: Path | None = None) -> Cell:
         for part in ("work", "home", "gateway"):
             (folder / part).mkdir()
         errand = prepared(folder / "work")
-        sending, log = Sending(run.steps(errand)), io.StringIO()
-        with redirect_stderr(log), _place(upstream, sending, folder / "gateway", run) as place:
+        sending, log = Sending(run.steps(errand), PAUSE if run.resumed else None), io.StringIO()
+        with redirect_stderr(log), _place(upstream, sending, errand, run) as place:
             config = folder / "toolwire.toml"
             config.write_text(f"[server]\nport = {place.base_url.rpartition(':')[2]}\n")
             began = time.monotonic()
-            code, said, complaint = _launched(run, folder, config, path)
+            code, said, complaint = _launched(run, folder, config, _halting(run, errand, path))
             seconds = time.monotonic() - began
             if record is not None:
                 _keep(record, place, said, complaint)
                 (record / "log").write_text(log.getvalue())
             working = _working(place, upstream)
             issued = {proof for seen in working[:-1] for proof in proofs_in(seen.answered)}
-            faults = [*_outcome(code, said, complaint, errand), *_refusals(place), *_transport(place, run)]
-            faults += _history(working, upstream, errand, sending)
+            says = LACKING if upstream in run.lacking else run.says
+            faults = [*_outcome(code, said, complaint, errand), *_refusals(place, says), *_transport(place, run)]
+            faults += ["the gateway was not started anew"] if run.restarts and not errand.anew.exists() else []
+            faults += _history(working, upstream, errand, sending, says)
             faults += _proved(issued, proofs_in(working[-1].asked)) if working else ["the upstream was not asked"]
             return Cell(run, upstream, faults, seconds, len(issued))
+
+
+def _halting(run: Run, errand: Errand, path: str) -> str:
+    """A PATH on which the agent, once it is done, waits for the gateway to be started anew, and then goes on."""
+    if not run.resumed:
+        return path
+    name = AGENTS[run.agent].executable
+    program = shlex.quote(shutil.which(name, path=path) or name)
+    script = f"""#!/bin/sh
+{program} "$@" || exit
+{errand.restart}
+exec {program} {shlex.join(run.resumed)}
+"""
+    wrapper = errand.folder.parent / "bin" / name
+    wrapper.parent.mkdir()
+    wrapper.write_text(script)
+    wrapper.chmod(0o755)
+    return f"{wrapper.parent}:{path}"
 
 
 def _launched(run: Run, folder: Path, config: Path, path: str) -> tuple[int | None, str, str]:
@@ -137,12 +188,12 @@ def _outcome(code: int | None, said: str, complaint: str, errand: Errand) -> Ite
         yield f"{len(missing)} of {len(errand.words)} results are not in the answer"
 
 
-def _refusals(place: Place) -> Iterator[str]:
+def _refusals(place: Place, says: str) -> Iterator[str]:
     for seen in place.upstream.seen:
         if seen.status != 200:
             yield f"the upstream refused ({seen.status}): {_message(seen)}"
     for seen in place.gateway.seen:
-        if seen.status >= 400 and seen.asked:
+        if seen.status >= 400 and seen.asked and not (says == LACKING and LACKING in _message(seen)):
             yield f"the gateway refused {seen.path} ({seen.status}): {_message(seen)}"
 
 
@@ -159,7 +210,7 @@ def _working(place: Place, upstream: str) -> list[Seen]:
     return [seen for seen in place.upstream.seen if seen.status == 200 and read(seen.request(upstream)).tools]
 
 
-def _history(working: list[Seen], upstream: str, errand: Errand, sending: Sending) -> Iterator[str]:
+def _history(working: list[Seen], upstream: str, errand: Errand, sending: Sending, says: str) -> Iterator[str]:
     """What the upstream was told of its own calls in the end."""
     if not working:
         return
@@ -167,7 +218,7 @@ def _history(working: list[Seen], upstream: str, errand: Errand, sending: Sendin
     if made != sending.arguments:
         yield f"calls came back changed: {_difference(made, sending.arguments)}"
     results = [_text(result) for result in working[-1].results(upstream)]
-    for what, words in (("digest", errand.digest), ("file", AWKWARD.splitlines()[0])):
+    for what, words in (("digest", errand.digest), ("file", AWKWARD.splitlines()[0]), (repr(says), says)):
         if not any(words in result for result in results):
             yield f"the {what} is in no result"
 
@@ -223,12 +274,14 @@ def _last_line(text: str) -> str:
 
 
 def _keep(record: Path, place: Place, said: str, complaint: str) -> None:
-    """Write down every exchange, on both sides of the gateway."""
+    """Write down every exchange, on both sides of the gateway, with what was lost between them."""
     record.mkdir(parents=True, exist_ok=True)
     (record / "stdout").write_text(said)
     (record / "stderr").write_text(complaint)
     for side, watched in (("client", place.gateway), ("upstream", place.upstream)):
-        for number, seen in enumerate(watched.seen):
+        for number, seen in enumerate(list(watched.seen)):
             (record / f"{side}-{number:02}-asked.json").write_bytes(seen.asked)
             (record / f"{side}-{number:02}-answered-{seen.status}").write_bytes(seen.answered)
             (record / f"{side}-{number:02}-address").write_text(f"{seen.path}\n{seen.headers}\n")
+            if watched is place.gateway and (losses := place.losses(seen)):
+                (record / f"{side}-{number:02}-losses.json").write_text(json.dumps(losses, indent=1))

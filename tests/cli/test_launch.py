@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from click.testing import CliRunner
 from msgspec import Struct
@@ -24,6 +27,10 @@ from toolwire.gateway.server import build
 
 TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
 KEY = "key-of-the-gateway"
+PROVIDERS = "[server]\nport = 9\n" + "".join(
+    f'[providers.{name}]\nprotocol = "{protocol}"\nbase_url = "http://127.0.0.1:9"\n'
+    for name, protocol in (("openai", "openai-responses"), ("anthropic", "anthropic"), ("gemini", "gemini"))
+)
 FAKE = f"""#!{sys.executable}
 import json, os, signal, sys, time, urllib.request
 from pathlib import Path
@@ -34,6 +41,7 @@ files = {{str(one.relative_to(folder)): one.read_text() for one in found}}
 root = os.environ.get("ANTHROPIC_BASE_URL")
 health = root and urllib.request.urlopen(root + "/healthz").read().decode()
 told = {{"arguments": sys.argv[1:], "environment": dict(os.environ), "files": files, "health": health}}
+told["process"] = os.getpid()
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 Path("told.json.new").write_text(json.dumps(told))
 Path("told.json.new").rename("told.json")
@@ -49,6 +57,7 @@ class Told(Struct):
     environment: dict[str, str]
     files: dict[str, str]
     health: str | None
+    process: int
 
 
 class Desk(Struct):
@@ -247,3 +256,52 @@ def test_an_agent_that_is_not_installed(tmp_path: Path, name: str) -> None:
     result = CliRunner().invoke(main, ["launch", name], env={"PATH": str(tmp_path)})
     assert result.exit_code == 2
     assert result.output == f"Error: {name} is not installed: npm install -g {AGENTS[name].package}\n"
+
+
+def test_a_gateway_of_its_own_ends_even_if_it_is_killed(desk: Desk) -> None:
+    process = desk.start("claude", FAKE_WAITS="30")
+    waited((desk.folder / "work" / "told.json").exists)
+    root = desk.told.environment["ANTHROPIC_BASE_URL"]
+    assert answers(root)
+    process.kill()
+    process.wait()
+    try:
+        waited(lambda: not answers(root))
+    finally:
+        os.kill(desk.told.process, signal.SIGKILL)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def waited(so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def answers(root: str) -> bool:
+    try:
+        return http.get(f"{root}/healthz").status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def commands_of(name: str) -> list[str]:
+    """What the guide of an agent says to run."""
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / f"{name}.md").read_text(encoding="utf-8")
+    return re.findall(r"^toolwire (launch .*)$", guide, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_what_its_guide_says_to_run_starts_it(desk: Desk, name: str) -> None:
+    commands = commands_of(name)
+    assert commands
+    for command in commands:
+        _, agent, *arguments = shlex.split(command)
+        assert agent == name
+        (desk.folder / "work" / "toolwire.toml").write_text(PROVIDERS)
+        code, said = desk.launch(agent, *arguments)
+        assert (code, said) == (0, "")
+        behind = arguments[arguments.index("--") + 1 :] if "--" in arguments else []
+        assert desk.told.arguments[len(desk.told.arguments) - len(behind) :] == behind

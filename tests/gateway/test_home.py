@@ -86,6 +86,9 @@ def test_what_is_no_ordinary_answer_is_decoded_and_told(body: bytes, status: int
 
 
 CHAT = json.loads(FINE)
+FUNCTION = {"name": "f", "arguments": "{}"}
+CALLING = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": FUNCTION}]}
+REFUSING = {"role": "assistant", "content": None, "refusal": "No."}
 MESSAGE = {
     "id": "msg_1",
     "type": "message",
@@ -97,14 +100,33 @@ MESSAGE = {
 }
 
 
-@pytest.mark.parametrize(("protocol", "answer"), [("openai-chat", CHAT), ("anthropic", MESSAGE)])
-def test_a_glance_sees_the_usage_that_decoding_does(protocol: str, answer: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "answer"),
+    [
+        ("openai-chat", CHAT),
+        ("openai-chat", CHAT | {"choices": [{"message": CALLING, "finish_reason": "stop"}]}),
+        ("openai-chat", CHAT | {"choices": [{"message": REFUSING, "finish_reason": "stop"}]}),
+        ("openai-chat", CHAT | {"choices": [{"message": REFUSING, "finish_reason": "length"}]}),
+        ("openai-chat", CHAT | {"choices": [{"message": REFUSING, "finish_reason": None}]}),
+        ("anthropic", MESSAGE),
+        ("anthropic", MESSAGE | {"stop_reason": None}),
+    ],
+)
+def test_a_glance_sees_what_decoding_does(protocol: str, answer: dict[str, Any]) -> None:
     codec = PROTOCOLS[protocol]
     body = json.dumps(answer).encode()
-    seen, decoded = codec.glance(body), codec.decode_response(body, Context()).usage
+    seen, decoded = codec.glance(body), codec.decode_response(body, Context())
     assert seen is not None
-    assert decoded is not None
-    assert (seen.input_tokens, seen.output_tokens) == (decoded.input_tokens, decoded.output_tokens)
+    assert seen.usage is not None
+    assert decoded.usage is not None
+    assert (seen.usage.input_tokens, seen.usage.output_tokens) == (
+        decoded.usage.input_tokens,
+        decoded.usage.output_tokens,
+    )
+    assert (seen.id, seen.model) == (decoded.id, decoded.model)
+    assert [one.stop and one.stop.reason for one in seen.candidates] == [
+        one.stop and one.stop.reason for one in decoded.candidates
+    ]
 
 
 @pytest.mark.parametrize(

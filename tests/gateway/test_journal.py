@@ -17,6 +17,7 @@ from toolwire.journal.records import Record
 from toolwire.journal.store import found_at
 from toolwire.upstream.provider import origin_of
 from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.script import parse_script
 
 CANARY = "canary-of-a-server-key"
 
@@ -237,3 +238,32 @@ def test_lists_and_health_are_not_exchanges(tmp_path: Path) -> None:
         assert recorded(tmp_path) == []
 
     run(work())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("said", ["What is the weather?", "senseless"])
+def test_what_is_made_in_the_background_is_recorded_once_it_is_there(stream: bool, said: str, tmp_path: Path) -> None:
+    script = b'[[turns]]\nwhen = "senseless"\nrepeat = 0\nerror = {kind = "invalid_request", message = "No sense."}\n'
+
+    async def work(base_url: str) -> None:
+        async with running(in_front_of(origin_of(base_url), "gemini", journal(tmp_path))) as gateway:
+            body = {"model": "m", "input": said, "background": True, "stream": stream}
+            answer = await gateway.post("/v1/responses", json.dumps(body).encode())
+            await answer.read(100_000)
+            for _ in range(100):
+                await asyncio.sleep(0.05)
+                if recorded(tmp_path):
+                    break
+        (record,) = recorded(tmp_path)
+        assert (record.id, record.provider) == (answer.headers["toolwire-exchange"], "up")
+        assert record.bodies is not None
+        assert json.loads(record.bodies.translated)["contents"][0]["parts"] == [{"text": said}]
+        told = json.loads(record.bodies.response)
+        if said == "senseless":
+            assert (record.status, record.why, told["status"]) == (400, "No sense.", "failed")
+        else:
+            assert (record.status, record.stops, told["status"]) == (200, ["end_turn"], "completed")
+            assert record.usage["output_tokens"] > 0
+
+    with served(Simulator(script=parse_script(script, "script"))) as base_url:
+        run(work(base_url))

@@ -38,6 +38,13 @@ WRONG: dict[str, tuple[Any, str, list[str]]] = {
         "prefill",
         [""],
     ),
+    "a model that can't be forced": (
+        anthropic_request(
+            model="claude-opus-5-5", tools=[anthropic_tool("now")], tool_choice={"type": "tool", "name": "now"}
+        ),
+        "choice-model",
+        ["/tool_choice/type"],
+    ),
     "a mark on a deferred tool": (
         anthropic_request(tools=[anthropic_tool("now"), MARKED]),
         "tool-deferred-cached",

@@ -123,6 +123,8 @@ def test_an_exchange_is_a_span_and_is_measured(collector: Collector, protocol: s
         ("gen_ai.client.token.usage", "input"),
         ("gen_ai.client.token.usage", "output"),
     }
+    assert told_by_span["gen_ai.response.finish_reasons"] == ["end_turn"]
+    assert told_by_span["gen_ai.response.model"]
     labels, point = points["gen_ai.client.token.usage", "input"]
     assert (labels["gen_ai.provider.name"], point.count) == (name, 1)
     assert point.sum == told_by_span["gen_ai.usage.input_tokens"]

@@ -99,9 +99,9 @@ class Place(Struct):
         self.gateway.seen.clear()
         self.upstream.seen.clear()
 
-    def losses(self) -> list[dict[str, str]]:
-        """What the gateway reports of the last exchange."""
-        exchange = self.gateway.seen[-1].headers["toolwire-exchange"]
+    def losses(self, seen: Seen | None = None) -> list[dict[str, str]]:
+        """What the gateway reports of an exchange, if not told otherwise the last one."""
+        exchange = (seen or self.gateway.seen[-1]).headers.get("toolwire-exchange")
         answer = http.get(f"{self.base_url}/toolwire/exchanges/{exchange}/losses")
         found: list[dict[str, str]] = answer.json()["losses"] if answer.status_code == 200 else []
         return found

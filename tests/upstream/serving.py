@@ -13,9 +13,9 @@ http = httpx.Client(timeout=20)
 
 
 @contextmanager
-def served(app: Any) -> Iterator[str]:
+def served(app: Any, port: int = 0) -> Iterator[str]:
     """The address at which the app answers."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="critical", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     deadline = time.monotonic() + 10

@@ -86,13 +86,15 @@ def _gateway(server: "ServerSection", path: Path | None, model: str | None, fold
         yield root
         return
     log = folder / "gateway.log"
-    command = [sys.executable, "-c", "from toolwire.cli import main; main()", "serve", "--port", "0"]
+    command = [sys.executable, "-c", "from toolwire.cli import main; main()", "serve", "--port", "0", "--attached"]
     command += [] if path is None else ["--config", str(path)]
     command += [] if model is None else ["--model", model]
-    # In a session of its own, or Ctrl-C in the agent would end it.
+    # In a session of its own, or Ctrl-C in the agent would end it. Whatever ends this program ends its input, too.
     with (
         log.open("wb") as told,
-        subprocess.Popen(command, stderr=told, start_new_session=True) as process,  # noqa: S603 - this very program
+        subprocess.Popen(  # noqa: S603 - this very program
+            command, stdin=subprocess.PIPE, stderr=told, start_new_session=True
+        ) as process,
     ):
         try:
             yield _listening(process, log)

@@ -1,5 +1,8 @@
 """`toolwire serve`: the gateway."""
 
+import os
+import signal
+import threading
 from pathlib import Path
 
 import click
@@ -14,8 +17,11 @@ USUAL = Path("toolwire.toml")
 @click.option("--host", metavar="HOST", help="Default: 127.0.0.1. Any other than loopback needs keys.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Default: 4000. 0 takes any free one.")
 @click.option("--model", metavar="PROVIDER/MODEL", help="Answers every name that no provider knows.")
+@click.option("--attached", is_flag=True, hidden=True, help="Stop when standard input ends.")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, metavar="N", help="Processes. Default: 1.")
-def command(path: Path | None, host: str | None, port: int | None, model: str | None, workers: int) -> None:
+def command(
+    *, path: Path | None, host: str | None, port: int | None, model: str | None, attached: bool, workers: int
+) -> None:
     """Serve every protocol in front of any provider.
 
     Providers are those of the configuration file; without one, those whose keys are in the environment
@@ -30,6 +36,15 @@ def command(path: Path | None, host: str | None, port: int | None, model: str | 
         from toolwire.gateway.config import Config, read_config, with_server
         from toolwire.gateway.server import run
 
+        if attached:
+            threading.Thread(target=_stop_after_input, daemon=True).start()
         found = path or (USUAL if USUAL.exists() else None)
         config = Config() if found is None else read_config(found)
         run(with_server(config, host, port), model, workers, lambda text: click.echo(text, err=True))
+
+
+def _stop_after_input() -> None:
+    """Whoever started this holds the other end of its input, and lets go of it however it ends."""
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -9,7 +9,7 @@ from msgspec import Raw, Struct, field
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Event
 from toolwire.canonical.request import Request
-from toolwire.canonical.response import Response, Usage
+from toolwire.canonical.response import Response
 
 from .carries import Carriage, Carrier
 from .check import Finding
@@ -130,8 +130,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     `resets`: settings may change within a conversation.
     `repair_request` mends what the provider is known to refuse: a translation does without it, the gateway does not.
     `demand`: why only its own provider can do what is asked, as the error by which its clients learn to ask otherwise.
-    `glance`: the usage that an ordinary answer tells, for who passes it on as it is; None if it must be decoded to be
-    understood."""
+    `glance`: an ordinary answer without its words, for who passes it on as it is: its names, its stops and its usage.
+    None if it must be decoded to be understood."""
 
     name: str
     families: tuple[str, ...]
@@ -151,7 +151,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     repair_request: Callable[[Request, Target, Names, Report], Request] | None = None
     carriage: Carriage | None = None
     demand: Callable[[Request], ApiError | None] = lambda _: None
-    glance: Callable[[bytes], Usage | None] = lambda _: None
+    glance: Callable[[bytes], Response | None] = lambda _: None
     counting: Counting | None = None
     failing: bool = False
     resets: bool = False

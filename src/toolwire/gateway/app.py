@@ -25,7 +25,7 @@ from .incoming import Gone, Header, Incoming, Scope, Send
 from .log import Line
 from .metrics import Metrics
 from .models import LISTS, Catalogue
-from .passing import Asked, Streaming, Whole
+from .passing import Asked, Whole
 from .recording import Recorder
 from .refusal import Refused
 from .relay import Relay, Room
@@ -69,7 +69,7 @@ class App:
         self._counter = counter
         self._recorder = recorder
         self._resources = resources
-        self._sockets = Sockets(exchanger, gate, limits, self._note)
+        self._sockets = Sockets(exchanger, gate, limits, self._note, recorder)
         self._metrics = Metrics()
         self._exchanges = Exchanges(limits.exchanges)
         self._room = Room(limits.streams)
@@ -172,7 +172,7 @@ class App:
         elif path == "/toolwire/translate":
             await self._translate(incoming)
         elif self._resources.speaker(path) is not None:
-            await self._use(incoming)
+            await self._use(incoming, codec)
         else:
             await self._look_up(incoming, codec)
 
@@ -190,10 +190,10 @@ class App:
             )
             if note is not None:
                 note.answers(answer)
-            if isinstance(answer, Streaming):
-                await relay.pass_on(answer)
-            else:
+            if isinstance(answer, Whole):
                 await self._answer(incoming, answer)
+            else:
+                await relay.pass_on(answer)
         except Exception as error:
             if not line.started or line.over:
                 raise
@@ -208,7 +208,7 @@ class App:
 
     async def _answer(self, incoming: Incoming, answer: Whole) -> None:
         incoming.watch.close()
-        incoming.line.usage = answer.usage
+        incoming.line.usage = None if answer.told is None else answer.told.usage
         headers = [_JSON]
         if answer.losses:
             told = self._keep(incoming, answer.losses)
@@ -277,7 +277,7 @@ class App:
 
     # ---- what can be looked up
 
-    async def _use(self, incoming: Incoming) -> None:
+    async def _use(self, incoming: Incoming, codec: Codec) -> None:
         """An answer or a conversation that is kept, by its id."""
         scope = incoming.scope
         found = await self._resources.answer(
@@ -287,7 +287,16 @@ class App:
             scope["query_string"],
             lambda: incoming.body(self._limits.body),
         )
-        await incoming.answer(200, found.body, [(b"content-type", found.kind.encode())])
+        if found.stream is None:
+            await incoming.answer(200, found.body, [_JSON])
+            return
+        incoming.watch.received()
+        relay = Relay(incoming, codec, self._room, self._limits.heartbeat)
+        try:
+            relay.expect()
+            await relay.pass_on(found.stream)
+        finally:
+            relay.close()
 
     async def _look_up(self, incoming: Incoming, codec: Codec) -> None:
         path = incoming.path

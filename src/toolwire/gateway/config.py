@@ -100,6 +100,7 @@ class StateSection(Section, frozen=True, kw_only=True):
     ttl: float = 30 * 24 * 3600
     rows: int = 100_000
     bytes: int = 1024 * 1024 * 1024
+    queue: int = 64 * 1024 * 1024
 
 
 class JournalSection(Section, frozen=True, kw_only=True):

@@ -34,12 +34,13 @@ from .faults import STATUS_KINDS, cleaned, fault_of, in_place_of_an_answer, seco
 from .home import as_written
 from .inner import Crossing, InnerCalls, Offer
 from .offering import Offers
-from .passing import Asked, GoOn, Sent, Streaming, Whole, body_of, changing, repaired
+from .passing import Asked, GoOn, Sent, Streaming, Whole, changing, repaired
 from .pauses import is_paused, joined, resumed
 from .refusal import Refused
 from .routing import Routed, Router, Way
 from .state.holders import HOLDERS
 from .state.memory import Keeping, Memory
+from .state.telling import Following
 from .state.turns import KEPT_FOR, Speaker
 
 _RETRIED: frozenset[ErrorKind] = frozenset({"rate_limit", "overloaded", "server", "timeout"})
@@ -84,23 +85,25 @@ class Exchanger:
 
     async def exchange(
         self, asked: Asked, goes_to: GoesTo, expect: Callable[[], None], sends: Sends | None = None
-    ) -> Whole | Streaming:
+    ) -> Whole | Streaming | Following:
         """Ask. Told are which upstream it goes to and what is sent there, and before that whether it is to stream."""
         request, routed = self._decode(asked)
         keeping = None
         if asked.client.name in HOLDERS:
             keeping = await self._memory.recall(asked.client, asked.tenant, asked.body, request, asked.lane)
+        if asked.streams(request):
+            expect()
         if keeping is None or not keeping.background:
-            if asked.streams(request):
-                expect()
             meant = request if keeping is None else keeping.request
             return await self._answer(asked, meant, routed, goes_to, sends, keeping=keeping)
+        watched = replace(keeping.request, stream=True)
 
-        async def answer() -> bytes:
-            return body_of(await self._answer(asked, keeping.request, routed, goes_to, sends, keeping=keeping))
+        async def answer() -> Streaming:
+            return _streaming(await self._answer(asked, watched, routed, goes_to, sends, keeping=keeping))
 
         context = Context(request=keeping.request, created=asked.created)
-        return Whole(self._memory.background.start(keeping, asked.client, context, answer), [])
+        work = self._memory.background.start(keeping, asked.client, context, answer)
+        return Following(work.telling.read(-1), work) if asked.streams(request) else Whole(work.queued, [], None, work)
 
     async def warm(self, asked: Asked) -> bytes:
         """The stream of an answer that says nothing, to a request from which the next one goes on."""
@@ -282,8 +285,8 @@ class Exchanger:
     async def _whole(self, asked: Asked, sent: Sent, answer: Answer) -> Whole:
         body = await self._body(sent, answer)
         home = asked.client is sent.upstream and sent.legs is None
-        if home and (usage := sent.upstream.glance(body)) is not None:
-            return Whole(body, sent.losses, usage)
+        if home and (seen := sent.upstream.glance(body)) is not None:
+            return Whole(body, sent.losses, seen)
         decoded = self._read(sent, body)
         if isinstance(sent.legs, InnerCalls):
             decoded = await sent.legs.whole(decoded, lambda body: self._ask(sent, body), self._rounds(sent))
@@ -313,13 +316,13 @@ class Exchanger:
         if home and sent.legs is None and response is decoded and decoded.error is None:
             if keeping is not None:
                 keeping.finished(body)
-            return Whole(body, sent.losses, decoded.usage)  # home is exact
+            return Whole(body, sent.losses, decoded)  # home is exact
         encoding = asked.client.encode_response(response, sent.context)
         losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
         refuse(losses, asked.client.name, strict=False)
         if sent.finish is not None:
             sent.finish(response)
-        return Whole(encoding.to_bytes(), sent.losses + losses, decoded.usage)
+        return Whole(encoding.to_bytes(), sent.losses + losses, decoded)
 
     async def _ask(self, sent: Sent, body: bytes) -> Response:
         """One more leg of an answer."""
@@ -392,3 +395,9 @@ class Exchanger:
 
 def _speaker(asked: Asked, way: Way) -> Speaker:
     return Speaker(asked.tenant, asked.client.name, way.provider.name, way.model or "")
+
+
+def _streaming(answer: Whole | Streaming) -> Streaming:
+    if isinstance(answer, Streaming):
+        return answer
+    raise AssertionError("what is asked to stream does")

@@ -119,7 +119,7 @@ async def open_model(
     await resources.enter_async_context(simulating(embedded, config.simulator))
     try:
         router = Router(providers, config.routes)
-        memory = Memory(opened(config.state, environment))
+        memory = Memory(opened(config.state, environment), config.limits.streams, config.limits.answer)
         exchanger = Exchanger(router, Transport(), config.limits, [], memory)
         return RoutedModel(exchanger, router, name or "", resources)
     except NoRoute:

@@ -5,7 +5,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.events import Event, Notice, ResponseFailed, ResponseStart
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import Event, Notice, ResponseFailed, ResponseStart, Stopped
+from toolwire.canonical.fold import fold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
@@ -18,6 +20,7 @@ from .faults import cleaned, transport_fault
 from .pauses import Legs
 from .refusal import Refused
 from .routing import Way
+from .state.background import Work
 from .state.memory import Keeping, Lane
 
 Repair = Callable[[Request, Target, Names, Report], Request]
@@ -25,9 +28,12 @@ GoOn = Callable[[], Awaitable[Answer | None]]
 
 
 class Whole(Struct):
+    """`told` is what it says of itself, perhaps without its words. `work`: it is only being made."""
+
     body: bytes
     losses: list[Loss]
-    usage: Usage | None = None
+    told: Response | None = None
+    work: Work | None = None
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -66,6 +72,7 @@ class Streaming:
     def __init__(
         self, sent: Sent, answer: Answer | None, translation: Translation, first: bytes, go_on: GoOn | None = None
     ) -> None:
+        self.work: Work | None = None
         self.sent = sent
         self.translation = translation
         self._answer = answer
@@ -73,8 +80,28 @@ class Streaming:
         self._go_on = go_on
 
     @property
+    def before(self) -> list[Loss]:
+        """The losses that are known before it begins."""
+        return self.sent.losses
+
+    @property
     def losses(self) -> list[Loss]:
         return self.sent.losses + self.translation.losses
+
+    @property
+    def usage(self) -> Usage | None:
+        return self.translation.usage
+
+    @property
+    def told(self) -> Response:
+        """The answer without its words: its names, its stops and its usage."""
+        fewer = [event for event in self.translation.told if type(event) in (ResponseStart, Stopped)]
+        return replace(fold(fewer), usage=self.usage)
+
+    @property
+    def error(self) -> ApiError | None:
+        """What ended it early, if something did."""
+        return self.translation.error
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         if self._first:

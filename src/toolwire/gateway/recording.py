@@ -21,6 +21,8 @@ from .config import Config
 from .log import Line
 from .passing import Asked, Sent, Streaming, Whole
 from .seals import state_folder
+from .state.background import Work
+from .state.telling import Following
 
 _SECRET = re.compile("key|token|secret|password|credential", re.IGNORECASE)
 """Other variables hold ordinary words, which must not be taken out of everything."""
@@ -38,12 +40,13 @@ class Note(Struct, gc=False):
     sent_at: float | None = None
     answered_at: float | None = None
     losses: list[Loss] | None = None
+    answer: Whole | Streaming | Following | Work | None = None
 
     def sends(self, sent: Sent) -> None:
         self.sent, self.sent_at = sent, time.monotonic()
 
-    def answers(self, answer: Whole | Streaming) -> None:
-        self.answered_at = time.monotonic()
+    def answers(self, answer: Whole | Streaming | Following) -> None:
+        self.answered_at, self.answer = time.monotonic(), answer
         if isinstance(answer, Whole):
             self.losses = answer.losses
             self.keep(answer.body)
@@ -104,10 +107,26 @@ class Recorder:
         return Note(asked, told, [], self._limit) if self._limit else Note(asked, told)
 
     def record(self, line: Line, note: Note) -> None:
+        """Record it now; what is made in the background once that is over, as if the client had waited for it."""
+        work = None if note.answer is None or isinstance(note.answer, Work) else note.answer.work
+        if work is None or work.task is None:
+            self.journal.add(self._record(line, note))
+        else:
+            work.task.add_done_callback(lambda _: self._record_work(line, note, work))
+
+    def _record_work(self, line: Line, note: Note, work: Work) -> None:
+        note.answer, note.losses = work, work.losses
+        line.streamed, line.usage = False, None if work.told is None else work.told.usage
+        if note.pieces is not None:
+            note.pieces = []
+            note.keep(work.ended)
+        if work.failure is not None:
+            line.status, line.why = work.failure.status or 502, work.failure.message
         self.journal.add(self._record(line, note))
 
     def _record(self, line: Line, note: Note) -> Record:
         now, sent = time.monotonic(), note.sent
+        told = None if note.answer is None else note.answer.told
         bodies = None
         if note.pieces is not None:
             translated = b"" if sent is None else sent.body
@@ -131,6 +150,9 @@ class Recorder:
             answered=None if note.answered_at is None else note.answered_at - line.began,
             ended=now - line.began,
             usage={} if line.usage is None else _said(line.usage),
+            answer=None if told is None else told.id,
+            answered_by=None if told is None else told.model,
+            stops=[] if told is None else [one.stop.reason for one in told.candidates if one.stop is not None],
             losses=note.losses or [],
             parent=note.parent,
             bodies=bodies,

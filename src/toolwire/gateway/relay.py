@@ -26,6 +26,7 @@ from .incoming import Header, Incoming
 from .passing import Streaming
 from .refusal import Refused
 from .report import losses_body, losses_header
+from .state.telling import Following
 
 
 class Room(Struct):
@@ -43,7 +44,7 @@ class Relay:
         self._pause = pause
         self._array = ArrayFraming() if codec.surface.is_array(incoming.scope["query_string"]) else None
         self._expected = False
-        self._answer: Streaming | None = None
+        self._answer: Streaming | Following | None = None
         self._unanswered: Translation | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._beating: asyncio.Task[None] | None = None
@@ -70,13 +71,13 @@ class Relay:
             self._timer.cancel()
         if self._answer is not None:
             self._answer.close()
-            line.usage, line.failed = self._answer.translation.usage, self._answer.translation.error is not None
+            line.usage, line.failed = self._answer.usage, self._answer.error is not None
 
-    async def pass_on(self, answer: Streaming) -> None:
+    async def pass_on(self, answer: Streaming | Following) -> None:
         """All of an answer, as it comes."""
         self._answer = answer
         line, send = self._incoming.line, self._incoming.send
-        before = answer.sent.losses
+        before = answer.before
         await self._quiet()
         if not line.started:
             await self._begin(before)

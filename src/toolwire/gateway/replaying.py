@@ -74,7 +74,7 @@ async def replay(config: Config, environment: Mapping[str, str], record: Record,
     async with simulating(embedded, config.simulator):
         router = _Bound(providers, config.routes, _way(record, providers, to))
         transport = Transport()
-        memory = Memory(opened(config.state, environment))
+        memory = Memory(opened(config.state, environment), config.limits.streams, config.limits.answer)
         exchanger = Exchanger(router, transport, config.limits, seal_keys(config.server, environment), memory)
         recorder = Recorder(kept, config.limits.answer)
         app = App(

@@ -71,7 +71,7 @@ def build(
     router = Router(found, config.routes, catch_all)
     log = Log()
     transport = Transport()
-    memory = Memory(opened(config.state, environment))
+    memory = Memory(opened(config.state, environment), config.limits.streams, config.limits.answer)
     offers = Offers(
         config.mcp.servers,
         Policy(allow=config.policy.allow, ask=config.policy.ask, deny=config.policy.deny),

@@ -5,7 +5,8 @@
 3. The last answer of each lane is remembered with all that led to it for as long as the connection lives, also if it is
    not stored: the next request says only what is new.
 4. `generate: false` is a warm-up: answered at once with nothing, and remembered like any other.
-5. An error ends its request, not the connection.
+5. `response.steer` says something to an answer that is under way.
+6. An error ends its request, not the connection.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError
@@ -30,9 +31,11 @@ from .config import LimitsSection
 from .exchange import Exchanger
 from .faults import told
 from .log import Line
-from .passing import Asked, Whole
+from .passing import Asked, Streaming
+from .recording import Note, Recorder
 from .refusal import Refused
 from .state.memory import Lane
+from .steering import Steer, Steering, Turn
 from .watch import Receive
 
 _RESPONSES = PROTOCOLS["openai-responses"]
@@ -42,18 +45,21 @@ _LANE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _OUTSIDE = ("type", "stream_id", "generate", "stream")
 _DATA = b"data: "
 
-Note = Callable[[Line, Caller, list[Loss]], None]
+Noting = Callable[[Line, Caller, list[Loss]], None]
 
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
 
 
 class Sockets:
-    def __init__(self, exchanger: Exchanger, gate: Gate, limits: LimitsSection, note: Note) -> None:
+    def __init__(
+        self, exchanger: Exchanger, gate: Gate, limits: LimitsSection, note: Noting, recorder: Recorder | None
+    ) -> None:
         self._exchanger = exchanger
         self._gate = gate
         self._limits = limits
         self._note = note
+        self._recorder = recorder
         self._open = 0
 
     async def serve(self, scope: Any, receive: Receive, send: Callable[[Any], Any]) -> None:
@@ -66,8 +72,9 @@ class Sockets:
         self._open += 1
         try:
             model = parse_qs(scope["query_string"].decode("latin-1")).get("model", [None])[0]
+            opening = _Opening(caller, model, dict(scope["headers"]))
             connection = _Connection(
-                self._exchanger, caller, self._limits.body, model=model, send=send, note=self._note
+                self._exchanger, opening, self._limits.body, send=send, note=self._note, recorder=self._recorder
             )
             await connection.run(receive, self._limits.socket_time)
         finally:
@@ -101,23 +108,42 @@ async def _refuse(scope: Any, send: Callable[[Any], Any], error: ApiError) -> No
     await send({"type": "websocket.http.response.body", "body": body})
 
 
+class _Named(Struct, frozen=True):
+    id: str = ""
+
+
+class _Begun(Struct):
+    """The first event of an answer."""
+
+    response: _Named = _Named()
+
+
+class _Opening(Struct, frozen=True):
+    """What is said once, when the connection is opened."""
+
+    caller: Caller
+    model: str | None
+    headers: dict[bytes, bytes]
+
+
 class _Connection:
     def __init__(
         self,
         exchanger: Exchanger,
-        caller: Caller,
+        opening: _Opening,
         limit: int,
         *,
-        model: str | None,
         send: Callable[[Any], Any],
-        note: Note,
+        note: Noting,
+        recorder: Recorder | None,
     ) -> None:
         self._exchanger = exchanger
-        self._caller = caller
+        self._opening = opening
         self._limit = limit
-        self._model = model
         self._send = send
         self._note = note
+        self._recorder = recorder
+        self._steering = Steering()
         self._last: dict[str, tuple[str, list[Raw]]] = {}
         self._lanes: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -141,9 +167,15 @@ class _Connection:
         lane = ""
         try:
             frame = self._read(text)
+            kind = _decode(frame.get("type", b"null"))
+            if kind == "response.steer":
+                lane, event = self._steering.take(frame, {id for id, _ in self._last.values()})
+                await self._tell(lane, _encode(event))
+                return
             lane = _lane_of(frame)
-            if _decode(frame.get("type", b"null")) != "response.create":
-                raise Refused(_error("only response.create is known here", None))  # noqa: TRY301 - told as all others are
+            if kind != "response.create":
+                why = "only response.create and response.steer are known here"
+                raise Refused(_error(why, None))  # noqa: TRY301 - told as all others are
             if lane not in self._lanes and len(self._lanes) >= _MOST_LANES:
                 raise Refused(_error(f"more than {_MOST_LANES} lanes", "websocket_stream_limit_reached"))  # noqa: TRY301
             if len(self._tasks) >= _MOST_REQUESTS:
@@ -167,48 +199,88 @@ class _Connection:
 
     async def _answer(self, lane: str, lock: asyncio.Lock, frame: dict[str, Raw]) -> None:
         async with lock:
-            line = Line(id=f"ex_{secrets.token_hex(8)}", method="WS", path="/v1/responses", began=time.monotonic())
-            line.client, line.status, line.streamed = _RESPONSES.name, 499, True
-            losses: list[Loss] = []
-            try:
-                async for told_frame in self._frames(lane, frame, line, losses):
-                    await self._tell(lane, told_frame)
-                line.status = 200
-            except Exception as error:  # noqa: BLE001 - the one place that turns whatever went wrong into an answer
-                known = told(error)
-                line.status, line.why = known.status or 500, known.message
-                line.crash = error if known.status == 500 and not isinstance(error, Refused) else None
-                await self._tell_error(lane, known)
-            finally:
-                self._note(line, self._caller, losses)
+            joined = self._steering.joined(lane, frame)
+            await self._tell_all(lane, joined.events)
+            ended = await self._respond(lane, joined.request or frame, joined.steers, asked=True)
+            while ended.request is not None:
+                await asyncio.sleep(0)  # until the answer is remembered
+                ended = await self._respond(lane, ended.request, ended.steers, asked=False)
 
-    async def _frames(self, lane: str, frame: dict[str, Raw], line: Line, losses: list[Loss]) -> AsyncIterator[bytes]:
+    async def _respond(self, lane: str, frame: dict[str, Raw], steers: list[Steer], *, asked: bool) -> Turn:
+        """One answer. `steers` are part of what it is asked; if they are all of it, `asked` is false."""
+        line = Line(id=f"ex_{secrets.token_hex(8)}", method="WS", path="/v1/responses", began=time.monotonic())
+        line.client, line.status, line.streamed = _RESPONSES.name, 499, True
+        losses: list[Loss] = []
+        id, last, note = "", b"", None
+        try:
+            wanted = self._wanted(lane, frame)
+            warm = _decode(frame.get("generate", b"true")) is False
+            if not warm and self._recorder is not None:
+                note = self._recorder.note(wanted, self._opening.headers)
+            frames = self._warmed(wanted) if warm else self._frames(wanted, line, losses, note)
+            async for told_frame in frames:
+                if not last:
+                    id = _decode(told_frame, type=_Begun).response.id
+                    self._steering.begin(id, lane, frame)
+                last = told_frame
+                await self._tell(lane, told_frame)
+            line.status = 200
+        except Exception as error:  # noqa: BLE001 - the one place that turns whatever went wrong into an answer
+            known = told(error)
+            line.status, line.why = known.status or 500, known.message
+            line.crash = error if known.status == 500 and not isinstance(error, Refused) else None
+            if not last:
+                await self._tell_all(lane, self._steering.give_back(steers, known.message))
+            if asked or last:
+                await self._tell_error(lane, known)
+            last = _encode({"type": "error"})
+        finally:
+            self._note(line, self._opening.caller, losses)
+            if self._recorder is not None and note is not None:
+                note.losses = losses
+                self._recorder.record(line, note)
+        ended = self._steering.end(id, last)
+        await self._tell_all(lane, ended.events)
+        return ended
+
+    def _wanted(self, lane: str, frame: dict[str, Raw]) -> Asked:
         body = {name: value for name, value in frame.items() if name not in _OUTSIDE}
         if _decode(body.pop("background", b"false")):
             raise Refused(_error("background is not for websockets", None))
-        asked = Asked(
+        return Asked(
             client=_RESPONSES,
             body=_encode(body | {"stream": True}),
-            route=Route(model=self._model),
-            tenant=self._caller.tenant,
+            route=Route(model=self._opening.model),
+            tenant=self._opening.caller.tenant,
             created=int(time.time()),
             lane=Lane(lane, self._last),
         )
-        if _decode(frame.get("generate", b"true")) is False:
-            for told_frame in _texts(await self._exchanger.warm(asked)):
-                yield told_frame
-            return
-        answer = await self._exchanger.exchange(asked, line.goes_to, lambda: None)
-        if isinstance(answer, Whole):
+
+    async def _warmed(self, asked: Asked) -> AsyncIterator[bytes]:
+        for told_frame in _texts(await self._exchanger.warm(asked)):
+            yield told_frame
+
+    async def _frames(self, asked: Asked, line: Line, losses: list[Loss], note: Note | None) -> AsyncIterator[bytes]:
+        sends = None if note is None else note.sends
+        answer = await self._exchanger.exchange(asked, line.goes_to, lambda: None, sends)
+        if not isinstance(answer, Streaming):
             raise AssertionError("what is asked to stream does")  # noqa: TRY004 - never by what a client sends
+        if note is not None:
+            note.answers(answer)
         async for data in answer.chunks():
+            if note is not None:
+                note.keep(data)
             for told_frame in _texts(data):
-                if told_frame.startswith(b'{"type":"error"') and (error := answer.translation.error) is not None:
+                if told_frame.startswith(b'{"type":"error"') and (error := answer.error) is not None:
                     raise Refused(replace(error, status=error.status or _RESPONSES.surface.status_of(error.kind)))
                 yield told_frame
         losses += answer.losses
-        line.usage, line.losses = answer.translation.usage, len(losses)
-        line.failed = answer.translation.error is not None
+        line.usage, line.losses = answer.usage, len(losses)
+        line.failed = answer.error is not None
+
+    async def _tell_all(self, lane: str, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            await self._tell(lane, _encode(event))
 
     async def _tell(self, lane: str, text: bytes) -> None:
         if lane:

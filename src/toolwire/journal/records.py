@@ -29,7 +29,8 @@ class Bodies(Struct, kw_only=True, omit_defaults=True, gc=False):
 class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     """One exchange. `at` is when it came, in seconds since the epoch; `sent`, `answered` and `ended` are seconds after
     that: the translated request was ready, the answer began, the client had all of it. `toolwire` is the version that
-    did it, `client` and `protocol` what was spoken on either side, `parent` the trace that it belongs to."""
+    did it, `client` and `protocol` what was spoken on either side, `parent` the trace that it belongs to. `answer` is
+    how the provider named its answer, `answered_by` how its model, and `stops` why it ended."""
 
     id: str
     at: float
@@ -49,6 +50,9 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     answered: float | None = None
     ended: float = 0.0
     usage: dict[str, int] = field(default_factory=dict)
+    answer: str | None = None
+    answered_by: str | None = None
+    stops: list[str] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     parent: str = ""
     bodies: Bodies | None = None

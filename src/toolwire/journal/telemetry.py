@@ -190,6 +190,10 @@ def _details(record: Record) -> dict[str, Any]:
         "toolwire.streamed": record.streamed,
         "toolwire.losses": len(record.losses),
     }
+    if record.stops:
+        found["gen_ai.response.finish_reasons"] = record.stops
+    named = {"gen_ai.response.id": record.answer, "gen_ai.response.model": record.answered_by}
+    found |= {name: value for name, value in named.items() if value is not None}
     return found | {name: record.usage[count] for count, name in _USAGE.items() if count in record.usage}
 
 
@@ -201,11 +205,8 @@ def _said(record: Record) -> dict[str, Any]:
             texts = [{"type": "text", "content": part.text} for part in request.system]
             found["gen_ai.system_instructions"] = _json(texts)
     if (response := response_of(record)) is not None:
-        stops = [one.stop.reason for one in response.candidates if one.stop is not None]
         messages = [_message(message) for one in response.candidates for message in one.messages]
-        found |= {"gen_ai.output.messages": _json(messages), "gen_ai.response.finish_reasons": stops}
-        named = {"gen_ai.response.id": response.id, "gen_ai.response.model": response.model}
-        found |= {name: value for name, value in named.items() if value is not None}
+        found["gen_ai.output.messages"] = _json(messages)
     return found
 
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -183,13 +184,44 @@ def test_rows_that_belong_together_are_kept_together_or_not_at_all(
 ) -> None:
     async def work(store: SqliteStore) -> None:
         bad: Any = object()
-        store.keep([row("a"), row("b", bad)])
+        store.keep([row("a"), row("b", parent=bad)])
         assert await store.get("me", "response", ["a", "b"]) == {}
         store.keep([row("c")])
         assert await store.get("me", "response", ["c"])
 
     run(tmp_path / "state.db", work)
     assert "not kept" in capsys.readouterr().err
+
+
+def _until_taken(store: SqliteStore) -> None:
+    deadline = time.monotonic() + 5
+    while store._waiting and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_what_waits_for_a_disk_that_does_not_answer_is_bounded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "state.db"
+
+    async def work(store: SqliteStore) -> None:
+        store.keep([row("first")])
+        await store.get("me", "response", ["first"])
+        busy = sqlite3.connect(path, isolation_level=None)
+        busy.execute("BEGIN IMMEDIATE")
+        store.keep([row("written", b"1" * 100)])
+        await asyncio.to_thread(_until_taken, store)
+        for number in range(50):
+            store.keep([row(f"waits-{number}", b"2" * 100)])
+        busy.execute("COMMIT")
+        busy.close()
+        kept = await store.get("me", "response", ["written", *(f"waits-{number}" for number in range(50))])
+        assert list(kept) == ["written", *(f"waits-{number}" for number in range(10))]
+        store.keep([row("after")])
+        assert await store.get("me", "response", ["after"])
+
+    run(path, work, Bounds(ttl=3600, rows=1000, bytes=1_000_000, queue=1000))
+    assert capsys.readouterr().err == "state: 1 not kept: more than 1000 bytes wait to be written\n"
 
 
 def test_a_file_that_is_none_is_told_and_nothing_else_breaks(

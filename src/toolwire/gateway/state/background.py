@@ -1,56 +1,107 @@
 """Answers that nobody waits for: asked in the background, kept when they are done, looked up by their id meanwhile.
 
-Another process may be asked about an answer, or to cancel it, so that the row is what holds: who works on an answer
-looks at its row now and then, and says that it is still there.
+They are asked as streams, so that whoever wants to can watch, and go on watching. Another process may be asked about an
+answer, or to cancel it, so that the row is what holds: who works on an answer looks at its row now and then, and says
+that it is still there.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from toolwire.canonical.errors import ApiError, ToolwireError
+from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import Codec, Context
 from toolwire.gateway.refusal import Refused
 
 from .holders import Holder
 from .store import Row, Store
+from .telling import FRAMES, Telling, frames_of, has_ended, numbered
 
 RUNNING = ("queued", "in_progress")
+_BEGUN = "in_progress"
 _BEAT = "running"
 _PAUSE = 1.0
+_LOOK = 0.1
 _DEAD = 30.0  # seconds without a sign of life
-_STOPPED = ApiError(kind="server", message="the gateway was stopped before the answer was complete")
 
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
 
 
-Answering = Callable[[], Awaitable[bytes]]
+class Stream(Protocol):
+    """An answer as it comes, what it told, and what went wrong with it."""
+
+    @property
+    def told(self) -> Response | None: ...
+    @property
+    def losses(self) -> list[Loss]: ...
+    @property
+    def error(self) -> ApiError | None: ...
+    def chunks(self) -> AsyncIterator[bytes]: ...
+    def close(self) -> None: ...
+
+
+Answering = Callable[[], Awaitable[Stream]]
 
 
 class Kept(Protocol):
-    """An answer that is to be kept under an id: `note` while it is not complete, then `keep`."""
+    """An answer that is to be kept under an id: `note` while it is not complete, then `keep`. `complete`: it is, and
+    this is it."""
 
     id: str
     owner: str
     holder: Holder
+    complete: bytes | None
 
     def note(self, answer: bytes) -> None: ...
     def keep(self, answer: bytes) -> None: ...
 
 
-class Background:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._working: dict[tuple[str, str], tuple[asyncio.Task[None], Kept, bytes]] = {}
+class Work(Struct, eq=False):
+    """An answer under way. `queued` is what its client was told of it at first, `stream` what comes from upstream."""
 
-    def start(self, kept: Kept, client: Codec, context: Context, answer: Answering) -> bytes:
-        """Have it answered; what the client is told meanwhile."""
+    kept: Kept
+    queued: bytes
+    telling: Telling
+    stream: Stream | None = None
+    failure: ApiError | None = None
+    task: "asyncio.Task[None] | None" = None
+
+    @property
+    def told(self) -> Response | None:
+        return None if self.stream is None else self.stream.told
+
+    @property
+    def losses(self) -> list[Loss]:
+        return [] if self.stream is None else self.stream.losses
+
+    @property
+    def ended(self) -> bytes:
+        """What became of it."""
+        if self.failure is not None:
+            return _failed(self.queued, self.failure, self.kept.holder)
+        return self.kept.complete or self.queued
+
+
+class Background:
+    """`most` is how many answers may be under way at once, `limit` how many bytes each may tell."""
+
+    def __init__(self, store: Store, most: int, limit: int) -> None:
+        self._store = store
+        self._most = most
+        self._limit = limit
+        self._working: dict[tuple[str, str], Work] = {}
+
+    def start(self, kept: Kept, client: Codec, context: Context, answer: Answering) -> Work:
+        """Have it answered."""
+        if len(self._working) >= self._most:
+            raise Refused(ApiError(kind="overloaded", message="too many answers in the background", status=503))
         asked = context.request
         empty = Response(origin="", id=kept.id, model=None if asked is None else asked.model, created=context.created)
         body = _decode(client.encode_response(empty, context).to_bytes(), type=dict[str, Raw])
@@ -58,31 +109,82 @@ class Background:
         queued |= {"usage": Raw(b"null")} if "usage" in queued else {}
         told = _encode(queued)
         kept.note(told)
-        task = asyncio.ensure_future(self._work(kept, told, answer))
-        self._working[kept.owner, kept.id] = (task, kept, told)
-        task.add_done_callback(lambda _: self._working.pop((kept.owner, kept.id), None))
-        return told
+        self._beat(kept)
+        work = Work(kept, told, Telling(self._store, kept.owner, kept.holder, kept.id, told))
+        work.task = asyncio.ensure_future(self._work(work, answer))
+        self._working[kept.owner, kept.id] = work
+        work.task.add_done_callback(lambda _: self._working.pop((kept.owner, kept.id), None))
+        return work
 
-    async def _work(self, kept: Kept, queued: bytes, answer: Answering) -> None:
-        task = asyncio.ensure_future(answer())
+    async def follow(self, owner: str, holder: Holder, id: str, after: int) -> AsyncIterator[bytes]:
+        """The stream of an answer, from behind this number on: also of one that another process makes."""
+        if (work := self._working.get((owner, id))) is not None:
+            async for data in work.telling.read(after):
+                yield data
+            return
+        while True:
+            # First how it is, then what was told: the last frames are kept before the answer is.
+            record = (await self._store.get(owner, holder.kind, [id])).get(id)
+            answer = None if record is None else await self.seen(owner, holder, id, _answer(record))
+            frames = frames_of(await self._store.under(owner, FRAMES, id))
+            running = answer is not None and status_of(answer) in RUNNING
+            if not running and answer is not None and not has_ended(holder, frames):
+                members = {holder.tag: holder.ends_with(bytes(answer)), holder.kind: answer}
+                frames.append(numbered(holder, members, len(frames)))
+            if rest := frames[after + 1 :]:
+                yield b"".join(rest)
+                after = len(frames) - 1
+            if not running:
+                return
+            await asyncio.sleep(_LOOK)
+
+    async def _work(self, work: Work, answer: Answering) -> None:
+        kept, telling = work.kept, work.telling
+        task = asyncio.ensure_future(self._tell(work, answer))
         try:
             while not (await asyncio.wait({task}, timeout=_PAUSE))[0]:
                 if not await self._is_wanted(kept):
                     return
-                self._store.keep([Row(kept.owner, _BEAT, kept.id, str(time.time()).encode())])
+                self._beat(kept)
+                telling.flush()
             if await self._is_wanted(kept):
-                try:
-                    whole = _decode(task.result(), type=dict[str, Raw])
-                    kept.keep(_encode(_changed(whole, id=kept.id, background=True)))
-                except Refused as refused:
-                    kept.note(_failed(queued, refused.error, kept.holder))
-                except Exception as error:  # noqa: BLE001 - whatever went wrong is what its id tells from now on
-                    known = isinstance(error, ToolwireError)
-                    why = str(error) if known else "toolwire itself failed"
-                    kept.note(_failed(queued, ApiError(kind="server", message=why), kept.holder))
+                telling.end(work.ended)
+                telling.flush()
+                (kept.keep if work.failure is None else kept.note)(work.ended)
         finally:
             task.cancel()
+            telling.end(_encode(_changed(_decode(work.queued, type=dict[str, Raw]), status="cancelled")))
         await self._store.delete(kept.owner, _BEAT, kept.id)
+
+    def _beat(self, kept: Kept) -> None:
+        self._store.keep([Row(kept.owner, _BEAT, kept.id, str(time.time()).encode())])
+
+    async def _tell(self, work: Work, answer: Answering) -> None:
+        """Ask, and tell what comes."""
+        try:
+            work.stream = stream = await answer()
+            try:
+                await self._begin(work)
+                async for data in stream.chunks():
+                    work.telling.add(data)
+                    if work.telling.size > self._limit:
+                        work.failure = _failure(f"the answer is longer than {self._limit} bytes")
+                        return
+            finally:
+                stream.close()
+            work.failure = stream.error
+        except Refused as refused:
+            work.failure = refused.error
+        except Exception as error:  # noqa: BLE001 - whatever went wrong is what its id tells from now on
+            work.failure = _failure(str(error) if isinstance(error, ToolwireError) else "toolwire itself failed")
+        if work.kept.complete is None and work.failure is None:
+            work.failure = _failure("the upstream ended before its answer did")
+
+    async def _begin(self, work: Work) -> None:
+        """It is no longer waiting, unless it is cancelled by now."""
+        if work.kept.holder.waiting != _BEGUN and await self._is_wanted(work.kept):
+            work.queued = _encode(_changed(_decode(work.queued, type=dict[str, Raw]), status=_BEGUN))
+            work.kept.note(work.queued)
 
     async def _is_wanted(self, kept: Kept) -> bool:
         """Whether it was neither deleted nor cancelled."""
@@ -100,13 +202,24 @@ class Background:
 
     def stop(self, owner: str, id: str) -> None:
         """Let go of the upstream, if it is this process that asks it."""
-        if (found := self._working.get((owner, id))) is not None:
-            found[0].cancel()
+        if (found := self._working.get((owner, id))) is not None and found.task is not None:
+            found.task.cancel()
 
     def close(self) -> None:
-        for task, kept, queued in list(self._working.values()):
-            kept.note(_failed(queued, _STOPPED, kept.holder))
-            task.cancel()
+        for work in list(self._working.values()):
+            work.failure = _STOPPED
+            work.telling.end(work.ended)
+            work.telling.flush()
+            work.kept.note(work.ended)
+            if work.task is not None:
+                work.task.cancel()
+
+
+def _failure(why: str) -> ApiError:
+    return ApiError(kind="server", message=why)
+
+
+_STOPPED = _failure("the gateway was stopped before the answer was complete")
 
 
 def status_of(answer: Raw) -> Any:

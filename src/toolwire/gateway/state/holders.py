@@ -20,7 +20,11 @@ _CONTENT = ("text", "image", "audio", "document", "video")
 class Holder(Struct, frozen=True, kw_only=True):
     """`kind` names what is held and `previous` the field that refers to it; `output` is where an answer has what the
     next request repeats. `items` is the input of a request as such a list. `waiting` is the status of an answer that
-    nobody works on yet, `failure` what one says that went wrong."""
+    nobody works on yet, `failure` what one says that went wrong.
+
+    Of a stream, `tag` names the kind of a frame and `number` its place, which `counts` or is a text; a request to go on
+    behind a frame says it as `after`. `begins` are the frames of an answer that waits, `ends` those that end one, and
+    `closing` is what stands behind the last."""
 
     kind: str
     prefix: str
@@ -29,6 +33,20 @@ class Holder(Struct, frozen=True, kw_only=True):
     items: Callable[[Raw], list[Raw]]
     waiting: str
     failure: Callable[[ApiError], dict[str, Any]]
+    tag: str
+    number: str
+    counts: bool
+    after: str
+    begins: tuple[str, ...]
+    ends: frozenset[str]
+    closing: bytes = b""
+
+    def ends_with(self, answer: bytes) -> str:
+        """The kind of the frame that ends the stream of this answer."""
+        if self.kind != "response":
+            return f"{self.kind}.completed"
+        status = _decode(answer, type=dict[str, Any]).get("status")
+        return f"response.{status}" if status in ("completed", "incomplete") else "response.failed"
 
     def new_id(self) -> str:
         return self.prefix + secrets.token_hex(24)
@@ -88,6 +106,12 @@ HOLDERS = {
         items=_response_items,
         waiting="queued",
         failure=_response_failure,
+        tag="type",
+        number="sequence_number",
+        counts=True,
+        after="starting_after",
+        begins=("response.created", "response.queued"),
+        ends=frozenset({"response.completed", "response.incomplete", "response.failed", "error"}),
     ),
     "gemini-interactions": Holder(
         kind="interaction",
@@ -97,6 +121,13 @@ HOLDERS = {
         items=_interaction_steps,
         waiting="in_progress",
         failure=_interaction_failure,
+        tag="event_type",
+        number="event_id",
+        counts=False,
+        after="last_event_id",
+        begins=("interaction.created",),
+        ends=frozenset({"interaction.completed", "error"}),
+        closing=b"event: done\ndata: [DONE]\n\n",
     ),
 }
 

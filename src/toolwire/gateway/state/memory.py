@@ -37,11 +37,12 @@ _encode = msgspec.json.encode
 
 class Record(Struct, frozen=True):
     """One answer: what was new in its request, and the answer as the client has it. `before`: what came before it, if
-    that is in no row above."""
+    that is in no row above. `streamed`: the client was told it as it came."""
 
     input: list[Raw]
     answer: Raw
     before: list[Raw] = []
+    streamed: bool = False
 
     def new_items(self, holder: Holder) -> list[Raw]:
         told = _decode(self.answer, type=dict[str, Raw]).get(holder.output)
@@ -95,6 +96,7 @@ class Keeping:
         lane: Lane | None,
     ) -> None:
         self.id = holder.new_id()
+        self.complete: bytes | None = None
         self.owner = owner
         self.holder = holder
         self.request = request
@@ -107,7 +109,7 @@ class Keeping:
 
     @property
     def background(self) -> bool:
-        return bool(self._held.background) and bool(self._held.store) and not self.request.stream
+        return bool(self._held.background) and bool(self._held.store)
 
     def outward(self, request: Request, *, home: bool) -> Request:
         """The request as the upstream is to have it: what the gateway does itself is not asked of it."""
@@ -133,17 +135,20 @@ class Keeping:
         return in_one_line(encoder.encode(unfold(nothing)) + encoder.close())
 
     def finished(self, answer: bytes) -> None:
-        """Keep an answer that the client gets itself."""
-        if not self.background:
+        """Keep a complete answer; one that is made in the background once it is known to be still wanted."""
+        if self.background:
+            whole = _decode(answer, type=dict[str, Raw])
+            self.complete = _encode(whole | {"id": Raw(_encode(self.id)), "background": Raw(b"true")})
+        else:
             self.keep(answer)
 
     def note(self, answer: bytes) -> None:
         """Keep an answer that is not complete: nobody can go on from it."""
-        self._store.keep([self._row(self.id, Record(self._fresh, Raw(answer), self._before))])
+        self._store.keep([self._row(self.id, self._record(answer))])
 
     def keep(self, answer: bytes) -> None:
         held, history = self._held, self._history
-        record = Record(self._fresh, Raw(answer), self._before)
+        record = self._record(answer)
         whole = _decode(answer, type=dict[str, Raw])
         id = _decode(whole["id"], type=str) if "id" in whole else None
         rows: list[Row] = []
@@ -167,15 +172,20 @@ class Keeping:
     def _before(self) -> list[Raw]:
         return self._history.items if self._history.parent is None else []
 
+    def _record(self, answer: bytes) -> Record:
+        return Record(self._fresh, Raw(answer), self._before, bool(self.request.stream))
+
     def _row(self, id: str, record: Record) -> Row:
         return Row(self.owner, self.holder.kind, id, _encode(record), self._history.parent)
 
 
 class Memory:
-    def __init__(self, store: Store) -> None:
+    """`most` and `limit` are those of answers in the background."""
+
+    def __init__(self, store: Store, most: int, limit: int) -> None:
         self.store = store
         self.turns = Turns(store)
-        self.background = Background(store)
+        self.background = Background(store, most, limit)
 
     def close(self) -> None:
         self.background.close()
@@ -230,8 +240,11 @@ class Memory:
                 keeping.finished(client.encode_response(response, context).to_bytes())
 
         def finish(response: Response) -> None:
-            # It can wait until the answer is on its way, but not until the client has asked again.
-            asyncio.get_running_loop().call_soon(remember, response)
+            if keeping is not None and keeping.background:
+                remember(response)
+            else:
+                # It can wait until the answer is on its way, but not until the client has asked again.
+                asyncio.get_running_loop().call_soon(remember, response)
 
         return finish
 

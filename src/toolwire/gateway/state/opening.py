@@ -11,7 +11,7 @@ from .sqlite import MEMORY, Bounds, SqliteStore, prepare
 
 def opened(section: StateSection, environment: Mapping[str, str]) -> SqliteStore:
     """Where there is no place for a file, and none was named, in memory. The file is first touched when it is used."""
-    bounds = Bounds(section.ttl, section.rows, section.bytes)
+    bounds = Bounds(section.ttl, section.rows, section.bytes, section.queue)
     if section.path == MEMORY:
         return SqliteStore(MEMORY, bounds)
     path = state_folder(environment) / "state.db" if section.path is None else Path(section.path)

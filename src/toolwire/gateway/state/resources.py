@@ -3,16 +3,16 @@
 An id that another key made is not there, whatever is asked of it.
 """
 
-import asyncio
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.fold import unfold
@@ -25,14 +25,13 @@ from .background import RUNNING, cancelled, status_of
 from .holders import HOLDERS, Holder, named_item, no_conversation, no_item
 from .memory import CONVERSATION, ITEM, REFERENCE, Memory, Record, item_rows
 from .store import Row
+from .telling import FRAMES, Following, renumbered
 
 _PLACES = [
     (re.compile(r"/v1/responses/([^/]+)(?:/(cancel|input_items))?"), "openai-responses"),
     (re.compile(r"/v1(?:beta)?/interactions/([^/]+)(?:/(cancel))?"), "gemini-interactions"),
 ]
 _CONVERSATIONS = re.compile(r"/v1/conversations(?:/([^/]+)(?:/items(?:/([^/]+))?)?)?")
-_NUMBERED = re.compile(rb'"sequence_number":(\d+)')
-_LOOK = 0.1
 _MOST = 100
 
 _decode = msgspec.json.decode
@@ -53,8 +52,10 @@ class Asking(Struct, frozen=True):
 
 
 class Told(Struct, frozen=True):
-    body: bytes
-    kind: str = "application/json"
+    """`stream`, if it is one."""
+
+    body: bytes = b""
+    stream: Following | None = None
 
 
 class Resources:
@@ -97,6 +98,7 @@ class Resources:
                 if not await self._store.delete(asking.owner, holder.kind, id):
                     raise Refused(holder.not_found(id))
                 await self._store.delete_under(asking.owner, REFERENCE, id)
+                await self._store.delete_under(asking.owner, FRAMES, id)
                 self._memory.background.stop(asking.owner, id)
                 return Told(
                     _encode({"id": id, "object": holder.kind, "deleted": True} if holder.kind == "response" else {})
@@ -112,7 +114,7 @@ class Resources:
             raise Refused(holder.not_found(id))
         record = _decode(found[id], type=Record)
         answer = await self._memory.background.seen(owner, holder, id, record.answer)
-        return Record(record.input, answer, record.before)
+        return replace(record, answer=answer)
 
     async def _look(self, asking: Asking, client: Codec, holder: Holder, id: str) -> Told:
         record = await self._record(asking.owner, holder, id)
@@ -121,24 +123,26 @@ class Resources:
                 return Told(bytes(record.answer))
             whole = _decode(record.answer, type=dict[str, Raw])
             return Told(_encode(whole | {holder.output: record.new_items(holder)}))
-        while status_of(record.answer) in RUNNING:
-            await asyncio.sleep(_LOOK)
-            record = await self._record(asking.owner, holder, id)
-        after = asking.said("starting_after", "-1")
-        return Told(
-            _replayed(client, bytes(record.answer), int(after) if after.isdigit() else -1), client.surface.stream_type
-        )
+        after, lasting = _after(asking, holder), _is_background(record.answer)
+        if after >= 0 and holder.counts and record.streamed and not lasting:
+            # As it came it had other numbers, which are not kept.
+            why = f"{holder.after}: of what is streamed, only what is made in the background can be resumed"
+            raise Refused(ApiError(kind="invalid_request", message=why, status=400, param=holder.after))
+        if lasting:
+            return Told(stream=Following(self._memory.background.follow(asking.owner, holder, id, after)))
+        frames = renumbered(holder, _replayed(client, bytes(record.answer)))
+        return Told(stream=Following(_at_once(b"".join(frames[after + 1 :]))))
 
     async def _cancel(self, owner: str, holder: Holder, id: str) -> bytes:
         record = await self._record(owner, holder, id)
-        if not _decode(record.answer, type=dict[str, Any]).get("background"):
+        if not _is_background(record.answer):
             why = f"Cannot cancel a synchronous {holder.kind}."
             raise Refused(ApiError(kind="invalid_request", message=why, status=400))
         if status_of(record.answer) not in RUNNING:
             return bytes(record.answer)  # it is as done as it will be
         told = cancelled(record.answer)
         parents = [row.parent for row in await self._store.lineage(owner, holder.kind, id)]
-        body = _encode(Record(record.input, Raw(told), record.before))
+        body = _encode(replace(record, answer=Raw(told)))
         self._store.keep([Row(owner, holder.kind, id, body, parents[-1] if parents else None)])
         self._memory.background.stop(owner, id)
         return told
@@ -264,17 +268,27 @@ def _page(items: Sequence[Raw], *, more: bool) -> dict[str, Any]:
     }
 
 
-def _replayed(client: Codec, answer: bytes, after: int) -> bytes:
-    """The stream that tells this answer, from behind this number on."""
+def _is_background(answer: Raw) -> bool:
+    return bool(_decode(answer, type=dict[str, Any]).get("background"))
+
+
+def _replayed(client: Codec, answer: bytes) -> bytes:
+    """The stream that tells this answer."""
     encoder = client.stream_encoder(Context())
-    told = in_one_line(encoder.encode(unfold(client.decode_response(answer, Context()))) + encoder.close())
-    if after < 0:
-        return told
-    frames = told.split(b"\n\n")
-    numbers = [_NUMBERED.search(frame) for frame in frames]
-    return b"\n\n".join(
-        frame for frame, number in zip(frames, numbers, strict=True) if number is None or int(number[1]) > after
-    )
+    return in_one_line(encoder.encode(unfold(client.decode_response(answer, Context()))) + encoder.close())
+
+
+def _after(asking: Asking, holder: Holder) -> int:
+    """The number of the frame behind which to go on; -1, if it is all of them."""
+    said = asking.said(holder.after)
+    if said and not (said.isdecimal() and said.isascii() and len(said) < 10):
+        why = f"{holder.after}: there is no event {said[:100]!r}"
+        raise Refused(ApiError(kind="invalid_request", message=why, status=400, param=holder.after))
+    return int(said) if said else -1
+
+
+async def _at_once(data: bytes) -> AsyncIterator[bytes]:
+    yield data
 
 
 # ---- refusals

@@ -60,11 +60,12 @@ T = TypeVar("T")
 
 
 class Bounds(Struct, frozen=True):
-    """`ttl`: seconds since a row was last used."""
+    """`ttl`: seconds since a row was last used. `queue`: how many bytes may wait to be written."""
 
     ttl: float
     rows: int
     bytes: int
+    queue: int = 64 * 1024 * 1024
 
 
 class SqliteStore:
@@ -74,6 +75,8 @@ class SqliteStore:
         self._thread = ThreadPoolExecutor(1, "toolwire-state")
         self._connection: sqlite3.Connection | None = None
         self._waiting: list[Row] = []
+        self._waiting_bytes = 0
+        self._full = False
         self._lock = Lock()
         self._kept = 0
         self._rows = self._bytes = 0
@@ -86,11 +89,18 @@ class SqliteStore:
         if self._closed:
             return
         self._kept += 1
+        size = sum(len(row.body) for row in rows)
         with self._lock:
             first = not self._waiting
-            self._waiting += rows
+            fits = first or self._waiting_bytes + size <= self._bounds.queue
+            if fits:
+                self._waiting += rows
+                self._waiting_bytes += size
         if first:
             self._thread.submit(self._write)
+        if not fits and not self._full:
+            _complain(len(rows), f"more than {self._bounds.queue} bytes wait to be written")
+        self._full = not fits
 
     def version(self) -> object:
         return self._kept if self._path == MEMORY else (self._kept, _touched(self._path), _touched(f"{self._path}-wal"))
@@ -144,7 +154,7 @@ class SqliteStore:
 
     def _write(self) -> None:
         with self._lock:
-            rows, self._waiting = self._waiting, []
+            rows, self._waiting, self._waiting_bytes = self._waiting, [], 0
         now = time.time()
         values = [(row.owner, row.kind, row.id, row.parent, row.body, now) for row in rows]
         try:
@@ -160,8 +170,7 @@ class SqliteStore:
             self._bytes += sum(len(row.body) for row in rows)
             self._trim(now)
         except (sqlite3.Error, OSError) as error:
-            # The answer itself has arrived: what is missed later is told as not found.
-            sys.stderr.write(f"state: {len(rows)} not kept: {error}\n")
+            _complain(len(rows), error)
 
     def _since(self) -> float:
         return time.time() - self._bounds.ttl
@@ -231,6 +240,11 @@ class SqliteStore:
                 break
             self._count()
         connection.execute("PRAGMA incremental_vacuum").fetchall()
+
+
+def _complain(count: int, why: object) -> None:
+    """The answer itself has arrived: what is missed later is told as not found."""
+    sys.stderr.write(f"state: {count} not kept: {why}\n")
 
 
 def _touched(path: str) -> tuple[int, int]:

@@ -22,7 +22,7 @@ class Store(Protocol):
     used for longer than its time to live is not there."""
 
     def keep(self, rows: Sequence[Row]) -> None:
-        """Returns at once: nobody waits for a disk."""
+        """Returns at once: nobody waits for a disk. What does not fit in the queue to it is not kept."""
 
     def version(self) -> object:
         """Another one, whenever anything may have been kept, here or by another process."""

@@ -140,16 +140,21 @@ class _Ordinary(Struct):
     type: Literal["message"]
     content: list[Raw]
     usage: UsageShape
+    id: str | None = None
+    model: str | None = None
+    stop_reason: str | None = None
 
 
 _read_ordinary = msgspec.json.Decoder(_Ordinary).decode
 
 
-def glance(body: bytes) -> Usage | None:
+def glance(body: bytes) -> Response | None:
     try:
-        return decode_usage(_read_ordinary(body).usage)
+        shape = _read_ordinary(body)
     except BAD_JSON:
         return None
+    stops = (Candidate(stop=decode_stop(shape.stop_reason, None)),)
+    return Response(origin=FAMILY, id=shape.id, model=shape.model, candidates=stops, usage=decode_usage(shape.usage))
 
 
 # ---- encode

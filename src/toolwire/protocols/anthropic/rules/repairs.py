@@ -1,4 +1,5 @@
-"""What Messages clients are known to send and the provider to refuse, mended: a limit, an id, a mark, a last word."""
+"""What Messages clients are known to send and the provider to refuse, mended: a limit, an id, a mark, a last word,
+a choice."""
 
 from functools import lru_cache
 from typing import Any
@@ -16,7 +17,7 @@ from toolwire.protocols.anthropic.request.body import RULES
 from toolwire.protocols.anthropic.request.settings import LEAST_BUDGET
 from toolwire.protocols.anthropic.wire import FAMILY
 
-from .vocabulary import UNFINISHED, refuses_prefill
+from .vocabulary import UNFINISHED, refuses_forcing, refuses_prefill
 
 
 def repair_request(request: Request, target: Target, names: Names, report: Report) -> Request:
@@ -28,6 +29,7 @@ def repair_request(request: Request, target: Target, names: Names, report: Repor
     _repair_marks(request, changed, report)
     _repair_ids(request, changed, report)
     _repair_prefill(request, target, changed, report)
+    _repair_choice(request, target, changed, report)
     return replace(request, **changed) if changed else request
 
 
@@ -72,6 +74,16 @@ def _repair_prefill(request: Request, target: Target, changed: dict[str, Any], r
     said = changed.get("messages", request.messages)
     changed["messages"] = (*said, Message(role="user", parts=(Text(text=GO_ON),)))
     report.invented((), "", f"/messages/{len(said)}", SPEAKS_LAST)
+
+
+def _repair_choice(request: Request, target: Target, changed: dict[str, Any], report: Report) -> None:
+    """Claude Code forces its web search where the model's name is of one that can be forced, and another may answer."""
+    choice = request.tool_choice
+    if choice is None or choice.mode not in ("required", "named"):
+        return
+    if refuses_forcing(target.model or request.model or ""):
+        changed["tool_choice"] = replace(choice, mode="auto", names=())
+        report.approximated(("tool_choice",), "mode", "the model can't be forced to call: it may choose")
 
 
 def _is_marked(tool: Tool) -> bool:

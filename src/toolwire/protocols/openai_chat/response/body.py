@@ -141,14 +141,17 @@ def _completed(part: Any, stop: Stop | None) -> Any:
 
 
 def decode_stop(reason: str, message: Message) -> Stop:
+    calls = any(isinstance(part, ToolCall) for part in message.parts)
+    refused = any(isinstance(part, Refusal) and part.text for part in message.parts)
+    return Stop(reason=_meant(reason, calls=calls, refused=refused), raw=reason)
+
+
+def _meant(reason: str, *, calls: bool, refused: bool) -> StopReason:
     """The common word. Servers also say `stop` where there are calls, or a refusal."""
     meant = STOPS.get(reason, "other")
-    if meant == "end_turn":
-        if any(isinstance(part, ToolCall) for part in message.parts):
-            meant = "tool_use"
-        elif any(isinstance(part, Refusal) and part.text for part in message.parts):
-            meant = "refusal"
-    return Stop(reason=meant, raw=reason)
+    if meant == "end_turn" and (calls or refused):
+        return "tool_use" if calls else "refusal"
+    return meant
 
 
 def decode_usage(shape: UsageShape) -> Usage:
@@ -175,9 +178,22 @@ def decode_usage(shape: UsageShape) -> Usage:
     )
 
 
+class _Said(Struct):
+    tool_calls: list[Raw] | None = None
+    refusal: str | None = None
+
+
 class _Choice(Struct):
-    message: Raw
+    message: _Said
+    finish_reason: str | None = None
     error: Raw | UnsetType = UNSET
+
+    def stop(self) -> Stop | None:
+        if self.finish_reason is None:
+            return None
+        return Stop(
+            reason=_meant(self.finish_reason, calls=bool(self.message.tool_calls), refused=bool(self.message.refusal))
+        )
 
 
 class _Tokens(Struct):
@@ -188,13 +204,15 @@ class _Tokens(Struct):
 class _Ordinary(Struct):
     choices: list[_Choice]
     usage: _Tokens
+    id: str | None = None
+    model: str | None = None
     error: Raw | UnsetType = UNSET
 
 
 _read_ordinary = msgspec.json.Decoder(_Ordinary).decode
 
 
-def glance(body: bytes) -> Usage | None:
+def glance(body: bytes) -> Response | None:
     try:
         shape = _read_ordinary(body)
     except BAD_JSON:
@@ -202,7 +220,9 @@ def glance(body: bytes) -> Usage | None:
     failed = shape.error is not UNSET or any(one.error is not UNSET for one in shape.choices)
     if failed or not shape.choices:
         return None
-    return Usage(input_tokens=shape.usage.prompt_tokens, output_tokens=shape.usage.completion_tokens)
+    usage = Usage(input_tokens=shape.usage.prompt_tokens, output_tokens=shape.usage.completion_tokens)
+    stops = tuple([Candidate(stop=one.stop()) for one in shape.choices])
+    return Response(origin=FAMILY, id=shape.id, model=shape.model, candidates=stops, usage=usage)
 
 
 # ---- encode
