@@ -143,12 +143,6 @@ class Streaming:
         return self.translation.tell(Notice(kind="ping"))
 
 
-def body_of(answer: Whole | Streaming) -> bytes:
-    if isinstance(answer, Whole):
-        return answer.body
-    raise AssertionError("what runs in the background does not stream")
-
-
 def changing(asked: Asked, sent: Sent) -> Callable[[list[Event]], list[Event]]:
     """What is done to all events of an upstream: no key in its errors, its legs as one, and the name of an answer that
     is kept."""
