@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from toolwire.canonical.computer import Action, SafetyCheck
 from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import StopReason
@@ -48,13 +49,16 @@ class ScriptedError(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What to play. An `error` alone is the whole answer; after a `text` it breaks a stream. `cut` closes the
-    connection after so many pieces; `garbage` is sent in place of the rest; `endless` never stops."""
+    connection after so many pieces; `garbage` is sent in place of the rest; `endless` never stops. `actions` drive the
+    screen that the request declares, in its form; a person must agree to the `checks` first."""
 
     when: str | None = None
     repeat: int = 1
     thinking: str | None = None
     text: str | None = None
     calls: tuple[ScriptedCall, ...] = ()
+    actions: tuple[Action, ...] = ()
+    checks: tuple[SafetyCheck, ...] = ()
     stop: StopReason | None = None
     error: ScriptedError | None = None
     delay: float = 0
@@ -66,7 +70,15 @@ class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def reply(self) -> Reply:
         error = None if self.error is None else self.failure()
         calls = tuple(call.call() for call in self.calls)
-        return Reply(thinking=self.thinking, text=self.text, calls=calls, stop=self.stop, error=error)
+        return Reply(
+            thinking=self.thinking,
+            text=self.text,
+            calls=calls,
+            actions=self.actions,
+            checks=self.checks,
+            stop=self.stop,
+            error=error,
+        )
 
     def failure(self) -> ApiError:
         told = self.error or ScriptedError()
@@ -74,7 +86,13 @@ class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def is_refusal(self) -> bool:
         """Whether it is an error before anything is said."""
-        return self.error is not None and self.text is None and self.thinking is None and not self.calls
+        return (
+            self.error is not None
+            and self.text is None
+            and self.thinking is None
+            and not self.calls
+            and not self.actions
+        )
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
