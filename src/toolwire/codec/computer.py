@@ -163,7 +163,8 @@ def with_screens(request: Request, form: Form) -> Request:
             if isinstance(part, ToolCall) and part.executor == "client" and part.name not in functions:
                 read = _read_call(part, form, watching.size, called)
             elif isinstance(part, ToolResult) and (part.call_id in called or part.name in called):
-                read = replace(part, screen=form.seen(part), form=(*part.form, *_told_checks(part)))
+                seen = part.screen or form.seen(part)
+                read = replace(part, screen=seen, form=(*part.form, *_told_checks(part)))
             watching.see(read)
             parts.append(read)
         same = all(one is other for one, other in zip(parts, message.parts, strict=True))

@@ -1,13 +1,18 @@
-"""Computer use where a protocol has none: a function whose arguments are the common actions themselves."""
+"""Computer use where a protocol has none: a function whose arguments are the common actions themselves.
 
-from typing import Any
+It is also the form of a client of our own, which runs common actions (`COMMON`): that one declares `computer_tool`, and
+is told of safety checks beside the actions.
+"""
+
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from toolwire.canonical.computer import Action, SafetyCheck
 from toolwire.canonical.content import ScreenUse, ToolCall, ToolResult
-from toolwire.canonical.tools import Computer, FunctionTool
+from toolwire.canonical.tools import Computer, FunctionTool, NativeTool
 
 from .computer import Form, Saying, Spoken
 from .pictures import Size
@@ -51,6 +56,7 @@ _ABOUT = (
 
 class _Arguments(msgspec.Struct):
     actions: tuple[Action, ...]
+    checks: tuple[SafetyCheck, ...] = ()
 
 
 _read_arguments = msgspec.json.Decoder(_Arguments).decode
@@ -60,10 +66,11 @@ def _read(call: ToolCall, _: Size | None) -> ScreenUse | None:
     if call.name != NAME:
         return None
     try:
-        actions = _read_arguments(call.arguments.encode()).actions
+        said = _read_arguments(call.arguments.encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return ScreenUse(actions=actions, places=("",) * len(actions))
+    checked = ("arguments",) if said.checks else ()
+    return ScreenUse(actions=said.actions, places=("",) * len(said.actions), checks=said.checks, checked=checked)
 
 
 def _write(actions: tuple[Action, ...], _: Computer, __: Saying) -> list[Spoken] | None:
@@ -91,6 +98,13 @@ def _call(call: ToolCall, _: Computer, __: tuple[SafetyCheck, ...]) -> ToolCall:
     return call
 
 
+def _checked_call(call: ToolCall, _: Computer, checks: tuple[SafetyCheck, ...]) -> ToolCall:
+    if not checks:
+        return call
+    said = msgspec.json.decode(call.arguments, type=dict[str, Raw])
+    return replace(call, arguments=msgspec.json.encode({**said, "checks": checks}).decode())
+
+
 def _result(result: ToolResult, _: Computer, __: tuple[SafetyCheck, ...]) -> ToolResult:
     return result
 
@@ -105,3 +119,19 @@ FUNCTION = Form(
     result=_result,
     declare=_declare,
 )
+
+COMMON = replace(FUNCTION, family="toolwire", kin=("toolwire",), arguments="arguments", call=_checked_call, checks=True)
+"""The form of a client that runs common actions: how its calls are read (`with_screens`) and told to it (`raising`)."""
+
+
+def computer_tool(
+    width: int,
+    height: int,
+    kinds: tuple[str, ...] = tuple(_FIELDS),
+    environment: Literal["browser", "desktop"] = "browser",
+) -> NativeTool:
+    """The tool that such a client declares, for a screen of this size and the actions that it can do."""
+    computer = Computer(dialect=NAME, kinds=kinds, width=width, height=height, environment=environment, at="")
+    return NativeTool(
+        protocol=COMMON.family, kind=NAME, name=NAME, body=Raw(b"{}"), executor="client", computer=computer
+    )
