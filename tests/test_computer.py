@@ -601,6 +601,15 @@ def test_between_googles_protocols_calls_stay_as_they_are(one: str, other: str) 
     assert _told(other, calls_of(other, told)) == TOLD[GEMINI]
 
 
+def test_an_agreement_passes_between_googles_protocols() -> None:
+    call = step("s1", "click", x=500, y=500, safety_decision=SAFETY)
+    agreed = request(INTERACTIONS, *turn(INTERACTIONS, [call], safety_acknowledgement="true"))
+    contents = tw.translate(agreed, INTERACTIONS, GEMINI).value["contents"]
+    assert contents[-2]["parts"][0]["functionCall"]["args"]["safety_decision"] == SAFETY
+    response = contents[-1]["parts"][0]["functionResponse"]["response"]
+    assert response == {"url": "http://a/", "safety_acknowledgement": "true"}
+
+
 @pytest.mark.parametrize("protocol", FORMS)
 def test_a_decoder_reads_what_is_done(protocol: str) -> None:
     body = request(protocol, *turn(protocol, ASKED[protocol]))

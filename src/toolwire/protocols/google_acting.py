@@ -1,6 +1,6 @@
 """How common actions on a screen are told to Google's models, and to clients that run its functions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -35,6 +35,7 @@ from toolwire.codec.keys import spelt
 from .google_computer import ACKNOWLEDGED, CLEARED, CONFIRM, CURRENT, DECISION, EARLIER, ENTER, GRID
 
 NATIVE = "computer_use"
+NOTHING: Mapping[str, Any] = {}
 _NAMES = {" ": "Space", "+": "Plus"}
 _CLICKS = {(1, "left"): "click", (2, "left"): "double_click", (3, "left"): "triple_click"}
 _CLICKS |= {(1, "right"): "right_click", (1, "middle"): "middle_click"}
@@ -242,6 +243,12 @@ def make_result(result: ToolResult, _: Computer, checks: tuple[SafetyCheck, ...]
     said: dict[str, Any] = {} if seen is None or seen.url is None else {"url": seen.url}
     if checks and seen is not None and seen.acknowledged:
         said[ACKNOWLEDGED] = "true"
+    return in_object(result, said)
+
+
+def in_object(result: ToolResult, more: Mapping[str, Any] = NOTHING) -> ToolResult:
+    """A result whose words are all in one object, with some more."""
+    said = dict(more)
     texts: list[str] = []
     pictures = []
     for one in result.content or ():

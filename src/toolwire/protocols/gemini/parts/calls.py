@@ -24,6 +24,7 @@ from toolwire.protocols.gemini.wire import (
     ResultShape,
 )
 from toolwire.protocols.google_acting import NATIVE as SCREEN
+from toolwire.protocols.google_acting import in_object
 
 from .signatures import decode_seal, is_dummy
 from .spelling import Spelling, extra, write
@@ -258,6 +259,8 @@ def encode_result(part: ToolResult, placed: Placed, plan: Plan, encode_parts: An
     if plan.home:
         return _encode_own(part, placed, plan, encode_parts)
     _report_result(part, placed, plan)
+    if part.screen is not None and part.native != SCREEN:
+        part = in_object(part)  # from the newer protocol, which has the text of it
     places = [Placed(inner, (*placed.trail, "content", index)) for index, inner in enumerate(part.content or ())]
     if plan.target.binary_results == "summary":
         places = summed_up(places, plan.report)
