@@ -174,8 +174,8 @@ def answering(request: Body | None, reader: Codec, writer: Codec, hosted_tools: 
 def answer_for(response: Response, reader: Codec, writer: Codec, context: Context) -> Response:
     """An answer as `reader` read it, made ready for `writer`'s client: its calls have ids, its tools the client's
     names, and what its protocol has no place for is carried."""
-    named = response if reader is writer else identified(set_apart(response, reader, writer), context)
-    return carry_response(raise_response(named, context.undo), writer, reader.names, context)
+    own = response if reader is writer else identified(set_apart(response, reader, writer), context)
+    return carry_response(raise_response(own, context.undo, writer.screen, reader.names), writer, reader.names, context)
 
 
 class Translation:
@@ -204,7 +204,7 @@ class Translation:
         self._probable = handing_on(reader.probabilities, writer.probabilities)
         self._names = None if reader is writer else CallNames(context)
         self._failing = Failing()
-        self._raiser = StreamRaiser(context.undo)
+        self._raiser = StreamRaiser(context.undo, writer.screen, reader.names)
         self._change = change
         self._finish = finish
         self._carrying = StreamCarrying(writer, reader.names, context)

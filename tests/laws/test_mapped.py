@@ -10,10 +10,12 @@ import pytest
 
 import toolwire as tw
 from tests.laws import material
+from toolwire.canonical.computer import Screenshot, Type
 from toolwire.canonical.content import Inline, Media, Part, SettingChange, Text, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.interface import Route
+from toolwire.codec.screen_function import FUNCTION
 from toolwire.protocols import PROTOCOLS
 
 Feature = Callable[[Request], Any]
@@ -51,6 +53,14 @@ def results(request: Request) -> list[Any]:
     return [(asked[str(result.call_id)], _text(result)) for result in own if _text(result)]
 
 
+def actions(request: Request) -> list[Any]:
+    """What is done with a screen that every form can say, and can be read again without knowing its size."""
+    own = [part for part in parts(request) if isinstance(part, ToolCall)]
+    uses = [call.screen or FUNCTION.read(call, None) for call in own]
+    done = [action for use in uses if use is not None for action in use.actions]
+    return [action for action in done if isinstance(action, Screenshot | Type)]
+
+
 def schemas(request: Request) -> dict[str, Any]:
     declared = [(tool.name, tool.parameters) for tool in _functions(request)]
     return {name: json.loads(bytes(schema)) for name, schema in declared if schema is not None}
@@ -80,6 +90,7 @@ def images(request: Request) -> list[str]:
 
 def result_images(request: Request) -> list[str]:
     own = [part for part in parts(request) if isinstance(part, ToolResult) and part.status == "ok" and not part.native]
+    own = [result for result in own if result.screen is None]
     media = [inner for result in own for inner in result.content or () if isinstance(inner, Media)]
     return [data for one in media if (data := _image(one)) is not None]
 
@@ -155,6 +166,7 @@ EVERYWHERE: list[Feature] = [
     texts,
     calls,
     results,
+    actions,
     schemas,
     descriptions,
     choice,
@@ -261,7 +273,9 @@ def _functions(request: Request) -> Iterator[FunctionTool]:
 def _calls(request: Request) -> list[ToolCall]:
     """Calls of functions, with arguments that every protocol can say."""
     own = [part for part in parts(request) if isinstance(part, ToolCall) and part.executor == "client"]
-    return [call for call in own if not call.native and call.namespace is None and _is_object(call)]
+    driving = {call.id for call in own if call.screen is not None}
+    others = [call for call in own if call.id not in driving]
+    return [call for call in others if not call.native and call.namespace is None and _is_object(call)]
 
 
 def _is_object(call: ToolCall) -> bool:

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from .computer import Action, SafetyCheck
 from .node import Node, Raw
 from .tools import CacheMark, HostedKind, OutputFormat, Thinking, Tool, ToolRef
 
@@ -116,6 +117,27 @@ class HostedUse(Node, frozen=True, tag=True):
     failed: bool = False
 
 
+class ScreenUse(Node, frozen=True, tag=True):
+    """What a call does with a screen. `places` are pointers below its arguments, one for each action; `others` those to
+    what has no common word. `checks` are pending: a person must agree first; `checked` is where the call says so."""
+
+    actions: tuple[Action, ...]
+    places: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    checks: tuple[SafetyCheck, ...] = ()
+    checked: tuple[str, ...] = ()
+
+
+class ScreenSeen(Node, frozen=True, tag=True):
+    """What a result says of a screen besides its picture, and which parts of its content say only this. `acknowledged`:
+    a person agreed to what was pending; to these checks, by their ids, or to all if there are none."""
+
+    url: str | None = None
+    acknowledged: bool = False
+    checks: tuple[str, ...] = ()
+    parts: tuple[int, ...] = ()
+
+
 class ToolCall(Node, frozen=True, tag=True):
     """A model's request to run a tool. `arguments` is the text it wrote, exactly, and may be invalid JSON.
 
@@ -136,6 +158,7 @@ class ToolCall(Node, frozen=True, tag=True):
     seal: Seal | None = None
     cache: CacheMark | None = None
     use: HostedUse | None = None
+    screen: ScreenUse | None = None
 
 
 class ToolResult(Node, frozen=True, tag=True):
@@ -153,6 +176,7 @@ class ToolResult(Node, frozen=True, tag=True):
     seal: Seal | None = None
     cache: CacheMark | None = None
     use: HostedUse | None = None
+    screen: ScreenSeen | None = None
 
 
 class Refusal(Node, frozen=True, tag=True):

@@ -80,6 +80,19 @@ class McpServer(Node, frozen=True, tag=True):
     others: tuple[str, ...] = ()
 
 
+class Computer(Node, frozen=True, tag=True):
+    """A screen that the client drives for the model. `dialect` is the vendor's word for how it is told, `kinds` are the
+    actions that can be told so. `width` and `height` are in pixels; `others` are pointers to what else was said, and
+    `form` names what was not."""
+
+    dialect: str
+    kinds: tuple[str, ...] = ()
+    width: int | None = None
+    height: int | None = None
+    environment: Literal["browser", "desktop", "mobile"] | None = None
+    others: tuple[str, ...] = ()
+
+
 class NativeTool(Node, frozen=True, tag=True):
     """A vendor's own tool, as it declares it. `kind` is the vendor's word without its date."""
 
@@ -91,6 +104,7 @@ class NativeTool(Node, frozen=True, tag=True):
     cache: CacheMark | None = None
     hosted: Hosted | None = None
     server: McpServer | None = None
+    computer: Computer | None = None
 
 
 Tool = FunctionTool | FreeformTool | ToolGroup | NativeTool

@@ -13,6 +13,7 @@ from toolwire.canonical.response import Response
 
 from .carries import Carriage, Carrier
 from .check import Finding
+from .computer import Form, OnScreen
 from .counting import Counting
 from .losses import Names, Report
 from .probabilities import Probabilities
@@ -59,11 +60,12 @@ class ToolName(Struct, frozen=True):
 class Undo(Struct):
     """How to raise an answer again to what the client asked: aliases and what was lowered; `taken` are all names that
     the target knows. `integers` is the request whose schemas say where it wants integers, if another protocol's model
-    answers."""
+    answers; `screen` what its calls that drive a screen are told again by."""
 
     names: dict[str, ToolName] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     integers: Request | None = None
+    screen: OnScreen | None = None
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -159,3 +161,4 @@ class Codec(Struct, frozen=True, kw_only=True):
     spelling: frozenset[str] = frozenset()
     alike: Mapping[str, Mapping[str, Alike]] = {}
     probabilities: Probabilities | None = None
+    screen: Form | None = None

@@ -28,6 +28,9 @@ UNPLACED = "?"
 
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
 
+REWORDED = ":reworded"
+"""After a family: its extras are no values, but places of what is told in other words."""
+
 NO_COUNTERPART = "the target has no counterpart"
 
 
@@ -70,8 +73,11 @@ class Report:
             guarded = family.endswith(":guarded")
             self.guarded = self.guarded or guarded
             why = "may not be dropped" if guarded else "a field that only its own protocol has"
+            kind: LossKind = "dropped"
+            if family.endswith(REWORDED):
+                kind, why = "approximated", "told by what comes nearest to it"
             for place in elements(value, key):
-                self._entries.append(("dropped", trail, "//" + place, why, None, guarded))
+                self._entries.append((kind, trail, "//" + place, why, None, guarded))
 
     def resolve(self, root: Node, names: Names) -> list[Loss]:
         found: dict[tuple[str, str, str | None], Loss] = {}
@@ -135,6 +141,8 @@ def _led(root: Node, trail: Trail, names: Names) -> _Place:
             index = next(steps, None)
             if index is None:
                 return node, path, place
+            if int(index) >= len(node):
+                return owner, path, ""  # it was put there by whoever encodes
             node = node[int(index)]
             place = f"{place}/{index}" if place else ""
         at = getattr(node, "at", None)

@@ -1,7 +1,7 @@
 """What an encoder decided for a whole request or response before it writes the parts."""
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -13,6 +13,9 @@ from .interface import Target
 from .losses import Report, Trail
 from .tools import NameRules, PlacedTool, ToolPlan, tools_in_force
 from .turns import Placed
+
+if TYPE_CHECKING:
+    from .screens import ScreenPlan
 
 
 class Rules(Struct, frozen=True):
@@ -34,6 +37,7 @@ class Plan:
     `hosted` are the kinds of hosted tools that are declared, `servers` those of MCP; `searches`: tools that are
     loaded later can be found.
     `request` is the one that is encoded, once its tools are.
+    `screen` tells what drives a screen in the target's form, if anything does.
     `answering`: it is an answer, for a client to read; else a request, for a provider to take.
     """
 
@@ -56,6 +60,7 @@ class Plan:
         self.servers: list[Any] = []
         self.searches = home
         self.request: Request | None = None
+        self.screen: ScreenPlan | None = None
         self.place = ""
         self.count = 0
         self.report = report

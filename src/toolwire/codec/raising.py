@@ -11,16 +11,32 @@ from toolwire.canonical.content import Message, Part, ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
 from toolwire.canonical.response import Candidate, Response
 
+from .acting import StreamActing, act_message
+from .computer import Form, OnScreen
 from .integers import IntegerText, integer_schema, may_need_integers, with_integers
 from .interface import Undo
+from .losses import Names
 from .schema.absent import without_nulls
 from .tools import INPUT, raise_input
 
+NO_NAMES: Names = {}
 
-def raise_response(response: Response, undo: Undo) -> Response:
+
+def raise_response(response: Response, undo: Undo, form: Form | None = None, names: Names = NO_NAMES) -> Response:
+    """`form` is how the client tells what drives a screen, and `names` are those of the protocol that answers."""
+    if undo.screen is not None and form is not None:
+        response = _act(response, undo.screen, form, names)
     if not undo.names and (undo.integers is None or not _holds_fractions(response)):
         return response
     return replace(response, candidates=tuple(_raise_candidate(one, undo) for one in response.candidates))
+
+
+def _act(response: Response, screen: OnScreen, form: Form, names: Names) -> Response:
+    def act(one: Candidate) -> Candidate:
+        return replace(one, messages=tuple(act_message(message, screen, form, names) for message in one.messages))
+
+    acted = tuple(map(act, response.candidates))
+    return response if acted == response.candidates else replace(response, candidates=acted, plain=False)
 
 
 def _holds_fractions(response: Response) -> bool:
@@ -80,11 +96,14 @@ def _with_integers(call: ToolCall, undo: Undo) -> ToolCall:
 class StreamRaiser:
     """The same for a stream: the text of a lowered call is taken out of its JSON as it arrives."""
 
-    def __init__(self, undo: Undo) -> None:
+    def __init__(self, undo: Undo, form: Form | None = None, names: Names = NO_NAMES) -> None:
         self._undo = undo
+        self._acting = None if undo.screen is None or form is None else StreamActing(undo.screen, form, names)
         self._texts: dict[tuple[int, int], InputText | IntegerText | WholeArguments] = {}
 
     def raise_events(self, events: Sequence[Event]) -> Iterable[Event]:
+        if self._acting is not None:
+            events = list(self._acting.act(events))
         if not self._undo.names and self._undo.integers is None:
             return events
         if not self._texts and not any(type(event) in _CALLING and _is_call(event) for event in events):

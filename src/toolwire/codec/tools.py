@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from toolwire.canonical.content import ToolChange
 from toolwire.canonical.request import Request
@@ -58,7 +59,7 @@ class ToolPlan:
 
     def copy(self) -> "ToolPlan":
         made = ToolPlan(self._rules, freeform=self.freeform)
-        made.undo = Undo(names=self.undo.names.copy(), taken=self._taken.copy(), integers=self.undo.integers)
+        made.undo = replace(self.undo, names=self.undo.names.copy(), taken=self._taken.copy())
         made._aliases, made._taken = self._aliases.copy(), made.undo.taken
         return made
 
@@ -160,7 +161,7 @@ def loaded_tools(request: Request) -> list[PlacedTool]:
 def flattened(tool: Tool, trail: Trail) -> Iterator[PlacedTool]:
     if isinstance(tool, ToolGroup):
         for index, member in enumerate(tool.tools):
-            named = msgspec.structs.replace(member, namespace=tool.name)
+            named = replace(member, namespace=tool.name)
             yield PlacedTool(named, (*trail, "tools", index))
     else:
         yield PlacedTool(tool, trail)

@@ -22,6 +22,7 @@ CACHED = {"cache_control": {"type": "ephemeral"}}
 PROGRAM = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
 IMAGE = {"type": "image", "source": {"type": "url", "url": "https://a/b.png"}}
 DOCUMENT = {"type": "document", "source": {"type": "url", "url": "https://a/b.pdf"}}
+COMPUTERS = {"type": "computer_toolset_20260801"}
 COMPUTER = {"type": "computer_20251124", "name": "computer", "display_width_px": 1, "display_height_px": 1}
 FORMAT = {"format": {"type": "json_schema", "schema": CLOSED}}
 PROGRAMMATIC = {**TOOL, "allowed_callers": ["code_execution_20260120"]}
@@ -211,6 +212,13 @@ BAD: list[tuple[Any, str, str, str]] = [
     (body(tools=[TOOL, {**TOOL, **CACHED, "name": "other", "defer_loading": True}]),
      "tool-deferred-cached", "/tools/1/cache_control",
      "Tool 'other' cannot have both defer_loading=true and cache_control set."),
+    (body(tools=[{"type": "computer_20251124", "name": "computer", "display_height_px": 1}]),
+     "tool-display", "/tools/0/display_width_px", "tools.0.computer_20251124.display_width_px: Field required"),
+    (body(USER, {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "screenshot", "input": {},
+                                                "toolset_name": "computer"}]},
+          {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}, tools=[COMPUTERS]),
+     "result-toolset", "/messages/2/content/0",
+     "messages.2.content.0: `toolset_name` must be that of the `tool_use` block it answers: 'computer'."),
     (body(model="claude-opus-5-5", tools=[COMPUTER]),
      "tool-model", "/tools/0",
      "'claude-opus-5-5' does not support tool types: computer_20251124."),

@@ -28,6 +28,7 @@ def calling(**config: Any) -> dict[str, Any]:
     return {"functionCallingConfig": config}
 
 
+CONFIRM = {"decision": "require_confirmation", "explanation": "It buys something."}
 BROKEN: dict[str, list[Any]] = {
     "body": [[]],
     "field-unknown": [body(max_tokens=1), part(text="a", b=1), body(generationConfig={"max_tokens": 1})],
@@ -56,6 +57,13 @@ BROKEN: dict[str, list[Any]] = {
     "result-count": [body(HELLO, {"role": "model", "parts": [CALLED, CALLED]}, RESULT)],
     "call-after-model": [body(HELLO, {"role": "model", "parts": [{"text": "a"}]}, CALL)],
     "signature-missing": [body(HELLO, CALL, RESULT, model="gemini-3-pro")],
+    "safety-decision": [
+        body(
+            HELLO,
+            {"role": "model", "parts": [{"functionCall": {"name": "click", "args": {"safety_decision": CONFIRM}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "click", "response": {"url": "http://a/"}}}]},
+        )
+    ],
     "result-id": [
         body(
             HELLO,

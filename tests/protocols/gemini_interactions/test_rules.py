@@ -56,6 +56,15 @@ BROKEN: list[tuple[str, Any, str]] = [
     ("agent-config", body(model=..., agent="a", generation_config={}), "/generation_config"),
     ("call-missing", body(USER, RESULT), "/input/1/call_id"),
     ("result-missing", body(USER, CALL, USER), "/input/1"),
+    (
+        "safety-decision",
+        body(
+            USER,
+            {**CALL, "arguments": {"safety_decision": {"decision": "require_confirmation", "explanation": "Buy?"}}},
+            RESULT,
+        ),
+        "/input/2",
+    ),
     ("built-in-call-missing", body(USER, SEARCHED), "/input/1/call_id"),
     ("choice-value", body(**choice("required")), "/generation_config/tool_choice"),
     ("choice-without-tools", body(tools=..., **choice("any")), "/generation_config/tool_choice"),

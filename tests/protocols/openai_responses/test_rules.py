@@ -8,7 +8,7 @@ import pytest
 
 from toolwire.codec.check import Finding
 from toolwire.protocols import openai
-from toolwire.protocols.openai_responses.rules import checks, vocabulary
+from toolwire.protocols.openai_responses.rules import checks, computer, vocabulary
 
 USER = {"role": "user", "content": "Weather in Paris?"}
 SAID = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "18C"}]}
@@ -17,6 +17,12 @@ OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "18C"}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "Z0FB"}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CLOSED = {**SCHEMA, "additionalProperties": False}
+SCREEN_CALL = {"type": "computer_call", "id": "cu_1", "call_id": "call_1", "actions": [{"type": "screenshot"}]}
+SCREENSHOT = {
+    "type": "computer_call_output",
+    "call_id": "call_1",
+    "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA"},
+}
 APPROVAL = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
 
 
@@ -122,6 +128,13 @@ BAD: list[tuple[Any, str, str, str]] = [
     (body({"type": "tool_search_call", "call_id": "call_3", "execution": "client"}), "output-missing", "/input/0",
      "No tool output found for tool search call call_3."),
     (body(OUTPUT), "call-missing", "/input/0", "No tool call found for function call output with call_id call_1."),
+    (body(SCREEN_CALL, {**SCREENSHOT, "output": {"type": "computer_screenshot"}}), "computer-screenshot",
+     "/input/1/output/image_url", "Missing required parameter: 'input[1].output.image_url'."),
+    (body({**SCREEN_CALL, "pending_safety_checks": [{"id": "cu_sc_1"}, {"id": "cu_sc_2"}]},
+          {**SCREENSHOT, "acknowledged_safety_checks": [{"id": "cu_sc_1"}]}), "computer-safety", "/input/1",
+     "Computer tool has unacknowledged safety check for ['cu_sc_2']"),
+    (body(tools=[{"type": "computer_use_preview", "display_height": 1, "environment": "browser"}]), "computer-display",
+     "/tools/0/display_width", "Missing required parameter: 'tools[0].display_width'."),
     # tools
     (body(tools=[{"type": "mcp", "server_label": "wiki"}]), "mcp-address", "/tools/0",
      "Missing required parameter: one of 'tools[0].server_url', 'tools[0].connector_id' or 'tools[0].tunnel_id'."),
@@ -257,7 +270,8 @@ def test_the_model_may_be_said_apart_from_the_body() -> None:
 
 
 def test_every_rule_has_its_case() -> None:
-    source = inspect.getsource(checks) + inspect.getsource(vocabulary) + inspect.getsource(openai)
+    source = inspect.getsource(checks) + inspect.getsource(vocabulary)
+    source += inspect.getsource(computer) + inspect.getsource(openai)
     written = set(re.findall(r'found\(\s*"([a-z0-9-]+)"', source))
     named_by_what_they_are_about = {"field-type", "field-word", "strict-open", "strict-optional", "strict-keyword"}
     assert written | named_by_what_they_are_about == {rule for _, rule, *_ in [*BAD, *UNSURE]}

@@ -5,6 +5,7 @@ from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 
 from .request.body import NAMES, decode_request, encode_request
+from .request.computer import SCREEN
 from .request.counting import COUNTING
 from .response.body import decode_response, encode_response, glance
 from .response.errors import decode_error, demand, encode_error
@@ -44,4 +45,5 @@ CODEC = Codec(
     glance=glance,
     counting=COUNTING,
     carriage=Carriage(issuer=FAMILY, kind="signature"),
+    screen=SCREEN,
 )

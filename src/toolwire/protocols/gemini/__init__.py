@@ -7,6 +7,7 @@ from toolwire.protocols.google import older_request
 
 from .parts.signatures import DUMMY
 from .request.body import NAMES, decode_request, encode_request
+from .request.computer import SCREEN
 from .request.counting import COUNTING
 from .response.body import decode_response, encode_response
 from .response.errors import decode_error, encode_error
@@ -49,4 +50,5 @@ CODEC = Codec(
     counting=COUNTING,
     alike=older_request(FAMILY),
     carriage=Carriage(issuer=ISSUER, kind="signature", on_calls=True, base64=True, blank=DUMMY),
+    screen=SCREEN,
 )

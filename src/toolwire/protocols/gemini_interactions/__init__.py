@@ -6,6 +6,7 @@ from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.google import newer_request
 
 from .request.body import NAMES, decode_request, encode_request
+from .request.computer import SCREEN
 from .response.body import decode_response, encode_response
 from .response.errors import decode_error, encode_error
 from .response.models import encode_model, encode_models
@@ -36,4 +37,5 @@ CODEC = Codec(
     alike=newer_request(FAMILY),
     failing=True,
     carriage=Carriage(issuer=ISSUER, kind="signature", base64=True),
+    screen=SCREEN,
 )

@@ -5,6 +5,7 @@ from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.openai import alike, encode_model, encode_models, told_of_texts
 
+from .parts.computer import SCREEN
 from .request.body import FAMILIES, NAMES, TIERS, decode_request, encode_request
 from .request.counting import COUNTING
 from .response.body import decode_response, encode_response
@@ -39,4 +40,5 @@ CODEC = Codec(
     carriage=Carriage(issuer=ISSUER, kind="encrypted"),
     alike=alike(FAMILY, ECHO, TIERS, single=True),
     probabilities=told_of_texts(FAMILY),
+    screen=SCREEN,
 )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from toolwire.canonical.computer import Action, SafetyCheck
 from toolwire.canonical.content import Data, Media, Part, Refusal, Text, ToolResult
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.request import Request
@@ -28,12 +29,14 @@ class Call(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """What is to be said, before it is put into a provider's form. `stop` overrides why it ends; with an `error`, what
-    was said before it."""
+    """What is to be said, before it is put into a provider's form. `actions` are done on a screen, and a person must
+    agree to all `checks` first. `stop` overrides why it ends; with an `error`, what was said before it."""
 
     thinking: str | None = None
     text: str | None = None
     calls: tuple[Call, ...] = ()
+    actions: tuple[Action, ...] = ()
+    checks: tuple[SafetyCheck, ...] = ()
     stop: StopReason | None = None
     error: ApiError | None = None
 

@@ -15,6 +15,7 @@ from .brain import Call, Reply
 from .dialects import DIALECTS, call_prefix, issuer_of, shows
 from .proofs import Proofs, item_id, shown
 from .reading import is_client_search
+from .screens import screen_calls
 
 _LETTERS_PER_TOKEN = 4
 
@@ -55,9 +56,13 @@ class Composer:
             parts.append(Text(text=reply.text))
         thinking = reply.thinking is not None
         parts += [self._call(call, index, number, thinking=thinking) for number, call in enumerate(reply.calls)]
+        if reply.actions:
+            acting = screen_calls(self._request, self._protocol, reply.actions, reply.checks)
+            first = len(reply.calls)
+            parts += [self._named(call, index, first + place, thinking=thinking) for place, call in enumerate(acting)]
         parts, stop = _limited(parts, self._request)
         if stop is None:
-            stop = Stop(reason=reply.stop or ("tool_use" if reply.calls else "end_turn"))
+            stop = Stop(reason=reply.stop or ("tool_use" if reply.calls or reply.actions else "end_turn"))
         return Candidate(index=index, messages=(Message(role="assistant", parts=tuple(parts)),), stop=stop)
 
     def _thought(self, text: str) -> Reasoning | None:
@@ -72,20 +77,25 @@ class Composer:
         return replace(part, seal=self._proofs.seal(self._issuer, self._nonce, bound), id=name)
 
     def _call(self, call: Call, candidate: int, number: int, *, thinking: bool) -> ToolCall:
-        prefix = call_prefix(self._protocol, self._request.model)
-        id = None
-        if prefix is not None:
-            id = self._proofs.call_id(prefix, self._nonce, candidate * 256 + number, thought=thinking)
-        signed = self._dialect.proof == "call" and number == 0 and thinking
-        return ToolCall(
-            id=id,
+        made = ToolCall(
+            id=None,
             name=call.name,
             namespace=call.namespace,
             arguments=call.arguments,
             shape="freeform" if call.freeform else "json",
             native=f"{SEARCH}_call" if call.name == SEARCH and self._searches else None,
-            seal=self._proofs.seal(self._issuer, self._nonce, call.name) if signed else None,
         )
+        return self._named(made, candidate, number, thinking=thinking)
+
+    def _named(self, call: ToolCall, candidate: int, number: int, *, thinking: bool) -> ToolCall:
+        """The call with the id and the proof that the provider gives it."""
+        prefix = call_prefix(self._protocol, self._request.model)
+        id = None
+        if prefix is not None:
+            id = self._proofs.call_id(prefix, self._nonce, candidate * 256 + number, thought=thinking)
+        signed = self._dialect.proof == "call" and number == 0 and thinking
+        seal = self._proofs.seal(self._issuer, self._nonce, call.name) if signed else None
+        return replace(call, id=id, seal=seal)
 
 
 def _limited(parts: list[Part], request: Request) -> tuple[list[Part], Stop | None]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from toolwire.canonical.computer import Action, SafetyCheck
 from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import StopReason
@@ -49,8 +50,9 @@ class ScriptedError(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What to play. `when` and `after` say for which words of the user, and after how many answers of the model. An
-    `error` alone is the whole answer; after a `text` it breaks a stream. `cut` closes the
-    connection after so many pieces; `garbage` is sent in place of the rest; `endless` never stops."""
+    `error` alone is the whole answer; after a `text` it breaks a stream. `cut` closes the connection after so many
+    pieces; `garbage` is sent in place of the rest; `endless` never stops. `actions` drive the screen that the request
+    declares, in its form; a person must agree to the `checks` first."""
 
     when: str | None = None
     after: int | None = None
@@ -58,6 +60,8 @@ class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     thinking: str | None = None
     text: str | None = None
     calls: tuple[ScriptedCall, ...] = ()
+    actions: tuple[Action, ...] = ()
+    checks: tuple[SafetyCheck, ...] = ()
     stop: StopReason | None = None
     error: ScriptedError | None = None
     delay: float = 0
@@ -69,7 +73,15 @@ class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def reply(self) -> Reply:
         error = None if self.error is None else self.failure()
         calls = tuple(call.call() for call in self.calls)
-        return Reply(thinking=self.thinking, text=self.text, calls=calls, stop=self.stop, error=error)
+        return Reply(
+            thinking=self.thinking,
+            text=self.text,
+            calls=calls,
+            actions=self.actions,
+            checks=self.checks,
+            stop=self.stop,
+            error=error,
+        )
 
     def failure(self) -> ApiError:
         told = self.error or ScriptedError()
@@ -77,7 +89,13 @@ class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def is_refusal(self) -> bool:
         """Whether it is an error before anything is said."""
-        return self.error is not None and self.text is None and self.thinking is None and not self.calls
+        return (
+            self.error is not None
+            and self.text is None
+            and self.thinking is None
+            and not self.calls
+            and not self.actions
+        )
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,12 +7,14 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
+from toolwire.codec.computer import with_screens
 from toolwire.codec.fields import Reader
 from toolwire.codec.hosted import as_functions
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import given, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
+from toolwire.codec.screens import on_screen, screened
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Turn, as_written, assemble, is_begun, leading_system
 from toolwire.protocols.anthropic.parts.messages import (
@@ -31,7 +33,8 @@ from toolwire.protocols.anthropic.wire import (
     RequestShape,
 )
 
-from .connectors import BETA, TOLD, connected, is_told
+from .computer import SCREEN, betas
+from .connectors import TOLD, connected, is_told
 from .settings import (
     decode_sampling,
     decode_settings,
@@ -93,6 +96,8 @@ NAMES = {
     "ToolResult.status": "/is_error",
     "ToolResult.toolset": "/toolset_name",
     "ToolResult.cache": "/cache_control",
+    "Computer.width": "/display_width_px",
+    "Computer.height": "/display_height_px",
     "ToolRef.name": "/tool_name",
     "ToolRef.cache": "/cache_control",
     "ApiError.raw": "/error/type",
@@ -118,7 +123,7 @@ _reader = Reader[RequestShape](RequestShape, FAMILY)
 
 def decode_request(body: bytes, route: Route) -> Request:
     with watching_extras() as extras:
-        request = _decode_request(_reader.read(body), route)
+        request = with_screens(_decode_request(_reader.read(body), route), SCREEN)
     return request if extras else replace(request, plain=True)
 
 
@@ -162,7 +167,7 @@ def _decode_rest(shape: RequestShape, *form: str) -> dict[str, Any]:
 
 def encode_request(request: Request, target: Target) -> Encoding:
     plan = Plan(RULES, Report(), target, home=request.origin == FAMILY)
-    request = as_functions(request, plan, HOSTED)
+    request = on_screen(as_functions(request, plan, HOSTED), plan, SCREEN)
     # One message at least is wanted, so that system text alone is told in a user turn.
     lifted = 0 if plan.home else min(leading_system(request.messages), max(len(request.messages) - 1, 0))
     tools = encode_tools(request, plan)
@@ -170,7 +175,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     continues = not refuses_prefill(model or "")
     turns = as_written(request.messages)
     if not plan.home:
-        turns = assemble(request, plan.report, skip=lifted, continues=continues)
+        turns = screened(assemble(request, plan.report, skip=lifted, continues=continues), plan)
     shape: dict[str, Any] = {"model": model}
     shape["max_tokens"] = encode_max_tokens(request, plan)
     if (system := encode_system(request, lifted, plan)) is not None:
@@ -201,7 +206,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
         restore(body, node, FAMILY)
     if not plan.home and not request.plain:
         plan.report.unclaimed(request, (FAMILY,))
-    headers = (BETA,) if plan.servers else ()
+    headers = betas(connects=bool(plan.servers), tools=() if plan.home else request.tools)
     return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1/messages", headers=headers))
 
 

@@ -49,6 +49,7 @@ from toolwire.codec.tools import (
 from toolwire.protocols.anthropic.rules.vocabulary import STRICT, refuses_forcing, refuses_strict
 from toolwire.protocols.anthropic.wire import FAMILY, CacheShape, ChoiceShape, ToolShape
 
+from .computer import decode_computer
 from .connectors import encode_server
 
 MAX_MARKS = 4
@@ -123,7 +124,7 @@ def _decode_function(shape: ToolShape) -> FunctionTool:
 
 
 def _decode_native(raw: Raw, kind: str, path: str) -> NativeTool:
-    kind = _DATED.sub("", kind)
+    kind, date = _DATED.sub("", kind), kind[-8:]
     name = _members(raw).get("name")
     if name is not None and bytes(name)[:1] != b'"':
         raise DecodeError(FAMILY, f"{path}/name", "a string", told(name))
@@ -134,6 +135,7 @@ def _decode_native(raw: Raw, kind: str, path: str) -> NativeTool:
         executor="client" if kind in _CLIENT_RUN else "server",
         body=raw,
         hosted=decode_hosted(kind, raw, HOSTED),
+        computer=decode_computer(kind, date, raw),
     )
 
 

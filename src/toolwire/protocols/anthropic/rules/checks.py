@@ -295,6 +295,18 @@ def _tools(request: _Request) -> Findings:
         yield _found("strict-limit", ("tools",), "Schema is too complex for compilation.")
 
 
+def _toolsets(request: _Request) -> Findings:
+    """A result says whose member it answers, as the call did; no words for this are known."""
+    called: dict[str, object] = {}
+    for _, path, block in request.blocks():
+        if block.get("type") == "tool_use":
+            called[text_of(block.get("id"))] = block.get("toolset_name")
+        id = text_of(block.get("tool_use_id"))
+        if block.get("type") == "tool_result" and id in called and block.get("toolset_name") != called[id]:
+            said = f"{{at}}: `toolset_name` must be that of the `tool_use` block it answers: {called[id]!r}."
+            yield _found("result-toolset", path, said)
+
+
 def _references(request: _Request) -> Findings:
     """A tool that is referred to is one of the request's; those of MCP servers are not known here."""
     body, known = request.body, {text_of(tool.get("name")) for _, tool in request.tools}
@@ -364,6 +376,6 @@ def _citations(request: _Request) -> Findings:
 
 
 _RULES = (
-    _shapes, _messages, _prefill, _system_messages, _call_ids, _calls, _results, _server_calls, _programmatic,
-    _cache, _tools, _references, _choice, _thinking, _citations,
+    _shapes, _messages, _prefill, _system_messages, _call_ids, _calls, _results, _toolsets, _server_calls,
+    _programmatic, _cache, _tools, _references, _choice, _thinking, _citations,
 )  # fmt: skip

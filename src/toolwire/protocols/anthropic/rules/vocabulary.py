@@ -324,6 +324,10 @@ def check_tool(path: Path, tool: Object) -> Findings:
     if name and tool.get("name") != name:
         said = f"{VOICE.place(path)}.{tag}.name: Input should be '{name}'"
         yield VOICE.found("tool-name-fixed", (*path, "name"), said)
+    if known == "computer_":
+        for size in ("display_width_px", "display_height_px"):
+            if tool.get(size) is None:
+                yield VOICE.found("tool-display", (*path, size), f"{VOICE.place(path)}.{tag}.{size}: Field required")
     for extra in [] if name else sorted(_NOT_IN_TOOLSET & tool.keys()):
         yield VOICE.found("field-foreign", (*path, extra), EXTRA)
 

@@ -23,6 +23,8 @@ from toolwire.protocols.gemini.wire import (
     PartShape,
     ResultShape,
 )
+from toolwire.protocols.google_acting import NATIVE as SCREEN
+from toolwire.protocols.google_acting import in_object
 
 from .signatures import decode_seal, is_dummy
 from .spelling import Spelling, extra, write
@@ -257,6 +259,8 @@ def encode_result(part: ToolResult, placed: Placed, plan: Plan, encode_parts: An
     if plan.home:
         return _encode_own(part, placed, plan, encode_parts)
     _report_result(part, placed, plan)
+    if part.screen is not None and part.native != SCREEN:
+        part = in_object(part)  # from the newer protocol, which has the text of it
     places = [Placed(inner, (*placed.trail, "content", index)) for index, inner in enumerate(part.content or ())]
     if plan.target.binary_results == "summary":
         places = summed_up(places, plan.report)
@@ -283,7 +287,7 @@ def encode_result(part: ToolResult, placed: Placed, plan: Plan, encode_parts: An
         name=plan.name(part.name or "", part.namespace),
         response=_encode_response(part, words),
     )
-    if media and not is_early(plan):
+    if media and (part.native == SCREEN or not is_early(plan)):
         shape.parts, media = media, []
     return [write(PartShape(function_response=shape), part), *media]
 
@@ -291,6 +295,8 @@ def encode_result(part: ToolResult, placed: Placed, plan: Plan, encode_parts: An
 def _encode_response(part: ToolResult, words: list[Any]) -> Any:
     """Text as it is, whatever it looks like: an object that only looks like JSON, or one with `$ref` in it, would be
     refused."""
+    if part.native == SCREEN and words and not isinstance(words[0], str):
+        return words[0]
     value: Any = words[0] if len(words) == 1 else "\n".join(w if isinstance(w, str) else str(w, "utf-8") for w in words)
     if part.status != "ok":
         return {"error": value or FAILED}

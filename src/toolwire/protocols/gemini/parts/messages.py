@@ -12,6 +12,7 @@ from toolwire.canonical.request import Request
 from toolwire.codec.fields import Reader
 from toolwire.codec.kept import joined, rest
 from toolwire.codec.plan import Plan
+from toolwire.codec.screens import screened
 from toolwire.codec.turns import Placed, Turn, as_written, assemble
 from toolwire.protocols.gemini.wire import FAMILY, ContentShape, PartShape
 
@@ -132,7 +133,7 @@ def _encode_own_system(request: Request, plan: Plan) -> Any:
 def encode_contents(request: Request, lifted: int, plan: Plan) -> Any:
     if not plan.home:
         writer = Contents(plan)
-        for turn in assemble(request, plan.report, skip=lifted):
+        for turn in screened(assemble(request, plan.report, skip=lifted), plan):
             writer.add(turn)
         return writer.contents
     contents = [_encode_own(turn, plan) for turn in as_written(request.messages)]

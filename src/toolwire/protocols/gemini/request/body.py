@@ -9,12 +9,14 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.request import Continuation, Request
+from toolwire.codec.computer import with_screens
 from toolwire.codec.fields import BAD_JSON, Reader
 from toolwire.codec.hosted import as_functions
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import as_object, joined, known, restore, watching_extras
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
+from toolwire.codec.screens import on_screen
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import leading_system
 from toolwire.protocols.gemini.parts.messages import (
@@ -29,6 +31,7 @@ from toolwire.protocols.gemini.parts.spelling import NAMES, Spelling, spell
 from toolwire.protocols.gemini.wire import FAMILY, GenerationShape, OrdinaryRequest, RequestShape, SdkShape
 
 from .choice import decode_choice, encode_choice, tool_config
+from .computer import SCREEN, computing
 from .settings import (
     decode_output,
     decode_sampling,
@@ -65,7 +68,7 @@ _read_sdk = Reader[SdkShape](SdkShape, FAMILY).read
 
 def decode_request(body: bytes, route: Route) -> Request:
     with watching_extras() as extras:
-        request = _decode_request(body, route)
+        request = with_screens(computing(_decode_request(body, route)), SCREEN)
     return request if extras else replace(request, plain=True)
 
 
@@ -173,7 +176,7 @@ def encode_request(request: Request, target: Target) -> Encoding:
     model = request.model if target.model is None else target.model
     plan = Plan(RULES, Report(), replace(target, model=model), home=home)
     plan.tools = NamePlan(RULES.names, freeform=False)
-    request = as_functions(request, plan, HOSTED)
+    request = on_screen(as_functions(request, plan, HOSTED), plan, SCREEN)
     # One content at least is wanted, so that system text alone is told in a user turn.
     lifted = 0 if home else min(leading_system(request.messages), max(len(request.messages) - 1, 0))
     tools, config = encode_tools(request, plan)

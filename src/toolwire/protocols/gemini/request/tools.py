@@ -200,6 +200,7 @@ def encode_tools(request: Request, plan: Plan) -> tuple[Any, dict[str, Any]]:
     plan.request = request
     functions: list[Any] = []
     hosted: list[Any] = []
+    computers: list[Any] = []
     config: dict[str, Any] = {}
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
@@ -211,6 +212,8 @@ def encode_tools(request: Request, plan: Plan) -> tuple[Any, dict[str, Any]]:
         tool = placed.tool
         if not isinstance(tool, NativeTool):
             functions.append(_encode_function(tool, placed.trail, plan, validated=validated))
+        elif tool.protocol == FAMILY:
+            computers.append({tool.name: tool.body})
         elif tool.protocol == NEWER and (own := older(tool, placed.trail, plan.report, config)) is not None:
             if not _clashes(placed, plan, beside=any_functions):
                 _add_own(*own, hosted)
@@ -224,7 +227,7 @@ def encode_tools(request: Request, plan: Plan) -> tuple[Any, dict[str, Any]]:
     if functions and hosted:
         config["includeServerSideToolInvocations"] = True
     tools = [{"functionDeclarations": functions}] if functions else []
-    return [*tools, *hosted] or None, config
+    return [*tools, *hosted, *computers] or None, config
 
 
 def _clashes(placed: PlacedTool, plan: Plan, *, beside: bool) -> bool:

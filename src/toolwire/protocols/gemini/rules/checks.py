@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from toolwire.codec.check import Finding, Findings, Level, Object, Path, list_of, members, object_of, text_of
 from toolwire.protocols.gemini.parts.signatures import is_dummy
+from toolwire.protocols.google_safety import unacknowledged
 
 from .vocabulary import (
     REQUEST,
@@ -153,4 +154,19 @@ def _ids(request: _Request) -> Findings:
         issued = [object_of(call["functionCall"]).get("id") for call in calls_of(content)]
 
 
-_RULES = (_shapes, _contents, _cached, _turns, _signatures, _ids)
+def _safety(request: _Request) -> Findings:
+    """A decision that a person has to agree to is acknowledged in the result, by its id or else its place."""
+    asked: list[Object] = []
+    for path, content in request.contents:
+        results = [object_of(result["functionResponse"]) for result in results_of(content)]
+        for call in asked:
+            answers = [
+                one for one in results if one.get("id") == call.get("id") and one.get("name") == call.get("name")
+            ]
+            for answer in answers:
+                if said := unacknowledged(call.get("name"), call.get("args"), object_of(answer.get("response"))):
+                    yield _found("safety-decision", path, said)
+        asked = [object_of(call["functionCall"]) for call in calls_of(content)]
+
+
+_RULES = (_shapes, _contents, _cached, _turns, _signatures, _ids, _safety)

@@ -9,12 +9,14 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Text, ToolCall, ToolChange
 from toolwire.canonical.request import Request
+from toolwire.codec.computer import with_screens
 from toolwire.codec.fields import Reader
 from toolwire.codec.hosted import as_functions
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import given, joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Rules
+from toolwire.codec.screens import on_screen, screened
 from toolwire.codec.tools import NameRules, report_change
 from toolwire.codec.turns import as_written, assemble, leading_system
 from toolwire.protocols.gemini_interactions.parts.messages import decode_input, encode_input
@@ -22,6 +24,7 @@ from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.wire import FAMILY, RequestShape
 from toolwire.protocols.google_tools import OLDER, located
 
+from .computer import SCREEN, computing
 from .settings import (
     decode_continuation,
     decode_output,
@@ -110,7 +113,7 @@ _reader = Reader[RequestShape](RequestShape, FAMILY)
 
 def decode_request(body: bytes, route: Route) -> Request:
     with watching_extras() as extras:
-        request = _decode_request(_reader.read(body), route)
+        request = with_screens(computing(_decode_request(_reader.read(body), route)), SCREEN)
     return request if extras else replace(request, plain=True)
 
 
@@ -166,7 +169,7 @@ def _decode_rest(shape: RequestShape, formats: dict[str, Raw], *, mime: bool) ->
 def encode_request(request: Request, target: Target) -> Encoding:
     home = request.origin == FAMILY
     plan = StepPlan(RULES, Report(), target, home=home, google=request.origin in GOOGLE)
-    request = as_functions(request, plan, HOSTED)
+    request = on_screen(as_functions(request, plan, HOSTED), plan, SCREEN)
     if request.origin == OLDER:
         request, plan.located = located(request)
     # One step at least is wanted, so that system text alone is told as input.
@@ -177,7 +180,9 @@ def encode_request(request: Request, target: Target) -> Encoding:
     tools = encode_tools(request, plan)
     if (system := _encode_system(request, lifted, plan)) is not None:
         body["system_instruction"] = system
-    turns = as_written(request.messages) if plan.home else assemble(request, plan.report, skip=lifted)
+    turns = as_written(request.messages)
+    if not plan.home:
+        turns = screened(assemble(request, plan.report, skip=lifted), plan)
     if turns or not plan.home or not (_NO_INPUT in request.form or f"{FAMILY}:null:input" in request.form):
         body["input"] = encode_input(turns, plan)
     if tools is not None:

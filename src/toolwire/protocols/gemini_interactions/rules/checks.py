@@ -5,6 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from toolwire.codec.check import Finding, Findings, Object, Path, dig, list_of, members, object_of, text_of, words
+from toolwire.protocols.google_safety import unacknowledged
 
 from .vocabulary import (
     CONTENT,
@@ -113,6 +114,31 @@ def _calls(request: _Request) -> Findings:
             asked.clear()
 
 
+def _safety(request: _Request) -> Findings:
+    """A decision that a person has to agree to is acknowledged in the result, in its object or the text of one."""
+    asked: dict[str, Object] = {}
+    for path, step in request.steps:
+        if step.get("type") == "function_call":
+            asked[text_of(step.get("id"))] = step
+        elif step.get("type") == "function_result" and (call := asked.get(text_of(step.get("call_id")))) is not None:
+            said = unacknowledged(call.get("name"), call.get("arguments"), _told(step.get("result")))
+            if said is not None:
+                yield _found("safety-decision", path, said)
+
+
+def _told(result: object) -> Object:
+    """All that a result says in objects."""
+    found = dict(object_of(result))
+    for one in (
+        [result] if isinstance(result, str) else [text_of(object_of(part).get("text")) for part in list_of(result)]
+    ):
+        try:
+            found |= object_of(msgspec.json.decode(one))
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            continue
+    return found
+
+
 def _built_in(request: _Request) -> Findings:
     """A result of Google's own tools belongs to a call before it."""
     seen: set[str] = set()
@@ -153,4 +179,4 @@ def _choice(request: _Request) -> Findings:
             yield _found("choice-unknown", (*at, "allowed_tools", "tools", index), said)
 
 
-_RULES = (_shapes, _request, _calls, _built_in, _tools, _choice)
+_RULES = (_shapes, _request, _calls, _safety, _built_in, _tools, _choice)

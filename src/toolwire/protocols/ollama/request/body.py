@@ -15,6 +15,8 @@ from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import joined, known, rest, restore, watching_extras
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
+from toolwire.codec.screen_function import FUNCTION
+from toolwire.codec.screens import on_screen, screened
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Placed, Turn, as_written, assemble, is_begun
 from toolwire.protocols.ollama.parts.messages import Conversation, decode_message, report_message
@@ -137,9 +139,11 @@ def encode_request(request: Request, target: Target) -> Encoding:
     home = request.origin == FAMILY
     model = request.model if target.model is None else target.model
     plan = Plan(RULES, Report(), replace(target, model=model), home=home)
-    request = as_functions(request, plan)
+    request = on_screen(as_functions(request, plan), plan, FUNCTION)
     tools = encode_tools(request, plan)
-    turns = as_written(request.messages) if home else _system(request) + assemble(request, plan.report, continues=True)
+    turns = as_written(request.messages)
+    if not home:
+        turns = _system(request) + screened(assemble(request, plan.report, continues=True), plan)
     conversation = Conversation(plan)
     messages = [message for turn in turns for message in conversation.encode(turn)]
     body: dict[str, Any] = {} if model is None else {"model": model}

@@ -18,6 +18,8 @@ from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import joined, known, restore
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
+from toolwire.codec.screen_function import FUNCTION
+from toolwire.codec.screens import on_screen, screened
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Placed, Turn, as_written, assemble
 from toolwire.protocols.openai import IDENTIFIED, identified
@@ -208,9 +210,9 @@ def encode_request(request: Request, target: Target) -> Encoding:
     home = request.origin == FAMILY
     model = request.model if target.model is None else target.model
     plan = Plan(RULES, Report(), replace(target, model=model), home=home)
-    request = as_functions(request, plan, HOSTED)
+    request = on_screen(as_functions(request, plan, HOSTED), plan, FUNCTION)
     tools, functions = encode_tools(request, plan)
-    turns = as_written(request.messages) if home else assemble(request, plan.report)
+    turns = as_written(request.messages) if home else screened(assemble(request, plan.report), plan)
     messages = _encode_system(request, plan)
     for turn in turns:
         plan.count = len(messages)

@@ -319,7 +319,7 @@ def _encode_item(part: Part, placed: Placed, plan: ItemPlan, message: Message) -
     match part:
         case ToolCall():
             if part.native in CALLS:
-                return encode_native_call(part, placed, plan, message if plan.home else plan.envelope("call"))
+                return encode_native_call(part, placed, plan, message if plan.home else plan.native_envelope(part))
             prefix = "ctc" if part.shape == "freeform" else "fc"
             own = message if plan.home else plan.envelope(prefix, complete=part.complete)
             return encode_call(part, placed, plan, own)

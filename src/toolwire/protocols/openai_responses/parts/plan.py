@@ -31,6 +31,14 @@ class ItemPlan(Plan):
         id = minted_id(prefix, self.seed, self._minted - 1)
         return Message(role="assistant", parts=(), id=id, status="completed" if complete else "incomplete")
 
+    def native_envelope(self, part: ToolCall) -> Message:
+        """The same of a vendor's own call: a computer's has them in a request, too."""
+        if part.native != "computer_call":
+            return self.envelope("call")
+        if self.answering:
+            return self.envelope("cu", complete=part.complete)
+        return Message(role="assistant", parts=(), id=minted_id("cu", part.id or "", 0), status="completed")
+
 
 def minted_id(prefix: str, seed: str, number: int) -> str:
     digest = hashlib.blake2s(f"{seed}\0{number}".encode(errors="surrogatepass"), digest_size=16)

@@ -10,15 +10,18 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Text
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import Tool
+from toolwire.codec.computer import with_screens
 from toolwire.codec.fields import BAD_JSON, Reader, escape
 from toolwire.codec.hosted import as_functions
 from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import given, known, rest, restore
 from toolwire.codec.losses import Report, has_extras
 from toolwire.codec.plan import Rules
+from toolwire.codec.screens import on_screen, screened
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Turn, as_written, assemble, leading_system
 from toolwire.protocols.openai import IDENTIFIED, identified
+from toolwire.protocols.openai_responses.parts.computer import SCREEN
 from toolwire.protocols.openai_responses.parts.messages import ItemReader, encode_items
 from toolwire.protocols.openai_responses.parts.ordinary import decode_ordinary, encode_at_home, encode_elsewhere
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
@@ -97,6 +100,8 @@ NAMES = {
     "Citation.start": "/start_index",
     "Citation.end": "/end_index",
     "Refusal.text": "/refusal",
+    "Computer.width": "/display_width",
+    "Computer.height": "/display_height",
     "ToolCall.id": "/call_id",
     "ToolCall.asynchronous": "/async",
     "ToolResult.content": "/output",
@@ -151,7 +156,7 @@ def decode_request(body: bytes, route: Route) -> Request:
     messages = _decode_input(shape, reader)
     request = _decode_around(shape, tools, route)
     plain = not has_extras(request) and not any(map(has_extras, reader.odd))
-    return replace(request, messages=messages, plain=plain)
+    return with_screens(replace(request, messages=messages, plain=plain), SCREEN)
 
 
 def _decode_ordinary(body: bytes, route: Route) -> Request | None:
@@ -268,7 +273,7 @@ def _is_null(raw: Raw | UnsetType) -> bool:
 
 def encode_request(request: Request, target: Target) -> Encoding:
     plan = ItemPlan(RULES, Report(), target, home=request.origin == FAMILY)
-    request = as_functions(request, plan, HOSTED)
+    request = on_screen(as_functions(request, plan, HOSTED), plan, SCREEN)
     body: dict[str, Any] = {}
     if (model := target.model or request.model) is not None:
         body["model"] = model
@@ -337,7 +342,7 @@ def _encode_input(request: Request, body: dict[str, Any], plan: ItemPlan) -> Non
             for field in ("name", "id", "clear_at"):
                 if getattr(message, field) is not None:
                     plan.report.dropped(("messages", index), field)
-    turns = assemble(request, plan.report)
+    turns = screened(assemble(request, plan.report), plan)
     leading = leading_system(messages)
     if request.origin not in _SAME_ROLES:
         turns = turns[:leading] + [_as_developer(turn) for turn in turns[leading:]]

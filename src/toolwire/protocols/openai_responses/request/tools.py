@@ -27,6 +27,7 @@ from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import OWN_SEARCH, PlacedTool, finds_tools, usable_callers
 from toolwire.protocols.openai import STRICT
+from toolwire.protocols.openai_responses.parts.computer import decode_computer
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
@@ -175,6 +176,7 @@ def _decode_native(raw: Raw, kind: str, members: dict[str, Raw], path: str) -> N
         body=raw,
         hosted=decode_hosted(kind, raw, HOSTED),
         server=decode_server(raw, path) if kind == "mcp" else None,
+        computer=decode_computer(kind, raw),
     )
 
 

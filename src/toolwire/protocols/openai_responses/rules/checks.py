@@ -7,6 +7,7 @@ import msgspec
 
 from toolwire.codec.check import Finding, Findings, Object, Path, dig, members, number_of, object_of, text_of, words
 
+from .computer import check_computer
 from .vocabulary import VOICE, check_count, check_fields, check_item, check_tool, item_type
 
 _found = VOICE.found
@@ -111,6 +112,10 @@ def _calls(request: _Request) -> Findings:
     for name, (path, kind) in asked.items():
         if kind and name not in answered:
             yield _found("output-missing", path, f"No tool output found for {kind.replace('_', ' ')} {name}.")
+
+
+def _computer(request: _Request) -> Findings:
+    yield from check_computer(request.items, request.tools)
 
 
 def _client_answers(item: Object) -> bool:
@@ -224,4 +229,4 @@ def _model(request: _Request) -> Findings:
             yield _found("effort-model", ("reasoning", "effort"), said)
 
 
-_RULES = (_shapes, _request, _calls, _reasoning, _items, _tools, _choice, _json_mode, _model)
+_RULES = (_shapes, _request, _calls, _computer, _reasoning, _items, _tools, _choice, _json_mode, _model)

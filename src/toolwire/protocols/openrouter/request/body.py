@@ -14,6 +14,8 @@ from toolwire.codec.interface import Encoding, Route, Target
 from toolwire.codec.kept import restore
 from toolwire.codec.losses import Report
 from toolwire.codec.plan import Plan, Rules
+from toolwire.codec.screen_function import FUNCTION
+from toolwire.codec.screens import on_screen, screened
 from toolwire.codec.turns import Placed, Turn, assemble
 from toolwire.protocols.openai_chat.parts.messages import report_message
 from toolwire.protocols.openai_chat.request import body as chat
@@ -133,7 +135,7 @@ def _encode_own(request: Request, target: Target) -> Encoding:
 def _encode_other(request: Request, target: Target) -> Encoding:
     model = request.model if target.model is None else target.model
     plan = DialectPlan(RULES, target, model, request.messages)
-    request = as_functions(request, plan, HOSTED)
+    request = on_screen(as_functions(request, plan, HOSTED), plan, FUNCTION)
     tools = encode_tools(request, plan)
     body: dict[str, Any] = {} if model is None else {"model": model}
     body["messages"] = _encode_messages(request, plan)
@@ -155,7 +157,7 @@ def _encode_messages(request: Request, plan: DialectPlan) -> list[Any]:
     if request.system:
         places = [Placed(part, ("system", index)) for index, part in enumerate(request.system)]
         messages += encode_turn(Turn("system", places, None, ("system",)), plan)
-    for turn in assemble(request, plan.report, continues=True):
+    for turn in screened(assemble(request, plan.report, continues=True), plan):
         plan.count = len(messages)
         messages += encode_turn(turn, plan)
     for index, message in enumerate(request.messages):

@@ -1,0 +1,167 @@
+"""A screen driven by a script: in each vendor's form on the strict simulator, natively and through the gateway."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.scenarios.watching import Place, gateway_in_front_of, model_of
+from tests.screens import FORMS, SAFETY, calls_of, request, said_of, turn
+from tests.upstream.clients import CLIENTS
+from tests.upstream.serving import http, served
+from tests.wire import ANTHROPIC, GEMINI, INTERACTIONS, RESPONSES
+from toolwire.canonical.content import ToolCall
+from toolwire.canonical.fold import fold
+from toolwire.codec.interface import Context, Route
+from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.script import Script, parse_script
+
+TASK = """
+[[turns]]
+thinking = "What is there?"
+actions = [{kind = "screenshot"}]
+
+[[turns]]
+thinking = "A form."
+text = "I fill it in."
+actions = [{kind = "click", x = 640, y = 400}, {kind = "type", text = "Oslo"}, {kind = "keys", keys = ["Enter"]}]
+
+[[turns]]
+thinking = "And now?"
+actions = [{kind = "drag", path = [[128, 160], [384, 160]]}, {kind = "scroll", x = 640, y = 400, dy = 400}]
+
+[[turns]]
+text = "Done."
+"""
+DONE = [
+    {"kind": "screenshot"},
+    {"kind": "click", "x": 640, "y": 400},
+    {"kind": "type", "text": "Oslo"},
+    {"kind": "keys", "keys": ["Enter"]},
+    {"kind": "drag", "path": [[128, 160], [384, 160]]},
+    {"kind": "scroll", "x": 640, "y": 400, "dy": 400},
+]
+BUYING = """
+[[turns]]
+thinking = "A shop."
+actions = [{kind = "click", x = 640, y = 400}]
+checks = [{id = "sc_1", code = "irreversible", message = "It buys something."}]
+
+[[turns]]
+text = "Bought."
+"""
+
+
+def script(text: str) -> Script:
+    return parse_script(text.encode(), "turns.toml")
+
+
+def path_of(protocol: str, model: str, *, stream: bool) -> str:
+    if protocol == GEMINI:
+        return f"/v1beta/models/{model}:{'streamGenerateContent?alt=sse' if stream else 'generateContent'}"
+    return {ANTHROPIC: "/v1/messages", RESPONSES: "/v1/responses", INTERACTIONS: "/v1beta/interactions"}[protocol]
+
+
+def asked(protocol: str, url: str, model: str, said: list[Any], *, stream: bool) -> Any:
+    # Only a toolset is taken by the newest of Anthropic's models.
+    toolset = {"type": "computer_toolset_20260801"} if protocol == ANTHROPIC else None
+    body = request(protocol, *said, tool=toolset) | ({} if protocol == GEMINI else {"model": model, "stream": stream})
+    return http.post(url + path_of(protocol, model, stream=stream), json=body)
+
+
+def answered(protocol: str, data: bytes, *, stream: bool) -> Any:
+    """The answer's body; of a stream, the one that it tells."""
+    if not stream:
+        return json.loads(data)
+    decoder = PROTOCOLS[protocol].stream_decoder(Context())
+    told = fold(decoder.feed(data) + decoder.close())
+    return json.loads(PROTOCOLS[protocol].encode_response(told, Context()).to_bytes())
+
+
+def drive(protocol: str, url: str, model: str, *, stream: bool) -> list[Any]:
+    """What a client of this form does until nothing is asked of it any more, in common words."""
+    said: list[Any] = []
+    for _ in range(5):
+        answer = asked(protocol, url, model, said, stream=stream)
+        assert answer.status_code == 200, answer.text
+        whole = answered(protocol, answer.content, stream=stream)
+        if not calls_of(protocol, whole):
+            break
+        said += turn(protocol, calls_of(protocol, whole), said_of(protocol, whole))
+    history = json.dumps(request(protocol, *said)).encode()
+    messages = PROTOCOLS[protocol].decode_request(history, Route(model="gemini-3.8-flash")).messages
+    uses = [part.screen for one in messages for part in one.parts if isinstance(part, ToolCall)]
+    assert all(use is not None for use in uses), "every call is one of the client's own form"
+    return [action for use in uses if use is not None for action in use.actions]
+
+
+def plain(actions: list[Any]) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(actions))
+
+
+MODELS = {ANTHROPIC: "claude-opus-4-8", RESPONSES: "gpt-5.4", GEMINI: "gemini-3.8-flash"}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("protocol", FORMS)
+def test_a_script_is_played_in_the_form_that_is_declared(protocol: str, stream: bool) -> None:
+    with served(Simulator(script=script(TASK))) as url:
+        model = MODELS.get(protocol, "gemini-3.8-flash")
+        assert plain(drive(protocol, url, model, stream=stream)) == DONE
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with gateway_in_front_of(Simulator(script=script(TASK))) as found:
+        yield found
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("upstream", CLIENTS)
+@pytest.mark.parametrize("client", FORMS)
+def test_every_form_on_every_upstream(place: Place, client: str, upstream: str, stream: bool) -> None:
+    assert plain(drive(client, place.base_url, model_of(upstream), stream=stream)) == DONE
+
+
+@pytest.mark.parametrize(
+    ("protocol", "refused"),
+    [
+        (RESPONSES, "Computer tool has unacknowledged safety check for ['sc_1']"),
+        (GEMINI, "The safety decision from function call click must be acknowledged in the corresponding function"),
+        (INTERACTIONS, "The safety decision from function call click must be acknowledged in the corresponding"),
+    ],
+)
+def test_a_check_is_played_and_must_be_acknowledged(protocol: str, refused: str) -> None:
+    agreed: dict[str, Any] = {"safety_acknowledgement": "true"}
+    if protocol == RESPONSES:
+        agreed = {"acknowledged_safety_checks": [{"id": "sc_1"}]}
+    with served(Simulator(script=script(BUYING))) as url:
+        model = MODELS.get(protocol, "gemini-3.8-flash")
+        first = asked(protocol, url, model, [], stream=False)
+        calls, told = calls_of(protocol, first.json()), said_of(protocol, first.json())
+        silent = asked(protocol, url, model, turn(protocol, calls, told), stream=False)
+        assert silent.status_code == 400
+        assert refused in silent.text
+        answer = asked(protocol, url, model, turn(protocol, calls, told, **agreed), stream=False)
+        assert (answer.status_code, "Bought." in answer.text) == (200, True)
+        if protocol != RESPONSES:
+            decision = (calls[0].get("functionCall") or {"args": calls[0].get("arguments")})["args"]["safety_decision"]
+            assert decision | SAFETY == decision
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_through_the_gateway_a_check_that_a_client_has_no_words_for_is_refused(stream: bool) -> None:
+    with gateway_in_front_of(Simulator(script=script(BUYING))) as place:
+        answer = asked(ANTHROPIC, place.base_url, model_of(RESPONSES), [], stream=stream)
+        assert "may not be dropped" in answer.text
+        assert '"tool_use"' not in answer.text
+
+
+def test_what_a_script_drives_must_be_declared() -> None:
+    with served(Simulator(script=script(TASK))) as url:
+        body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Go"}]}
+        answer = http.post(f"{url}/v1/messages", json=body)
+        assert (answer.status_code, "no tool of the request does" in answer.text) == (500, True)
