@@ -32,6 +32,32 @@ def objects(value: Any, path: str = "") -> Iterator[str]:
             yield from objects(inner, f"{path}/{index}")
 
 
+class Shapes:
+    """Which places are alike: under the same keys, of objects that have the same keys and say the same of their type,
+    all the way up. Of those that are, one is as good as all: the first, and the first of those that are not first in
+    their lists."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[Any, ...]] = set()
+
+    def is_new(self, body: Any, path: str) -> bool:
+        shape = tuple(_steps(body, path))
+        new = shape not in self._seen
+        self._seen.add(shape)
+        return new
+
+
+def _steps(body: Any, path: str) -> Iterator[Any]:
+    for step in path.split("/")[1:]:
+        if isinstance(body, list):
+            yield int(step) > 0
+            body = body[int(step)]
+        else:
+            yield step, frozenset(body), *(str(body.get(name)) for name in ("type", "role", "name"))
+            body = body.get(unescape(step))
+    yield type(body)
+
+
 def escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
