@@ -233,6 +233,7 @@ class Agent:
                 yield event
         finally:
             await loop.close()
+            await self._toolbox.end_run(state.run)
             if spans is not None:
                 spans.close()
             if state.stopped is None:  # left by who read it, or by a fault of ours
@@ -275,6 +276,8 @@ class Agent:
                     pass
         except ModelFailed as failed:
             state.stopped, state.why = "failed", str(failed)
+        if state.stopped is not None:
+            await self._toolbox.end_run(state.run)
         if state.stopped is not None and self._runs is not None:
             self._runs.end(state.run, msgspec.json.encode(ended(state)))
 
