@@ -76,7 +76,9 @@ class RoutedModel:
         context = Context(request=request, undo=encoding.undo, created=int(time.time()))
         body = encoding.to_bytes()
         asked = Asked(client=codec, body=body, route=encoding.route, tenant="", created=context.created)
-        sent = Sent(way, codec, context, [], encoding.route, body)
+        # What passes is read and written in one form: only here it becomes common actions.
+        passing = replace(context, undo=replace(encoding.undo, screen=None))
+        sent = Sent(way, codec, passing, [], encoding.route, body)
         answer = await self._exchanger.persist(asked, replace(request, stream=True), sent)
         return cast("Streaming", answer), codec, context
 

@@ -90,9 +90,9 @@ class Tool(Struct, frozen=True, kw_only=True):
     `resumable`: a call that was interrupted is run again, since it remembers itself what was done.
     `touches` names what a call changes: calls of a batch that touch the same wait for each other, None is everything.
     `amounts_to` are the calls that one call stands for (the commands of a shell line), which all must be allowed; None:
-    nobody can tell. Those that it `looks` with need no rule. `always_ask` says why a person is to be asked even though a
-    rule allows it, and `in_person` that no flag or earlier answer stands for one. `preview` is what that person is
-    shown. `native` is how the model is told of it, where that is no function."""
+    nobody can tell; what only `looks` needs no rule. `always_ask` says why a person is to be asked even though a rule
+    allows it, and `in_person` that no flag or earlier answer stands for one. `preview` is what that person is shown.
+    `native` is how the model is told of it, where that is no function."""
 
     name: str
     run: Run

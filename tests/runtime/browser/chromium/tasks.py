@@ -1,18 +1,22 @@
 """One task on a page that keeps what was done to it, for a scripted model of any vendor."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.gateway.running import forgetful, in_front_of
 from tests.runtime.browser.sites import Site, serving
 from tests.upstream.serving import served
 from toolwire.agent import Agent, Run
 from toolwire.canonical.computer import Action, Click, Drag, Keys, ReadText, SafetyCheck, Screenshot, Scroll, Type
-from toolwire.gateway.config import Config, ProviderSection, StateSection
+from toolwire.gateway.config import Config, ProviderSection, StateSection, parse_config
+from toolwire.gateway.server import build
 from toolwire.runtime.approval import Person
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.tools.browser.toolset import Browser
+from toolwire.upstream.provider import Origin
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import Script, Turn
 
@@ -40,7 +44,6 @@ onmousemove = (event) => {{ if (from !== null) handle.style.left = `${{event.cli
 onmouseup = () => {{ from = null; }};
 const tens = (number) => Math.round(number / 10) * 10;
 send.onclick = async () => {{
-  const state = `name=${{name.value ?? document.getElementById("name").value}}`;
   const where = `handle=${{tens(handle.offsetLeft)}}&list=${{tens(list.scrollTop)}}`;
   const answer = await fetch(`/done?name=${{encodeURIComponent(document.getElementById("name").value)}}&${{where}}`);
   told.textContent = await answer.text();
@@ -60,8 +63,10 @@ ALLOWED = Policy(allow=["computer"])
 
 
 @contextmanager
-def desk() -> Iterator[Site]:
-    with serving({"/": PAGE, "/done": RESULT}) as site:
+def desk(*, shouting: bool = False) -> Iterator[Site]:
+    """`shouting`: it gives its orders in a dialog, too, which is told in words to a model of any form."""
+    page = f"{PAGE}<script>alert('{ORDERS}')</script>" if shouting else PAGE
+    with serving({"/": page, "/done": RESULT}) as site:
         yield site
 
 
@@ -71,11 +76,51 @@ def turns(*, checks: tuple[SafetyCheck, ...] = ()) -> tuple[Turn, ...]:
     return (*acting, Turn(text="It is done."))
 
 
+class Kept:
+    """A strict model that answers in a protocol, and what it was asked."""
+
+    def __init__(self, protocol: str, said: tuple[Turn, ...]) -> None:
+        self.app = Simulator((protocol,), script=Script(said))
+        self.bodies: list[dict[str, Any]] = []
+        self.url = ""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        self.bodies.append(json.loads(body))
+        whole = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def again() -> Any:
+            return next(whole, None) or await receive()
+
+        await self.app(scope, again, send)
+
+
 @contextmanager
-def model(protocol: str, *said: Turn) -> Iterator[str]:
-    """Where a strict model answers in this protocol."""
-    with served(Simulator((protocol,), script=Script(said))) as url:
-        yield url
+def model(protocol: str, *said: Turn) -> Iterator[Kept]:
+    kept = Kept(protocol, said)
+    with served(kept) as kept.url:
+        yield kept
+
+
+@contextmanager
+def gateway(protocol: str, url: str) -> Iterator[str]:
+    """One that asks this upstream, whoever asks it."""
+    config = in_front_of(Origin("http", *_address(url)), protocol, timeout=30)
+    built = build(forgetful(parse_config(config, {})), None, {"HOME": "/nonexistent"})
+    with served(built.app) as served_at:
+        yield served_at
+    built.app.close()
+
+
+def _address(url: str) -> tuple[str, int]:
+    host, _, port = url.removeprefix("http://").partition(":")
+    return host, int(port)
 
 
 def asking(protocol: str, url: str, name: str) -> Config:
@@ -90,7 +135,10 @@ def work(config: Config, site: Site, name: str, **given: Any) -> Run:
 
     async def whole() -> Run:
         browser = Browser(site.root, hosts=[site.name])
-        async with asyncio.timeout(90), Agent(f"up/{name}", tools=[browser], config=config, person=person, **given) as agent:
+        async with (
+            asyncio.timeout(90),
+            Agent(f"up/{name}", tools=[browser], config=config, person=person, **given) as agent,
+        ):
             return await agent.run("Send the form.")
 
     return asyncio.run(whole())

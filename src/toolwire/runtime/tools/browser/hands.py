@@ -123,12 +123,17 @@ class Hands:
         text = await view.text(", ".join(self.settings.redaction.selectors), longest)
         return f"{text}\n[cut at {longest} characters]" if len(text) >= longest else text
 
-    async def _navigate(self, url: str) -> str:
+    def _opens(self, url: str) -> str:
+        """The whole address, if a page may be opened there."""
         url = url.strip()
         if ":" not in url.partition("/")[0] and url:
             url = f"https://{url}"
         if why := self.settings.reach.opens(url):
             raise Refused(why)
+        return url
+
+    async def _navigate(self, url: str) -> str:
+        url = self._opens(url)
         await self.tabs.fresh_if_crashed()
         view = await self.tabs.view()
         await view.page.goto(url, wait_until="load", timeout=0)
@@ -156,7 +161,8 @@ class Hands:
         self.address = (self.address or "") + typed
         if not entered:
             return "Typed into the address bar: press Enter to go there."
-        url, self.address = self.address, None
+        typed, self.address = self.address, None
+        url = self._opens(typed)
         await ask(f"it opens {self.guard.concealed(url)}")
         return await self._navigate(url)
 

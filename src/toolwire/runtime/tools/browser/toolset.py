@@ -22,7 +22,7 @@ from toolwire.runtime.approval import Ask
 from toolwire.runtime.toolset import Annotations, Arguments, Calling, Output, Tool, ToolFault
 
 from .display import Display
-from .observation import Performed, Picture
+from .observation import Observation, Performed, Picture
 from .settings import BrowserSettings
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ class Browser:
         if self.start is None:
             return ["The browser has just been opened, and shows no page yet."]
         done = await session.perform([Navigate(url=self.start)])
-        told = [one.text for one in done.observations if one.error]
-        return [f"The browser has just been opened at {self.start}", *told]
+        told = [one for one in done.observations if one.error or one.about != "navigate"]
+        return [f"The browser has just been opened at {self.start}", *map(_told, told)]
 
 
 class _Opened:
@@ -221,7 +221,7 @@ def _line(action: dict[str, Any]) -> str:
 
 
 def _output(done: Performed, said: list[str], *, acknowledged: bool) -> Output:
-    told = said + [f"{one.about}: {one.text}" for one in done.observations]
+    told = [*said, *map(_told, done.observations)]
     content: list[Part] = [Text(text="\n".join([*told, f"The page is at {done.url}"]))]
     content += [_media(one.picture) for one in done.observations if one.picture is not None]
     if done.screenshot is not None:
@@ -229,6 +229,10 @@ def _output(done: Performed, said: list[str], *, acknowledged: bool) -> Output:
     screen = ScreenSeen(url=done.url, acknowledged=acknowledged)
     failed = done.failed
     return Output(content=tuple(content), is_error=failed, kind="tool" if failed else "", screen=screen)
+
+
+def _told(one: Observation) -> str:
+    return f"{one.about}: {one.text}"
 
 
 def _media(picture: Picture) -> Media:
