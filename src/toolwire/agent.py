@@ -30,6 +30,7 @@ from toolwire.journal.telemetry import telemetry_of
 from toolwire.runtime.approval import Person
 from toolwire.runtime.caps import Caps
 from toolwire.runtime.events import CallEnded, CallRecord, RunEnded, RunEvent, StoppedBy
+from toolwire.runtime.keeping import BoundPictures
 from toolwire.runtime.loop import Loop, Settings, ended
 from toolwire.runtime.model import Model, ModelFailed
 from toolwire.runtime.policy import Policy
@@ -289,7 +290,7 @@ class Agent:
         elif self._runs is not None:
             about = About(agent=self.name, model=model.name, messages=state.messages, facts=dict(facts or {}))
             steps = self._runs.begin(state.run, msgspec.json.encode(about))
-        return Loop(model, self._toolbox, self._settings, steps, self._person)
+        return Loop(model, self._toolbox, self._settings, BoundPictures(steps), self._person)
 
     async def _open(self) -> Model:
         """The model, for the event loop that asks."""

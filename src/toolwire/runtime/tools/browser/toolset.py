@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from toolwire.canonical.computer import Action, Keys, Navigate, SafetyCheck, Type
+from toolwire.canonical.computer import KINDS, Action, Keys, Navigate, SafetyCheck, Type
 from toolwire.canonical.content import Inline, Media, Part, ScreenSeen, Text
 from toolwire.canonical.errors import ToolwireError
 from toolwire.codec.screen_function import NAME, computer_tool
@@ -28,7 +28,6 @@ from .settings import BrowserSettings
 if TYPE_CHECKING:
     from .session import Session
 
-KINDS = tuple(str(kind.__struct_config__.tag) for kind in Action.__args__)
 LOOKS = frozenset({"screenshot", "zoom", "read_text", "cursor_position", "scroll", "move", "wait"})
 """They change nothing but what is in view."""
 
