@@ -1,9 +1,11 @@
 """A run as the model saw it: every picture, what it did next there, and what came of it, on one page."""
 
 import base64
+import binascii
 import html
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from .story import Story, arguments_of, calls_of, content_of, moment, state_of, 
 
 _SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp", "image/gif": "gif"}
 _LONGEST = 4000
+_Actions = list[dict[str, Any]]
 
 
 def write_pictures(story: Story, folder: Path) -> tuple[Path, int]:
@@ -35,14 +38,17 @@ class _Pictures:
         self.count = 0
         self._story = story
         self._folder = folder
-        self._calls = [call for turn in story.turns for call in calls_of(turn)]
+        self._calls = [(turn.number, *call) for turn in story.turns for call in calls_of(turn)]
 
     def lines(self) -> Iterator[str]:
         story = self._story
         yield _HEAD.format(title=html.escape(story.id))
         yield f"<header><h1>{html.escape(story.id)}</h1>"
         yield f"<p>{html.escape(f'{story.about.model}, {moment(story.at)}, {story.state}')}</p>"
-        yield f"<blockquote>{self._told(story.prompt)}</blockquote></header>"
+        yield f"<blockquote>{self._told(story.prompt)}</blockquote>"
+        if self._calls:
+            yield "<p class=note>Numbers in a picture: where the actions of the next call went.</p>"
+        yield "</header>"
         for turn in story.turns:
             yield from self._turn(turn)
         if story.ended is not None and story.ended.why:
@@ -53,26 +59,29 @@ class _Pictures:
         yield f"<section><h2>Turn {turn.number}</h2>"
         if text := "".join(map(text_of, turn.said)).strip():
             yield f"<p class=said>{self._told(text)}</p>"
-        for id, name, arguments in calls_of(turn):
-            yield from self._call(id, name, arguments, turn.calls.get(id))
+        for place, (number, id, name, arguments) in enumerate(self._calls):
+            if number == turn.number:
+                following = self._calls[place + 1][3] if place + 1 < len(self._calls) else ""
+                yield from self._call(name, arguments, turn.calls.get(id), _actions(following))
         yield "</section>"
 
-    def _call(self, id: str, name: str, arguments: str, call: RecordedCall | None) -> Iterator[str]:
+    def _call(self, name: str, arguments: str, call: RecordedCall | None, following: _Actions) -> Iterator[str]:
         state = state_of(call)
         allowed = "" if call is None or call.outcome is None else f", {call.outcome.record.approval}"
         yield f"<article><h3>{self._told(name)} <small class={_word(state)}>{self._told(state + allowed)}</small></h3>"
         yield f"<pre class=asked>{self._told(_readable(arguments))}</pre>"
         if call is not None and call.outcome is not None:
-            yield from self._result(id, call.outcome.result)
+            yield from self._result(call.outcome.result, following)
         yield "</article>"
 
-    def _result(self, id: str, result: ToolResult) -> Iterator[str]:
+    def _result(self, result: ToolResult, following: _Actions) -> Iterator[str]:
+        """What came of a call; on its last picture, where the next one did something."""
         words = [part for part in result.content or () if not isinstance(part, Media)]
         if text := content_of(tuple(words)).strip():
             yield f"<pre class=told>{self._told(text)}</pre>"
         shown = [part for part in result.content or () if isinstance(part, Media) and isinstance(part.source, Inline)]
         for part in shown:
-            marks = "".join(_marks(part, self._next(id))) if part is shown[-1] else ""
+            marks = "".join(_marks(part, following)) if part is shown[-1] else ""
             yield f'<figure><img src="{self._written(part)}" alt="what the model saw">{marks}</figure>'
 
     def _written(self, part: Media) -> str:
@@ -80,20 +89,16 @@ class _Pictures:
         name = f"{self.count:03}.{_SUFFIXES.get(part.media_type or '', 'png')}"
         source = part.source
         data = source.data if isinstance(source, Inline) else ""
-        (self._folder / name).write_bytes(base64.b64decode(data))
+        with suppress(binascii.Error):  # a tool may have given anything
+            (self._folder / name).write_bytes(base64.b64decode(data))
         return name
-
-    def _next(self, id: str) -> list[dict[str, Any]]:
-        """What was done where this picture was seen."""
-        place = next(index for index, call in enumerate(self._calls) if call[0] == id)
-        return _actions(self._calls[place + 1][2]) if place + 1 < len(self._calls) else []
 
     def _told(self, text: str) -> str:
         text = self._story.redactor.text(text)
         return html.escape(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n... {len(text)} characters in all")
 
 
-def _actions(arguments: str) -> list[dict[str, Any]]:
+def _actions(arguments: str) -> _Actions:
     actions = arguments_of(arguments).get("actions")
     return [one for one in actions if isinstance(one, dict)] if isinstance(actions, list) else []
 
@@ -102,14 +107,15 @@ def _readable(arguments: str) -> str:
     """One action on each line, if it is such a call."""
     if not (actions := _actions(arguments)):
         return arguments
-    lines = [{name: value for name, value in one.items() if name != "kind"} for one in actions]
-    told = [
-        f"{one.get('kind')} {json.dumps(rest, ensure_ascii=False)}" for one, rest in zip(actions, lines, strict=True)
-    ]
-    return "\n".join(line.removesuffix(" {}") for line in told)
+    return "\n".join(" ".join([str(one.get("kind")), *_settings(one)]) for one in actions)
 
 
-def _marks(picture: Media, actions: list[dict[str, Any]]) -> Iterator[str]:
+def _settings(action: dict[str, Any]) -> list[str]:
+    said = {name: value for name, value in action.items() if name != "kind"}
+    return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in said.items()]
+
+
+def _marks(picture: Media, actions: _Actions) -> Iterator[str]:
     if (size := size_of(picture)) is None:
         return
     for number, action in enumerate(actions, 1):
@@ -145,5 +151,5 @@ _HEAD = """<!doctype html><html lang=en><meta charset=utf-8>
   img {{ display: block; width: 100%; height: auto }}
   i {{ position: absolute; translate: -50% -50%; min-width: 20px; border-radius: 10px; background: #d6006ccc;
     color: #fff; font: bold 12px/20px system-ui; text-align: center; outline: 2px solid #fff }}
-  footer {{ margin-top: 32px; color: GrayText }}
+  footer {{ margin-top: 32px }} footer, .note {{ color: GrayText }}
 </style><main>"""
