@@ -81,6 +81,7 @@ class Consenting:
         self._other = other or Nobody()
 
     async def approve(self, ask: Ask) -> Answer:
+        self.name = self._other.name if ask.in_person else "--yes"
         return await self._other.approve(ask) if ask.in_person else "yes"
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
