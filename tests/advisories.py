@@ -3,7 +3,7 @@
 A key of `ADVISORIES` is how a row begins, and of `OWED` a phrase of the text below the table. A value is a list of node
 ids of tests and of `PARTS`."""
 
-PARTS = ("runtime", "release")
+PARTS = ("release",)
 
 _SECURITY = "tests/gateway/test_security.py::"
 _HOSTS = _SECURITY + "test_a_client_never_chooses_the_host_nor_a_header"

@@ -1,11 +1,8 @@
-"""What the seed documents ask for, line by line, each with its tests or with the part that will bring it.
+"""What the seed documents ask for, line by line, each with its tests.
 
-An entry is a line number, the text of the line without its bullet, and under it its places: the node id of a
-test, or one of `PARTS`. A line with both is begun here and finished there."""
+An entry is a line number, the text of the line without its bullet, and under it its places: node ids of tests."""
 
 from typing import NamedTuple
-
-PARTS = ("gateway", "runtime", "mcp")
 
 # Every failure mode stands on one line of its document.
 FAILURE_MODES = r"""
@@ -41,25 +38,27 @@ FAILURE_MODES = r"""
   -> tests/runtime/mcp/test_toolset.py::test_a_version_that_is_pinned_is_spoken_or_nothing_is
 9 partial streamed arguments executed before validation
   -> tests/acceptance/test_streaming.py::test_st_15_arguments_that_parse_early_are_not_final
-  -> runtime
+  -> tests/runtime/test_loop.py::test_what_goes_wrong_with_a_call_is_a_result_to_act_on
 9 MCP protocol errors collapsed with tool execution errors
   -> tests/runtime/mcp/test_toolset.py::test_a_failure_of_the_tool_is_an_output_and_one_of_the_protocol_is_none
   -> tests/acceptance/test_mcp.py::test_er_4_a_failed_mcp_tool_is_a_failure_in_the_record_and_to_the_model
 9 untrusted tool output promoted into instruction channels
   -> tests/acceptance/test_order.py::test_or_2_results_around_a_text_stay_together
-  -> runtime
+  -> tests/runtime/test_adversarial.py::test_what_a_tool_gives_stays_in_its_result
 9 private runtime state assumed to be model-visible
-  -> runtime
+  -> tests/runtime/test_adversarial.py::test_nothing_of_the_record_is_in_the_result
 """  # noqa: E501
 
 INVARIANTS = r"""
 44 Tool declaration is model input The model sees a bounded catalog with names, descriptions, and input contracts, or a discovery surface that can expose that catalog just in time. The model invents unavailable tools or malformed arguments.
   -> tests/test_seed_contracts.py::test_format_tools_anthropic_renames_parameters_and_removes_the_wrapper
-  -> runtime
+  -> tests/runtime/test_functions.py::test_a_signature_becomes_a_schema
+  -> tests/scenarios/test_code_everywhere.py::test_a_catalog_above_the_limit_is_behind_a_search
 45 Tool request is structured intent The model emits a typed block/item/action, not direct execution authority. Runtime code treats free text as permission to act.
   -> tests/test_seed_contracts.py::test_parse_model_tool_calls_gives_what_the_contract_asks
 46 Runtime validates before execution Tool name, arguments, grammar, authorization, idempotency, and side-effect policy are checked before dispatch. Malformed, unauthorized, or destructive calls execute because the model asked.
-  -> runtime
+  -> tests/runtime/test_loop.py::test_what_goes_wrong_with_a_call_is_a_result_to_act_on
+  -> tests/runtime/test_loop.py::test_a_denied_call_says_which_rule_and_runs_nothing
 47 Result is paired by ID Every result carries the request ID: tool_use_id, tool_call_id, call_id, Gemini function-call id, or framework equivalent. The continuation turn cannot prove which result belongs to which request.
   -> tests/test_seed_contracts.py::test_the_models_own_id_is_attached_back_exactly
   -> tests/test_cycle.py::test_the_same_call_in_turns_1_and_3_has_unique_and_stable_ids
@@ -72,32 +71,42 @@ INVARIANTS = r"""
   -> tests/test_seed_contracts.py::test_continue_request_ollama_answers_calls_without_ids_by_name_and_order
 49 Tool output stays in a data channel Results remain in tool-result/function-output/screenshot/result blocks and are treated as untrusted data. Prompt injection inside retrieved content can be promoted into instructions.
   -> tests/acceptance/test_order.py::test_or_2_results_around_a_text_stay_together
-  -> runtime
+  -> tests/runtime/test_adversarial.py::test_what_a_tool_gives_stays_in_its_result
 50 Loop termination is explicit Runtime caps steps and exits when the model emits a non-tool answer or hits a guardrail. A model can re-call tools indefinitely.
-  -> runtime
+  -> tests/runtime/test_loop.py::test_turns_are_capped
+  -> tests/runtime/test_loop.py::test_the_same_call_again_and_again_is_stopped_before_it_runs_once_more
 """  # noqa: E501
 
 RESPONSIBILITIES = r"""
 303 Tool-surface shaping - expose relevant tools or provide a discovery/search mechanism for large catalogs.
   -> tests/runtime/search/test_deferred.py::test_above_the_limit_the_search_and_what_is_always_needed_are_declared
 304 Schema and grammar validation - validate JSON-schema arguments, grammar-constrained text, output schemas, and provider-specific strict-mode compatibility.
-  -> runtime
+  -> tests/runtime/test_validate.py::test_path_and_rule_are_named
+  -> tests/runtime/test_validate.py::test_where_a_text_leaves_its_grammar_is_told
+  -> tests/runtime/test_loop.py::test_an_output_schema_is_held
 305 Provider-continuity preservation - preserve response output items, reasoning items, thinking blocks, function-call IDs, Gemini function-call IDs, interaction IDs, or SDK runner state required by the next turn.
   -> tests/test_seed_contracts.py::test_continue_request_responses_keeps_the_whole_output_with_its_reasoning
   -> tests/test_seed_contracts.py::test_continue_request_anthropic_keeps_the_blocks_and_answers_in_call_order
   -> tests/test_seed_contracts.py::test_continue_request_gemini_keeps_ids_and_signatures_of_the_model
   -> tests/test_seed_contracts.py::test_continue_request_interactions_keeps_the_steps_and_repeats_tools_and_settings
 306 Dispatch - route validated calls to local code, network APIs, MCP servers, provider-hosted tools, subagents, humans, sandboxes, or UI harnesses.
-  -> runtime
+  -> tests/scenarios/test_agents_everywhere.py::test_the_same_task_has_the_same_effects_on_every_protocol
+  -> tests/runtime/test_loop.py::test_an_agent_can_be_a_tool_under_its_own_policy
+  -> tests/scenarios/test_code_everywhere.py::test_twenty_calls_take_one_turn
 307 Authorization and approval - pause or deny destructive, costly, privileged, high-impact, externally visible, or suspicious actions.
-  -> runtime
+  -> tests/runtime/test_loop.py::test_a_person_decides_before_anything_of_the_batch_runs
+  -> tests/runtime/test_policy.py::test_without_a_rule_only_reading_inside_is_allowed
 308 Execution policy - timeouts, retries, rate limits, idempotency, parallelism limits, container/resource limits, egress limits, credential scope, and cancellation.
-  -> runtime
+  -> tests/runtime/test_loop.py::test_a_tool_that_takes_too_long_is_stopped
+  -> tests/runtime/test_loop.py::test_only_an_idempotent_tool_is_tried_again_with_the_same_key
+  -> tests/runtime/test_loop.py::test_a_rate_is_kept
+  -> tests/runtime/test_loop.py::test_cancelling_a_run_reaches_its_tools
 309 Result encoding - format outputs as tool-result/function-output/screenshot/result messages paired by ID, with error flags where appropriate.
   -> tests/test_seed_contracts.py::test_build_tool_result_messages_gives_the_continuation
   -> tests/test_seed_contracts.py::test_an_error_is_told
 310 Untrusted-output handling - keep results in data channels, redact where needed, bound output size, attach provenance, and avoid instruction promotion.
-  -> runtime
+  -> tests/runtime/test_loop.py::test_long_output_keeps_head_and_tail_and_says_what_was_cut
+  -> tests/runtime/test_loop.py::test_secrets_are_taken_out_of_results_and_records
 311 Transport/session security - for MCP and remote tools, validate origins, authenticate connections, bind local servers safely, handle resumability, and fail closed on unsupported protocol versions.
   -> tests/runtime/mcp/test_serving.py::test_a_page_of_another_origin_or_under_another_name_is_turned_away
   -> tests/runtime/mcp/test_serving.py::test_with_keys_only_who_has_one_gets_in
@@ -105,11 +114,14 @@ RESPONSIBILITIES = r"""
   -> tests/runtime/mcp/test_serving.py::test_a_version_that_is_not_known_is_refused
   -> tests/runtime/mcp/test_toolset.py::test_a_server_that_died_is_started_anew
 312 Loop control - cap turns/steps, detect runaway loops, and know when manual control is required.
-  -> runtime
+  -> tests/runtime/test_loop.py::test_turns_are_capped
+  -> tests/runtime/test_loop.py::test_a_step_stops_before_execution
 313 Observability - record tool name, request ID, validated arguments, approval decision, start/end times, result summary, error class, retries, continuation message ID, and provider/version.
-  -> runtime
+  -> tests/runtime/test_loop.py::test_the_whole_cycle
+  -> tests/runtime/test_spans.py::test_a_run_its_turns_and_its_calls_are_spans
 314 Audit and persistence - store the transcript or structured trace so runs are replayable without leaking secrets.
-  -> runtime
+  -> tests/runtime/test_adversarial.py::test_a_call_that_was_in_flight_is_in_doubt_and_not_run_again
+  -> tests/runtime/test_loop.py::test_secrets_are_taken_out_of_results_and_records
 """  # noqa: E501
 
 RELEASE_TRACK = r"""
@@ -134,7 +146,7 @@ RELEASE_TRACK = r"""
 VERIFICATION = r"""
 351 Every tool declaration has a precise name, description, input contract, and execution locus.
   -> tests/test_seed_contracts.py::test_format_tools_anthropic_renames_parameters_and_removes_the_wrapper
-  -> runtime
+  -> tests/runtime/test_functions.py::test_what_the_decorator_says_is_kept
 352 Tool-call and tool-result messages/items are paired by the provider's correct ID field; OpenAI Responses uses call_id, not the output item id.
   -> tests/test_seed_contracts.py::test_parse_tool_calls_responses_pairs_by_call_id_not_by_item_id
   -> tests/test_seed_contracts.py::test_the_models_own_id_is_attached_back_exactly
@@ -142,7 +154,8 @@ VERIFICATION = r"""
   -> tests/test_seed_contracts.py::test_continue_request_responses_keeps_the_whole_output_with_its_reasoning
 354 OpenAI custom-tool integrations distinguish JSON-schema function tools from grammar-constrained text tools and validate Lark/regex input before execution.
   -> tests/acceptance/test_names_custom.py::test_cu_1_the_flat_and_the_nested_form_are_one_tool
-  -> runtime
+  -> tests/runtime/test_validate.py::test_where_a_text_leaves_its_grammar_is_told
+  -> tests/runtime/test_validate.py::test_a_regular_grammar_holds_for_the_whole_text
 355 Anthropic integrations place tool_result blocks immediately after the assistant tool_use message and put tool-result blocks first in the user content array.
   -> tests/acceptance/test_order.py::test_or_3_nothing_is_put_before_the_results
   -> tests/test_seed_contracts.py::test_continue_request_anthropic_keeps_the_blocks_and_answers_in_call_order
@@ -153,11 +166,11 @@ VERIFICATION = r"""
   -> tests/test_cycle.py::test_a_previous_interaction_is_the_providers_to_continue_and_reported_elsewhere
 358 Strict/provider schema mode is enabled deliberately where supported, but runtime validation, authorization, and side-effect policy still happen before execution.
   -> tests/acceptance/test_schema.py::test_sc_13_a_tool_that_is_not_strict_says_so_to_responses
-  -> runtime
+  -> tests/runtime/test_loop.py::test_what_goes_wrong_with_a_call_is_a_result_to_act_on
+  -> tests/runtime/test_loop.py::test_with_nobody_to_ask_what_no_rule_allows_is_denied
 359 Streaming code aggregates deltas and handles partial/invalid JSON before dispatch.
   -> tests/acceptance/test_streaming.py::test_st_15_arguments_that_parse_early_are_not_final
   -> tests/acceptance/test_arguments.py::test_ar_7_truncated_arguments_are_marked_and_not_mended
-  -> runtime
 360 MCP integrations name the implemented version, validate outputSchema/structuredContent where present, and distinguish protocol errors from execution errors.
   -> tests/runtime/mcp/test_toolset.py::test_structured_content_is_held_against_the_schema
   -> tests/runtime/mcp/test_toolset.py::test_a_failure_of_the_tool_is_an_output_and_one_of_the_protocol_is_none
@@ -184,11 +197,14 @@ VERIFICATION = r"""
   -> tests/runtime/browser/chromium/test_forms.py::test_a_safety_check_is_not_acknowledged_without_a_person
 365 Tool results from external sources are treated as untrusted data, kept in tool-result channels, bounded, redacted where needed, and recorded with provenance.
   -> tests/acceptance/test_order.py::test_or_2_results_around_a_text_stay_together
-  -> runtime
+  -> tests/runtime/test_adversarial.py::test_what_a_tool_gives_stays_in_its_result
+  -> tests/runtime/test_loop.py::test_the_whole_cycle
 366 SDK-managed loops have explicit max iterations/stop conditions, approval hooks, trace capture, and a manual takeover path.
-  -> runtime
+  -> tests/runtime/test_loop.py::test_turns_are_capped
+  -> tests/runtime/test_loop.py::test_a_step_stops_before_execution
+  -> tests/runtime/test_spans.py::test_a_run_its_turns_and_its_calls_are_spans
 367 Logs include a replayable transcript or structured trace without secrets.
-  -> runtime
+  -> tests/runtime/test_loop.py::test_secrets_are_taken_out_of_results_and_records
 """  # noqa: E501
 
 RULES = r"""

@@ -134,8 +134,7 @@ def translate(
 
 
 def refuse(losses: list[Loss], target: str, *, strict: bool) -> None:
-    refused = losses if strict else [loss for loss in losses if loss.guarded]
-    if refused:
+    if losses and (refused := losses if strict else [loss for loss in losses if loss.guarded]):
         raise LossRefused(refused, target)
 
 
@@ -149,7 +148,7 @@ def codec(name: str) -> Codec:
 def to_bytes(body: Body, protocol: str) -> bytes:
     """The body as JSON text. Integers of any size pass; what JSON can't say is the sender's fault."""
     try:
-        if isinstance(body, bytes | bytearray):
+        if isinstance(body, (bytes, bytearray)):
             if not body.isascii():
                 body.decode()
             return bytes(body)
@@ -275,7 +274,8 @@ class Translation:
 
     def _report_frames(self, response: Response, report: Report) -> None:
         """Unknown fields of the frames that told a part, which the folded response has no place for."""
-        folded = {key.partition("/")[0] for _, _, key, _ in foreign_extras(response, self._writer.families)}
+        foreign = foreign_extras(response, self._writer.families)
+        folded = {key.partition("/")[0] for _, _, kept in foreign for key in kept}
         trails: dict[tuple[int, int], Trail] = {}
         counts: dict[Trail, int] = {}
         for event in _more_than_growth(self.told):

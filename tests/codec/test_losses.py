@@ -121,14 +121,14 @@ def test_a_list_of_any_depth_is_named_by_its_elements(value: str, paths: list[st
 
 
 def test_extras_of_other_families_are_found_wherever_they_are() -> None:
-    found = [(trail, key) for trail, _, key, _ in foreign_extras(REQUEST, ("other",))]
+    found = [(trail, *kept) for trail, _, kept in foreign_extras(REQUEST, ("other",))]
     assert found == [
         ((), "metadata/user~1id"),
         (("messages", 2, "parts", 0), "x"),
         (("messages", 2, "parts", 0, "content", 0), "x"),
         (("tools", 0), "a~1b~0c"),
     ]
-    assert list(foreign_extras(REQUEST, ("acme",))) == [((), "other", "y", Raw(b"[2, 3]"))]
+    assert list(foreign_extras(REQUEST, ("acme",))) == [((), "other", {"y": Raw(b"[2, 3]")})]
     assert list(foreign_extras(REQUEST, ("acme", "other"))) == []
 
 

@@ -1,42 +1,236 @@
 """The server's side of a connection: what is written together arrives in order, and none of it is lost at the end."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
+import uvicorn
 
 from tests.gateway.running import in_front_of, running
-from toolwire.gateway.http import Joining
+from toolwire.gateway.config import LimitsSection
+from toolwire.gateway.http import LIMIT_BUFFERED
+from toolwire.gateway.server import listening, options
 from toolwire.upstream.provider import Origin
 
-
-class Writing(asyncio.Protocol):
-    """Writes in one turn of the loop, then closes at once or not at all."""
-
-    def __init__(self, *, closes: bool) -> None:
-        self._closes = closes
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        joining = Joining(transport, asyncio.get_running_loop())
-        for piece in (b"one ", b"two ", b"three"):
-            joining.write(piece)
-        if self._closes:
-            joining.close()
-            joining.write(b" and too late")
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-@pytest.mark.parametrize("closes", [True, False])
-def test_pieces_arrive_in_order_and_before_the_end(closes: bool) -> None:
+@asynccontextmanager
+async def talking_to(application: Application, **more: Any) -> AsyncIterator[Wire]:
+    """A connection to a server of an application; the server is stopped as by a signal."""
+    listener = listening("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(application, **options(LimitsSection(receive=0.3)) | more))
+    serving = asyncio.create_task(server._serve([listener]))
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        server.should_exit = True
+        await serving
+
+
+async def answer(send: Any, body: bytes, status: int = 200, *more: tuple[bytes, bytes]) -> None:
+    headers = [(b"content-length", b"%d" % len(body)), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def whole_body(receive: Any) -> bytes:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message["body"], message["more_body"]
+    return body
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    await answer(send, await whole_body(receive))
+
+
+async def in_pieces(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for piece in (b"one ", b"two ", b"", b"three"):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def run(work: Awaitable[None]) -> None:
+    async def whole() -> None:
+        async with asyncio.timeout(20):
+            await work
+
+    asyncio.run(whole())
+
+
+async def told(wire: Wire, asked: bytes) -> bytes:
+    """All that comes until the server closes."""
+    wire[1].write(asked)
+    return await wire[0].read()
+
+
+CLOSING = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+
+
+def test_pieces_arrive_in_order_and_before_the_end() -> None:
     async def work() -> None:
-        server = await asyncio.get_running_loop().create_server(lambda: Writing(closes=closes), "127.0.0.1", 0)
-        async with server:
-            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-            assert await reader.readexactly(13) == b"one two three"
-            if closes:
-                assert await reader.read() == b""
-            writer.close()
+        async with talking_to(in_pieces) as wire:
+            head, _, body = (await told(wire, CLOSING)).partition(b"\r\n\r\n")
+        assert head.split(b"\r\n") == [b"HTTP/1.1 200 OK", b"connection: close", b"transfer-encoding: chunked"]
+        assert body == b"4\r\none \r\n4\r\ntwo \r\n5\r\nthree\r\n0\r\n\r\n"
 
-    asyncio.run(asyncio.wait_for(work(), 10))
+    run(work())
+
+
+def test_a_client_of_the_old_version_gets_the_body_as_it_is() -> None:
+    async def work() -> None:
+        async with talking_to(in_pieces) as wire:
+            head, _, body = (await told(wire, b"GET / HTTP/1.0\r\n\r\n")).partition(b"\r\n\r\n")
+        assert b"chunked" not in head
+        assert body == b"one two three"
+
+    run(work())
+
+
+def test_who_asks_for_the_head_gets_no_body() -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await answer(send, b"12345")
+
+    async def work() -> None:
+        async with talking_to(application) as wire:
+            found = await told(wire, CLOSING.replace(b"GET", b"HEAD"))
+        assert found == b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\n"
+
+    run(work())
+
+
+def test_a_body_of_many_pieces_is_received_whole() -> None:
+    sent = bytes(range(256)) * (LIMIT_BUFFERED // 64)
+
+    async def work() -> None:
+        async with talking_to(echo) as wire:
+            head = b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(sent)
+            found = await told(wire, head + sent)
+        assert found.partition(b"\r\n\r\n")[2] == sent
+
+    run(work())
+
+
+def test_a_client_that_waits_is_told_to_go_on() -> None:
+    async def work() -> None:
+        async with talking_to(echo) as (reader, writer):
+            writer.write(b"POST / HTTP/1.1\r\nexpect: 100-Continue\r\ncontent-length: 2\r\n\r\n")
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(b"ok")
+            assert await reader.readuntil(b"\r\n\r\nok") == b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+    run(work())
+
+
+def test_what_comes_after_the_answer_belongs_to_nobody() -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await answer(send, scope["path"].encode())
+
+    async def work() -> None:
+        async with talking_to(application) as (reader, writer):
+            writer.write(b"POST /a HTTP/1.1\r\ncontent-length: 6\r\n\r\nabc")
+            await reader.readuntil(b"/a")
+            writer.write(b"def" + b"GET /b HTTP/1.1\r\n\r\n")
+            assert await reader.readuntil(b"/b") == b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n/b"
+
+    run(work())
+
+
+@pytest.mark.parametrize("value", [b"a\r\nset-cookie: b", b"a\nb", b"a\rb"])
+def test_a_header_with_a_line_break_is_not_sent(value: bytes) -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await answer(send, b"ok", 200, (b"x", value))
+
+    async def work() -> None:
+        async with talking_to(application) as wire:
+            found = await told(wire, CLOSING)
+        assert found.startswith(b"HTTP/1.1 500 ")
+        assert value not in found
+
+    run(work())
+
+
+@pytest.mark.parametrize("body", [b"short", b"much too long"])
+def test_a_body_of_another_length_than_said_closes_the_connection(body: bytes) -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"8")]})
+        await send({"type": "http.response.body", "body": body})
+
+    async def work() -> None:
+        async with talking_to(application) as (reader, writer):
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await reader.read()  # which has an end
+
+    run(work())
+
+
+def test_a_silent_connection_is_closed_and_a_busy_one_is_not() -> None:
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(1)
+        await answer(send, b"done")
+
+    async def work() -> None:
+        async with talking_to(slow, timeout_keep_alive=0.4) as (reader, writer):
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await reader.readuntil(b"done")
+            began = asyncio.get_running_loop().time()
+            assert await reader.read() == b""
+            assert 0.3 < asyncio.get_running_loop().time() - began < 2
+
+    run(work())
+
+
+def test_a_client_that_leaves_is_told_of_in_every_request_that_it_made() -> None:
+    left: list[str] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await whole_body(receive)
+        assert (await receive())["type"] == "http.disconnect"
+        left.append(scope["path"])
+
+    async def work() -> None:
+        async with talking_to(application) as (_, writer):
+            writer.write(b"GET /a HTTP/1.1\r\n\r\n")
+            await asyncio.sleep(0.1)
+            writer.write(b"GET /b HTTP/1.1\r\n\r\n")
+            await asyncio.sleep(0.1)
+            assert left == []
+            writer.transport.abort()
+            await asyncio.sleep(0.1)
+            assert left == ["/a"]  # nobody waits for the other
+
+    run(work())
+
+
+def test_what_is_asked_before_the_server_stops_is_answered() -> None:
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0.5)
+        await answer(send, b"done")
+
+    async def work() -> None:
+        listener = listening("127.0.0.1", 0)
+        server = uvicorn.Server(uvicorn.Config(slow, **options(LimitsSection())))
+        serving = asyncio.create_task(server._serve([listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        idle, other = await asyncio.open_connection(*listener.getsockname())
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        await asyncio.sleep(0.1)
+        server.should_exit = True
+        assert await idle.read() == b""
+        assert (await reader.read()).endswith(b"\r\n\r\ndone")
+        await serving
+        writer.close()
+        other.close()
+
+    run(work())
 
 
 def test_requests_in_a_row_on_one_connection_are_answered_in_order() -> None:
@@ -53,4 +247,4 @@ def test_requests_in_a_row_on_one_connection_are_answered_in_order() -> None:
             assert [head.split()[1] for head in heads] == [b"200", b"404", b"200"]
             writer.close()
 
-    asyncio.run(asyncio.wait_for(work(), 10))
+    run(work())

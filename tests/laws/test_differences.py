@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 
@@ -193,12 +194,38 @@ def _parts(request: Request) -> list[tuple[Trail, Part]]:
 def _lost(before: list[tuple[Trail, Part]], after: list[Part]) -> Iterator[Trail]:
     thoughts = "\n".join(block.text for part in after if isinstance(part, Reasoning) for block in _thought(part))
     for trail, part in before:
-        if isinstance(part, Reasoning):
+        if isinstance(part, ToolCall) and part.screen is not None:
+            calls = [one for one in after if isinstance(one, ToolCall)]
+            # Google's grid can only be read back into pixels where a screenshot tells the size of the display.
+            arrived = any(one.id == part.id and one.screen is None for one in calls)
+            arrived = arrived or _done(part) <= set().union(*map(_done, calls))
+        elif isinstance(part, ToolResult) and part.screen is not None:
+            arrived = _seen(part) <= set().union(*(_seen(one) for one in after if isinstance(one, ToolResult)))
+        elif isinstance(part, Reasoning):
             arrived = all(block.text in thoughts for block in _thought(part))
         else:
             arrived = any(_arrived(part, other) for other in after)
         if not arrived and _says_something(part):
             yield trail
+
+
+def _done(call: ToolCall) -> set[tuple[str, str]]:
+    """What a call does to a screen, in whichever form: several calls may do what one did, and points are rounded."""
+    actions = call.screen.actions if call.screen is not None else ()
+    said: Any = _arguments(call)
+    told = json.loads(msgspec.json.encode(actions)) or (said.get("actions", []) if isinstance(said, dict) else [])
+    # A key that is held is pressed and released: some forms say no more.
+    held = [key for one in told if one.get("hold") for key in one["keys"]]
+    pressed = {(kind, key) for key in held for kind in ("key_down", "key_up")}
+    others = [one for one in told if not one.get("hold")]
+    return pressed | {(one["kind"], str(next((one[name] for name in SAID if name in one), ""))) for one in others}
+
+
+SAID = ("text", "url", "keys", "key")
+
+
+def _seen(result: ToolResult) -> set[str]:
+    return {str(_source(part)) for part in result.content or () if isinstance(part, Media)}
 
 
 def _says_something(part: Part) -> bool:

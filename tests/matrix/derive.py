@@ -95,9 +95,9 @@ def _instances(kind: str, root: Node, protocol: str) -> Iterator[Instance]:
                 # A canonical group without a wire object of its own stands at the root, and so nowhere.
                 if places := found - {""}:
                     yield Instance(feature.name, frozenset(places))
-    for trail, family, key, value in foreign_extras(root, ()):
+    for trail, family, kept in foreign_extras(root, ()):
         name = PREFIXES[kind] + ("guards" if family.endswith(":guarded") else "own-fields")
-        for place in elements(value, key):
+        for place in [place for key, value in kept.items() for place in elements(value, key)]:
             yield Instance(name, frozenset(pointers(root, trail, "//" + place, names)))
 
 

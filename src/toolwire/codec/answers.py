@@ -105,15 +105,20 @@ def before_failure(response: Response) -> Response:
 
 def identified(response: Response, context: Context) -> Response:
     """The answer with an id for each call that the client is to run."""
-    if not any(_is_nameless(part) for one in response.candidates for said in one.messages for part in said.parts):
+    if not _holds_nameless(response):
         return response
     names = CallNames(context)
     names.answer(response.id, response.created)
     return replace(response, candidates=tuple([_identified(one, names) for one in response.candidates]))
 
 
-def _is_nameless(part: Part) -> bool:
-    return isinstance(part, ToolCall) and not part.id and part.executor == "client"
+def _holds_nameless(response: Response) -> bool:
+    for candidate in response.candidates:
+        for message in candidate.messages:
+            for part in message.parts:
+                if type(part) is ToolCall and not part.id and part.executor == "client":
+                    return True
+    return False
 
 
 def _identified(candidate: Candidate, names: CallNames) -> Candidate:

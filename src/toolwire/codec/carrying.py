@@ -65,7 +65,7 @@ def carry_response(response: Response, writer: Codec, names: Names, context: Con
         return context.withholding.pass_response(response)
     if context.carrier is None or writer.carriage is None or response.origin == writer.name:
         return response
-    if not any(_has_proof(part) for one in response.candidates for said in one.messages for part in said.parts):
+    if not _holds_proofs(response):
         return response
     told = fold(StreamCarrying(writer, names, context).carry_events(unfold(response)))
     messages = {candidate.index: candidate.messages for candidate in told.candidates}
@@ -73,9 +73,14 @@ def carry_response(response: Response, writer: Codec, names: Names, context: Con
     return replace(response, candidates=tuple(candidates))
 
 
-def _has_proof(part: Part) -> bool:
+def _holds_proofs(response: Response) -> bool:
     """Whether there is anything to carry in it: mostly not, and it is asked of every answer."""
-    return type(part) is Reasoning or (type(part) in _PROVABLE and part.seal is not None)  # type: ignore[union-attr]
+    for candidate in response.candidates:
+        for message in candidate.messages:
+            for part in message.parts:
+                if type(part) is Reasoning or (type(part) in _PROVABLE and part.seal is not None):  # type: ignore[union-attr]
+                    return True
+    return False
 
 
 class _Thought:

@@ -18,8 +18,7 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 def read_counts(kept: dict[str, Any], family: str, places: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What was kept, with what it says of counts marked as told; and the counts, by field. `places` are pointers."""
     own: dict[str, Raw] = (kept.get("extras") or {}).get(family, {})
-    tops = {pointer.partition("/")[0] for pointer in places.values()} & own.keys()
-    if not tops:
+    if own.keys().isdisjoint([pointer.partition("/")[0] for pointer in places.values()]):
         return kept, {}
     opened = dict(own)
     for pointer in places.values():

@@ -208,7 +208,7 @@ def put(wire: dict[str, Any], pointer: str, value: Any) -> None:
 def as_functions(request: Request, plan: Plan, spelling: Spelling | None = None) -> Request:
     """The request with functions in place of the hosted tools that a client can run itself, where it asks for that.
     The choice follows, and so do calls in the history under the tool's own name."""
-    if plan.home or not request.tools or all(type(tool) is not NativeTool for tool in request.tools):
+    if plan.home or not request.tools or NativeTool not in map(type, request.tools):
         return request
     tools = [_searching(tool, index, plan) for index, tool in enumerate(request.tools)]
     if plan.target.hosted_tools != "function":

@@ -1,7 +1,7 @@
 """What a protocol is to the rest of toolwire: one record of functions, and what they are given."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -13,12 +13,14 @@ from toolwire.canonical.response import Response
 
 from .carries import Carriage, Carrier
 from .check import Finding
-from .computer import Form, OnScreen
 from .counting import Counting
 from .losses import Names, Report
 from .probabilities import Probabilities
 from .surface import ModelCard, Surface
 from .withholding import Withholding
+
+if TYPE_CHECKING:
+    from .computer import Form, OnScreen
 
 
 class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,7 +67,7 @@ class Undo(Struct):
     names: dict[str, ToolName] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     integers: Request | None = None
-    screen: OnScreen | None = None
+    screen: "OnScreen | None" = None
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -161,4 +163,4 @@ class Codec(Struct, frozen=True, kw_only=True):
     spelling: frozenset[str] = frozenset()
     alike: Mapping[str, Mapping[str, Alike]] = {}
     probabilities: Probabilities | None = None
-    screen: Form | None = None
+    screen: "Form | None" = None

@@ -21,27 +21,7 @@ W = TypeVar("W")
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 NOTHING: dict[str, Any] = {}
 _NULL = Raw(b"null")
-
-
-class _Kept:
-    """A shape's nullable fields, and those that are extras by declaration: their names, and how to get them at once.
-
-    `unknown` and `nulls` come first of either.
-    """
-
-    def __init__(self, kind: type[Wire]) -> None:
-        hints = get_type_hints(kind, include_extras=True)
-        specs = msgspec.structs.fields(kind)
-        nullable = [spec for spec in specs if NoneType in members_of(hints[spec.name])]
-        extra = [spec for spec in specs if hints[spec.name] is Extra]
-        self.nullable = ("", "", *(spec.encode_name for spec in nullable))
-        self.extra = ("", "", *(spec.encode_name for spec in extra))
-        self.get_nullable = attrgetter("unknown", "nulls", *(spec.name for spec in nullable))
-        self.get_extra = attrgetter("unknown", "nulls", *(spec.name for spec in extra))
-        self.no_extra = (UNSET, UNSET) + (UNSET,) * len(extra)
-
-
-_KEPT: dict[type[Wire], _Kept] = {}
+LIMIT_REMEMBERED = 1024
 
 
 def known(value: W | UnsetType | None) -> W | None:
@@ -83,52 +63,84 @@ def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]
     Keys of extras are JSON pointers below the value, without the leading slash; `under` is for a wire object that is
     part of a larger canonical value (`metadata` of a request).
     """
-    if (shape := _KEPT.get(type(wire))) is None:
-        shape = _KEPT[type(wire)] = _Kept(type(wire))
-    extra, nullable = shape.get_extra(wire), shape.get_nullable(wire)
-    plain = extra == shape.no_extra
-    if plain and None not in nullable:
+    if (shape := _KEPT.get((type(wire), family, under))) is None:
+        shape = _KEPT[type(wire), family, under] = _Kept(type(wire), family, under)
+    nullable, extra = shape.get_nullable(wire), shape.get_extra(wire)
+    if None in nullable:
+        if nullable.count(None) == 1:
+            form += (shape.nullable[nullable.index(None)],)
+        else:
+            form += tuple([token for token, value in zip(shape.nullable, nullable, strict=False) if value is None])
+    if extra == shape.no_extra:
         return {"form": form} if form else NOTHING
-    nulls: list[str] = []
-    if (count := nullable.count(None)) == 1:
-        nulls.append(shape.nullable[nullable.index(None)])
-    elif count:
-        nulls += [name for name, value in zip(shape.nullable, nullable, strict=True) if value is None]
-    if wire.nulls is not UNSET:
-        nulls += wire.nulls
-    found: dict[str, Any] = {}
-    if not plain:
-        kept: dict[str, Any] = {}
-        for name, value in zip(shape.extra, extra, strict=True):
-            if value is UNSET or not name:
-                continue
-            if value == _NULL:
-                nulls.append(name)
-            else:
-                kept[under + name] = value
-        if wire.unknown is not UNSET:
-            kept.update([(under + escape(name), value) for name, value in wire.unknown.items()])
-        if kept:
-            found["extras"] = {family: kept}
-            note_extras()
+    if extra == shape.last:
+        nulls, kept = shape.found
+    else:
+        nulls, kept = shape.look(wire, extra)
     if nulls:
-        form = (*form, *[f"{family}:null:{under}{name}" for name in nulls])
-    if form:
-        found["form"] = form
-    return found
+        form += nulls
+    if not kept:
+        return {"form": form}
+    note_extras()
+    return {"extras": {family: dict(kept)}, "form": form}
+
+
+class _Kept:
+    """What may be kept of a shape: its fields that are extras by declaration, and those that may be null.
+
+    A server says the same of itself in answer after answer: what was found in extras is remembered until others come.
+    """
+
+    def __init__(self, kind: type[Wire], family: str, under: str) -> None:
+        hints = get_type_hints(kind, include_extras=True)
+        specs = msgspec.structs.fields(kind)
+        nullable = [spec for spec in specs if NoneType in members_of(hints[spec.name])]
+        extra = [spec for spec in specs if hints[spec.name] is Extra]
+        self.nullable = tuple([f"{family}:null:{under}{spec.encode_name}" for spec in nullable])
+        self.get_nullable = attrgetter(*(spec.name for spec in nullable), "unknown", "nulls")
+        self.get_extra = attrgetter(*(spec.name for spec in extra), "unknown", "nulls")
+        self.no_extra = (UNSET,) * (len(extra) + 2)
+        self.last: tuple[Any, ...] = ()
+        self.found: _Found = ((), {})
+        self._names = tuple([spec.encode_name for spec in extra])
+        self._null = f"{family}:null:{under}"
+        self._under = under
+
+    def look(self, wire: Wire, extra: tuple[Any, ...]) -> "_Found":
+        """The tokens of what is null, and the rest by its keys."""
+        nulls = () if wire.nulls is UNSET else tuple(wire.nulls)
+        kept: dict[str, Raw] = {}
+        for name, value in zip(self._names, extra, strict=False):
+            if value == _NULL:
+                nulls += (name,)
+            elif value is not UNSET:
+                kept[self._under + name] = value
+        if wire.unknown is not UNSET:
+            kept.update([(self._under + escape(name), value) for name, value in wire.unknown.items()])
+        found = tuple([self._null + name for name in nulls]), kept
+        if (
+            wire.unknown is UNSET
+            and wire.nulls is UNSET
+            and sum(map(len, map(bytes, kept.values()))) < LIMIT_REMEMBERED
+        ):
+            # A copy: what is raw holds on to all of the body that it is from.
+            self.last = tuple([value if value is UNSET else value.copy() for value in extra])
+            self.found = found[0], {key: value.copy() for key, value in kept.items()}
+        return found
+
+
+_Found = tuple[tuple[str, ...], dict[str, Raw]]
+_KEPT: dict[tuple[type[Wire], str, str], _Kept] = {}
 
 
 def joined(*rests: dict[str, Any]) -> dict[str, Any]:
     """Several wire objects' rests as one, for the canonical value that they all become part of."""
     extras: dict[str, dict[str, Raw]] = {}
     form: tuple[str, ...] = ()
-    for one in rests:
-        if not one:
-            continue
-        if kept := one.get("extras"):
-            for family, fields in kept.items():
-                extras[family] = extras[family] | fields if family in extras else fields
+    for one in filter(None, rests):
         form += one.get("form", ())
+        for family, fields in (one.get("extras") or NOTHING).items():
+            extras[family] = extras[family] | fields if family in extras else fields
     if extras:
         note_extras()
     return {"extras": extras or None, "form": form}
@@ -152,7 +164,7 @@ def _keeps(node: Node, family: str) -> bool:
 
 def restore(out: dict[str, Any], node: Node | None, family: str) -> dict[str, Any]:
     """Put back into a wire object what a canonical value kept of this family; what is there already stays."""
-    if node is None:
+    if node is None or not (node.extras or node.form):
         return out
     if node.extras:
         for key, value in node.extras.get(family, NOTHING).items():

@@ -6,8 +6,9 @@ source codec's `names` gives for the field (`"Message.parts": "/content"`; `""` 
 object of its own; `"//parallel_tool_calls"` for a field that stands at the root instead) and the index.
 """
 
-from collections.abc import Container, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import cache, lru_cache
+from operator import attrgetter
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -23,6 +24,9 @@ Names = Mapping[str, str]
 N = TypeVar("N", bound=Node)
 Changes = Sequence[tuple[Literal["approximated", "dropped"], str, str]]
 
+_Keys = tuple[str, ...]
+"""Of several extras of one value, in place of a field."""
+
 UNPLACED = "?"
 """Before a text that was invented, in place of where: that is known when the whole is written."""
 
@@ -31,6 +35,7 @@ _decode_array = msgspec.json.Decoder(list[Raw]).decode
 REWORDED = ":reworded"
 """After a family: its extras are no values, but places of what is told in other words."""
 
+LIMIT_REMEMBERED = 2048
 NO_COUNTERPART = "the target has no counterpart"
 
 
@@ -39,7 +44,7 @@ class Report:
 
     def __init__(self) -> None:
         self.guarded = False
-        self._entries: list[tuple[LossKind, Trail, str, str, str | None, bool]] = []
+        self._entries: list[tuple[LossKind, Trail, str | _Keys, str, str | None, bool]] = []
         self._rewritten: list[tuple[Trail, str, Changes]] = []
 
     def __bool__(self) -> bool:
@@ -67,41 +72,54 @@ class Report:
 
     def unclaimed(self, root: Node, families: Container[str]) -> None:
         """Report all extras below `root` that belong to none of these families."""
-        dropped = [(trail, field) for kind, trail, field, *_ in self._entries if kind == "dropped"]
-        uncited = any(trail[-2:-1] == ("annotations",) and not field for trail, field in dropped)
-        for trail, family, key, value in foreign_extras(root, families, cited=not uncited):
+        uncited = any(
+            kind == "dropped" and not field and trail[-2:-1] == ("annotations",)
+            for kind, trail, field, *_ in self._entries
+        )
+        for trail, family, kept in foreign_extras(root, families, cited=not uncited):
             guarded = family.endswith(":guarded")
             self.guarded = self.guarded or guarded
             why = "may not be dropped" if guarded else "a field that only its own protocol has"
             kind: LossKind = "dropped"
             if family.endswith(REWORDED):
                 kind, why = "approximated", "told by what comes nearest to it"
-            for place in elements(value, key):
-                self._entries.append((kind, trail, "//" + place, why, None, guarded))
+            self._entries.append((kind, trail, _keys(kept), why, None, guarded))
 
     def resolve(self, root: Node, names: Names) -> list[Loss]:
-        found: dict[tuple[str, str, str | None], Loss] = {}
+        facts: list[_Fact] = []
         places: dict[Trail, _Place] = {}
+        size = 0
         for kind, trail, field, why, target, guarded in self._entries:
             if (place := places.get(trail)) is None:
                 place = places[trail] = _led(root, trail, names)
             for path in _pointers(place, field, names):
-                if guarded or (kind, path, target) not in found:
-                    loss = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)
-                    found[kind, path, target] = loss
+                facts.append((kind, path, why, target, guarded))
+                size += len(path) + len(why)
         for trail, field, changes in self._rewritten:
             (base,) = pointers(root, trail, field, names)
-            for change, below, why in changes:
-                path = base + below
-                found.setdefault((change, path, None), Loss(kind=change, path=path, why=why))
-        # What one place has no counterpart for, another may have told in other words: then it is not dropped.
-        kept = [one for one in found.values() if one.why != NO_COUNTERPART or _lost(one.path, found)]
-        gone = {one.path for one in kept if one.kind == "dropped"}
-        return [one for one in kept if one.guarded or one.kind == "invented" or not _is_below(one.path, gone)]
+            facts += [(change, base + below, why, None, False) for change, below, why in changes]
+        return list(_remembered(*facts) if size < LIMIT_REMEMBERED and not self._rewritten else _losses(*facts))
 
 
-def _lost(path: str, found: Container[tuple[str, str, str | None]]) -> bool:
-    return ("approximated", path, None) not in found
+_Fact = tuple[LossKind, str, str, str | None, bool]
+
+
+def _losses(*facts: _Fact) -> tuple[Loss, ...]:
+    """Each thing once; and of what holds another, only itself."""
+    found: dict[tuple[str, str, str | None], Loss] = {}
+    for kind, path, why, target, guarded in facts:
+        key = (kind, path, target)
+        if guarded or key not in found:
+            found[key] = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)
+    # What one place has no counterpart for, another may have told in other words: then it is not dropped.
+    told = {path for kind, path, _ in found if kind == "approximated"}
+    kept = [one for one in found.values() if one.why != NO_COUNTERPART or one.path not in told]
+    gone = {one.path for one in kept if one.kind == "dropped"}
+    return tuple([one for one in kept if one.guarded or one.kind == "invented" or not _is_below(one.path, gone)])
+
+
+# The same is lost of one answer after the other.
+_remembered = lru_cache(maxsize=1024)(_losses)
 
 
 def _is_below(path: str, gone: Container[str]) -> bool:
@@ -111,6 +129,13 @@ def _is_below(path: str, gone: Container[str]) -> bool:
             return True
         path = above
     return False
+
+
+def _keys(kept: dict[str, Raw]) -> _Keys:
+    """The keys of extras; of a list, those of its elements."""
+    if b"[" in [bytes(value)[:1] for value in kept.values()]:
+        return tuple([place for key, value in kept.items() for place in elements(value, key)])
+    return tuple(kept)
 
 
 def elements(value: Raw, path: str) -> list[str]:
@@ -151,8 +176,10 @@ def _led(root: Node, trail: Trail, names: Names) -> _Place:
     return node, path, ""
 
 
-def _pointers(led: _Place, field: str, names: Names) -> list[str]:
+def _pointers(led: _Place, field: str | _Keys, names: Names) -> list[str]:
     node, path, place = led
+    if isinstance(field, tuple):
+        return [f"{path}/{key}" for key in field]
     if isinstance(node, tuple):
         return _element_paths(node, path, place)
     if field.startswith("//"):
@@ -211,48 +238,60 @@ def has_extras(value: Any) -> bool:
     return False
 
 
-Found = list[tuple[Trail, str, str, Raw]]
+Found = list[tuple[Trail, str, dict[str, Raw]]]
 
 
 def foreign_extras(root: Node, families: Container[str], *, cited: bool = True) -> Found:
-    """Trail, family, key and value of each. What a family `...:guarded` holds may not be dropped. Those that
+    """By trail and family: those of a value. What a family `...:guarded` holds may not be dropped. Those that
     `form` calls told are only there to be written back: what they say is canonical, too. So is what it calls cited,
     where citations arrived."""
     found: Found = []
-    steps: list[str | int] = []  # lead to the value; a trail is only made of them where there are extras
-
-    def collect(value: Any) -> None:
-        kind: type = type(value)
-        if (fields := children(kind)) is None:
-            return
-        if value.extras:
-            trail, form = tuple(steps), value.form
-            for family, kept in value.extras.items():
-                if family not in families:
-                    for key, raw in kept.items():
-                        told = form and (f"{family}:told:{key}" in form or (cited and f"{family}:cited:{key}" in form))
-                        if not told:
-                            found.append((trail, family, key, raw))
-        for field in fields:
-            if not (child := getattr(value, field)):
-                continue
-            steps.append(field)
-            if type(child) is tuple:
-                for index, element in enumerate(child):
-                    steps.append(index)
-                    collect(element)
-                    steps.pop()
-            else:
-                collect(child)
-            steps.pop()
-
-    collect(root)
+    _collect(root, (), families, found, cited=cited)
     return found
+
+
+def _collect(value: Any, trail: Trail, families: Container[str], found: Found, *, cited: bool) -> None:
+    kind: type = type(value)
+    if (inner := _inner(kind)) is None:
+        return
+    fields, get, nothing = inner
+    if get(value) == nothing:
+        return
+    if value.extras:
+        marks = " ".join(value.form)
+        marked = ":told:" in marks or ":cited:" in marks
+        for family, kept in value.extras.items():
+            if family not in families:
+                own = _untold(kept, family, value.form, cited=cited) if marked else kept
+                if own:
+                    found.append((trail, family, own))
+    for field in fields:
+        if not (child := getattr(value, field)):
+            continue
+        if type(child) is tuple:
+            for index, element in enumerate(child):
+                _collect(element, (*trail, field, index), families, found, cited=cited)
+        else:
+            _collect(child, (*trail, field), families, found, cited=cited)
+
+
+@cache
+def _inner(kind: type) -> tuple[tuple[str, ...], Callable[[Any], Any], Any] | None:
+    """The fields of `children`; and how to get at once what is in them and in extras, which for most parts gives this:
+    nothing."""
+    if (fields := children(kind)) is None:
+        return None
+    return fields, attrgetter("extras", *fields), (None,) * (1 + len(fields)) if fields else None
+
+
+def _untold(kept: dict[str, Raw], family: str, form: Container[str], *, cited: bool) -> dict[str, Raw]:
+    words = ("told", "cited") if cited else ("told",)
+    return {key: raw for key, raw in kept.items() if not any(f"{family}:{word}:{key}" in form for word in words)}
 
 
 def guards(root: Node, families: Container[str]) -> bool:
     """Whether something below may not be dropped, and would be."""
-    return any(family.endswith(":guarded") for _, family, *_ in foreign_extras(root, families))
+    return any(family.endswith(":guarded") for _, family, _ in foreign_extras(root, families))
 
 
 @cache

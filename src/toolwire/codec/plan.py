@@ -41,6 +41,14 @@ class Plan:
     `answering`: it is an answer, for a client to read; else a request, for a provider to take.
     """
 
+    marks = 0
+    served = ""
+    request: Request | None = None
+    screen: "ScreenPlan | None" = None
+    place = ""
+    count = 0
+    _offered: list[PlacedTool] | None = None
+
     def __init__(
         self,
         rules: Rules,
@@ -52,17 +60,11 @@ class Plan:
     ) -> None:
         self.home = home
         self.answering = answering
-        self.marks = 0
-        self.served = ""
         self.uses: dict[str, int] = {}
         self.steps: dict[str | None, str] = {}
         self.hosted: set[str] = set()
         self.servers: list[Any] = []
         self.searches = home
-        self.request: Request | None = None
-        self.screen: ScreenPlan | None = None
-        self.place = ""
-        self.count = 0
         self.report = report
         self.target = target
         self.tools = ToolPlan(rules.names, freeform=rules.freeform)
@@ -70,7 +72,6 @@ class Plan:
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._legal: set[str | None] = set()
-        self._offered: list[PlacedTool] | None = None
 
     def offered(self, request: Request) -> list[PlacedTool]:
         """All tools of the conversation, found once."""

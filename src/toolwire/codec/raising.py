@@ -41,8 +41,12 @@ def _act(response: Response, screen: OnScreen, form: Form, names: Names) -> Resp
 
 def _holds_fractions(response: Response) -> bool:
     """Whether a number may have to be written anew: mostly not, and it is asked of every answer."""
-    parts = [part for one in response.candidates for message in one.messages for part in message.parts]
-    return any(type(part) is ToolCall and may_need_integers(part.arguments) for part in parts)
+    for candidate in response.candidates:
+        for message in candidate.messages:
+            for part in message.parts:
+                if type(part) is ToolCall and may_need_integers(part.arguments):
+                    return True
+    return False
 
 
 def _raise_candidate(candidate: Candidate, undo: Undo) -> Candidate:

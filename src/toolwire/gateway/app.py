@@ -5,6 +5,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -32,11 +33,15 @@ from .relay import Relay, Room
 from .report import Exchanges, losses_body, losses_header
 from .sockets import Sockets
 from .state.resources import Resources
-from .watch import Receive, Watch
+from .watch import Receive, Watching
 
 _JSON: Header = (b"content-type", b"application/json")
 _POSTED = ("/toolwire/translate", "/api/show")
 _WORDS = re.compile(rb"[A-Za-z0-9_.,; =-]{1,4096}")
+_SAID_BY = {
+    name: ((codec.surface.version_header or "").encode(), (codec.surface.passed or "").encode())
+    for name, codec in PROTOCOLS.items()
+}
 _GOT = ("/", "/metrics", "/api/version", *LISTS)
 
 
@@ -71,6 +76,7 @@ class App:
         self._resources = resources
         self._sockets = Sockets(exchanger, gate, limits, self._note, recorder)
         self._metrics = Metrics()
+        self._watching = Watching(limits.receive)
         self._exchanges = Exchanges(limits.exchanges)
         self._room = Room(limits.streams)
         self._codecs = tuple(PROTOCOLS.values())
@@ -115,7 +121,7 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         id = f"ex_{random.getrandbits(64):016x}"  # a name, no secret: only its own caller is told of an exchange
         line = Line(id=id, method=scope["method"], path=scope["path"], began=time.monotonic())
-        watch = Watch(receive, line, self._limits.receive)
+        watch = self._watching.over(receive, line)
         incoming = Incoming(scope, receive, send, dict(scope["headers"]), line, watch)
         codec, address = self._recognise(incoming)
         try:
@@ -350,14 +356,20 @@ class DryRun(Struct, forbid_unknown_fields=True):
 
 def _route(codec: Codec, address: Address, headers: dict[bytes, bytes]) -> Route:
     """What is said of a request outside its body."""
-    surface = codec.surface
+    version, passed = _SAID_BY[codec.name]
+    return _said(codec.name, address, headers.get(version), headers.get(passed))
+
+
+@lru_cache(maxsize=256)
+def _said(protocol: str, address: Address, version: bytes | None, passed: bytes | None) -> Route:
+    surface = PROTOCOLS[protocol].surface
     told = {
         name: words.decode("ascii")
-        for name in (surface.version_header, surface.passed)
-        if name is not None and (words := headers.get(name.encode())) and _WORDS.fullmatch(words)
+        for name, words in ((surface.version_header, version), (surface.passed, passed))
+        if name is not None and words and _WORDS.fullmatch(words)
     }
-    version = told.get(surface.version_header or "")
-    return Route(model=address.model, stream=address.stream, version=version, headers=tuple(told.items()))
+    version_told = told.get(surface.version_header or "")
+    return Route(model=address.model, stream=address.stream, version=version_told, headers=tuple(told.items()))
 
 
 def _is_strict(headers: dict[bytes, bytes]) -> bool:

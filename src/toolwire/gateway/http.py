@@ -1,43 +1,310 @@
-"""The server's side of a connection: uvicorn's, with one write where it makes several.
+"""The server's side of a connection: uvicorn's, with less made for each request, and with bounds.
 
-A head and its body, or events that became ready together, are written apart. Each write is a call of the kernel, and a
-packet that wakes the client: half of what serving a small answer costs.
+1. What is ready in one turn of the loop is written at once: a head with its body, and events that came together. Each
+   write is a call of the kernel, and a packet that wakes the client: half of what serving a small answer costs.
+2. A head may be so long and take so long, and a silent connection is closed. One timer looks after that, and one task
+   answers, however many requests come over a connection.
 """
 
 import asyncio
-from typing import Any, cast
+from collections import deque
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+from urllib.parse import unquote
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from .config import LimitsSection
+
+LIMIT_BUFFERED = 256 * 1024
+LIMIT_WAITING = 8
+_REFUSAL = b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
 
 
-class Joining:
-    """A transport that writes at the end of the loop's turn all that was written in it."""
+class Connection(HttpToolsProtocol):
+    """`_since` is when the head began, or else when the last answer was complete. `_asked` are requests that wait for
+    their answers, in order; `_resting` waits for one."""
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self.is_closing = transport.is_closing
-        self.pause_reading = transport.pause_reading
-        self.resume_reading = transport.resume_reading
-        self.get_extra_info = transport.get_extra_info
-        self._transport = transport
-        self._later = loop.call_soon
-        self._pieces: list[bytes] = []
+    limits = LimitsSection()
+    cycle: "Cycle | None"  # type: ignore[assignment]
 
-    def write(self, data: bytes) -> None:
-        if not self._pieces:
-            self._later(self._flush)
-        self._pieces.append(data)
+    # ---- what asyncio tells
 
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head_size = 0
+        self._heading = True
+        self._since = self.loop.time()
+        self._timer = self.loop.call_later(self.limits.receive, self._look)
+        self._asked: deque[Cycle] = deque()
+        self._answering: asyncio.Task[None] | None = None
+        self._resting: asyncio.Future[None] | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        self.connections.discard(self)
+        self.flow.resume_writing()
+        for cycle in self._asked:
+            cycle.leave()
+        self.transport.close()
+        self.parser = None  # type: ignore[assignment]
+        self._wake()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            if self.cycle is None:
+                self.handle_websocket_upgrade()
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+        if self._heading:
+            self._head_size += len(data)
+            if self._head_size > self.limits.head:
+                self._turn_away(b"431 Request Header Fields Too Large")
+
+    def handle_websocket_upgrade(self) -> None:
+        self._timer.cancel()
+        super().handle_websocket_upgrade()
+
+    def _look(self) -> None:
+        """Whether it has been silent for too long. This is called within `receive` seconds of whatever it looks for."""
+        limit = self.limits.receive if self._heading else self.timeout_keep_alive
+        left = self._since + limit - self.loop.time()
+        if self._heading and left <= 0:
+            self._turn_away(b"408 Request Timeout")
+        elif not self._asked and left <= 0:
+            self.transport.close()
+        else:
+            soon = min(left, self.limits.receive) if left > 0 else self.limits.receive
+            self._timer = self.loop.call_later(soon, self._look)
+
+    def _turn_away(self, status: bytes) -> None:
+        if not self.transport.is_closing():
+            if not self._asked:
+                self.transport.write(_REFUSAL % status)
+            self.transport.close()
+
+    # ---- what the parser tells
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.headers = []
+        self._head_size = 0
+        self._heading = True
+        self._since = self.loop.time()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self._heading = False
+        parser, version = self.parser, self.parser.get_http_version()
+        url = httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        self.scope = {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            "method": parser.get_method().decode("ascii"),
+            "scheme": self.scheme or "http",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            "root_path": "",
+            "headers": self.headers,
+            "client": self.client,
+            "server": self.server,
+            "state": self.app_state.copy(),
+        }
+        if parser.should_upgrade() and self._should_upgrade():
+            self.cycle = None
+            return
+        if len(self._asked) >= LIMIT_WAITING:
+            self.flow.pause_reading()  # and then nobody hears that the client leaves
+        self.cycle = Cycle(self, keep_alive=version != "1.0" and parser.should_keep_alive())
+        self._asked.append(self.cycle)
+        if self._answering is None:
+            self._answering = self.loop.create_task(self._answer())
+            self._answering.add_done_callback(self.tasks.discard)
+            self.tasks.add(self._answering)
+        self._wake()
+
+    def on_body(self, body: bytes) -> None:
+        if self.cycle is not None:
+            self.cycle.take(body)
+
+    def on_message_complete(self) -> None:
+        if self.cycle is not None:
+            self.cycle.more_body = False
+            self.cycle.tell()
+
+    # ---- answering
+
+    async def _answer(self) -> None:
+        while not self.transport.is_closing():
+            if self._asked:
+                await self._asked[0].run_asgi(self.app)
+            else:
+                self._resting = self.loop.create_future()
+                await self._resting
+
+    def _wake(self) -> None:
+        if self._resting is not None and not self._resting.done():
+            self._resting.set_result(None)
+
+    def on_response_complete(self) -> None:
+        self._asked.popleft()
+        if not self._heading:
+            self._since = self.loop.time()
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+
+    def shutdown(self) -> None:
+        """What is asked already is answered."""
+        for cycle in self._asked:
+            cycle.keep_alive = False
+        if not self._asked:
+            self.transport.close()
+
+
+class Cycle(RequestResponseCycle):
+    """One request and its answer, as the application sees them.
+
+    `_news`: there is something to receive. `_left` is how much of the announced body is still to come, if it was.
+    """
+
+    disconnected = response_started = response_complete = False
+    more_body = True
+    _size = 0
+    _news = _encouraged = False
+    _waiter: "asyncio.Future[None] | None" = None
+    _left: int | None = None
+
+    def __init__(self, connection: Connection, *, keep_alive: bool) -> None:
+        self.scope = connection.scope
+        self.logger = connection.logger
+        self.transport = connection.transport
+        self.flow = connection.flow
+        self.on_response = connection.on_response_complete
+        self.keep_alive = keep_alive
+        self._loop = connection.loop
+        self._received: list[bytes] = []
+        self._ready: list[bytes] = []
+
+    # ---- what the connection tells
+
+    def take(self, body: bytes) -> None:
+        """A piece of the request's body. What comes after the answer is nobody's."""
+        if self.response_complete:
+            return
+        self._received.append(body)
+        self._size += len(body)
+        if self._size > LIMIT_BUFFERED:
+            self.flow.pause_reading()
+        self.tell()
+
+    def tell(self) -> None:
+        self._news = True
+        self._wake()
+
+    def leave(self) -> None:
+        """The client did."""
+        self.disconnected = not self.response_complete
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # ---- what the application asks
+
+    async def receive(self) -> Any:
+        while not (self._news or self.disconnected or self.response_complete):
+            self._encourage()
+            self.flow.resume_reading()
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        if self.disconnected or self.response_complete:
+            return {"type": "http.disconnect"}
+        pieces, self._received = self._received, []
+        self._size = 0
+        self._news = False
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return {"type": "http.request", "body": body, "more_body": self.more_body}
+
+    def _encourage(self) -> None:
+        """A client may wait to be told that its body is wanted."""
+        if self._encouraged or self.response_started or not self.more_body:
+            return
+        self._encouraged = True
+        if (b"expect", b"100-continue") in [(name, value.lower()) for name, value in self.scope["headers"]]:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:  # type: ignore[override]
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        if message["type"] == "http.response.start" and not self.response_started:
+            self._begin(message["status"], message.get("headers", ()))
+        elif message["type"] == "http.response.body" and self.response_started and not self.response_complete:
+            self._go_on(message.get("body", b""), more=message.get("more_body", False))
+        else:
+            raise RuntimeError(f"{message['type']} is not expected here")
+
+    def _begin(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        """The head: it waits for the first piece of its body."""
+        given = dict(headers)
+        lines = [STATUS_LINE[status], *[b"%b: %b\r\n" % header for header in headers]]
+        if given.get(b"connection") == b"close":
+            self.keep_alive = False
+        elif not self.keep_alive:
+            lines.append(b"connection: close\r\n")
+        if (length := given.get(b"content-length")) is not None:
+            self._left = int(length)
+        elif self.scope["http_version"] != "1.0":
+            lines.append(b"transfer-encoding: chunked\r\n")
+        lines.append(b"\r\n")
+        head = b"".join(lines)
+        if not head.count(b"\n") == head.count(b"\r") == len(lines):
+            raise RuntimeError("a header has a line break")
+        self.response_started = True
+        self._ready.append(head)
+
+    def _go_on(self, body: bytes, *, more: bool) -> None:
+        if self.scope["method"] == "HEAD":
+            self._left = 0
+        elif self._left is not None:
+            self._left -= len(body)
+            self._ready.append(body)
+        elif self.scope["http_version"] == "1.0":
+            self._ready.append(body)
+        else:
+            if body:
+                self._ready += (b"%x\r\n" % len(body), body, b"\r\n")
+            if not more:
+                self._ready.append(b"0\r\n\r\n")
+        self._loop.call_soon(self._flush)
+        if more:
+            return
+        if self._left:
+            raise RuntimeError("the body is not as long as it was said to be")
+        self.response_complete = True
+        self._wake()
+        if not self.keep_alive:
+            self._flush()
+            self.transport.close()
+        self.on_response()
 
     def _flush(self) -> None:
-        pieces, self._pieces = self._pieces, []
-        if pieces and not self._transport.is_closing():
-            self._transport.writelines(pieces)
+        if self._ready and not self.transport.is_closing():
+            self.transport.write(b"".join(self._ready))
+        self._ready.clear()
 
 
-class Protocol(HttpToolsProtocol):
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        joining: Any = Joining(transport, self.loop)
-        super().connection_made(cast("asyncio.Transport", joining))
+def bounded(limits: LimitsSection) -> type[Connection]:
+    """The protocol of connections with these limits."""
+    return type("Bounded", (Connection,), {"limits": limits})

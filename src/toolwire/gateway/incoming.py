@@ -52,14 +52,15 @@ class Incoming(Struct):
         announced = self.headers.get(b"content-length", b"0")
         size = 0 if not announced.isdigit() or int(announced) <= limit else limit + 1
         pieces: list[bytes] = []
-        more = True
-        while more and size <= limit:
+        while size <= limit:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise Gone
-            pieces.append(message.get("body", b""))
-            size += len(pieces[-1])
-            more = message.get("more_body", False)
+            piece = message.get("body", b"")
+            pieces.append(piece)
+            size += len(piece)
+            if not message.get("more_body", False):
+                break
         if size > limit:
             raise Refused(ApiError(kind="too_large", message=f"the body is longer than {limit} bytes", status=413))
         self.watch.received()

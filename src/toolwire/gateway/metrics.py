@@ -8,6 +8,7 @@ from toolwire.journal.writer import Journal
 
 from .log import Line
 
+LIMIT_UNCOUNTED = 100
 _BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
@@ -19,10 +20,21 @@ class Metrics:
         self._times = [0] * (len(_BUCKETS) + 1)
         self._seconds = 0.0
         self._count = 0
+        self._uncounted: list[Line] = []
 
     def count(self, line: Line) -> None:
-        if not line.client:
-            return
+        """Sooner or later: counting many at once costs less."""
+        self._uncounted.append(line)
+        if len(self._uncounted) >= LIMIT_UNCOUNTED:
+            self._add_up()
+
+    def _add_up(self) -> None:
+        for line in self._uncounted:
+            if line.client:
+                self._add(line)
+        self._uncounted.clear()
+
+    def _add(self, line: Line) -> None:
         seconds = line.seconds
         self._requests[line.client, line.provider, line.status] += 1
         self._losses += line.losses
@@ -34,6 +46,7 @@ class Metrics:
             self._tokens[line.provider, "output"] += line.usage.output_tokens or 0
 
     def told(self, streams: int, journal: Journal | None = None) -> bytes:
+        self._add_up()
         lines = ["# TYPE toolwire_requests_total counter"]
         for (client, provider, status), count in sorted(self._requests.items()):
             labels = f'client="{client}",provider="{_escaped(provider)}",status="{status}"'

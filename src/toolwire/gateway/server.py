@@ -23,11 +23,11 @@ from toolwire.upstream.transport import Transport
 
 from .app import App
 from .auth import Gate, is_loopback
-from .bounds import bounded
 from .config import Config, ConfigError, LimitsSection, SimulatorSection, provider_of, with_server
 from .counting import Counter
 from .discovery import discover, simulated
 from .exchange import Exchanger
+from .http import bounded
 from .log import Log
 from .models import Catalogue
 from .offering import Offers
@@ -217,7 +217,7 @@ def spare_the_collector() -> None:
     """What is there at the start stays, and a request leaves no cycles: both need not be looked for all the time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(5_000, 5, 5)
+    gc.set_threshold(20_000, 5, 5)
 
 
 def _script(section: SimulatorSection) -> Script | None:

@@ -1,10 +1,11 @@
-"""Over one request: its body takes so long and no longer, and the work is given up as soon as the client leaves.
+"""Over requests: a body takes so long and no longer, and the work is given up as soon as the client leaves.
 
-Most requests need neither, so that nothing more than a timer is started for them. What takes longer than `PAUSE` is
-watched by a task that hears from the server when the client is gone.
+Most requests need neither, so that nothing more than a place in a list is made for them: one timer looks at all of
+them. What takes longer than `PAUSE` is watched by a task that hears from the server when the client is gone.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -16,49 +17,70 @@ PAUSE = 0.05
 
 
 class Watch:
-    """`left`: the client did; `late`: the body was. Either cancels the task that made this."""
+    """One request. `left`: the client did; `late`: the body was. Either cancels the task that made this."""
 
-    def __init__(self, receive: Receive, line: Line, limit: float) -> None:
+    def __init__(self, receive: Receive, line: Line, task: "asyncio.Task[Any] | None", others: "set[Watch]") -> None:
         self.left = self.late = False
+        self.receiving = True
+        self.line = line
         self._receive = receive
-        self._line = line
-        self._limit = limit
-        self._receiving = True
-        self._slow = False
-        self._task = asyncio.current_task()
+        self._task = task
+        self._others = others
         self._watcher: asyncio.Task[None] | None = None
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(min(PAUSE, limit), self._look)
+        others.add(self)
 
     def received(self) -> None:
         """The body is here: from now on the client is watched."""
-        self._receiving = False
-        if self._slow:
-            self._timer.cancel()
-            self._timer = self._loop.call_later(PAUSE, self._look)
+        self.receiving = False
 
     def close(self) -> None:
-        self._timer.cancel()
+        self._others.discard(self)
         if self._watcher is not None:
             self._watcher.cancel()
+            self._watcher = None  # which remembers how it was cancelled, and so this
 
-    def _look(self) -> None:
-        if not self._receiving:
-            self._watcher = self._loop.create_task(self._watch())
-        elif not self._slow and self._limit > PAUSE:
-            self._slow = True
-            self._timer = self._loop.call_later(self._limit - PAUSE, self._look)
-        else:
-            self.late = True
-            self._give_up()
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watcher = loop.create_task(self._watch())
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        if not self._line.over:
+        if not self.line.over:
             self.left = True
-            self._give_up()
+            self.give_up()
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
         if self._task is not None:
             self._task.cancel()
+
+
+class Watching:
+    """All requests that are not watched by a task yet. `limit`: how many seconds a body may take."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._pause = min(PAUSE, limit)
+        self._open: set[Watch] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def over(self, receive: Receive, line: Line) -> Watch:
+        """Watch a request, in the task that answers it."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._loop.call_later(self._pause, self._look, self._loop)
+        return Watch(receive, line, asyncio.current_task(self._loop), self._open)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = time.monotonic()
+        for watch in [one for one in self._open if now - one.line.began >= self._pause]:
+            if not watch.receiving:
+                self._open.discard(watch)
+                watch.start(loop)
+            elif now - watch.line.began >= self._limit:
+                self._open.discard(watch)
+                watch.late = True
+                watch.give_up()
+        if self._open:
+            loop.call_later(self._pause, self._look, loop)
+        else:
+            self._loop = None  # until somebody asks again

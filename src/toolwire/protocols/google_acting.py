@@ -255,7 +255,8 @@ def in_object(result: ToolResult, more: Mapping[str, Any] = NOTHING) -> ToolResu
         if isinstance(one, Text) and not isinstance(json_of(one.text), dict):
             texts.append(one.text)
         elif isinstance(one, Text | Data):
-            said = {**(json_of(one.text if isinstance(one, Text) else one.json) or {}), **said}
+            found = json_of(one.text if isinstance(one, Text) else one.json)
+            said = {**(found if isinstance(found, dict) else {"output": found}), **said}
         else:
             pictures.append(one)
     if texts:

@@ -9,7 +9,8 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterable
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from typing import Any, cast
 
 import httptools
@@ -44,6 +45,7 @@ class Answer:
         self._connection = connection
         self._pool = pool
         self._silence = silence
+        self._open = True
         packed = connection.headers.get("content-encoding")
         self._unpacker = None if packed is None else self._unpacking(packed)
 
@@ -55,18 +57,16 @@ class Answer:
         finally:
             self.close()
 
-    async def next(self) -> bytes:
+    def next(self) -> Awaitable[bytes]:
         """The next piece of the body; empty at its end."""
-        data = await self._connection.read(self._silence)
-        return data if self._unpacker is None else await self._unpacked(self._unpacker, data)
+        return self._connection.read(self._silence) if self._unpacker is None else self._unpacked(self._unpacker)
 
-    async def _unpacked(self, unpacker: Unpacker, data: bytes) -> bytes:
+    async def _unpacked(self, unpacker: Unpacker) -> bytes:
         """Nothing packed was asked for: some servers pack all the same."""
         try:
-            while data:
+            while data := await self._connection.read(self._silence):
                 if found := unpacker.feed(data, LIMIT_UNPACKED):
                     return found
-                data = await self._connection.read(self._silence)
             unpacker.close()
         except EncodingError as error:
             raise TransportError(f"{self._connection.origin.authority}: {error}", sent=True) from None
@@ -85,19 +85,21 @@ class Answer:
         size = 0
         try:
             while data := await self.next():
+                pieces.append(data)
                 size += len(data)
                 if size > limit:
                     raise TransportError(f"the answer is longer than {limit} bytes", sent=True)
-                pieces.append(data)
+                if self._unpacker is None and self._connection.is_read:
+                    break
         finally:
             self.close()
         return b"".join(pieces) if len(pieces) != 1 else pieces[0]
 
     def close(self) -> None:
         """Done with it: the connection is kept if the answer was read to its end, else closed."""
-        connection, self._connection = self._connection, _GONE
-        if connection is not _GONE:
-            self._pool.take_back(connection)
+        if self._open:
+            self._open = False
+            self._pool.take_back(self._connection)
 
 
 class Transport:
@@ -138,7 +140,7 @@ class Transport:
         try:
             async with asyncio.timeout(seconds):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(origin), origin.host, origin.port, **options
+                    lambda: _Connection(origin, loop), origin.host, origin.port, **options
                 )
         except TimeoutError:
             why = f"{origin.authority} did not take a connection within {seconds:g} seconds"
@@ -150,7 +152,7 @@ class Transport:
 
     def _pooled(self, origin: Origin) -> "_Connection | None":
         idle = self._idle.get(origin)
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         while idle:
             connection = idle.pop()
             if connection.usable and now - connection.idle_since < IDLE_SECONDS:
@@ -163,7 +165,7 @@ class Transport:
         if not connection.reusable or len(idle) >= IDLE_PER_ORIGIN:
             connection.abort()
             return
-        connection.idle_since = asyncio.get_running_loop().time()
+        connection.idle_since = time.monotonic()
         idle.append(connection)
 
     def close(self) -> None:
@@ -185,21 +187,22 @@ def head_of(origin: Origin, address: str, headers: Headers, method: str = "POST"
 class _Connection(asyncio.Protocol):
     """One connection, and the answer that is being read from it."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, loop: asyncio.AbstractEventLoop) -> None:
         self.origin = origin
         self.idle_since = 0.0
+        self._loop = loop
         self.status = 0
         self.headers: dict[str, str] = {}
         self.heard = False
         self._transport: asyncio.Transport | None = None
-        self._parser: Any = None
+        self._parser: Any = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._waits_since = self._silence = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         self._chunks: list[bytes] = []
         self._buffered = 0
         self._head_size = 0
-        self._headed = self._complete = self._keep = self._lost = self._paused = False
+        self._asked = self._headed = self._complete = self._keep = self._lost = self._paused = False
         self._failure: TransportError | None = None
 
     # ---- what the pool asks
@@ -209,31 +212,35 @@ class _Connection(asyncio.Protocol):
         return not self._lost and self._transport is not None and not self._transport.is_closing()
 
     @property
+    def is_read(self) -> bool:
+        """Whether the answer was read to its end."""
+        return self._complete and not self._chunks
+
+    @property
     def reusable(self) -> bool:
-        return self.usable and self._complete and not self._chunks and self._keep
+        return self._keep and self.is_read and self.usable
 
     def send(self, head: bytes, body: bytes | None) -> None:
         self.status, self.headers, self.heard = 0, {}, False
         self._headed = self._complete = self._keep = False
+        self._asked = True
         self._head_size = self._buffered = 0
         self._chunks, self._failure = [], None
-        self._parser = httptools.HttpResponseParser(self)
         if self._transport is None or self._lost:
             raise TransportError("the connection was closed", sent=False)
-        self._transport.writelines((head, body) if body else (head,))
+        # At the end of the loop's turn: what many requests write is then one packet after the other.
+        self._loop.call_soon(self._transport.write, head + body if body else head)
 
     async def answered(self, silence: float) -> None:
         while not self._headed:
-            self._check()
-            await self._wait(silence)
+            await self._news(silence)
 
     async def read(self, silence: float) -> bytes:
         """What has arrived of the body; empty at its end."""
         while not self._chunks:
             if self._complete:
                 return b""
-            self._check()
-            await self._wait(silence)
+            await self._news(silence)
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self._buffered = 0
@@ -246,38 +253,32 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _check(self) -> None:
+    def _news(self, silence: float) -> "asyncio.Future[None]":
+        """Waits for something to arrive."""
         if self._failure is not None:
             raise self._failure
         if self._lost:
             why = f"{self.origin.authority} closed the connection before its answer was whole"
             raise TransportError(why, sent=True)
-
-    async def _wait(self, silence: float) -> None:
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        self._waits_since = loop.time()
+        self._waiter = self._loop.create_future()
+        self._waits_since = time.monotonic()
         if self._alarm is None or silence < self._silence:
-            self._set_alarm(loop, silence)
+            self._set_alarm(silence)
         self._silence = silence
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
-    def _set_alarm(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    def _set_alarm(self, seconds: float) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = loop.call_later(seconds, self._look)
+        self._alarm = self._loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
         """Whether it has been silent for too long. One timer runs on for all that a connection waits for."""
         self._alarm = None
         if self._waiter is None or self._waiter.done():
             return
-        loop = asyncio.get_running_loop()
-        if (left := self._waits_since + self._silence - loop.time()) > 0:
-            self._set_alarm(loop, left)
+        if (left := self._waits_since + self._silence - time.monotonic()) > 0:
+            self._set_alarm(left)
             return
         why = f"{self.origin.authority} was silent for {self._silence:g} seconds"
         self._failure = TransportError(why, sent=True, timed_out=True)
@@ -293,7 +294,7 @@ class _Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._parser is None or self._complete:
+        if not self._asked or self._complete:
             self.abort()  # nobody asked
             return
         self.heard = True
@@ -322,6 +323,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
+        self._parser = None
         if self._alarm is not None:
             self._alarm.cancel()
         self._wake()
@@ -347,11 +349,3 @@ class _Connection(asyncio.Protocol):
         if self._headed:
             self._complete = True
             self._keep = self._parser.should_keep_alive()
-
-
-class _Gone(_Connection):
-    def __init__(self) -> None:
-        super().__init__(Origin("http", "", 0))
-
-
-_GONE: _Connection = _Gone()

@@ -48,6 +48,8 @@ def connected(tools: tuple[Tool, ...], servers: Raw | UnsetType) -> tuple[Tool, 
 
 
 def is_told(tools: tuple[Tool, ...] | None) -> bool:
+    if NativeTool not in map(type, tools or ()):
+        return False
     return any(isinstance(tool, NativeTool) and tool.server is not None for tool in tools or ())
 
 

@@ -9,7 +9,7 @@
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -96,16 +96,6 @@ class Decoder:
         self._last = -1
         self._usage: dict[str, Any] = {}
         self._model: str | None = None
-        self._methods: dict[type, Callable[[Any], list[Event]]] = {
-            BlockDeltaFrame: self._delta,
-            BlockStartFrame: self._block_start,
-            BlockStopFrame: self._block_stop,
-            MessageStartFrame: self._message_start,
-            MessageDeltaFrame: self._message_delta,
-            MessageStopFrame: self._message_stop,
-            PingFrame: lambda _: [Notice(kind="ping")],
-            ErrorFrame: self._error,
-        }
 
     def feed(self, data: bytes) -> list[Event]:
         try:
@@ -161,7 +151,7 @@ class Decoder:
 
     def _told(self, shape: Any) -> list[Event]:
         try:
-            return self._methods[type(shape)](shape)
+            return self._METHODS[type(shape)](self, shape)
         except (DecodeError, UnicodeDecodeError) as error:
             return self._fail(str(error))
 
@@ -284,6 +274,17 @@ class Decoder:
         except DecodeError:
             error = ApiError(kind="server", message=bytes(shape.error).decode(errors="replace"))
         return [ResponseFailed(error=error)]
+
+    _METHODS: ClassVar[dict[type, Callable[..., list[Event]]]] = {
+        BlockDeltaFrame: _delta,
+        BlockStartFrame: _block_start,
+        BlockStopFrame: _block_stop,
+        MessageStartFrame: _message_start,
+        MessageDeltaFrame: _message_delta,
+        MessageStopFrame: _message_stop,
+        PingFrame: lambda _self, _shape: [Notice(kind="ping")],
+        ErrorFrame: _error,
+    }
 
 
 def _whole(shape: BlockDeltaFrame, delta: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Anthropic's event stream from canonical events. The grammar is told in stream_decoder."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
@@ -81,18 +81,6 @@ class Encoder:
         self._held: dict[tuple[int, int], tuple[Part, list[str]]] = {}
         # What stands before the text of each delta of a part that is open; there is one candidate only.
         self._speaking: dict[int, bytes] = {}
-        self._methods: dict[type, Callable[[Any], bytes]] = {
-            ResponseStart: self._start,
-            MessageStart: self._message_start,
-            PartStart: self._part_start,
-            PartDelta: self._delta,
-            PartEnd: self._part_end,
-            Stopped: self._stop,
-            UsageReport: self._report_usage,
-            Notice: self._notice,
-            ResponseEnd: self._end,
-            ResponseFailed: self._fail,
-        }
 
     @property
     def failure(self) -> ApiError | None:
@@ -110,13 +98,13 @@ class Encoder:
 
     def _encode(self, event: Event) -> bytes:
         """One event; of another protocol with what waited for it, one part after the other."""
-        methods = self._methods
+        methods = self._METHODS
         if type(event) is ResponseStart:
             self._plan.home = event.origin == FAMILY
         if self._plan.home:
-            return methods[type(event)](event) if type(event) in methods else b""
+            return methods[type(event)](self, event) if type(event) in methods else b""
         ordered = self._sequence.order(event)
-        return b"".join([methods[type(one)](one) for one in ordered if type(one) in methods])
+        return b"".join([methods[type(one)](self, one) for one in ordered if type(one) in methods])
 
     def close(self) -> bytes:
         return b"" if self._ended else self._cut()
@@ -397,6 +385,19 @@ class Encoder:
         self._ended = True
         body = encode_error(event.error).body
         return frame(msgspec.json.encode(body), b"error")
+
+    _METHODS: ClassVar[dict[type, Callable[..., bytes]]] = {
+        ResponseStart: _start,
+        MessageStart: _message_start,
+        PartStart: _part_start,
+        PartDelta: _delta,
+        PartEnd: _part_end,
+        Stopped: _stop,
+        UsageReport: _report_usage,
+        Notice: _notice,
+        ResponseEnd: _end,
+        ResponseFailed: _fail,
+    }
 
 
 def _frame(kind: bytes, body: dict[str, Any]) -> bytes:

@@ -1,7 +1,7 @@
 """Gemini's stream from canonical events. The grammar is told in stream_decoder."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET
@@ -85,18 +85,6 @@ class Encoder:
         self._stops: dict[int, Stopped] = {}
         self._proofs: dict[int, Seal] = {}
         self._usage: Usage | None = None
-        self._methods: dict[type, Callable[[Any], bytes]] = {
-            ResponseStart: self._start,
-            MessageStart: self._message_start,
-            PartStart: self._part_start,
-            PartDelta: self._delta,
-            PartEnd: self._part_end,
-            Stopped: self._stop,
-            UsageReport: self._report_usage,
-            ResponseEnd: self._end,
-            ResponseFailed: self._fail,
-            Notice: self._notice,
-        }
 
     @property
     def failure(self) -> ApiError | None:
@@ -126,8 +114,8 @@ class Encoder:
         return self._write((event,) if self._plan.home else self._sequence.order(event))
 
     def _write(self, events: Iterable[Event]) -> bytes:
-        methods = self._methods
-        return b"".join([methods[type(event)](event) for event in events if type(event) in methods])
+        methods = self._METHODS
+        return b"".join([methods[type(event)](self, event) for event in events if type(event) in methods])
 
     def close(self) -> bytes:
         if self._ended:
@@ -341,6 +329,19 @@ class Encoder:
         self._ended = True
         body = encode_error(event.error).body
         return frame(_text(body[0] if isinstance(body, list) else body))
+
+    _METHODS: ClassVar[dict[type, Callable[..., bytes]]] = {
+        ResponseStart: _start,
+        MessageStart: _message_start,
+        PartStart: _part_start,
+        PartDelta: _delta,
+        PartEnd: _part_end,
+        Stopped: _stop,
+        UsageReport: _report_usage,
+        ResponseEnd: _end,
+        ResponseFailed: _fail,
+        Notice: _notice,
+    }
 
 
 def _thought(part: Part) -> str:

@@ -5,7 +5,7 @@ is whole.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -79,19 +79,6 @@ class Encoder:
         self._usage: Usage | None = None
         self._told: set[str] = set()
         self._ended = False
-        self._methods: dict[type, Callable[[Any], bytes]] = {
-            ResponseStart: self._start,
-            MessageStart: self._message_start,
-            PartStart: self._part_start,
-            PartDelta: self._delta,
-            PartEnd: self._part_end,
-            MessageEnd: self._message_end,
-            Stopped: self._stopped,
-            UsageReport: self._report_usage,
-            Notice: self._notice,
-            ResponseEnd: self._end,
-            ResponseFailed: self._fail,
-        }
 
     @property
     def failure(self) -> ApiError | None:
@@ -126,7 +113,7 @@ class Encoder:
                 self._candidates.add(candidate)
                 self.report.dropped(("candidates", candidate), "", "the target has one answer only")
             return b""
-        return self._methods[type(event)](event)
+        return self._METHODS[type(event)](self, event)
 
     def close(self) -> bytes:
         if self._ended:
@@ -304,6 +291,20 @@ class Encoder:
     def _fail(self, event: ResponseFailed) -> bytes:
         self._ended = True
         return line(_text(encode_error(event.error).body))
+
+    _METHODS: ClassVar[dict[type, Callable[..., bytes]]] = {
+        ResponseStart: _start,
+        MessageStart: _message_start,
+        PartStart: _part_start,
+        PartDelta: _delta,
+        PartEnd: _part_end,
+        MessageEnd: _message_end,
+        Stopped: _stopped,
+        UsageReport: _report_usage,
+        Notice: _notice,
+        ResponseEnd: _end,
+        ResponseFailed: _fail,
+    }
 
 
 def _said(state: _Part, text: str) -> bytes:

@@ -73,7 +73,7 @@ _KINDS: dict[str, Kind] = {"image": "image", "audio": "audio", "video": "video"}
 def kept(wire: Wire, *form: str, under: str = "") -> dict[str, Any]:
     """`rest`, where a null is spelling also in fields that this protocol does not know: servers send many."""
     found = rest(wire, FAMILY, *form, under=under)
-    if found is NOTHING or wire.unknown is UNSET:
+    if wire.unknown is UNSET:
         return found
     extras = found.get("extras")
     if extras is None or b"null" not in (values := [bytes(value) for value in extras[FAMILY].values()]):

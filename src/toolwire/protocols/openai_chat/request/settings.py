@@ -1,6 +1,7 @@
 """Chat's settings of a request, sampling, thinking and output, to canonical and back."""
 
 import re
+from operator import attrgetter
 from typing import Any, Literal
 
 from msgspec import UNSET, Raw
@@ -38,6 +39,8 @@ _SAMPLING = (
     "logprobs",
     "top_logprobs",
 )
+_sampling = attrgetter(*_SAMPLING)
+_NO_SAMPLING = (None,) * len(_SAMPLING)
 
 
 # ---- decode
@@ -112,7 +115,7 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: Plan) -> None:
                 plan.report.dropped(("sampling", "stop", index), "", "the target takes four stop sequences")
             stop = stop[:4]
         body["stop"] = stop[0] if ONE_STOP in sampling.form and len(stop) == 1 else stop
-    for name in _SAMPLING:
+    for name in _SAMPLING if _sampling(sampling) != _NO_SAMPLING else ():
         value = getattr(sampling, name)
         if value is None:
             continue

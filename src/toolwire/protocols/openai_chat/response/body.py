@@ -91,6 +91,9 @@ def decode_response(body: bytes, context: Context) -> Response:
     if shape.choices is UNSET:
         form = (*form, "openai-chat:absent:choices")
     error = decode_error_object(shape.error, None, at="/error") if failed and shape.error is not UNSET else None
+    found = kept(shape, *form)
+    if shape.object != "chat.completion":
+        found = joined(found, spelled("object", shape.object, "chat.completion"))
     return Response(
         origin=FAMILY,
         id=known(shape.id),
@@ -99,7 +102,7 @@ def decode_response(body: bytes, context: Context) -> Response:
         candidates=tuple([_decode_choice(one, number, count) for number, one in enumerate(shape.choices or ())]),
         usage=None if shape.usage is UNSET or shape.usage is None else decode_usage(shape.usage),
         error=decode_choice_error(shape.choices or ()) if error is None else error,
-        **joined(kept(shape, *form), spelled("object", shape.object, "chat.completion")),
+        **found,
     )
 
 
@@ -157,14 +160,12 @@ def _meant(reason: str, *, calls: bool, refused: bool) -> StopReason:
 def decode_usage(shape: UsageShape) -> Usage:
     rests = [kept(shape)]
     read = write = reasoning = None
-    if isinstance(shape.prompt_tokens_details, PromptDetailsShape):
-        details = shape.prompt_tokens_details
+    if type(details := shape.prompt_tokens_details) is PromptDetailsShape:
         read, write = known(details.cached_tokens), known(details.cache_write_tokens)
         rests.append(kept(details, "openai-chat:details:prompt", under="prompt_tokens_details/"))
-    if isinstance(shape.completion_tokens_details, CompletionDetailsShape):
-        reasoning = known(shape.completion_tokens_details.reasoning_tokens)
-        under = "completion_tokens_details/"
-        rests.append(kept(shape.completion_tokens_details, "openai-chat:details:completion", under=under))
+    if type(spent := shape.completion_tokens_details) is CompletionDetailsShape:
+        reasoning = known(spent.reasoning_tokens)
+        rests.append(kept(spent, "openai-chat:details:completion", under="completion_tokens_details/"))
     found, counts = read_counts(joined(*rests), FAMILY, COUNTS)
     return Usage(
         input_tokens=known(shape.prompt_tokens),

@@ -5,7 +5,7 @@ chunk.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -90,19 +90,6 @@ class Encoder:
         self._told: set[tuple[int, str]] = set()
         self._usage: Usage | None = None
         self._ended = False
-        self._methods: dict[type, Callable[[Any], bytes]] = {
-            ResponseStart: self._start,
-            MessageStart: self._message_start,
-            PartStart: self._part_start,
-            PartDelta: self._delta,
-            PartEnd: self._part_end,
-            MessageEnd: self._message_end,
-            Stopped: self._stop,
-            UsageReport: self._report_usage,
-            Notice: self._notice,
-            ResponseEnd: self._end,
-            ResponseFailed: self._fail,
-        }
 
     @property
     def failure(self) -> ApiError | None:
@@ -135,13 +122,13 @@ class Encoder:
     def _encode(self, event: Event) -> bytes:
         """One event; of another protocol with what waited for it, one part after the other."""
         if self._plan.home:
-            return self._methods[type(event)](event)
-        return b"".join([self._methods[type(one)](one) for one in self._sequence.order(event)])
+            return self._METHODS[type(event)](self, event)
+        return b"".join([self._METHODS[type(one)](self, one) for one in self._sequence.order(event)])
 
     def close(self) -> bytes:
         if self._ended:
             return b""
-        waiting = b"".join([self._methods[type(one)](one) for one in self._sequence.close()])
+        waiting = b"".join([self._METHODS[type(one)](self, one) for one in self._sequence.close()])
         if self._ended:
             return waiting
         error = ApiError(kind="server", message="the upstream ended before its answer did")
@@ -393,6 +380,20 @@ class Encoder:
     def _fail(self, event: ResponseFailed) -> bytes:
         self._ended = True
         return frame(text_of(encode_error(event.error).body))
+
+    _METHODS: ClassVar[dict[type, Callable[..., bytes]]] = {
+        ResponseStart: _start,
+        MessageStart: _message_start,
+        PartStart: _part_start,
+        PartDelta: _delta,
+        PartEnd: _part_end,
+        MessageEnd: _message_end,
+        Stopped: _stop,
+        UsageReport: _report_usage,
+        Notice: _notice,
+        ResponseEnd: _end,
+        ResponseFailed: _fail,
+    }
 
 
 def _own(extras: Extras | None) -> dict[str, Any]:
