@@ -1,11 +1,8 @@
-"""What the seed documents ask for, line by line, each with its tests or with the part that will bring it.
+"""What the seed documents ask for, line by line, each with its tests.
 
-An entry is a line number, the text of the line without its bullet, and under it its places: the node id of a
-test, or one of `PARTS`. A line with both is begun here and finished there."""
+An entry is a line number, the text of the line without its bullet, and under it its places: node ids of tests."""
 
 from typing import NamedTuple
-
-PARTS = ("computer use",)
 
 # Every failure mode stands on one line of its document.
 FAILURE_MODES = r"""
@@ -26,7 +23,11 @@ FAILURE_MODES = r"""
   -> tests/test_cycle.py::test_a_previous_interaction_is_the_providers_to_continue_and_reported_elsewhere
   -> tests/test_seed_contracts.py::test_continue_request_interactions_keeps_the_steps_and_repeats_tools_and_settings
 9 computer-use actions executed without screenshot/result feedback, coordinate mapping, isolation, approval, or page-content prompt-injection handling
-  -> computer use
+  -> tests/runtime/browser/chromium/test_display.py::test_a_click_hits_what_the_picture_shows_there
+  -> tests/runtime/browser/chromium/test_actions.py::test_sessions_share_nothing
+  -> tests/runtime/browser/chromium/test_forms.py::test_the_task_is_done_in_another_vendors_form
+  -> tests/runtime/browser/chromium/test_forms.py::test_nothing_is_done_that_no_rule_allows
+  -> tests/runtime/browser/chromium/test_forms.py::test_what_a_page_orders_changes_nothing
 9 programmatic tool calling treated as unsandboxed model code execution or as a universal syntax rule
   -> tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused
   -> tests/runtime/sandbox/test_hostile_code.py::test_there_is_no_way_out
@@ -187,7 +188,13 @@ VERIFICATION = r"""
   -> tests/gateway/test_programs.py::test_a_direct_call_of_what_only_programs_may_call_is_denied
   -> tests/gateway/test_programs.py::test_a_program_that_waited_too_long_timed_out
 364 Computer-use/browser-control integrations isolate the UI environment, declare display dimensions accurately, handle coordinate scaling, execute only supported actions, return updated screenshots/results, and require approval for high-impact actions.
-  -> computer use
+  -> tests/runtime/browser/test_toolset.py::test_only_the_actions_that_may_be_done_are_declared_and_taken
+  -> tests/runtime/browser/chromium/test_forms.py::test_each_run_has_a_browser_of_its_own_which_ends_with_it
+  -> tests/runtime/browser/chromium/test_display.py::test_the_declared_size_is_that_of_the_picture
+  -> tests/runtime/browser/chromium/test_display.py::test_a_click_hits_what_the_picture_shows_there
+  -> tests/runtime/browser/chromium/test_forms.py::test_the_task_is_done_in_the_vendors_own_form
+  -> tests/runtime/browser/chromium/test_consent.py::test_buying_is_asked_about_and_done_only_if_agreed
+  -> tests/runtime/browser/chromium/test_forms.py::test_a_safety_check_is_not_acknowledged_without_a_person
 365 Tool results from external sources are treated as untrusted data, kept in tool-result channels, bounded, redacted where needed, and recorded with provenance.
   -> tests/acceptance/test_order.py::test_or_2_results_around_a_text_stay_together
   -> tests/runtime/test_adversarial.py::test_what_a_tool_gives_stays_in_its_result

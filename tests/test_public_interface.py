@@ -10,6 +10,7 @@ import toolwire
 
 NAMES = [
     "Agent",
+    "Browser",
     "Calling",
     "Caps",
     "DecodeError",

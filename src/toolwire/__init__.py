@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .runtime.caps import Caps
     from .runtime.functions import tool
     from .runtime.policy import Policy
+    from .runtime.tools.browser.toolset import Browser
     from .runtime.toolset import Calling, ToolFault
     from .translation import Encoded, translate, translate_stream
 
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "Browser",
     "Calling",
     "Caps",
     "DecodeError",
@@ -47,6 +49,7 @@ __all__ = [
 
 _HOMES = {
     "Agent": "agent",
+    "Browser": "runtime.tools.browser.toolset",
     "Calling": "runtime.toolset",
     "Caps": "runtime.caps",
     "Policy": "runtime.policy",

@@ -30,6 +30,7 @@ from toolwire.journal.telemetry import telemetry_of
 from toolwire.runtime.approval import Person
 from toolwire.runtime.caps import Caps
 from toolwire.runtime.events import CallEnded, CallRecord, RunEnded, RunEvent, StoppedBy
+from toolwire.runtime.keeping import BoundPictures
 from toolwire.runtime.loop import Loop, Settings, ended
 from toolwire.runtime.model import Model, ModelFailed
 from toolwire.runtime.policy import Policy
@@ -233,6 +234,7 @@ class Agent:
                 yield event
         finally:
             await loop.close()
+            await self._toolbox.end_run(state.run)
             if spans is not None:
                 spans.close()
             if state.stopped is None:  # left by who read it, or by a fault of ours
@@ -275,6 +277,8 @@ class Agent:
                     pass
         except ModelFailed as failed:
             state.stopped, state.why = "failed", str(failed)
+        if state.stopped is not None:
+            await self._toolbox.end_run(state.run)
         if state.stopped is not None and self._runs is not None:
             self._runs.end(state.run, msgspec.json.encode(ended(state)))
 
@@ -286,7 +290,7 @@ class Agent:
         elif self._runs is not None:
             about = About(agent=self.name, model=model.name, messages=state.messages, facts=dict(facts or {}))
             steps = self._runs.begin(state.run, msgspec.json.encode(about))
-        return Loop(model, self._toolbox, self._settings, steps, self._person)
+        return Loop(model, self._toolbox, self._settings, BoundPictures(steps), self._person)
 
     async def _open(self) -> Model:
         """The model, for the event loop that asks."""

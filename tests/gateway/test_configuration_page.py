@@ -20,6 +20,7 @@ SECTIONS = {
     "[policy]": config.PolicySection,
     "[tools]": config.ToolsSection,
     "[search]": config.SearchSection,
+    "[browser]": config.BrowserSection,
     "[simulator]": config.SimulatorSection,
     "[journal]": config.JournalSection,
     "[state]": config.StateSection,

@@ -148,6 +148,9 @@ Action = (
 )
 
 
+KINDS = tuple(str(kind.__struct_config__.tag) for kind in Action.__args__)
+
+
 class SafetyCheck(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a person must agree to before an action is done. Nobody else may."""
 

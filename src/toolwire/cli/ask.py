@@ -41,6 +41,8 @@ EFFORTS = ("minimal", "low", "medium", "high")
 @click.option("--max-turns", type=click.IntRange(1), default=50, metavar="N", help="Of the model. Default: 50.")
 @click.option("--thinking", type=click.Choice(EFFORTS), help="How much the model is to think.")
 @click.option("--no-tools", is_flag=True, help="Only answer.")
+@click.option("--browser", is_flag=False, flag_value="", metavar="[URL]", help="Give it a browser, at this page.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="HOST", help="Where the browser may go, beside the URL.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON lines on stdout, and nothing else.")
 @click.option("--config", "config_path", type=_FILE, metavar="FILE", help=f"Default: {USUAL}, if there.")
 @click.option("--journal", "journal", type=_FILE, metavar="FILE", help="Where runs are kept. Default: the user's.")
@@ -59,6 +61,7 @@ def command(**given: Any) -> None:
       toolwire ask "what does this project do?"
       git diff | toolwire ask "review this" --model anthropic/claude-sonnet-4-5
       toolwire ask "make the tests pass" --allow 'run_shell_command(command=make test*)'
+      toolwire ask "what does it cost?" --browser https://shop.example.org --allow 'computer(kind=click)'
     """
     with refusing_bad_input(), needing("runtime"), needing("gateway"):
         sys.exit(_asked(**given))
@@ -79,6 +82,8 @@ def _asked(
     from .job import SIMULATED, Job, agent_of, config_of, is_simulated, runs_at
     from .running import conduct, person_of, view_of
 
+    if flags["hosts"] and flags["browser"] is None:
+        raise BadInput("--allow-host says where a browser may go, and there is none: add --browser")
     config, found = config_of(config_path)
     folder = os.path.realpath(workspace or Path.cwd())
     named = None if found is None else os.path.realpath(found)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -28,6 +28,7 @@ from .serve import USUAL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from toolwire.runtime.tools.browser.toolset import Browser
     from toolwire.runtime.tools.web_search import SearchBackend
 
 _FACT = "ask"
@@ -35,7 +36,8 @@ SIMULATED = "no provider is configured: a simulated model answers (toolwire doct
 
 
 class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`later`: what would be asked waits, where nobody is there. What was only said about who answers is not kept."""
+    """`later`: what would be asked waits, where nobody is there. `browser` is the page that one starts at, or empty.
+    What was only said about who answers is not kept."""
 
     workspace: str
     model: str | None = None
@@ -46,6 +48,8 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     thinking: Literal["minimal", "low", "medium", "high"] | None = None
     tools: bool = True
     later: bool = False
+    browser: str | None = None
+    hosts: tuple[str, ...] = ()
 
     @property
     def facts(self) -> dict[str, str]:
@@ -101,17 +105,46 @@ def agent_of(
 
 
 def tools_of(job: Job, config: Config) -> "list[Offered]":
-    """The built-in ones, and those of the servers that are configured."""
+    """The built-in ones, a browser if one is asked for, and those of the servers that are configured."""
+    browser: list[Offered] = [] if job.browser is None else [browser_of(job.browser, job.hosts, config)]
     if not job.tools:
-        return []
+        return browser
     tools = built_in_tools(Path(job.workspace), config)
     if not config.mcp.servers:
-        return list(tools)
+        return [*browser, *tools]
     with needing("mcp"):
         from toolwire.runtime.mcp.toolset import toolsets
 
         taken = [tool.name for tool in tools]
-        return [*tools, *toolsets(config.mcp.servers, taken=taken, folder=state_folder(os.environ) / "mcp")]
+        return [*browser, *tools, *toolsets(config.mcp.servers, taken=taken, folder=state_folder(os.environ) / "mcp")]
+
+
+def browser_of(start: str, hosts: "Sequence[str]", config: Config) -> "Browser":
+    """It may go where it starts, where it is told here, and where the configuration says; nowhere said is anywhere."""
+    with needing("browser"):
+        import playwright.async_api  # noqa: F401 - that it is there is to be known now
+    from toolwire.runtime.tools.browser import BrowserSettings, Reach, Redaction, Size
+    from toolwire.runtime.tools.browser.toolset import Browser
+
+    section = config.browser
+    if start and "://" not in start:
+        start = f"https://{start}"
+    named = (*section.hosts, *hosts, *([urlsplit(start).netloc.rpartition("@")[2]] if start else []))
+    try:
+        settings = BrowserSettings(
+            chromium=section.chromium,
+            headless=section.headless,
+            page=Size(section.width, section.height),
+            device_scale=section.scale,
+            reach=Reach(hosts=named or ("*",), resources=section.resources, private=section.private),
+            redaction=Redaction(selectors=section.redact, areas=section.redact_areas),
+            actions=frozenset(section.actions) or None,
+            secrets=tuple(secrets_of(config, configured(config).values())),
+            sensitive=section.sensitive,
+        )
+        return Browser(start or None, settings=settings)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
 
 
 def built_in_tools(workspace: Path, config: Config) -> "list[Tool]":

@@ -64,8 +64,9 @@ def list_(*, lines: int, workspace: Path | None, as_json: bool, journal: Path | 
 @command.command("show")
 @_RUN
 @click.option("--json", "as_json", is_flag=True, help="All of it as one JSON object.")
+@click.option("--pictures", type=_FILE, metavar="DIR", help="Write the pictures that the model saw there, with a page.")
 @_with_journal
-def show(*, run: str, as_json: bool, journal: Path | None, config_path: Path | None) -> None:
+def show(*, run: str, as_json: bool, pictures: Path | None, journal: Path | None, config_path: Path | None) -> None:
     """Show a run: its turns, and of each call its arguments, who allowed it, how long it took and what it gave.
 
     Known keys, and what looks like one, are taken out.
@@ -73,11 +74,18 @@ def show(*, run: str, as_json: bool, journal: Path | None, config_path: Path | N
     \b
     Example:
       toolwire runs show last
+      toolwire runs show last --pictures /tmp/seen
     """
     with _opened(journal, config_path) as (runs, config):
         from .story import page, readable, story_of
 
         story = story_of(runs, config, run)
+        if pictures is not None:
+            from .pictures import write_pictures
+
+            path, count = write_pictures(story, pictures)
+            click.echo(f"{count} pictures: {path}")
+            return
         if as_json:
             click.echo(json.dumps(readable(story), indent=2))
             return

@@ -65,10 +65,10 @@ class Story:
 
     @property
     def prompt(self) -> str:
-        return _text(self.about.messages[-1]) if self.about.messages else ""
+        return text_of(self.about.messages[-1]) if self.about.messages else ""
 
 
-def _text(message: Message) -> str:
+def text_of(message: Message) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, Text))
 
 
@@ -106,14 +106,23 @@ def summary(story: Story) -> dict[str, Any]:
 
 def headed(story: Story) -> str:
     prompt = in_one_line(story.redactor.text(story.prompt), 60)
-    return f"{story.id}  {_moment(story.at)}  {story.state:<11}  {in_one_line(story.about.model, 40)}  {prompt}"
+    return f"{story.id}  {moment(story.at)}  {story.state:<11}  {in_one_line(story.about.model, 40)}  {prompt}"
 
 
-def _moment(at: float) -> str:
+def moment(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 # ---- as JSON
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """What a call was given, if that can be read."""
+    try:
+        read = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}
+    return read if isinstance(read, dict) else {}
 
 
 def readable(story: Story) -> dict[str, Any]:
@@ -146,13 +155,13 @@ def _turn(turn: RecordedTurn) -> dict[str, Any]:
         "turn": turn.number,
         "begun": turn.begun,
         "finished": turn.finished,
-        "text": "".join(map(_text, turn.said)),
+        "text": "".join(map(text_of, turn.said)),
         "usage": None if usage is None else msgspec.to_builtins(usage),
-        "calls": [_call(id, name, arguments, turn.calls.get(id)) for id, name, arguments in _calls(turn)],
+        "calls": [_call(id, name, arguments, turn.calls.get(id)) for id, name, arguments in calls_of(turn)],
     }
 
 
-def _calls(turn: RecordedTurn) -> list[tuple[str, str, str]]:
+def calls_of(turn: RecordedTurn) -> list[tuple[str, str, str]]:
     """Those that the model asked for, and those that tools made of them."""
     asked = [(id, call.name, call.arguments) for id, call in turn.proposed]
     known = {id for id, _, _ in asked}
@@ -160,17 +169,17 @@ def _calls(turn: RecordedTurn) -> list[tuple[str, str, str]]:
 
 
 def _call(id: str, name: str, arguments: str, call: RecordedCall | None) -> dict[str, Any]:
-    told: dict[str, Any] = {"id": id, "tool": name, "arguments": arguments, "state": _state(call)}
+    told: dict[str, Any] = {"id": id, "tool": name, "arguments": arguments, "state": state_of(call)}
     if call is not None and call.decided is not None:
         told["decided"] = msgspec.to_builtins(call.decided)
     if call is not None and call.outcome is not None:
         outcome = call.outcome
         told |= {"record": msgspec.to_builtins(outcome.record), "status": outcome.result.status}
-        told["result"] = _content(outcome.result.content)
+        told["result"] = content_of(outcome.result.content)
     return told
 
 
-def _state(call: RecordedCall | None) -> str:
+def state_of(call: RecordedCall | None) -> str:
     if call is None:
         return "not run"
     if call.is_in_doubt:
@@ -182,7 +191,7 @@ def _state(call: RecordedCall | None) -> str:
     return "waiting" if call.is_waiting else "not run"
 
 
-def _content(parts: tuple[Part, ...] | None) -> str:
+def content_of(parts: tuple[Part, ...] | None) -> str:
     return "\n".join(
         part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in parts or ()
     )
@@ -200,9 +209,9 @@ def page(story: Story) -> Iterator[str]:
         usage = "" if turn.response is None else f", {tokens(turn.response.usage)}"
         took = "not answered" if turn.finished is None else f"{turn.finished - turn.begun:.1f}s"
         yield f"\n--- turn {turn.number}, {took}{usage}"
-        if text := clean("".join(map(_text, turn.said))).strip():
+        if text := clean("".join(map(text_of, turn.said))).strip():
             yield shown(text)
-        for id, name, arguments in _calls(turn):
+        for id, name, arguments in calls_of(turn):
             yield from _call_lines(id, name, clean(arguments), turn.calls.get(id), story.redactor)
     if story.ended is not None:
         why = f": {in_one_line(clean(story.ended.why), 300)}" if story.ended.why else ""
@@ -214,7 +223,7 @@ def page(story: Story) -> Iterator[str]:
 
 
 def _call_lines(id: str, name: str, arguments: str, call: RecordedCall | None, redactor: Redactor) -> Iterator[str]:
-    yield f"* {spelled(name)} {spelled(id)}: {_state(call)}"
+    yield f"* {spelled(name)} {spelled(id)}: {state_of(call)}"
     yield f"  arguments {spelled(arguments)}"
     if call is None:
         return
@@ -232,7 +241,7 @@ def _call_lines(id: str, name: str, arguments: str, call: RecordedCall | None, r
     noted += ["truncated"] if record.truncated else []
     noted += [f"error {record.error}"] if record.error else []
     yield f"  {', '.join(noted)}"
-    text = redactor.text(_content(call.outcome.result.content))
+    text = redactor.text(content_of(call.outcome.result.content))
     yield _indented(shown(text[:_MOST_OF_A_RESULT]))
     if len(text) > _MOST_OF_A_RESULT:
         yield f"  ... {len(text)} characters in all: --json has them"

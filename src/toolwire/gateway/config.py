@@ -11,11 +11,13 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from toolwire.canonical.computer import KINDS
 from toolwire.canonical.errors import ToolwireError
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.mcp.settings import McpConfigError, McpSection, check
 from toolwire.runtime.mcp.settings import Server as McpServer
 from toolwire.runtime.policy import PolicyError, Verdict, parse_rule
+from toolwire.runtime.tools.browser.reach import read_entry
 from toolwire.upstream.provider import Provider, origin_of
 
 _ENVIRONMENT = "env:"
@@ -148,6 +150,23 @@ class ToolsSection(Section, frozen=True, kw_only=True):
     fetchable: tuple[str, ...] = ()
 
 
+class BrowserSection(Section, frozen=True, kw_only=True):
+    """The browser of an agent: where it may go, how it looks and what it hides. Sizes are in CSS pixels."""
+
+    chromium: str | None = None
+    hosts: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()
+    width: int = 1280
+    height: int = 800
+    scale: float = 1.0
+    headless: bool = True
+    actions: tuple[str, ...] = ()
+    sensitive: str | None = None
+    redact: tuple[str, ...] = ()
+    redact_areas: tuple[tuple[int, int, int, int], ...] = ()
+
+
 class SimulatorSection(Section, frozen=True, kw_only=True):
     """The embedded model, which answers where there is no provider."""
 
@@ -165,6 +184,7 @@ class Config(Section, frozen=True, kw_only=True):
     policy: PolicySection = PolicySection()
     tools: ToolsSection = ToolsSection()
     search: SearchSection = SearchSection()
+    browser: BrowserSection = BrowserSection()
     simulator: SimulatorSection = SimulatorSection()
     mcp: McpSection = McpSection()
 
@@ -303,6 +323,26 @@ def _check_runtime(config: Config) -> None:
                 parse_rule(verdict, text)
             except PolicyError as error:
                 raise ConfigError(f"policy.{verdict}[{index}]: {error}") from None
+    _check_browser(config.browser)
+
+
+def _check_browser(section: BrowserSection) -> None:
+    for name in ("hosts", "resources", "private"):
+        for index, text in enumerate(getattr(section, name)):
+            try:
+                read_entry(text)
+            except ValueError as error:
+                raise ConfigError(f"browser.{name}[{index}]: {error}") from None
+    for name in ("width", "height", "scale"):
+        if getattr(section, name) <= 0:
+            raise ConfigError(f"browser.{name}: must be more than 0")
+    for index, kind in enumerate(section.actions):
+        if kind not in KINDS:
+            raise ConfigError(f"browser.actions[{index}]: {kind!r} is none of {', '.join(KINDS)}")
+    try:
+        re.compile(section.sensitive or "")
+    except re.error as error:
+        raise ConfigError(f"browser.sensitive: no regular expression: {error}") from None
 
 
 def provider_of(name: str, section: ProviderSection) -> Provider:

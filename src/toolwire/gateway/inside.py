@@ -16,8 +16,10 @@ from toolwire.canonical.events import Event, ResponseFailed
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.codec.answers import CallNames
+from toolwire.codec.computer import with_screens
 from toolwire.codec.interface import Codec, Context, Target
 from toolwire.codec.raising import StreamRaiser
+from toolwire.codec.screen_function import COMMON
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.model import ModelFailed
 from toolwire.runtime.search.natives import native_search
@@ -62,6 +64,7 @@ class RoutedModel:
 
     async def _begin(self, request: Request, way: Way) -> tuple[Streaming, Codec, Context]:
         """The answer, once its first event is there."""
+        request = with_screens(request, COMMON)
         codec = PROTOCOLS[way.provider.protocol]
         target = Target(model=way.model, stream=True, realm=way.provider.name)
         try:
@@ -73,7 +76,9 @@ class RoutedModel:
         context = Context(request=request, undo=encoding.undo, created=int(time.time()))
         body = encoding.to_bytes()
         asked = Asked(client=codec, body=body, route=encoding.route, tenant="", created=context.created)
-        sent = Sent(way, codec, context, [], encoding.route, body)
+        # What passes is read and written in one form: only here it becomes common actions.
+        passing = replace(context, undo=replace(encoding.undo, screen=None))
+        sent = Sent(way, codec, passing, [], encoding.route, body)
         answer = await self._exchanger.persist(asked, replace(request, stream=True), sent)
         return cast("Streaming", answer), codec, context
 
@@ -88,7 +93,11 @@ def _named(way: Way) -> str:
 
 async def _events(answer: Streaming, codec: Codec, context: Context) -> AsyncIterator[Event]:
     """What it says, under the names that the request has for its tools, each call with an id."""
-    decoder, raiser, names = codec.stream_decoder(context), StreamRaiser(context.undo), CallNames(context)
+    decoder, raiser, names = (
+        codec.stream_decoder(context),
+        StreamRaiser(context.undo, COMMON, codec.names),
+        CallNames(context),
+    )
     async with contextlib.aclosing(answer.chunks()) as chunks:
         async for data in chunks:
             for event in raiser.raise_events(_under_names(names, decoder.feed(data))):

@@ -22,7 +22,7 @@ def binding(run: str, call_id: str, tool: str, arguments: str) -> str:
 
 class Ask(Struct, frozen=True, kw_only=True):
     """A call that a person is to decide on. `why` says which rule wants that; `preview` is what would change; `allow`
-    are the rules that would spare them the question, if any can."""
+    are the rules that would spare them the question, if any can. `in_person`: no flag may answer for them."""
 
     run: str
     call_id: str
@@ -31,6 +31,7 @@ class Ask(Struct, frozen=True, kw_only=True):
     why: str
     preview: str | None = None
     allow: tuple[str, ...] = ()
+    in_person: bool = False
 
     @property
     def binding(self) -> str:
@@ -72,7 +73,7 @@ class Nobody:
 
 
 class Consenting:
-    """`--yes`: asks are answered with yes; questions still go to somebody else."""
+    """`--yes`: asks are answered with yes; questions, and what only a person may answer, still go to somebody else."""
 
     name = "--yes"
 
@@ -80,7 +81,8 @@ class Consenting:
         self._other = other or Nobody()
 
     async def approve(self, ask: Ask) -> Answer:
-        return "yes"
+        self.name = self._other.name if ask.in_person else "--yes"
+        return await self._other.approve(ask) if ask.in_person else "yes"
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
         return await self._other.answer(question, choices)

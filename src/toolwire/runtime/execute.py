@@ -206,6 +206,7 @@ class Executor:
             status=status,
             native="custom" if call.shape == "freeform" else call.native,
             caller=call.caller,
+            screen=output.screen,
         )
         whole = pending.by_code and not made.truncated and not made.redacted
         return Outcome(result=result, record=record, structured=output.structured if whole else None)

@@ -293,7 +293,7 @@ class Loop:
     async def _decide(self, state: State, pending: Pending) -> None:
         """Have a call decided on: by what was decided before, or by asking."""
         ask, name = state.ask(pending), f"approval/{state.turn}/{pending.id}"
-        if _covered(state.rules, pending):
+        if not ask.in_person and _covered(state.rules, pending):
             pending.approval = Approval(answer="yes", binding=ask.binding, by="always for this run")
             return
         if (known := self._steps.outcome(name)) is not None:

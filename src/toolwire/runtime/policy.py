@@ -117,8 +117,8 @@ class Policy:
             return Decision("allow", f"the rule allow {rule}")
         if not stands_for:
             return None
-        found = [self._matching("allow", tool.name, _values(one)) for one in stands_for]
-        return Decision("allow", f"the rule allow {found[0]}") if all(found) else None
+        found = [self._matching("allow", tool.name, _values(one)) for one in stands_for if not tool.looks(one)]
+        return Decision("allow", f"the rule allow {found[0]}" if found else "it only looks") if all(found) else None
 
     def _forbids_some(self, name: str) -> bool:
         return any(rule.arguments and rule.verdict != "allow" and fnmatchcase(name, rule.tool) for rule in self.rules)
@@ -139,6 +139,8 @@ def rules_for(tool: Tool, arguments: Arguments) -> tuple[str, ...]:
 def _rule_for(tool: Tool, arguments: Arguments) -> str:
     """It binds what the tool can't do without, of which the first says what it is about."""
     names = [*tool.parameters.get("required", ()), *tool.parameters.get("properties", ())]
+    if isinstance(arguments, Mapping):
+        names += arguments  # what stands for a call may have names of its own
     found = next((name for name in names if isinstance(arguments, Mapping) and name in arguments), None)
     value = None if found is None else arguments[found]
     if (

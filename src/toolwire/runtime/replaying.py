@@ -84,7 +84,7 @@ class _Results:
             raise ToolFault("no result was recorded: it was not run, or not to its end", "unrecorded")
         self._left.remove(found)
         result, error = found.outcome.result, found.outcome.record.error
-        return Output(content=result.content or (), is_error=result.status != "ok", kind=error)
+        return Output(content=result.content or (), is_error=result.status != "ok", kind=error, screen=result.screen)
 
 
 class _PlayedSet:

@@ -72,9 +72,9 @@ class State(Struct, kw_only=True):
 
     def ask(self, pending: Pending) -> Ask:
         call, tool = pending.call, pending.tool
-        preview, allow = None, tuple[str, ...]()
+        preview, allow, in_person = None, tuple[str, ...](), False
         if tool is not None:
-            preview = tool.preview(pending.arguments)
+            preview, in_person = tool.preview(pending.arguments), tool.in_person(pending.arguments)
             allow = rules_for(tool, pending.arguments) if pending.by == NO_RULE else ()
         return Ask(
             run=self.run,
@@ -84,6 +84,7 @@ class State(Struct, kw_only=True):
             why=pending.by,
             preview=preview,
             allow=allow,
+            in_person=in_person,
         )
 
     def approve(self, call_id: str, by: str = "caller") -> None:

@@ -7,7 +7,7 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import NativeTool
 
 from .functions import as_tool
-from .toolset import Catalog, Offered, Tool, Toolset, Warns
+from .toolset import Catalog, EndsRuns, Offered, Tool, Toolset, Warns
 from .validate import BadSchema, check_schema
 
 
@@ -83,6 +83,11 @@ class Toolbox:
         """What there is to say since the last time."""
         said, self.warnings = self.warnings, []
         return said
+
+    async def end_run(self, run: str) -> None:
+        for one in self._open:
+            if isinstance(one, EndsRuns):
+                await one.end_run(run)
 
     async def close(self) -> None:
         for one in reversed(self._open):

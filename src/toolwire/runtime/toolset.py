@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 import msgspec
 from msgspec import Raw, Struct, field
 
-from toolwire.canonical.content import Part
+from toolwire.canonical.content import Part, ScreenSeen
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool
 
 from .approval import Person
@@ -40,12 +40,13 @@ class Rate(Struct, frozen=True):
 
 class Output(Struct, frozen=True, kw_only=True):
     """What a call gave: parts for the model, `structured` for who checks or computes with it. `kind`: what went wrong,
-    in one word of ours, if `is_error`."""
+    in one word of ours, if `is_error`. `screen` is what it says of a screen besides its picture."""
 
     content: tuple[Part, ...] = ()
     is_error: bool = False
     structured: Any = None
     kind: str = ""
+    screen: ScreenSeen | None = None
 
 
 class ToolFault(Exception):
@@ -89,8 +90,9 @@ class Tool(Struct, frozen=True, kw_only=True):
     `resumable`: a call that was interrupted is run again, since it remembers itself what was done.
     `touches` names what a call changes: calls of a batch that touch the same wait for each other, None is everything.
     `amounts_to` are the calls that one call stands for (the commands of a shell line), which all must be allowed; None:
-    nobody can tell. `always_ask` says why a person is to be asked even though a rule allows it. `preview` is what that
-    person is shown."""
+    nobody can tell; what only `looks` needs no rule. `always_ask` says why a person is to be asked even though a rule
+    allows it, and `in_person` that no flag or earlier answer stands for one. `preview` is what that person is shown.
+    `native` is how the model is told of it, where that is no function."""
 
     name: str
     run: Run
@@ -110,11 +112,16 @@ class Tool(Struct, frozen=True, kw_only=True):
     allowed_callers: tuple[str, ...] | None = None
     touches: Callable[[Arguments], frozenset[str] | None] = lambda _: frozenset()
     amounts_to: Callable[[Arguments], Sequence[Arguments] | None] | None = None
+    looks: Callable[[Arguments], bool] = lambda _: False
     always_ask: Callable[[Arguments], str | None] = lambda _: None
+    in_person: Callable[[Arguments], bool] = lambda _: False
     preview: Callable[[Arguments], str | None] = lambda _: None
+    native: NativeTool | None = None
 
-    def declared(self) -> FunctionTool | FreeformTool:
+    def declared(self) -> FunctionTool | FreeformTool | NativeTool:
         """What the model is told."""
+        if self.native is not None:
+            return self.native
         if self.grammar is not None:
             return FreeformTool(name=self.name, description=self.description or None, grammar=self.grammar)
         return FunctionTool(
@@ -141,6 +148,13 @@ class Warns(Protocol):
     """A toolset that has something to say which stops nothing: `warned` is that, since the last time."""
 
     def warned(self) -> list[str]: ...
+
+
+@runtime_checkable
+class EndsRuns(Protocol):
+    """A toolset that keeps something for each run."""
+
+    async def end_run(self, run: str) -> None: ...
 
 
 class TurnsIntoTool(Protocol):

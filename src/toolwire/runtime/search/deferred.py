@@ -74,10 +74,10 @@ class Deferred:
         if SEARCH in told:  # somebody else's search of that name: it stays what it is
             return {}
         many = len(told) > self._limit
-        return {name: tool for name, tool in told.items() if (many or tool.defer) and not self._is_needed(name)}
+        return {name: tool for name, tool in told.items() if (many or tool.defer) and not self._is_needed(tool)}
 
-    def _is_needed(self, name: str) -> bool:
-        return any(fnmatchcase(name, pattern) for pattern in self._always)
+    def _is_needed(self, tool: Tool) -> bool:
+        return tool.native is not None or any(fnmatchcase(tool.name, pattern) for pattern in self._always)
 
     def _search(self, later: Mapping[str, Tool]) -> Tool:
         tools = tuple(later.values())

@@ -1,6 +1,6 @@
 """Actions of a script on a screen, in the form that the request declares: as its provider's model would call them."""
 
-from toolwire.canonical.computer import Action, SafetyCheck
+from toolwire.canonical.computer import KINDS, Action, SafetyCheck
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.request import Request
@@ -36,8 +36,7 @@ def _form(request: Request, protocol: str) -> tuple[Form, tuple[Computer, ...]]:
     if form is not None and (computers := computers_of(request.tools)):
         return form, computers
     if any(isinstance(tool, FunctionTool) and tool.name == NAME for tool in request.tools or ()):
-        kinds = tuple(str(kind.__struct_config__.tag) for kind in Action.__args__)
-        return FUNCTION, (Computer(dialect=NAME, kinds=kinds),)
+        return FUNCTION, (Computer(dialect=NAME, kinds=KINDS),)
     raise Refused(ApiError(kind="server", message=_NO_TOOL))
 
 

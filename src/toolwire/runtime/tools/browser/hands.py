@@ -50,6 +50,8 @@ OPENING = frozenset({" ", "Enter", "F4", "Alt"})
 NOWHERE = (-10, -10)
 RELEASE_SECONDS = 1
 MOST_REPEATS = 100
+TO_ADDRESS = frozenset({("Control", "l"), ("Meta", "l"), ("Alt", "d"), ("F6",)})
+"""What leads to the address bar of a browser that shows one; this one does not, but models expect it."""
 
 
 class Hands:
@@ -60,6 +62,7 @@ class Hands:
         self.guard = guard
         self.pointer = (0, 0)
         self.held: set[str] = set()
+        self.address: str | None = None
 
     async def do(self, action: Action, ask: Ask) -> Done:
         match action:
@@ -120,12 +123,17 @@ class Hands:
         text = await view.text(", ".join(self.settings.redaction.selectors), longest)
         return f"{text}\n[cut at {longest} characters]" if len(text) >= longest else text
 
-    async def _navigate(self, url: str) -> str:
+    def _opens(self, url: str) -> str:
+        """The whole address, if a page may be opened there."""
         url = url.strip()
         if ":" not in url.partition("/")[0] and url:
             url = f"https://{url}"
         if why := self.settings.reach.opens(url):
             raise Refused(why)
+        return url
+
+    async def _navigate(self, url: str) -> str:
+        url = self._opens(url)
         await self.tabs.fresh_if_crashed()
         view = await self.tabs.view()
         await view.page.goto(url, wait_until="load", timeout=0)
@@ -145,6 +153,34 @@ class Hands:
             raise Refused("there is no page to go to")
         return "Opened the page."
 
+    # The address bar
+
+    async def _typed_address(self, typed: str, ask: Ask) -> str:
+        """Nothing of it reaches the page. A person must agree: no rule about addresses has seen this one."""
+        typed, entered, _ = typed.partition("\n")
+        self.address = (self.address or "") + typed
+        if not entered:
+            return "Typed into the address bar: press Enter to go there."
+        typed, self.address = self.address, None
+        url = self._opens(typed)
+        await ask(f"it opens {self.guard.concealed(url)}")
+        return await self._navigate(url)
+
+    async def _keyed_address(self, keys: tuple[str, ...], ask: Ask) -> str:
+        match keys:
+            case ("Enter",):
+                return await self._typed_address("\n", ask)
+            case ("Backspace",):
+                self.address = (self.address or "")[:-1]
+            case ("Control" | "Meta", "a"):
+                self.address = ""
+            case (one,) if types_text(one):
+                return await self._typed_address(one, ask)
+            case _:
+                self.address = None
+                return "Left the address bar."
+        return "Pressed."
+
     # Keyboard
 
     async def _type(self, text: str, ask: Ask) -> str:
@@ -152,6 +188,8 @@ class Hands:
             raise Refused(f"at most {self.settings.bounds.typed_characters} characters are typed at once")
         if self.held:
             raise Refused("text is not typed while keys are held")
+        if self.address is not None:
+            return await self._typed_address(text, ask)
         view = await self.tabs.view()
         reason = self.guard.typing(text, None)
         await ask(reason)
@@ -186,6 +224,12 @@ class Hands:
             return "Released."
         if not self.settings.clipboard and uses_clipboard(keys, frozenset(self.held)):
             raise Refused("the clipboard is off; use the action that types text")
+        navigates = self.settings.actions is None or "navigate" in self.settings.actions
+        if isinstance(action, Keys) and keys in TO_ADDRESS and navigates:
+            self.address = ""
+            return "The address bar has the keyboard: type an address, then press Enter."
+        if self.address is not None:
+            return await self._keyed_address(keys, ask)
         facts = await (await self.tabs.view()).look_at_focus()
         await ask(self._keys_reason(keys, facts))
         if facts is not None and facts.choices and not OPENING.isdisjoint(keys):
@@ -233,6 +277,7 @@ class Hands:
     # Mouse
 
     async def _mouse(self, action: Click | Move | Drag | Scroll | MouseDown | MouseUp, ask: Ask) -> str:
+        self.address = None
         match action:
             case Click(x=x, y=y, button=button, count=count, keys=keys):
                 if button in ("back", "forward"):

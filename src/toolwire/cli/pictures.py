@@ -1,0 +1,155 @@
+"""A run as the model saw it: every picture, what it did next there, and what came of it, on one page."""
+
+import base64
+import binascii
+import html
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from toolwire.canonical.content import Inline, Media, ToolResult
+from toolwire.codec.pictures import size_of
+from toolwire.runtime.recorded import RecordedCall, RecordedTurn
+
+from .arguments import BadInput
+from .story import Story, arguments_of, calls_of, content_of, moment, state_of, text_of
+
+_SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp", "image/gif": "gif"}
+_LONGEST = 4000
+_Actions = list[dict[str, Any]]
+
+
+def write_pictures(story: Story, folder: Path) -> tuple[Path, int]:
+    """The page, beside its pictures, and how many of them there are."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        pictures = _Pictures(story, folder)
+        page = folder / "index.html"
+        page.write_text("\n".join(pictures.lines()), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"can't write to {folder}: {error.strerror}") from None
+    return page, pictures.count
+
+
+class _Pictures:
+    def __init__(self, story: Story, folder: Path) -> None:
+        self.count = 0
+        self._story = story
+        self._folder = folder
+        self._calls = [(turn.number, *call) for turn in story.turns for call in calls_of(turn)]
+
+    def lines(self) -> Iterator[str]:
+        story = self._story
+        yield _HEAD.format(title=html.escape(story.id))
+        yield f"<header><h1>{html.escape(story.id)}</h1>"
+        yield f"<p>{html.escape(f'{story.about.model}, {moment(story.at)}, {story.state}')}</p>"
+        yield f"<blockquote>{self._told(story.prompt)}</blockquote>"
+        if self._calls:
+            yield "<p class=note>Numbers in a picture: where the actions of the next call went.</p>"
+        yield "</header>"
+        for turn in story.turns:
+            yield from self._turn(turn)
+        if story.ended is not None and story.ended.why:
+            yield f"<footer>{self._told(f'{story.ended.stopped}: {story.ended.why}')}</footer>"
+        yield "</main>"
+
+    def _turn(self, turn: RecordedTurn) -> Iterator[str]:
+        yield f"<section><h2>Turn {turn.number}</h2>"
+        if text := "".join(map(text_of, turn.said)).strip():
+            yield f"<p class=said>{self._told(text)}</p>"
+        for place, (number, id, name, arguments) in enumerate(self._calls):
+            if number == turn.number:
+                following = self._calls[place + 1][3] if place + 1 < len(self._calls) else ""
+                yield from self._call(name, arguments, turn.calls.get(id), _actions(following))
+        yield "</section>"
+
+    def _call(self, name: str, arguments: str, call: RecordedCall | None, following: _Actions) -> Iterator[str]:
+        state = state_of(call)
+        allowed = "" if call is None or call.outcome is None else f", {call.outcome.record.approval}"
+        yield f"<article><h3>{self._told(name)} <small class={_word(state)}>{self._told(state + allowed)}</small></h3>"
+        yield f"<pre class=asked>{self._told(_readable(arguments))}</pre>"
+        if call is not None and call.outcome is not None:
+            yield from self._result(call.outcome.result, following)
+        yield "</article>"
+
+    def _result(self, result: ToolResult, following: _Actions) -> Iterator[str]:
+        """What came of a call; on its last picture, where the next one did something."""
+        words = [part for part in result.content or () if not isinstance(part, Media)]
+        if text := content_of(tuple(words)).strip():
+            yield f"<pre class=told>{self._told(text)}</pre>"
+        shown = [part for part in result.content or () if isinstance(part, Media) and isinstance(part.source, Inline)]
+        for part in shown:
+            marks = "".join(_marks(part, following)) if part is shown[-1] else ""
+            yield f'<figure><img src="{self._written(part)}" alt="what the model saw">{marks}</figure>'
+
+    def _written(self, part: Media) -> str:
+        self.count += 1
+        name = f"{self.count:03}.{_SUFFIXES.get(part.media_type or '', 'png')}"
+        source = part.source
+        data = source.data if isinstance(source, Inline) else ""
+        with suppress(binascii.Error):  # a tool may have given anything
+            (self._folder / name).write_bytes(base64.b64decode(data))
+        return name
+
+    def _told(self, text: str) -> str:
+        text = self._story.redactor.text(text)
+        return html.escape(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n... {len(text)} characters in all")
+
+
+def _actions(arguments: str) -> _Actions:
+    actions = arguments_of(arguments).get("actions")
+    return [one for one in actions if isinstance(one, dict)] if isinstance(actions, list) else []
+
+
+def _readable(arguments: str) -> str:
+    """One action on each line, if it is such a call."""
+    if not (actions := _actions(arguments)):
+        return arguments
+    return "\n".join(" ".join([str(one.get("kind")), *_settings(one)]) for one in actions)
+
+
+def _settings(action: dict[str, Any]) -> list[str]:
+    said = {name: value for name, value in action.items() if name != "kind"}
+    return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in said.items()]
+
+
+def _marks(picture: Media, actions: _Actions) -> Iterator[str]:
+    if (size := size_of(picture)) is None:
+        return
+    for number, action in enumerate(actions, 1):
+        path = action.get("path") or [[action.get("x"), action.get("y")]]
+        for x, y in (point for point in path if isinstance(point, list) and len(point) == 2):
+            if isinstance(x, int) and isinstance(y, int):
+                place = f"left:{100 * x / size[0]:.2f}%;top:{100 * y / size[1]:.2f}%"
+                yield f'<i style="{place}" title="{html.escape(str(action.get("kind")))}">{number}</i>'
+
+
+def _word(state: str) -> str:
+    return "good" if state == "ok" else "bad"
+
+
+_HEAD = """<!doctype html><html lang=en><meta charset=utf-8>
+<meta name=viewport content="width=device-width, initial-scale=1">
+<meta http-equiv=Content-Security-Policy content="default-src 'none'; img-src 'self' file:; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+  :root {{ color-scheme: light dark; --line: light-dark(#ddd, #444); --soft: light-dark(#f6f6f6, #222) }}
+  body {{ margin: 0; font: 15px/1.5 system-ui, sans-serif; background: light-dark(#fff, #181818) }}
+  main {{ max-width: 1000px; margin: 0 auto; padding: 32px 24px 64px }}
+  h1 {{ font-size: 20px; margin: 0 }} h1 + p {{ margin: 0; color: GrayText }}
+  h2 {{ font-size: 15px; margin: 40px 0 8px; padding-top: 12px; border-top: 1px solid var(--line) }}
+  h3 {{ font-size: 14px; margin: 16px 0 4px }} h3 small {{ font-weight: normal; margin-left: 8px }}
+  .good {{ color: light-dark(#176b2c, #7ccf92) }} .bad {{ color: light-dark(#a3231a, #f29a92) }}
+  blockquote {{ margin: 16px 0 0; padding: 8px 16px; border-left: 3px solid var(--line); white-space: pre-wrap }}
+  .said {{ white-space: pre-wrap; margin: 8px 0 }}
+  pre {{ margin: 4px 0; padding: 8px 12px; font: 13px/1.5 ui-monospace, monospace; white-space: pre-wrap;
+    overflow-wrap: anywhere; border-radius: 6px }}
+  .asked {{ background: var(--soft) }} .told {{ border: 1px solid var(--line); max-height: 300px; overflow: auto }}
+  figure {{ position: relative; margin: 8px 0; border: 1px solid var(--line); border-radius: 6px; overflow: hidden }}
+  img {{ display: block; width: 100%; height: auto }}
+  i {{ position: absolute; translate: -50% -50%; min-width: 20px; border-radius: 10px; background: #d6006ccc;
+    color: #fff; font: bold 12px/20px system-ui; text-align: center; outline: 2px solid #fff }}
+  footer {{ margin-top: 32px }} footer, .note {{ color: GrayText }}
+</style><main>"""

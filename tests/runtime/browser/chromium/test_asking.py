@@ -1,0 +1,68 @@
+"""`toolwire ask --browser`, and what its runs show afterwards."""
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from tests.cli.asking import scripted, toolwire
+from tests.runtime.browser.chromium.tasks import DONE, ORDERS, desk, turns
+from toolwire.codec.pictures import size_of
+from toolwire.runtime.outputs import image
+
+PLAYED = [{"actions": msgspec.to_builtins(turn.actions)} if turn.actions else {"text": turn.text} for turn in turns()]
+
+
+def test_a_task_is_done_shown_and_replayed(tmp_path: Path) -> None:
+    scripted(tmp_path, *PLAYED)
+    with desk(shouting=True) as site:
+        done = toolwire(tmp_path, "ask", "Send the <form>.", "--browser", site.root, "--allow", "computer")
+        assert (done.code, done.out) == (0, "It is done.\n"), done.err
+        assert DONE in site.asked
+        asked = len(site.asked)
+        seen = toolwire(tmp_path, "runs", "show", "last", "--pictures", "seen")
+        assert seen.out == "8 pictures: seen/index.html\n", seen.err
+        replayed = toolwire(tmp_path, "runs", "replay", "last")
+        assert (replayed.code, replayed.out.splitlines()[-1]) == (0, "no difference"), replayed.err
+        assert len(site.asked) == asked
+    page = (tmp_path / "seen" / "index.html").read_text("utf-8")
+    assert "Send the &lt;form&gt;." in page
+    assert ORDERS in page
+    names = [f"{number:03}.png" for number in range(1, 9)]
+    assert [name for name in names if f'src="{name}"' in page] == names
+    sizes = {size_of(image((tmp_path / "seen" / name).read_bytes(), "image/png")) for name in names}
+    assert sizes == {(1280, 800)}
+
+
+def test_what_no_rule_allows_is_not_done_and_looking_is(tmp_path: Path) -> None:
+    scripted(tmp_path, *PLAYED)
+    with desk() as site:
+        done = toolwire(tmp_path, "ask", "Send the form.", "--browser", site.root, "--json")
+        assert "GET /" in site.asked
+        assert DONE not in site.asked
+    statuses = [event["status"] for event in done.events if event["event"] == "call_ended"]
+    assert statuses == ["ok", "denied", "denied", "denied", "denied", "ok", "denied", "ok"]
+
+
+def test_the_configuration_says_how_it_looks_and_where_it_goes(tmp_path: Path) -> None:
+    with desk() as site:
+        elsewhere = {"actions": [{"kind": "navigate", "url": site.root}]}
+        more = '[browser]\nwidth = 800\nheight = 600\nredact = ["#send"]\nactions = ["navigate", "read_text"]\n'
+        scripted(tmp_path, elsewhere, {"actions": [{"kind": "read_text"}]}, {"text": "Done."}, more=more)
+        done = toolwire(
+            tmp_path, "ask", "Look.", "--browser", "--allow-host", site.name, "--allow", "computer(kind=navigate)"
+        )
+        assert (done.code, done.out) == (0, "Done.\n"), done.err
+        assert "GET /" in site.asked
+    told = json.loads(toolwire(tmp_path, "runs", "show", "last", "--json").out)
+    read = told["turns"][1]["calls"][0]["result"]
+    assert "a long list" in read
+    assert "Send" not in read
+    toolwire(tmp_path, "runs", "show", "last", "--pictures", "seen")
+    assert size_of(image((tmp_path / "seen" / "001.png").read_bytes(), "image/png")) == (800, 600)
+
+
+def test_hosts_without_a_browser_are_bad_input(tmp_path: Path) -> None:
+    done = toolwire(tmp_path, "ask", "Look.", "--allow-host", "example.com")
+    assert done.code == 2
+    assert "add --browser" in done.err
