@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CACHE := .cache
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-agents test-comply test-frameworks test-mcp check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean
+.PHONY: help serve test test-laws test-agents test-comply test-frameworks test-mcp check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ serve: $(READY) ## start the gateway; with no key in the environment, on the emb
 
 test: $(READY) ## run the tests
 	$(BIN)/pytest -n auto --dist worksteal
+
+test-laws: $(READY) ## run the laws over every recording and every target, where the corpus is present
+	TOOLWIRE_WHOLE_CORPUS=1 $(BIN)/pytest -n auto --dist worksteal tests/laws
 
 test-agents: $(READY) ## run the real agents through the gateway on every upstream; needs npm, and 20 minutes
 	$(BIN)/python -m tests.agents --cache $(CACHE)/agents $(ARGUMENTS)

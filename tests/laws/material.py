@@ -1,6 +1,7 @@
 """What the laws are tried on: the project's own fixtures always, and the recorded corpus where it is present."""
 
 import json
+import os
 from functools import cache
 from itertools import permutations
 from pathlib import Path
@@ -16,6 +17,16 @@ NO_PROVIDER = "test_openai/test_invalid_response#0"
 """Recorded to show what an address answers that is no provider's: its body is of no protocol."""
 
 PAIRS = list(permutations(NAMES, 2))
+WHOLE_CORPUS = bool(os.environ.get("TOOLWIRE_WHOLE_CORPUS"))
+"""`make test-laws`: every recording is tried with every target. Else each with every other one: all takes long."""
+
+
+def for_target(found: dict[str, Any], target: str) -> dict[str, Any]:
+    """All fixtures, and of the recordings those whose turn it is with this target."""
+    turn = NAMES.index(target)
+    recorded = [name for name in found if "#" in name]
+    left_out = set() if WHOLE_CORPUS else {name for place, name in enumerate(recorded) if (place + turn) % 2}
+    return {name: one for name, one in found.items() if name not in left_out}
 
 
 @cache

@@ -1,5 +1,17 @@
 """The tools that come with toolwire."""
 
-from .builtin import built_in
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .builtin import built_in
 
 __all__ = ["built_in"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when it is asked for: not all who need something of this package have what the tools need."""
+    if name != "built_in":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .builtin import built_in  # noqa: PLC0415 - as above
+
+    return built_in
