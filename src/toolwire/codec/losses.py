@@ -252,11 +252,7 @@ def foreign_extras(root: Node, families: Container[str], *, cited: bool = True) 
 
 def _collect(value: Any, trail: Trail, families: Container[str], found: Found, *, cited: bool) -> None:
     kind: type = type(value)
-    if (inner := _inner(kind)) is None:
-        return
-    fields, get, nothing = inner
-    if get(value) == nothing:
-        return
+    fields, _, _ = _inner(kind)
     if value.extras:
         marks = " ".join(value.form)
         marked = ":told:" in marks or ":cited:" in marks
@@ -270,17 +266,23 @@ def _collect(value: Any, trail: Trail, families: Container[str], found: Found, *
             continue
         if type(child) is tuple:
             for index, element in enumerate(child):
-                _collect(element, (*trail, field, index), families, found, cited=cited)
+                listed: type = type(element)
+                _, get, nothing = _inner(listed)
+                if get(element) != nothing:  # a trail is only made where it may lead to something
+                    _collect(element, (*trail, field, index), families, found, cited=cited)
         else:
-            _collect(child, (*trail, field), families, found, cited=cited)
+            held: type = type(child)
+            _, get, nothing = _inner(held)
+            if get(child) != nothing:
+                _collect(child, (*trail, field), families, found, cited=cited)
 
 
 @cache
-def _inner(kind: type) -> tuple[tuple[str, ...], Callable[[Any], Any], Any] | None:
+def _inner(kind: type) -> tuple[tuple[str, ...], Callable[[Any], Any], Any]:
     """The fields of `children`; and how to get at once what is in them and in extras, which for most parts gives this:
-    nothing."""
+    nothing. Of what is no canonical value, there is nothing to get."""
     if (fields := children(kind)) is None:
-        return None
+        return (), lambda _: None, None
     return fields, attrgetter("extras", *fields), (None,) * (1 + len(fields)) if fields else None
 
 
