@@ -19,8 +19,8 @@ upstream thinks where the agent asks for it, and Google's always.
 
 In brackets: the model that the agent asks for, where its ways depend on it, and the protocol that it speaks or what
 else is tried. A gateway that is restarted has the files of the one before: once while Codex runs a command, and once
-between two turns of Codex, of which it resumes the second. Under the name of some models Claude Code insists on its web
-search: where the upstream has none, it is told so, and goes on.
+between two turns of Codex, of which it resumes the second. Claude Code's web search is a
+request of its own that offers nothing else: where the upstream has none, it is told so, and goes on.
 
 """
 

@@ -189,6 +189,7 @@ RUNS = [
         steps=_surfing,
         note="web search",
         says=f'Web search results for query: "{QUERY}"',
+        lacking=("openai-chat", "ollama"),  # its request for a search offers nothing else
     ),
     Run(agent="claude", protocol="anthropic", model="claude-sonnet-4-5", arguments=_CLAUDE, steps=_claude),
     Run(
@@ -199,7 +200,7 @@ RUNS = [
         steps=_surfing,
         note="web search",
         says=f'Web search results for query: "{QUERY}"',
-        lacking=("openai-chat", "ollama"),  # by this name it insists on a search
+        lacking=("openai-chat", "ollama"),
     ),
     Run(agent="codex", protocol="openai-responses", model="toolwire", arguments=_CODEX, steps=_codex),
     Run(agent="codex", protocol="openai-responses", model="gpt-5.5", arguments=_CODEX, steps=_patching),

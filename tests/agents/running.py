@@ -47,7 +47,7 @@ class Cell(Struct, frozen=True):
 
 
 PAUSE = 2
-LACKING = "web_search is to be called, and the target has no such tool"
+LACKING = ", and the target has no such tool"
 
 
 @contextmanager
