@@ -63,6 +63,16 @@ def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]
     Keys of extras are JSON pointers below the value, without the leading slash; `under` is for a wire object that is
     part of a larger canonical value (`metadata` of a request).
     """
+    kept, form = left(wire, family, form, under)
+    if kept:
+        return {"extras": {family: kept}, "form": form}
+    return {"form": form} if form else NOTHING
+
+
+def left(
+    wire: Wire, family: str, form: tuple[str, ...] = (), under: str = ""
+) -> tuple[dict[str, Raw], tuple[str, ...]]:
+    """As `rest`: the extras of the family itself, and the form."""
     if (shape := _KEPT.get((type(wire), family, under))) is None:
         shape = _KEPT[type(wire), family, under] = _Kept(type(wire), family, under)
     nullable, extra = shape.get_nullable(wire), shape.get_extra(wire)
@@ -72,17 +82,14 @@ def rest(wire: Wire, family: str, *form: str, under: str = "") -> dict[str, Any]
         else:
             form += tuple([token for token, value in zip(shape.nullable, nullable, strict=False) if value is None])
     if extra == shape.no_extra:
-        return {"form": form} if form else NOTHING
-    if extra == shape.last:
-        nulls, kept = shape.found
-    else:
-        nulls, kept = shape.look(wire, extra)
+        return NOTHING, form
+    nulls, kept = shape.found if extra == shape.last else shape.look(wire, extra)
     if nulls:
         form += nulls
     if not kept:
-        return {"form": form}
+        return NOTHING, form
     note_extras()
-    return {"extras": {family: dict(kept)}, "form": form}
+    return kept.copy(), form
 
 
 class _Kept:

@@ -72,15 +72,15 @@ class Report:
 
     def unclaimed(self, root: Node, families: Container[str]) -> None:
         """Report all extras below `root` that belong to none of these families."""
-        uncited = any(
-            kind == "dropped" and not field and trail[-2:-1] == ("annotations",)
-            for kind, trail, field, *_ in self._entries
-        )
-        for trail, family, kept in foreign_extras(root, families, cited=not uncited):
+        cited = True
+        for kind, trail, field, *_ in self._entries:
+            if kind == "dropped" and not field and trail[-2:-1] == ("annotations",):
+                cited = False
+        for trail, family, kept in foreign_extras(root, families, cited=cited):
             guarded = family.endswith(":guarded")
             self.guarded = self.guarded or guarded
             why = "may not be dropped" if guarded else "a field that only its own protocol has"
-            kind: LossKind = "dropped"
+            kind = "dropped"
             if family.endswith(REWORDED):
                 kind, why = "approximated", "told by what comes nearest to it"
             self._entries.append((kind, trail, _keys(kept), why, None, guarded))
@@ -92,25 +92,31 @@ class Report:
         for kind, trail, field, why, target, guarded in self._entries:
             if (place := places.get(trail)) is None:
                 place = places[trail] = _led(root, trail, names)
+            if isinstance(field, tuple):
+                facts.append((kind, place[1], field, why, target, guarded))
+                size += len(place[1]) + len(why) + sum(map(len, field))
+                continue
             for path in _pointers(place, field, names):
-                facts.append((kind, path, why, target, guarded))
+                facts.append((kind, path, (), why, target, guarded))
                 size += len(path) + len(why)
         for trail, field, changes in self._rewritten:
             (base,) = pointers(root, trail, field, names)
-            facts += [(change, base + below, why, None, False) for change, below, why in changes]
+            facts += [(change, base + below, (), why, None, False) for change, below, why in changes]
         return list(_remembered(*facts) if size < LIMIT_REMEMBERED and not self._rewritten else _losses(*facts))
 
 
-_Fact = tuple[LossKind, str, str, str | None, bool]
+_Fact = tuple[LossKind, str, _Keys, str, str | None, bool]
+"""The kind, where, and if several are meant that stand there, their keys; why, the target, and whether guarded."""
 
 
 def _losses(*facts: _Fact) -> tuple[Loss, ...]:
     """Each thing once; and of what holds another, only itself."""
     found: dict[tuple[str, str, str | None], Loss] = {}
-    for kind, path, why, target, guarded in facts:
-        key = (kind, path, target)
-        if guarded or key not in found:
-            found[key] = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)
+    for kind, base, keys, why, target, guarded in facts:
+        for path in [f"{base}/{key}" for key in keys] or (base,):
+            key = (kind, path, target)
+            if guarded or key not in found:
+                found[key] = Loss(kind=kind, path=path, why=why, target=target, guarded=guarded)
     # What one place has no counterpart for, another may have told in other words: then it is not dropped.
     told = {path for kind, path, _ in found if kind == "approximated"}
     kept = [one for one in found.values() if one.why != NO_COUNTERPART or one.path not in told]
@@ -133,7 +139,7 @@ def _is_below(path: str, gone: Container[str]) -> bool:
 
 def _keys(kept: dict[str, Raw]) -> _Keys:
     """The keys of extras; of a list, those of its elements."""
-    if b"[" in [bytes(value)[:1] for value in kept.values()]:
+    if b"[" in b"".join(kept.values()):
         return tuple([place for key, value in kept.items() for place in elements(value, key)])
     return tuple(kept)
 
@@ -176,10 +182,8 @@ def _led(root: Node, trail: Trail, names: Names) -> _Place:
     return node, path, ""
 
 
-def _pointers(led: _Place, field: str | _Keys, names: Names) -> list[str]:
+def _pointers(led: _Place, field: str, names: Names) -> list[str]:
     node, path, place = led
-    if isinstance(field, tuple):
-        return [f"{path}/{key}" for key in field]
     if isinstance(node, tuple):
         return _element_paths(node, path, place)
     if field.startswith("//"):
@@ -246,13 +250,11 @@ def foreign_extras(root: Node, families: Container[str], *, cited: bool = True) 
     `form` calls told are only there to be written back: what they say is canonical, too. So is what it calls cited,
     where citations arrived."""
     found: Found = []
-    _collect(root, (), families, found, cited=cited)
+    _collect(root, (), families, found, cited)
     return found
 
 
-def _collect(value: Any, trail: Trail, families: Container[str], found: Found, *, cited: bool) -> None:
-    kind: type = type(value)
-    fields, _, _ = _inner(kind)
+def _collect(value: Any, trail: Trail, families: Container[str], found: Found, cited: bool) -> None:  # noqa: FBT001
     if value.extras:
         marks = " ".join(value.form)
         marked = ":told:" in marks or ":cited:" in marks
@@ -261,29 +263,35 @@ def _collect(value: Any, trail: Trail, families: Container[str], found: Found, *
                 own = _untold(kept, family, value.form, cited=cited) if marked else kept
                 if own:
                     found.append((trail, family, own))
-    for field in fields:
+    for field in _INNER[type(value)][0]:
         if not (child := getattr(value, field)):
             continue
         if type(child) is tuple:
             for index, element in enumerate(child):
-                listed: type = type(element)
-                _, get, nothing = _inner(listed)
+                _, get, nothing = _INNER[type(element)]
                 if get(element) != nothing:  # a trail is only made where it may lead to something
-                    _collect(element, (*trail, field, index), families, found, cited=cited)
+                    _collect(element, (*trail, field, index), families, found, cited)
         else:
-            held: type = type(child)
-            _, get, nothing = _inner(held)
+            _, get, nothing = _INNER[type(child)]
             if get(child) != nothing:
-                _collect(child, (*trail, field), families, found, cited=cited)
+                _collect(child, (*trail, field), families, found, cited)
 
 
-@cache
-def _inner(kind: type) -> tuple[tuple[str, ...], Callable[[Any], Any], Any]:
-    """The fields of `children`; and how to get at once what is in them and in extras, which for most parts gives this:
-    nothing. Of what is no canonical value, there is nothing to get."""
-    if (fields := children(kind)) is None:
-        return (), lambda _: None, None
-    return fields, attrgetter("extras", *fields), (None,) * (1 + len(fields)) if fields else None
+class _Inner(dict[type, tuple[tuple[str, ...], Callable[[Any], Any], Any]]):
+    """By type: the fields of `children`; and how to get at once what is in them and in extras, which for most parts
+    gives this: nothing. Of what is no canonical value, there is nothing to get."""
+
+    def __missing__(self, kind: type) -> tuple[tuple[str, ...], Callable[[Any], Any], Any]:
+        fields = children(kind)
+        if fields is None:
+            found: tuple[tuple[str, ...], Callable[[Any], Any], Any] = ((), lambda _: None, None)
+        else:
+            found = (fields, attrgetter("extras", *fields), (None,) * (1 + len(fields)) if fields else None)
+        self[kind] = found
+        return found
+
+
+_INNER = _Inner()
 
 
 def _untold(kept: dict[str, Raw], family: str, form: Container[str], *, cited: bool) -> dict[str, Raw]:

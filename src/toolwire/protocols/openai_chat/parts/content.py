@@ -28,7 +28,7 @@ from toolwire.canonical.content import (
 from toolwire.canonical.node import Node
 from toolwire.canonical.tools import CacheMark, ToolRef
 from toolwire.codec.fields import Other, Wire
-from toolwire.codec.kept import NOTHING, emit, given, joined, known, rest
+from toolwire.codec.kept import NOTHING, emit, given, joined, known, left
 from toolwire.codec.losses import UNPLACED
 from toolwire.codec.media import data_url, opened, source_of
 from toolwire.codec.plan import Plan
@@ -72,16 +72,20 @@ _KINDS: dict[str, Kind] = {"image": "image", "audio": "audio", "video": "video"}
 
 def kept(wire: Wire, *form: str, under: str = "") -> dict[str, Any]:
     """`rest`, where a null is spelling also in fields that this protocol does not know: servers send many."""
-    found = rest(wire, FAMILY, *form, under=under)
-    if wire.unknown is UNSET:
-        return found
-    extras = found.get("extras")
-    if extras is None or b"null" not in (values := [bytes(value) for value in extras[FAMILY].values()]):
-        return found
-    nulls = [name for name, value in zip(extras[FAMILY], values, strict=True) if value == b"null"]
-    others = {name: value for name, value in extras[FAMILY].items() if name not in nulls}
-    tokens = (f"{FAMILY}:null:{name}" for name in nulls)
-    return {"extras": {FAMILY: others} if others else None, "form": (*found.get("form", ()), *tokens)}
+    own, form = left_over(wire, form, under)
+    if own:
+        return {"extras": {FAMILY: own}, "form": form}
+    return {"form": form} if form else NOTHING
+
+
+def left_over(wire: Wire, form: tuple[str, ...] = (), under: str = "") -> tuple[dict[str, Raw], tuple[str, ...]]:
+    """The same as `left` gives it."""
+    own, form = left(wire, FAMILY, form, under)
+    if wire.unknown is UNSET or b"null" not in (values := [bytes(value) for value in own.values()]):
+        return own, form
+    nulls = [name for name, value in zip(own, values, strict=True) if value == b"null"]
+    others = {name: value for name, value in own.items() if name not in nulls}
+    return others, (*form, *[f"{FAMILY}:null:{name}" for name in nulls])
 
 
 def spelled(name: str, value: str | UnsetType | None, usual: str) -> dict[str, Any]:

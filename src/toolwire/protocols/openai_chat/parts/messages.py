@@ -50,6 +50,7 @@ from .content import (
     decode_parts,
     encode_parts,
     kept,
+    left_over,
     report_text,
 )
 from .reasoning import decode_reasoning, encode_reasoning, wants_reasoning
@@ -93,7 +94,8 @@ def _decode_assistant(shape: MessageShape, at: str | None) -> Message:
     parts: list[Part] = []
     form: tuple[str, ...] = ()
     extras = _unplaced(shape, ("tool_call_id",))
-    decode_reasoning(shape, parts, extras)
+    if shape.reasoning_content is not UNSET or shape.reasoning is not UNSET or shape.unknown is not UNSET:
+        decode_reasoning(shape, parts, extras)
     if isinstance(shape.content, str):
         parts.append(Text(text=shape.content, at="/content"))
         form = (STRING,)
@@ -113,8 +115,16 @@ def _decode_assistant(shape: MessageShape, at: str | None) -> Message:
     if isinstance(shape.tool_calls, list):
         parts += [decode_call(call, index) for index, call in enumerate(shape.tool_calls)]
         form += () if shape.tool_calls else (NO_CALLS,)
-    found = _with(kept(shape, *form), extras)
-    return Message(role="assistant", parts=tuple(parts), name=known(shape.name), at=at, **found)
+    own, form = left_over(shape, form)
+    own = {**own, **extras} if extras else own
+    return Message(
+        role="assistant",
+        parts=tuple(parts),
+        name=known(shape.name),
+        at=at,
+        extras={FAMILY: own} if own else None,
+        form=form,
+    )
 
 
 def _unplaced(shape: MessageShape, names: tuple[str, ...]) -> dict[str, Raw]:

@@ -13,12 +13,12 @@ from toolwire.codec.counts import drop_counts, read_counts
 from toolwire.codec.fields import BAD_JSON, Reader
 from toolwire.codec.ids import made_answer_id
 from toolwire.codec.interface import Context, Encoding, Target
-from toolwire.codec.kept import as_object, joined, known, restore
+from toolwire.codec.kept import as_object, known, restore
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed, Turn
 from toolwire.protocols.openai_chat.parts.calls import is_json
-from toolwire.protocols.openai_chat.parts.content import kept, spelled, spelling
+from toolwire.protocols.openai_chat.parts.content import left_over, spelled, spelling
 from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
 from toolwire.protocols.openai_chat.request.body import RULES
 from toolwire.protocols.openai_chat.wire import (
@@ -70,7 +70,8 @@ _read_message = Reader[MessageShape](MessageShape, FAMILY).read
 _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 
-COUNTS = {"searches": "server_tool_use_details/web_search_requests"}
+_COUNTED = "server_tool_use_details"
+COUNTS = {"searches": f"{_COUNTED}/web_search_requests"}
 """OpenRouter's, and of those who write as it does."""
 
 
@@ -91,9 +92,10 @@ def decode_response(body: bytes, context: Context) -> Response:
     if shape.choices is UNSET:
         form = (*form, "openai-chat:absent:choices")
     error = decode_error_object(shape.error, None, at="/error") if failed and shape.error is not UNSET else None
-    found = kept(shape, *form)
+    own, form = left_over(shape, form)
     if shape.object != "chat.completion":
-        found = joined(found, spelled("object", shape.object, "chat.completion"))
+        word = spelled("object", shape.object, "chat.completion")
+        own, form = own | word.get("extras", {}).get(FAMILY, {}), form + word.get("form", ())
     return Response(
         origin=FAMILY,
         id=known(shape.id),
@@ -102,7 +104,8 @@ def decode_response(body: bytes, context: Context) -> Response:
         candidates=tuple([_decode_choice(one, number, count) for number, one in enumerate(shape.choices or ())]),
         usage=None if shape.usage is UNSET or shape.usage is None else decode_usage(shape.usage),
         error=decode_choice_error(shape.choices or ()) if error is None else error,
-        **found,
+        extras={FAMILY: own} if own else None,
+        form=form,
     )
 
 
@@ -118,20 +121,22 @@ def _decode_choice(shape: AnswerShape, position: int, count: int) -> Candidate:
     stop = None
     if isinstance(shape.finish_reason, str):
         stop = decode_stop(shape.finish_reason, message)
-    parts = tuple([_completed(part, stop) for part in message.parts])
-    if parts != message.parts:
-        message = replace(message, parts=parts)
-    form = () if shape.index is not UNSET else (NO_INDEX,)
+    if ToolCall in map(type, message.parts):
+        parts = tuple([_completed(part, stop) for part in message.parts])
+        if parts != message.parts:
+            message = replace(message, parts=parts)
+    form: tuple[str, ...] = () if shape.index is not UNSET else (NO_INDEX,)
     if position == 0 and shape.error is not UNSET:
         form = (*form, f"{FAMILY}:told:error")
     if shape.message.role != "assistant":
         form = (*form, f"openai-chat:role:{shape.message.role}")
-    found = kept(shape, *form)
+    own, form = left_over(shape, form)
     index = position if shape.index is UNSET else shape.index
     if not 0 <= index < count:
-        found = joined(found, {"extras": {FAMILY: {"index": Raw(str(index).encode())}}, "form": (NO_INDEX,)})
+        own, form = {**own, "index": Raw(str(index).encode())}, (*form, NO_INDEX)
         index = position
-    return Candidate(index=index, messages=(message,), stop=stop, **found)
+    extras = {FAMILY: own} if own else None
+    return Candidate(index=index, messages=(message,), stop=stop, extras=extras, form=form)
 
 
 def _completed(part: Any, stop: Stop | None) -> Any:
@@ -144,8 +149,12 @@ def _completed(part: Any, stop: Stop | None) -> Any:
 
 
 def decode_stop(reason: str, message: Message) -> Stop:
-    calls = any(isinstance(part, ToolCall) for part in message.parts)
-    refused = any(isinstance(part, Refusal) and part.text for part in message.parts)
+    calls = refused = False
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            calls = True
+        elif isinstance(part, Refusal) and part.text:
+            refused = True
     return Stop(reason=_meant(reason, calls=calls, refused=refused), raw=reason)
 
 
@@ -158,15 +167,20 @@ def _meant(reason: str, *, calls: bool, refused: bool) -> StopReason:
 
 
 def decode_usage(shape: UsageShape) -> Usage:
-    rests = [kept(shape)]
+    own, form = left_over(shape)
     read = write = reasoning = None
     if type(details := shape.prompt_tokens_details) is PromptDetailsShape:
         read, write = known(details.cached_tokens), known(details.cache_write_tokens)
-        rests.append(kept(details, "openai-chat:details:prompt", under="prompt_tokens_details/"))
+        more, form = left_over(details, (*form, "openai-chat:details:prompt"), "prompt_tokens_details/")
+        own = own | more if own else more
     if type(spent := shape.completion_tokens_details) is CompletionDetailsShape:
         reasoning = known(spent.reasoning_tokens)
-        rests.append(kept(spent, "openai-chat:details:completion", under="completion_tokens_details/"))
-    found, counts = read_counts(joined(*rests), FAMILY, COUNTS)
+        more, form = left_over(spent, (*form, "openai-chat:details:completion"), "completion_tokens_details/")
+        own = own | more if own else more
+    counts: dict[str, int] = {}
+    if _COUNTED in own:
+        found, counts = read_counts({"extras": {FAMILY: own}, "form": form}, FAMILY, COUNTS)
+        own, form = found["extras"][FAMILY], found["form"]
     return Usage(
         input_tokens=known(shape.prompt_tokens),
         output_tokens=known(shape.completion_tokens),
@@ -174,8 +188,9 @@ def decode_usage(shape: UsageShape) -> Usage:
         cache_read=read,
         cache_write=write,
         reasoning=reasoning,
-        **counts,
-        **found,
+        searches=counts.get("searches"),
+        extras={FAMILY: own} if own else None,
+        form=form,
     )
 
 
