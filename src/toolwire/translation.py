@@ -199,6 +199,7 @@ class Translation:
         self._writer = writer
         self._decoder = reader.stream_decoder(context)
         self._encoder = writer.stream_encoder(context)
+        self._home = reader is writer
         self._related = are_related(reader, writer)
         self._probable = handing_on(reader.probabilities, writer.probabilities)
         self._names = None if reader is writer else CallNames(context)
@@ -324,7 +325,7 @@ class Translation:
         for event in told:
             if type(event) is PartDelta:
                 continue
-            if guards(event, self._writer.families):
+            if not self._home and guards(event, self._writer.families):
                 place = events.index(event)
                 passed = self._encoder.encode(events[:place])
                 del self.told[len(self.told) - len(events) + place + 1 :]

@@ -184,6 +184,9 @@ def restore(out: dict[str, Any], node: Node | None, family: str) -> dict[str, An
 
 
 def _put(out: dict[str, Any], key: str, value: Any) -> None:
+    if "/" not in key and "~" not in key:
+        out.setdefault(key, value)
+        return
     *parents, last = key.split("/")
     for name in parents:
         inner = out.get(unescape(name))

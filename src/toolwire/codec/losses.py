@@ -301,6 +301,9 @@ def _untold(kept: dict[str, Raw], family: str, form: Container[str], *, cited: b
 
 def guards(root: Node, families: Container[str]) -> bool:
     """Whether something below may not be dropped, and would be."""
+    _, get, nothing = _INNER[type(root)]
+    if get(root) == nothing:
+        return False
     return any(family.endswith(":guarded") for _, family, _ in foreign_extras(root, families))
 
 

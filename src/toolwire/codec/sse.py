@@ -114,9 +114,11 @@ def only_text(data: bytes) -> bytes:
 
 def frame(data: bytes, event: bytes | None = None) -> bytes:
     """A frame. A name that a line can't hold is left out: it is in the data, too."""
+    if b"\n" in data or b"\r" in data:
+        data = in_lines(data)
     if event is None or b"\n" in event or b"\r" in event:
-        return b"data: " + in_lines(data) + b"\n\n"
-    return b"event: " + event + b"\ndata: " + in_lines(data) + b"\n\n"
+        return b"data: %b\n\n" % data
+    return b"event: %b\ndata: %b\n\n" % (event, data)
 
 
 def in_lines(data: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Canonical events to the Responses API's event stream; `stream_decoder` has its grammar, `stream_items` its middle."""
 
 from collections.abc import Callable, Iterable
+from itertools import chain, repeat
 from typing import Any
 
 import msgspec
@@ -85,29 +86,35 @@ class Encoder:
 
     def encode(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
-        frames, parts = self._frames, self._items.parts
-        number = frames.number
-        speaking, head, pieces = -1, b"", [""]
+        parts, speaking = self._items.parts, -1
+        said: list[str] = []  # by the part that speaks, and not written yet
         for event in events:
             if type(event) is PartDelta and event.plain and event.candidate == 0:
-                if event.index != speaking and (held := parts.get(event.index)) is not None and held.head:
-                    # A part of another protocol that is open here is the one that may speak.
-                    speaking, head, pieces = event.index, held.head, held.pieces
                 if event.index == speaking:
-                    pieces.append(text := event.text)
-                    out += (
-                        head,
-                        _NUMBERED[number] if number < _COUNTED else b'%d,"delta":' % number,
-                        _json(text),
-                        _END,
-                    )
-                    number += 1
+                    said.append(event.text)
                     continue
-            frames.number = number
+                if (held := parts.get(event.index)) is not None and held.head:
+                    # A part of another protocol that is open here is the one that may speak.
+                    out.append(self._say(speaking, said))
+                    speaking, said = event.index, [event.text]
+                    continue
+            out.append(self._say(speaking, said))
             out.append(self._encode(event))
-            number, parts, speaking = frames.number, self._items.parts, -1
-        frames.number = number
+            parts, speaking, said = self._items.parts, -1, []
+        out.append(self._say(speaking, said))
         return b"".join(out)
+
+    def _say(self, index: int, texts: list[str]) -> bytes:
+        """What one part says, a delta for each piece of it."""
+        if not texts:
+            return b""
+        held, frames = self._items.parts[index], self._frames
+        first, frames.number = frames.number, frames.number + len(texts)
+        held.pieces += texts
+        numbers = _NUMBERED[first : frames.number]
+        if frames.number > _COUNTED:
+            numbers = [b'%d,"delta":' % number for number in range(first, frames.number)]
+        return b"".join(chain.from_iterable(zip(repeat(held.head), numbers, map(_json, texts), repeat(_END))))
 
     def _encode(self, event: Event) -> bytes:
         """One event; of another protocol with what waited for it, one part after the other."""
