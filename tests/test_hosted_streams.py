@@ -9,7 +9,7 @@ import toolwire as tw
 from tests import sdk_gemini, sdk_gemini_interactions, sdk_stream
 from tests.hosted import ASKED, GEMINI, INTERACTIONS, USED, answer, streamed
 from tests.wire import ANTHROPIC, RESPONSES, frames
-from toolwire.translation import TranslatedStream
+from toolwire.streaming import TranslatedStream
 
 PAIRS = [(source, target) for source in USED for target in USED if source != target]
 

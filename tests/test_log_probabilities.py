@@ -14,7 +14,7 @@ from toolwire.canonical.fold import unfold
 from toolwire.codec.interface import Context
 from toolwire.codec.kin import set_apart
 from toolwire.protocols import PROTOCOLS
-from toolwire.translation import Translation
+from toolwire.streaming import Translation
 
 
 def token(text: str, probability: float) -> dict[str, Any]:

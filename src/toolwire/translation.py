@@ -1,42 +1,27 @@
-"""Translating bodies and streams from one protocol to another, with every loss named."""
+"""Translating from one protocol to another, with every loss named."""
 
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterable
 from functools import cached_property
 from typing import Any, Literal
 
-import msgspec
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError, DecodeError, LossRefused
-from toolwire.canonical.events import (
-    UNKNOWN,
-    Event,
-    Notice,
-    PartDelta,
-    PartEnd,
-    PartStart,
-    ResponseEnd,
-    ResponseFailed,
-    UsageReport,
-)
-from toolwire.canonical.fold import fold
+from toolwire.canonical.errors import DecodeError, LossRefused
 from toolwire.canonical.loss import Loss
-from toolwire.canonical.response import Response, Usage
-from toolwire.codec.answers import CallNames, Failing, before_failure, identified
+from toolwire.canonical.response import Response
+from toolwire.codec.answers import identified
 from toolwire.codec.carries import Carrier
-from toolwire.codec.carrying import StreamCarrying, carry_response
-from toolwire.codec.fields import escape
+from toolwire.codec.carrying import carry_response
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
-from toolwire.codec.kin import are_related, set_apart
-from toolwire.codec.lines import in_one_line
-from toolwire.codec.losses import Report, Trail, foreign_extras, guards
+from toolwire.codec.kin import set_apart
 from toolwire.codec.placing import is_unplaced, placed
-from toolwire.codec.probabilities import handing_on
-from toolwire.codec.raising import StreamRaiser, raise_response
+from toolwire.codec.raising import raise_response
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.codec.settings import settled
 from toolwire.protocols import PROTOCOLS
+
+from .streaming import TranslatedStream, Translation
 
 Body = bytes | bytearray | str | dict[str, Any] | list[Any]
 Kind = Literal["request", "response", "error"]
@@ -175,234 +160,6 @@ def answer_for(response: Response, reader: Codec, writer: Codec, context: Contex
     names, and what its protocol has no place for is carried."""
     own = response if reader is writer else identified(set_apart(response, reader, writer), context)
     return carry_response(raise_response(own, context.undo, writer.screen, reader.names), writer, reader.names, context)
-
-
-class Translation:
-    """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed; `begun`: it has
-    said something that is no error; `told` are its events so far. `change` sees all events first, and says what becomes
-    of them; `finish` gets the answer as the client has it, once it is complete."""
-
-    def __init__(
-        self,
-        reader: Codec,
-        writer: Codec,
-        context: Context,
-        change: Callable[[list[Event]], list[Event]] | None = None,
-        finish: Callable[[Response], None] | None = None,
-    ) -> None:
-        self.error: ApiError | None = None
-        self.broken = False
-        self.begun = False
-        self.usage: Usage | None = None
-        self._context = context
-        self._reader = reader
-        self._writer = writer
-        self._decoder = reader.stream_decoder(context)
-        self._encoder = writer.stream_encoder(context)
-        self._home = reader is writer
-        self._related = are_related(reader, writer)
-        self._probable = handing_on(reader.probabilities, writer.probabilities)
-        self._names = None if reader is writer else CallNames(context)
-        self._failing = Failing()
-        self._raiser = StreamRaiser(context.undo, writer.screen, reader.names)
-        self._change = change
-        self._finish = finish
-        self._carrying = StreamCarrying(writer, reader.names, context)
-        self.told: list[Event] = []
-        self._over = False
-        self._ended = False
-        self._losses: list[Loss] | None = None
-
-    def feed(self, data: bytes) -> bytes:
-        return self._pass(self._decoder.feed(data))
-
-    def go_on(self) -> None:
-        """Another stream continues this one."""
-        self._decoder = self._reader.stream_decoder(self._context)
-
-    def drain(self) -> bytes:
-        """What the decoder still held, at the end of a stream that another one may continue."""
-        return self._pass(self._decoder.close())
-
-    def tell(self, *events: Event) -> bytes:
-        """Events that are not in the stream itself."""
-        return self._pass(list(events))
-
-    def whole(self, events: Iterable[Event]) -> bytes:
-        """All of a stream that was none: an answer that came at once."""
-        return self._pass(list(events)) + self.end()
-
-    def fail(self, error: ApiError) -> bytes:
-        """End the stream with an error: what carries it broke."""
-        return self._pass([ResponseFailed(error=error, broken=True)]) + self.end()
-
-    def close(self) -> bytes:
-        return self.drain() + self.end()
-
-    def end(self) -> bytes:
-        self._ended = True
-        return in_one_line(self._encoder.close())
-
-    @property
-    def losses(self) -> list[Loss]:
-        """Those of the answer that the events told, as its body has them. They are worked out when somebody asks."""
-        if self._losses is None:
-            if not self._ended:
-                return []
-            self._losses = self._find_losses()
-        return self._losses
-
-    def _find_losses(self) -> list[Loss]:
-        if self._reader is self._writer and not self._encoder.report:
-            return []  # home is exact
-        response, writer = fold(self.told), self._writer
-        last = self.told[-1] if self.told else None
-        if isinstance(last, ResponseFailed) and last.status is None and last.error.at is None:
-            response = replace(response, error=replace(last.error, at=""))  # it has a frame of its own
-        if response.origin in writer.families:
-            report = self._encoder.report
-            report.unclaimed(response, writer.families)
-        else:
-            # An error ends the stream: it is told as one, not in an answer, nor by why that stopped.
-            whole = response if response.error is None else before_failure(response)
-            report = writer.encode_response(whole, self._context).report
-            if response.error is not None:
-                report.include(writer.encode_error(response.error).report, ("error",))
-        for trail in self._carrying.unnamed:
-            report.dropped(trail, "id")
-        self._report_frames(response, report)
-        return report.resolve(response, self._reader.names)
-
-    def _report_frames(self, response: Response, report: Report) -> None:
-        """Unknown fields of the frames that told a part, which the folded response has no place for."""
-        foreign = foreign_extras(response, self._writer.families)
-        folded = {key.partition("/")[0] for _, _, kept in foreign for key in kept}
-        trails: dict[tuple[int, int], Trail] = {}
-        counts: dict[Trail, int] = {}
-        for event in _more_than_growth(self.told):
-            if type(event) is Notice and event.kind == UNKNOWN:
-                self._report_unknown(event, report)
-            if isinstance(event, PartStart):
-                message = ("candidates", event.candidate, "messages", event.message)
-                place = counts.get(message, 0)
-                counts[message] = place + 1
-                trails[event.candidate, event.index] = (*message, "parts", place)
-            if isinstance(event, PartStart | PartDelta | PartEnd) and event.extras:
-                for family, kept in event.extras.items():
-                    if family not in self._writer.families:
-                        for key in [key for key in kept if key.removeprefix("delta/") not in folded]:
-                            trail = trails.get((event.candidate, event.index), ())
-                            report.dropped(trail, "//" + key, "a field that only its own protocol has")
-
-    def _report_unknown(self, event: Notice, report: Report) -> None:
-        for family, kept in (event.extras or {}).items():
-            if family not in self._writer.families:
-                told = msgspec.json.decode(kept["frame"])
-                named = told.get("type", told.get("event_type", "frame"))
-                report.dropped((), "//" + escape(str(named)), "a frame that nobody here knows")
-
-    def _pass(self, events: list[Event]) -> bytes:
-        if self._over:
-            return b""
-        if self._change is not None:
-            events = self._change(events)
-        if self._related:
-            events = [
-                one if type(one) is PartDelta and one.plain else set_apart(one, self._reader, self._writer)
-                for one in events
-            ]
-        if self._probable is not None:
-            events = self._probable.hand_on(events)
-        told = _more_than_growth(events)
-        if told and self._names is not None and (named := self._names.name(told) | self._failing.fail(told)):
-            events = [named.get(id(event), event) for event in events]
-            told = _more_than_growth(events)
-        ready = self._carrying.carry_events(self._raiser.raise_events(events))
-        if ready is not events:
-            events = list(ready)
-            told = _more_than_growth(events)
-        self.told += events
-        for event in told:
-            if type(event) is PartDelta:
-                continue
-            if not self._home and guards(event, self._writer.families):
-                place = events.index(event)
-                passed = self._encoder.encode(events[:place])
-                del self.told[len(self.told) - len(events) + place + 1 :]
-                return passed + self._give_up(ResponseFailed(error=self._refusal()))
-            if type(event) is ResponseFailed:
-                self.error, self.broken = event.error, event.broken
-            elif type(event) is UsageReport:
-                self.usage = event.usage
-            elif type(event) is not Notice:
-                self.begun, self.usage = True, getattr(event, "usage", None) or self.usage
-                if type(event) is ResponseEnd and self._finish is not None:
-                    self._finish(fold(self.told))
-        out = self._encoder.encode(events)
-        if (failure := self._encoder.failure) is not None and self.error is None:
-            out += self._give_up(ResponseFailed(error=failure, broken=True))
-        return in_one_line(out)
-
-    def _give_up(self, failed: ResponseFailed) -> bytes:
-        """End the stream here: what still comes is not passed on."""
-        self._over = True
-        self.told.append(failed)
-        self.error, self.broken = failed.error, failed.broken
-        return self._encoder.encode([failed])
-
-    def _refusal(self) -> ApiError:
-        """Of a thing that may not be dropped: what it guards is not passed on without it."""
-        report, response = Report(), fold(self.told)
-        report.unclaimed(response, self._writer.families)
-        guarded = [loss for loss in report.resolve(response, self._reader.names) if loss.guarded]
-        return ApiError(kind="invalid_request", message=str(LossRefused(guarded, self._writer.name)))
-
-
-def _more_than_growth(events: list[Event]) -> list[Event]:
-    """The few events that do more than make a text grow."""
-    return [event for event in events if type(event) is not PartDelta or not event.plain]
-
-
-class TranslatedStream:
-    """The stream as bytes, as they become ready. Iterate it, or iterate it asynchronously; then see `losses`."""
-
-    def __init__(self, translation: Translation, chunks: Iterable[bytes] | AsyncIterable[bytes]) -> None:
-        self._translation = translation
-        self._chunks = chunks
-
-    @property
-    def losses(self) -> list[Loss]:
-        return self._translation.losses
-
-    @property
-    def error(self) -> ApiError | None:
-        """What ended the stream early, if something did."""
-        return self._translation.error
-
-    @property
-    def broken(self) -> bool:
-        """Whether it was the stream itself: cut, or not of its protocol."""
-        return self._translation.broken
-
-    def __iter__(self) -> Iterator[bytes]:
-        if not isinstance(self._chunks, Iterable):
-            raise TypeError("these chunks arrive asynchronously: use 'async for'")
-        for chunk in self._chunks:
-            if data := self._translation.feed(chunk):
-                yield data
-        if data := self._translation.close():
-            yield data
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        if isinstance(self._chunks, AsyncIterable):
-            async for chunk in self._chunks:
-                if data := self._translation.feed(chunk):
-                    yield data
-            if data := self._translation.close():
-                yield data
-        else:
-            for data in self:
-                yield data
 
 
 def translate_stream(

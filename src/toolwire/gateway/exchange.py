@@ -24,7 +24,8 @@ from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.codec.settings import settled
 from toolwire.codec.withholding import Withholding
 from toolwire.protocols import PROTOCOLS
-from toolwire.translation import Translation, answer_for, refuse, to_bytes
+from toolwire.streaming import Translation
+from toolwire.translation import answer_for, refuse, to_bytes
 from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Answer, Transport, TransportError, head_of
 

@@ -6,14 +6,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError
-from toolwire.canonical.events import Event, Notice, ResponseFailed, ResponseStart, Stopped
-from toolwire.canonical.fold import fold
+from toolwire.canonical.events import Event, Notice, ResponseFailed, ResponseStart
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.losses import Names, Report
-from toolwire.translation import Translation
+from toolwire.streaming import Translation
 from toolwire.upstream.transport import Answer, TransportError
 
 from .faults import cleaned, transport_fault
@@ -94,9 +93,7 @@ class Streaming:
 
     @property
     def told(self) -> Response:
-        """The answer without its words: its names, its stops and its usage."""
-        fewer = [event for event in self.translation.told if type(event) in (ResponseStart, Stopped)]
-        return replace(fold(fewer), usage=self.usage)
+        return self.translation.glance
 
     @property
     def error(self) -> ApiError | None:

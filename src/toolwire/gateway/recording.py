@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from toolwire import __version__
 from toolwire.canonical.loss import Loss
-from toolwire.canonical.response import Usage
-from toolwire.journal.records import Bodies, Record
+from toolwire.canonical.response import Stop, Usage
+from toolwire.codec.interface import Route
+from toolwire.journal.records import Bodies, Record, size_of
 from toolwire.journal.secrets import Redactor
 from toolwire.journal.store import kept_at
 from toolwire.journal.telemetry import telemetry_of
@@ -57,6 +58,59 @@ class Note(Struct, gc=False):
             self.pieces.append(data)
         else:
             self.room = 0
+
+
+class Entry(Struct, gc=False):
+    """What is known of an exchange that is over: the journal's thread makes the record of it, many in a row."""
+
+    line: Line
+    route: Route
+    tenant: str
+    strict: bool
+    protocol: str
+    sent: float | None
+    answered: float | None
+    ended: float
+    at: float
+    answer: str | None
+    answered_by: str | None
+    stops: list[Stop | None]
+    losses: list[Loss]
+    parent: str
+    bodies: Bodies | None
+
+    @property
+    def size(self) -> int:
+        return size_of(self.losses, self.bodies)
+
+    def record(self) -> Record:
+        line, began = self.line, self.line.began
+        return Record(
+            id=line.id,
+            at=self.at,
+            toolwire=__version__,
+            client=line.client,
+            path=line.path,
+            route=self.route,
+            tenant=self.tenant,
+            strict=self.strict,
+            provider=line.provider,
+            protocol=self.protocol,
+            model=line.model,
+            status=line.status or 499,
+            streamed=line.streamed,
+            why=line.why or ("the upstream failed midway" if line.failed else ""),
+            sent=None if self.sent is None else self.sent - began,
+            answered=None if self.answered is None else self.answered - began,
+            ended=self.ended - began,
+            usage={} if line.usage is None else _said(line.usage),
+            answer=self.answer,
+            answered_by=self.answered_by,
+            stops=[stop.reason for stop in self.stops if stop is not None],
+            losses=self.losses,
+            parent=self.parent,
+            bodies=self.bodies,
+        )
 
 
 def recorder_of(
@@ -110,7 +164,7 @@ class Recorder:
         """Record it now; what is made in the background once that is over, as if the client had waited for it."""
         work = None if note.answer is None or isinstance(note.answer, Work) else note.answer.work
         if work is None or work.task is None:
-            self.journal.add(self._record(line, note))
+            self.journal.add(self._entry(line, note))
         else:
             work.task.add_done_callback(lambda _: self._record_work(line, note, work))
 
@@ -122,40 +176,31 @@ class Recorder:
             note.keep(work.ended)
         if work.failure is not None:
             line.status, line.why = work.failure.status or 502, work.failure.message
-        self.journal.add(self._record(line, note))
+        self.journal.add(self._entry(line, note))
 
-    def _record(self, line: Line, note: Note) -> Record:
+    def _entry(self, line: Line, note: Note) -> Entry:
         now, sent = time.monotonic(), note.sent
         told = None if note.answer is None else note.answer.told
-        bodies = None
+        bodies, asked = None, note.asked
         if note.pieces is not None:
             translated = b"" if sent is None else sent.body
-            bodies = Bodies(request=note.asked.body, translated=translated, response=b"".join(note.pieces))
-        return Record(
-            id=line.id,
-            at=time.time() - (now - line.began),
-            toolwire=__version__,
-            client=line.client,
-            path=line.path,
-            route=note.asked.route,
-            tenant=note.asked.tenant,
-            strict=note.asked.strict,
-            provider=line.provider,
-            protocol="" if sent is None else sent.upstream.name,
-            model=line.model,
-            status=line.status or 499,
-            streamed=line.streamed,
-            why=line.why or ("the upstream failed midway" if line.failed else ""),
-            sent=None if note.sent_at is None else note.sent_at - line.began,
-            answered=None if note.answered_at is None else note.answered_at - line.began,
-            ended=now - line.began,
-            usage={} if line.usage is None else _said(line.usage),
-            answer=None if told is None else told.id,
-            answered_by=None if told is None else told.model,
-            stops=[] if told is None else [one.stop.reason for one in told.candidates if one.stop is not None],
-            losses=note.losses or [],
-            parent=note.parent,
-            bodies=bodies,
+            bodies = Bodies(request=asked.body, translated=translated, response=b"".join(note.pieces))
+        return Entry(
+            line,
+            asked.route,
+            asked.tenant,
+            asked.strict,
+            "" if sent is None else sent.upstream.name,
+            note.sent_at,
+            note.answered_at,
+            now,
+            time.time() - (now - line.began),
+            None if told is None else told.id,
+            None if told is None else told.model,
+            [] if told is None else [one.stop for one in told.candidates],
+            note.losses or [],
+            note.parent,
+            bodies,
         )
 
 

@@ -20,7 +20,7 @@ from toolwire.canonical.events import Notice
 from toolwire.canonical.loss import Loss
 from toolwire.codec.arrays import MEDIA_TYPE, ArrayFraming
 from toolwire.codec.interface import Codec, Context
-from toolwire.translation import Translation
+from toolwire.streaming import Translation
 
 from .incoming import Header, Incoming
 from .passing import Streaming

@@ -7,7 +7,7 @@ from typing import Any
 from toolwire.journal.records import Record
 from toolwire.journal.secrets import Redactor
 from toolwire.journal.store import JournalError
-from toolwire.journal.writer import Journal
+from toolwire.journal.writer import Entry, Journal
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Transport
@@ -61,8 +61,8 @@ class _Kept(Journal):
         self.record: Record | None = None
         self._redactor = redactor
 
-    def add(self, record: Record) -> None:
-        self.record = self._redactor.record(record)
+    def add(self, entry: Entry) -> None:
+        self.record = self._redactor.record(entry.record())
 
 
 async def replay(config: Config, environment: Mapping[str, str], record: Record, to: str | None) -> Record:

@@ -59,8 +59,15 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
 
     @property
     def size(self) -> int:
-        """What it takes to keep it, roughly."""
-        return 500 + 200 * len(self.losses) + (0 if self.bodies is None else len(self.bodies))
+        return size_of(self.losses, self.bodies)
+
+    def record(self) -> "Record":
+        return self
+
+
+def size_of(losses: Sequence[Loss], bodies: Bodies | None) -> int:
+    """What it takes to keep a record, roughly."""
+    return 500 + 200 * len(losses) + (0 if bodies is None else len(bodies))
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -19,6 +19,7 @@ from .records import Bodies, Record
 REMOVED = "[removed]"
 # A shorter one is a placeholder such as `none`, and part of ordinary words.
 LEAST_LENGTH = 8
+LIMIT_REMEMBERED = 100
 
 # Not in the middle of a word; `\n` and `\u00e9` in JSON end in a letter, and are none.
 _FREE = rb"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
@@ -87,6 +88,7 @@ class Redactor:
         }
         self._known = sorted(spelled, key=len, reverse=True)  # one may begin with another
         self._seen: dict[str, str] = {}
+        self._clean: list[Loss] = []  # one exchange loses what the one before it did
 
     def data(self, data: bytes) -> bytes:
         for known in self._known:
@@ -103,7 +105,10 @@ class Redactor:
         path, model, why = text(record.path), text(record.model), text(record.why)
         if route.model is not None and (named := text(route.model)) is not route.model:
             route = replace(route, model=named)
-        losses = [self._loss(loss) for loss in record.losses] if record.losses else record.losses
+        losses = record.losses
+        if losses and losses != self._clean:
+            losses = [self._loss(loss) for loss in losses]
+            self._clean = losses if len(losses) <= LIMIT_REMEMBERED else []
         if bodies is not None:
             bodies = self._cleaned(record, bodies)
         elif path is record.path and model is record.model and why is record.why and route is record.route:

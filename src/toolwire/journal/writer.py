@@ -17,6 +17,14 @@ PAUSE = 0.5
 _BATCH, _BATCH_SIZE = 1000, 4 * 1024 * 1024
 
 
+class Entry(Protocol):
+    """What waits to be recorded: the record of it is made by the thread, or is there already."""
+
+    @property
+    def size(self) -> int: ...
+    def record(self) -> Record: ...
+
+
 class Sink(Protocol):
     """Takes every batch, without its secrets."""
 
@@ -35,20 +43,20 @@ class Journal:
         self._limit = limit
         self._complain = complain
         self._complaint = ""
-        self._queue: deque[Record] = deque()
+        self._queue: deque[Entry] = deque()
         # Each is changed by one thread only, as the counts above are; the difference is what waits.
         self._added = self._taken = 0
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def add(self, record: Record) -> None:
-        size = record.size
+    def add(self, entry: Entry) -> None:
+        size = entry.size
         if self._added - self._taken + size > self._limit or self._closing.is_set():
             self._refused += 1
             return
         self._added += size
-        self._queue.append(record)
+        self._queue.append(entry)
         if not self._wake.is_set():
             self._wake.set()
             if self._thread is None:  # not before: a process that forks takes no thread along
@@ -79,9 +87,9 @@ class Journal:
                 self._write(self._take())
         self._close_sinks()
 
-    def _take(self) -> list[Record]:
+    def _take(self) -> list[Entry]:
         """Some of what waits: not too many, and not too much."""
-        taken: list[Record] = []
+        taken: list[Entry] = []
         size = 0
         while self._queue and len(taken) < _BATCH and size < _BATCH_SIZE:
             taken.append(self._queue.popleft())
@@ -92,8 +100,8 @@ class Journal:
         for sink in self._sinks:
             sink.close()
 
-    def _write(self, taken: list[Record]) -> None:
-        batch = [self._redactor.record(record) for record in taken]
+    def _write(self, taken: list[Entry]) -> None:
+        batch = [self._redactor.record(entry.record()) for entry in taken]
         failed = False
         for sink in self._sinks:
             try:
@@ -101,7 +109,7 @@ class Journal:
             except Exception as error:  # noqa: BLE001 - a full disk must not end the thread
                 failed = True
                 self._tell(f"{type(error).__name__}: {error}")
-        self._taken += sum(record.size for record in taken)
+        self._taken += sum(entry.size for entry in taken)
         if failed:
             self._failed += len(batch)
         else:
