@@ -48,9 +48,12 @@ class Usage(Node, frozen=True):
 
 
 class Candidate(Node, frozen=True):
+    """`plain` as in `Request`."""
+
     index: int = 0
     messages: tuple[Message, ...] = ()
     stop: Stop | None = None
+    plain: bool = False
 
 
 class Response(Node, frozen=True):

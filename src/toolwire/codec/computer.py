@@ -119,8 +119,10 @@ class OnScreen(Struct, frozen=True):
 # ---- decode
 
 
-def computers_of(tools: Iterable[Tool] | None) -> tuple[Computer, ...]:
-    return tuple([one.computer for one in tools or () if type(one) is NativeTool and one.computer is not None])
+def computers_of(tools: Sequence[Tool] | None) -> tuple[Computer, ...]:
+    if not tools or NativeTool not in map(type, tools):
+        return ()
+    return tuple([one.computer for one in tools if type(one) is NativeTool and one.computer is not None])
 
 
 def functions_of(request: Request) -> frozenset[str]:

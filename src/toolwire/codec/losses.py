@@ -161,6 +161,8 @@ _Place = tuple[Any, str, str]
 
 
 def _led(root: Node, trail: Trail, names: Names) -> _Place:
+    if not trail:
+        return root, "", ""
     node: Any = root
     path = ""
     steps = iter(trail)
@@ -286,7 +288,10 @@ class _Inner(dict[type, tuple[tuple[str, ...], Callable[[Any], Any], Any]]):
         if fields is None:
             found: tuple[tuple[str, ...], Callable[[Any], Any], Any] = ((), lambda _: None, None)
         else:
-            found = (fields, attrgetter("extras", *fields), (None,) * (1 + len(fields)) if fields else None)
+            get, nothing = attrgetter("extras", *fields), (None,) * (1 + len(fields)) if fields else None
+            found = fields, get, nothing
+            if hasattr(kind, "plain"):
+                found = fields, lambda value: nothing if value.plain else get(value), nothing
         self[kind] = found
         return found
 

@@ -33,7 +33,8 @@ def raise_response(response: Response, undo: Undo, form: Form | None = None, nam
 
 def _act(response: Response, screen: OnScreen, form: Form, names: Names) -> Response:
     def act(one: Candidate) -> Candidate:
-        return replace(one, messages=tuple(act_message(message, screen, form, names) for message in one.messages))
+        acted = tuple(act_message(message, screen, form, names) for message in one.messages)
+        return one if acted == one.messages else replace(one, messages=acted, plain=False)
 
     acted = tuple(map(act, response.candidates))
     return response if acted == response.candidates else replace(response, candidates=acted, plain=False)

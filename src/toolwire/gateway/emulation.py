@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
+from toolwire.canonical.tools import NativeTool
 from toolwire.codec.interface import Codec, Encoding, Undo
 
 from .inner import Crossing, InnerCalls, Offer
@@ -33,6 +34,8 @@ def emulation(
     request: Request, client: Codec, upstream: Codec, model: str | None, offer: Offer | None = None
 ) -> Emulation | None:
     """What has to be done in an upstream's place; None, as for nearly all requests, if there is nothing."""
+    if offer is None and (client is upstream or not request.tools or NativeTool not in map(type, request.tools)):
+        return None
     if (programs := prepared(request, client, upstream)) is not None:
         request = programs.request
     if (search := emulated(request, client, upstream, model)) is not None:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, Refusal, ToolCall
+from toolwire.canonical.content import Message, Part, Refusal, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.counts import drop_counts, read_counts
@@ -136,7 +136,13 @@ def _decode_choice(shape: AnswerShape, position: int, count: int) -> Candidate:
         own, form = {**own, "index": Raw(str(index).encode())}, (*form, NO_INDEX)
         index = position
     extras = {FAMILY: own} if own else None
-    return Candidate(index=index, messages=(message,), stop=stop, extras=extras, form=form)
+    plain = not own and not message.extras and all(map(_is_bare, message.parts))
+    return Candidate(index=index, messages=(message,), stop=stop, plain=plain, extras=extras, form=form)
+
+
+def _is_bare(part: Part) -> bool:
+    """Whether there is surely nothing in a part that only its own protocol has."""
+    return part.extras is None and (type(part) is ToolCall or (type(part) is Text and not part.annotations))
 
 
 def _completed(part: Any, stop: Stop | None) -> Any:
