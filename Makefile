@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # What only some suites need, each in an environment of its own.
 CACHE := .cache
+# Without compiled files every worker, and every program that a test starts, would compile all of it anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test test-laws test-agents test-comply test-frameworks test-mcp check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean

@@ -16,8 +16,9 @@ from google.genai._gaos.types.interactions.error import Error
 from google.genai._gaos.types.interactions.interaction import Interaction, InteractionTypedDict
 from google.genai._gaos.types.interactions.interactionssestreamevent import InteractionSSEStreamEvent
 from google.genai._gaos.utils.eventstreaming import Stream
-from google.genai._gaos.utils.serializers import unmarshal_json
+from google.genai._gaos.utils.serializers import ALLOW_UNKNOWN_UNION_VARIANTS
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import from_json
 from typing_extensions import TypeAliasType, get_type_hints
 
 from tests.sdk_params import Rebuilder
@@ -124,7 +125,7 @@ def fold_stream(wire: bytes, *, tolerant: bool = False) -> Summary:
 def fold_body(wire: bytes, *, tolerant: bool = False) -> dict[str, Any]:
     """The interaction that the SDK's events tell. `tolerant` reads what is not valid as the SDK does by default."""
     response = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=wire)
-    stream: Any = Stream(response, _lenient if tolerant else _strict, SENTINEL)
+    stream: Any = Stream(response, lenient if tolerant else _strict, SENTINEL)
     folded: dict[str, Any] = {}
     steps: dict[int, dict[str, Any]] = {}
     open_steps: set[int] = set()
@@ -158,8 +159,9 @@ def _strict(text: str) -> Any:
     return InteractionSSEStreamEvent.model_validate_json(text)
 
 
-def _lenient(text: str) -> Any:
-    return unmarshal_json(text, InteractionSSEStreamEvent)
+def lenient(text: str) -> Any:
+    """As the SDK's `unmarshal_json` reads it, which builds a model around the type for each event: most of its time."""
+    return InteractionSSEStreamEvent.model_validate(from_json(text), context={ALLOW_UNKNOWN_UNION_VARIANTS: True})
 
 
 def _require(condition: bool, otherwise: str) -> None:

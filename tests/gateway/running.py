@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import toolwire as tw
+from tests.upstream.serving import Server
 from toolwire.gateway.config import Config, StateSection, parse_config
 from toolwire.gateway.server import Gateway, build, listening, options
 from toolwire.protocols import PROTOCOLS
@@ -68,7 +69,7 @@ async def running(
 ) -> AsyncIterator[Running]:
     listener = listening("127.0.0.1", 0)
     gateway = build(forgetful(parse_config(config, {})), catch_all, {"HOME": "/nonexistent"} | dict(environment or {}))
-    server = uvicorn.Server(uvicorn.Config(gateway.app, **options(gateway.config.limits)))
+    server = Server(uvicorn.Config(gateway.app, **options(gateway.config.limits)))
     serving = asyncio.create_task(server._serve([listener]))
     transport = Transport()
     try:

@@ -1,6 +1,5 @@
 """Every value of a body, one at a time: where it stands, and the body with another value in its place."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,25 +69,36 @@ def resolve(body: Any, path: str) -> Any:
     """The value that a pointer names; KeyError if there is none."""
     for step in path.split("/")[1:]:
         try:
-            body = body[int(step)] if isinstance(body, list) else body[unescape(step)]
+            body = body[_key(body, step)]
         except (IndexError, ValueError, TypeError):
             raise KeyError(path) from None
     return body
 
 
 def changed(body: Any, path: str, value: Any) -> Any:
-    """A copy of the body with this value at the pointer."""
-    copy = json.loads(json.dumps(body))
-    parent = resolve(copy, path.rpartition("/")[0])
-    step = path.rpartition("/")[2]
-    parent[int(step) if isinstance(parent, list) else unescape(step)] = value
+    """The body with this value at the pointer. What is not on the way there is shared, since all of a body would be
+    copied for each of its leaves."""
+    copy, parent, key = _copied(body, path)
+    parent[key] = value
     return copy
 
 
 def without(body: Any, path: str) -> Any:
-    """A copy of the body that lacks what the pointer names."""
-    copy = json.loads(json.dumps(body))
-    parent = resolve(copy, path.rpartition("/")[0])
-    step = path.rpartition("/")[2]
-    del parent[int(step) if isinstance(parent, list) else unescape(step)]
+    """The body without what the pointer names."""
+    copy, parent, key = _copied(body, path)
+    del parent[key]
     return copy
+
+
+def _copied(body: Any, path: str) -> tuple[Any, Any, Any]:
+    """A copy along this way, what holds its end there, and under which key."""
+    copy = parent = body.copy()
+    *way, last = path.split("/")[1:]
+    for step in way:
+        key = _key(parent, step)
+        parent[key] = parent = parent[key].copy()
+    return copy, parent, _key(parent, last)
+
+
+def _key(parent: Any, step: str) -> int | str:
+    return int(step) if isinstance(parent, list) else unescape(step)

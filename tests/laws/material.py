@@ -60,6 +60,7 @@ def streams(protocol: str) -> dict[str, bytes]:
     return fixture_streams(protocol) | {exchange.id: exchange.wire for exchange in _recorded(protocol) if exchange.sse}
 
 
+@cache
 def _bodies(protocol: str, kind: str) -> dict[str, Any]:
     folder = FIXTURES / protocol.replace("-", "_") / kind
     return {path.stem: json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))}
@@ -92,6 +93,7 @@ def fixture_errors(protocol: str) -> dict[str, Any]:
     return _bodies(protocol, "errors")
 
 
+@cache
 def fixture_streams(protocol: str) -> dict[str, bytes]:
     folder = FIXTURES / protocol.replace("-", "_") / "streams"
     return {path.stem: path.read_bytes() for path in sorted(folder.iterdir())}

@@ -1,5 +1,7 @@
 """An ASGI app on a real socket of the loopback, in a thread of its own."""
 
+import asyncio
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,17 +14,41 @@ import uvicorn
 http = httpx.Client(timeout=20)
 
 
+class Server(uvicorn.Server):
+    """uvicorn's, without its waiting: that looks ten times a second whether it is to end, and then waits a tenth more,
+    which is most of the time of a short test."""
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        while not self.should_exit:
+            await asyncio.sleep(0.01)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        left = self.config.timeout_graceful_shutdown
+        deadline = time.monotonic() + (0.1 if self.force_exit or left is None else left)
+        while (self.server_state.connections or self.server_state.tasks) and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+        if not self.force_exit:
+            for task in self.server_state.tasks:
+                task.cancel()
+            await self.lifespan.shutdown()
+
+
 @contextmanager
 def served(app: Any, port: int = 0) -> Iterator[str]:
     """The address at which the app answers."""
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="critical", timeout_graceful_shutdown=1))
+    server = Server(uvicorn.Config(app, port=port, log_level="critical", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     deadline = time.monotonic() + 10
     while not server.started:
         assert thread.is_alive(), "the server did not start"
         assert time.monotonic() < deadline, "the server takes too long to start"
-        time.sleep(0.005)
+        time.sleep(0.002)
     try:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:

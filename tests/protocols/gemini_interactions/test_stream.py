@@ -1,9 +1,16 @@
 """Streams of the Interactions API, read and written."""
 
 import json
+import re
 from typing import Any
 
+import pytest
+from google.genai._gaos.types.interactions.interactionssestreamevent import InteractionSSEStreamEvent
+from google.genai._gaos.utils.serializers import unmarshal_json
+
 from tests.fixture_files import FIXTURES
+from tests.laws import material
+from tests.sdk_gemini_interactions import lenient
 from toolwire.canonical.content import Citation, Media, Reasoning, ReasoningText, Seal, Text, ToolCall, ToolResult
 from toolwire.canonical.events import (
     Event,
@@ -230,3 +237,13 @@ def test_the_sentinel_ends_it() -> None:
     encoder = CODEC.stream_encoder(Context())
     wire = encoder.encode([ResponseStart(origin="anthropic"), ResponseEnd()]) + encoder.close()
     assert wire.endswith(b"event: done\ndata: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("name", material.fixture_streams("gemini-interactions"))
+def test_our_reader_of_events_is_the_sdks(name: str) -> None:
+    wire = material.fixture_streams("gemini-interactions")[name].decode()
+    told = re.findall(r"^data: (\{.*)$", wire, re.MULTILINE)
+    assert told
+    for event in [*told, *(re.sub(r'("(?:event_)?type": ?")', r"\1of_tomorrow.", event) for event in told)]:
+        data = f'{{"data":{event}}}'
+        assert lenient(data) == unmarshal_json(data, InteractionSSEStreamEvent)
