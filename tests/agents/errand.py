@@ -14,7 +14,7 @@ from msgspec import Struct
 from toolwire.canonical.content import Text, ToolCall
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool
-from toolwire.upstream.simulator.dialects import thinks
+from toolwire.upstream.simulator.dialects import DIALECTS, thinks
 from toolwire.upstream.simulator.reading import read
 from toolwire.upstream.simulator.script import Script, ScriptedCall, Turn
 
@@ -75,12 +75,14 @@ def prepared(folder: Path) -> Errand:
 
 class Sending(Script):
     """Plays the steps, to whoever offers the tools for it; anything else the model answers by itself. `made` is what
-    was called last in each step. `pause`: after so many calls it answers, until it is asked to go on."""
+    was called last in each step, and `thought` what led to it. `pause`: after so many calls it answers, until it is
+    asked to go on."""
 
     def __init__(self, steps: list[list[Call]], pause: int | None = None) -> None:
         self._steps = steps
         self._pause = pause
         self.made: dict[int, tuple[ScriptedCall, ...]] = {}
+        self.thought: dict[int, str] = {}
 
     def next_turn(self, request: Request, protocol: str) -> Turn | None:
         count = sum(isinstance(part, ToolCall) for message in request.messages for part in message.parts)
@@ -90,13 +92,15 @@ class Sending(Script):
         if not step or not {call.tool for call in step} <= offered.keys():
             return None
         self.made[count] = calls = tuple(_scripted(call, offered[call.tool]) for call in step)
-        return Turn(thinking=f"{count} calls are made." if thinks(protocol, request) else None, calls=calls)
+        if _thinks(protocol, request):
+            self.thought[count] = f"{count} calls are made."
+        return Turn(thinking=self.thought.get(count), calls=calls)
 
     @property
-    def arguments(self) -> list[dict[str, object] | str | None]:
-        """Those of all calls, in order."""
+    def calls(self) -> list[tuple[str, dict[str, object] | str | None]]:
+        """The names and arguments of all calls, in order."""
         made = [call for _, calls in sorted(self.made.items()) for call in calls]
-        return [call.arguments if call.input is None else call.input for call in made]
+        return [(call.name, call.arguments if call.input is None else call.input) for call in made]
 
     def _step(self, made: int) -> list[Call]:
         """What follows after so many calls."""
@@ -105,6 +109,12 @@ class Sending(Script):
                 return step
             made -= len(step)
         return []
+
+
+def _thinks(protocol: str, request: Request) -> bool:
+    """Models whose thinking nobody proves, such as DeepSeek's and Qwen's, do it also where nothing is said of it."""
+    silent = request.thinking is None or (request.thinking.enabled is None and request.thinking.effort is None)
+    return thinks(protocol, request) or (silent and DIALECTS[protocol].proof is None)
 
 
 def _is_told(request: Request, words: str) -> bool:

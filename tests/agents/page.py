@@ -14,8 +14,9 @@ gateway, on a simulated model that is as strict as its provider: {versions}.
 Each is sent on the same errand: write a file with awkward content, run a command, read the file back, make three calls
 at once (in Codex's code mode, in one program), and tell what only the results say. It is done if the agent ends well,
 the file is right to the byte, the answer has the results, and the upstream refused nothing and got back its own calls
-unchanged, with their results and every proof of its thinking; the number says how many of these there were. An
-upstream thinks where the agent asks for it, and Google's always.
+unchanged, with their results, every proof of its thinking and no other, or the thinking itself where it proves none;
+the number says how many of these there were. An upstream thinks where the agent asks for it; Google's always, and those
+that prove nothing unless they are asked not to.
 
 In brackets: the model that the agent asks for, where its ways depend on it, and the protocol that it speaks or what
 else is tried. A gateway that is restarted has the files of the one before: once while Codex runs a command, and once
@@ -40,7 +41,7 @@ def as_page(cells: list[Cell], versions: dict[str, str]) -> str:
 
 def _mark(cell: Cell, notes: list[str]) -> str:
     if not cell.faults:
-        return f"done, {cell.proofs}" if cell.proofs else "done"
+        return f"done, {cell.thoughts}" if cell.thoughts else "done"
     number = sum(note.startswith("* ") for note in notes) + 1
     notes.append(f"* ({number}) {cell.run.name} on {cell.upstream}: {'; '.join(cell.faults)}\n")
     return f"**no** ({number})"

@@ -17,7 +17,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """`model` is what the agent asks for: some change their ways with it. `sockets`: what the gateway does with
     websockets; the agent is to use one if it may. `restarts`: the gateway is started anew on the way; `resumed`: before
     that the agent answers, and then goes on with these arguments. `says`: what a result must say, too;
-    upstreams that are `lacking` have nothing that says so, and the agent is told that."""
+    upstreams that are `lacking` have nothing that says so, and the agent is told that. `private`: a tool of which only
+    a provider that speaks the agent's protocol is to be told."""
 
     agent: str
     protocol: str
@@ -30,6 +31,7 @@ class Run(Struct, frozen=True, kw_only=True):
     lacking: tuple[str, ...] = ()
     restarts: bool = False
     resumed: tuple[str, ...] = ()
+    private: str = ""
 
     @property
     def name(self) -> str:
@@ -156,6 +158,7 @@ def _coding(errand: Errand) -> list[list[Call]]:
     ]
 
 
+_PLACEHOLDER = "DeferredToolPlaceholder"
 QUERY = "tool calling between vendors"
 _CLAUDE = ("-p", PROMPT, "--dangerously-skip-permissions")
 _SOCKETS = ("-c", "model_providers.toolwire.supports_websockets=true")
@@ -172,7 +175,14 @@ _YOLO = ("-p", PROMPT, "--yolo")
 _OPENCODE = ("run", PROMPT)
 
 RUNS = [
-    Run(agent="claude", protocol="anthropic", model="toolwire", arguments=_CLAUDE, steps=_claude),
+    Run(
+        agent="claude",
+        protocol="anthropic",
+        model="toolwire",
+        arguments=_CLAUDE,
+        steps=_claude,
+        private=_PLACEHOLDER,
+    ),
     Run(
         agent="claude",
         protocol="anthropic",
@@ -180,6 +190,7 @@ RUNS = [
         arguments=_CLAUDE,
         steps=_searching,
         note="deferred tool",
+        private=_PLACEHOLDER,
     ),
     Run(
         agent="claude",

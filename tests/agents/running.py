@@ -23,11 +23,12 @@ from tests.agents.roster import Run
 from tests.scenarios.watching import Place, Seen, Watched, proofs_in
 from tests.upstream.clients import CLIENTS
 from tests.upstream.serving import served
-from toolwire.canonical.content import Text, ToolResult
+from toolwire.canonical.content import Reasoning, ReasoningText, Text, ToolResult
 from toolwire.cli.agents import AGENTS
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.server import build
 from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.dialects import DIALECTS
 from toolwire.upstream.simulator.reading import read
 
 SECONDS = 90
@@ -36,14 +37,14 @@ _TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
 
 
 class Cell(Struct, frozen=True):
-    """What came of it. `faults` is empty if all is as it should be. `proofs`: of thinking, that the upstream gave and
+    """What came of it. `faults` is empty if all is as it should be. `thoughts`, or their proofs, the upstream gave and
     wants back."""
 
     run: Run
     upstream: str
     faults: list[str]
     seconds: float
-    proofs: int
+    thoughts: int
 
 
 PAUSE = 2
@@ -118,8 +119,10 @@ def ran(run: Run, upstream: str, path: str, record: Path | None = None) -> Cell:
             faults = [*_outcome(code, said, complaint, errand), *_refusals(place, says), *_transport(place, run)]
             faults += ["the gateway was not started anew"] if run.restarts and not errand.anew.exists() else []
             faults += _history(working, upstream, errand, sending, says)
-            faults += _proved(issued, proofs_in(working[-1].asked)) if working else ["the upstream was not asked"]
-            return Cell(run, upstream, faults, seconds, len(issued))
+            faults += _offered(working, upstream, run)
+            faults += _proved(issued, working) if working else ["the upstream was not asked"]
+            thoughts = len(issued) if DIALECTS[upstream].proof else len(sending.thought)
+            return Cell(run, upstream, faults, seconds, thoughts)
 
 
 def _halting(run: Run, errand: Errand, path: str) -> str:
@@ -211,22 +214,34 @@ def _working(place: Place, upstream: str) -> list[Seen]:
 
 
 def _history(working: list[Seen], upstream: str, errand: Errand, sending: Sending, says: str) -> Iterator[str]:
-    """What the upstream was told of its own calls in the end."""
+    """What the upstream was told of its own calls, and of what led to them, in the end."""
     if not working:
         return
-    made = [_arguments(call.arguments) for call in working[-1].calls(upstream)]
-    if made != sending.arguments:
-        yield f"calls came back changed: {_difference(made, sending.arguments)}"
+    if DIALECTS[upstream].proof is None:
+        thoughts = {_text_of(part) for part in working[-1].parts(upstream) if isinstance(part, Reasoning)}
+        if missing := set(sending.thought.values()) - thoughts:
+            yield f"{len(missing)} of {len(sending.thought)} thoughts did not come back"
+    made = [(call.name, _arguments(call.arguments)) for call in working[-1].calls(upstream)]
+    if made != sending.calls:
+        yield f"calls came back changed: {_difference(made, sending.calls)}"
     results = [_text(result) for result in working[-1].results(upstream)]
     for what, words in (("digest", errand.digest), ("file", AWKWARD.splitlines()[0]), (repr(says), says)):
         if not any(words in result for result in results):
             yield f"the {what} is in no result"
 
 
-def _proved(issued: set[str], returned: set[str]) -> Iterator[str]:
-    if invented := returned - issued:
+def _offered(working: list[Seen], upstream: str, run: Run) -> Iterator[str]:
+    """What only the agent's own provider is to be told of."""
+    told = {tool.name for seen in working for tool in seen.request(upstream).tools or ()}
+    if run.private and (run.private in told) != (upstream == run.protocol):
+        yield f"{run.private} was {'' if run.private in told else 'not '}offered"
+
+
+def _proved(issued: set[str], working: list[Seen]) -> Iterator[str]:
+    returned = [proofs_in(seen.asked) for seen in working]
+    if invented := set().union(*returned) - issued:
         yield f"{len(invented)} proofs are not the upstream's own"
-    if lost := issued - returned:
+    if lost := issued - returned[-1]:
         yield f"{len(lost)} of {len(issued)} proofs of thinking did not come back"
 
 
@@ -244,6 +259,10 @@ def _text(result: ToolResult) -> str:
         for part in result.content or ()
     ]
     return "\n".join([*said, *(text for one in said for text in _strings(_arguments(one)))])
+
+
+def _text_of(thought: Reasoning) -> str:
+    return "".join(block.text for block in thought.content if isinstance(block, ReasoningText))
 
 
 def _strings(value: Any) -> Iterator[str]:

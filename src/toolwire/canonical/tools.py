@@ -94,13 +94,14 @@ class Computer(Node, frozen=True, tag=True):
 
 
 class NativeTool(Node, frozen=True, tag=True):
-    """A vendor's own tool, as it declares it. `kind` is the vendor's word without its date."""
+    """A vendor's own tool, as it declares it. `kind` is the vendor's word without its date. What only holds
+    a place for tools that come later is run by nobody."""
 
     protocol: str
     kind: str
     body: Raw
     name: str | None = None
-    executor: Literal["client", "server"] = "server"
+    executor: Literal["client", "server", "nobody"] = "server"
     cache: CacheMark | None = None
     hosted: Hosted | None = None
     server: McpServer | None = None

@@ -4,6 +4,8 @@ An answer of another protocol is changed before it is encoded: each proof become
 protocol has and echoes. So encoders know nothing of carries: they see a proof of their own. Where reasoning is echoed,
 a carry stands in the reasoning that it proves, or in an empty one before the text or call that has no place for its
 proof. Where clients drop reasoning it stands on the next call, or on a text that says nothing, behind all others.
+Reasoning that nobody proves is carried as well: some models want it back with a call, and clients drop or shorten what
+has no proof.
 
 Parts that are put in move those behind them: these are told where they stood (`at`), so that losses still point there.
 """
@@ -12,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Media, Part, Reasoning, Seal, Text, ToolCall
+from toolwire.canonical.content import Media, Part, Reasoning, ReasoningText, Seal, Text, ToolCall
 from toolwire.canonical.events import (
     Event,
     MessageEnd,
@@ -289,12 +291,15 @@ class StreamCarrying:
         final = event.final
         if (thought := self._thoughts.pop(key, None)) is not None:
             whole = thought.whole(event)
-            if whole is not None and whole.seal is not None:
+            if whole is not None and whole.seal is None:
+                self._name_again(thought)
+            if whole is not None and (whole.seal is not None or _is_wanted(whole)):
                 final = _shown(whole, self._carry_thought(whole, thought, sealing))
                 if final.seal is not None:
                     yield PartDelta(index=index, candidate=event.candidate, seal=final.seal)
             elif whole is not None:
-                self._unproved(whole, thought)
+                held = (replace(whole, at=None), thought.place)
+                self._speakers[event.candidate].unproved.append(held)
         elif key in self._stripped and isinstance(final, Text | ToolCall):
             final = replace(final, seal=None) if not sealing.carriage.on_calls else None
         if final is not None and key in self._moved:
@@ -313,23 +318,34 @@ class StreamCarrying:
         speaker.pending += held
         return None
 
-    def _unproved(self, whole: Reasoning, thought: _Thought) -> None:
+    def _name_again(self, thought: _Thought) -> None:
+        """The name that was held back is its message's after all."""
         start = thought.start
-        self._speakers[start.candidate].unproved.append((replace(whole, at=None), thought.place))
         if thought.id is not None:
             self._ids[start.candidate, start.message] = thought.id
             self.unnamed.append(("candidates", start.candidate, "messages", start.message))
+            thought.id = None
 
     def _rest(self, candidate: int, sealing: Sealer) -> Iterator[Event]:
         """What no call came for stands on a text that says nothing, as Google's own proofs do."""
         speaker = self._speakers.get(candidate)
-        if speaker is None or not speaker.pending or speaker.last is None:
+        if speaker is None or speaker.last is None or not any(map(_is_proved, speaker.pending)):
             return
         index = speaker.last.index + 1 + speaker.put_in
         text = Text(text="", seal=sealing.seal(speaker.pending))
         speaker.pending = []
         yield PartStart(index=index, part=text, message=speaker.last.message, candidate=candidate)
         yield PartEnd(index=index, candidate=candidate, final=text)
+
+
+def _is_wanted(unproved: Reasoning) -> bool:
+    """Whether a model may want it back: not a summary, which is for people."""
+    blocks = unproved.content
+    return bool(blocks) and all(isinstance(block, ReasoningText) and block.kind == "full" for block in blocks)
+
+
+def _is_proved(held: _Held) -> bool:
+    return getattr(held[0], "seal", None) is not None
 
 
 def _shown(part: Reasoning, seal: Seal | None) -> Reasoning:

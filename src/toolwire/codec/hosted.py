@@ -261,7 +261,7 @@ def without_native(placed: PlacedTool, plan: Plan, *, connects: bool = False) ->
         why = f"{tool.kind} {what}, and the target has no such tool"
         plan.report.dropped(placed.trail, "", why, guarded=True)
         return
-    guarded = plan.target.hosted_tools == "refuse"
+    guarded = plan.target.hosted_tools == "refuse" and tool.executor != "nobody"
     why = f"the target has no {tool.kind} tool"
     if tool.server is not None:
         why = (connects and tool.server.unportable) or why

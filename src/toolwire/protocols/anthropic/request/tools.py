@@ -69,6 +69,8 @@ HOSTED = Spelling(
     one_filter=True,
 )
 _SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+# Claude Code declares it beside its own search: it "keeps deferred tool loading active; never call this tool".
+_PLACEHOLDER = "DeferredToolPlaceholder"
 _CLIENT_RUN = ("bash", "text_editor", "memory", "computer", "computer_toolset", "browser_toolset")
 
 _decode_tool = msgspec.json.Decoder(ToolShape).decode
@@ -105,7 +107,11 @@ def decode_tool(raw: Raw, path: str = "") -> FunctionTool | NativeTool:
         if kind is None and bytes(raw)[:1] == b"{" and "type" in _members(raw):
             raise DecodeError(FAMILY, f"{path}/type", "a string", told(_members(raw)["type"])) from None
         shape = _read_tool(raw, path)
-    return _decode_function(shape) if shape.type in (UNSET, "custom") else _decode_native(raw, str(shape.type), path)
+    if shape.type not in (UNSET, "custom"):
+        return _decode_native(raw, str(shape.type), path)
+    if shape.name == _PLACEHOLDER and shape.defer_loading is True:
+        return NativeTool(protocol=FAMILY, kind="placeholder", name=shape.name, executor="nobody", body=raw)
+    return _decode_function(shape)
 
 
 def _decode_function(shape: ToolShape) -> FunctionTool:

@@ -53,7 +53,7 @@ def _repair_marks(request: Request, changed: dict[str, Any], report: Report) -> 
         return
     tools = list(request.tools)
     marked = [place for place, tool in enumerate(tools) if _is_marked(tool)]
-    present = [place for place, tool in enumerate(tools) if not getattr(tool, "defer", None) and hasattr(tool, "cache")]
+    present = [place for place, tool in enumerate(tools) if type(tool) is FunctionTool and not tool.defer]
     last = present[-1] if present else None
     for place in marked:
         tool: Any = tools[place]
