@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.computer.screens import FORMS, SAFETY, calls_of, request, said_of, turn
 from tests.scenarios.watching import Place, gateway_in_front_of, model_of
-from tests.screens import FORMS, SAFETY, calls_of, request, said_of, turn
 from tests.upstream.clients import CLIENTS
 from tests.upstream.serving import http, served
 from tests.wire import ANTHROPIC, GEMINI, INTERACTIONS, RESPONSES
