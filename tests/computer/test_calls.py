@@ -21,6 +21,7 @@ from tests.computer.screens import (
     turn,
 )
 from tests.wire import ANTHROPIC, CHAT, GEMINI, INTERACTIONS, RESPONSES
+from toolwire.canonical.content import ToolCall
 from toolwire.canonical.fold import fold, unfold
 from toolwire.codec.interface import Context, Route
 from toolwire.protocols import PROTOCOLS
@@ -164,3 +165,20 @@ def test_a_decoder_reads_what_is_done(protocol: str) -> None:
     uses = [getattr(part, "screen", None) for message in decoded.messages for part in message.parts]
     kinds = [type(action).__name__ for use in uses for action in getattr(use, "actions", ())]
     assert kinds == ["Click", "Type", "Keys"]
+
+
+def test_the_pointer_stays_where_the_call_before_left_it() -> None:
+    """Google's functions before 3.5 can only type where something is clicked."""
+    asked = request(INTERACTIONS) | {"model": "gemini-2.5-computer-use-preview-10-2025"}
+    body, source = answer(ANTHROPIC, *ASKED[ANTHROPIC]), PROTOCOLS[ANTHROPIC]
+    typed = {"x": 500, "y": 500, "text": "Oslo", "press_enter": False, "clear_before_typing": False}
+    wanted = [("click_at", {"x": 500, "y": 500}), ("type_text_at", typed), ("key_combination", {"keys": "Enter"})]
+    told = tw.translate(body, ANTHROPIC, INTERACTIONS, "response", request=asked)
+    assert _told(INTERACTIONS, calls_of(INTERACTIONS, told.value)) == wanted
+    assert ("approximated", "/content/1/input") in {(loss.kind, loss.path) for loss in told.losses}
+    encoder = source.stream_encoder(Context())
+    wire = encoder.encode(unfold(source.decode_response(json.dumps(body).encode(), Context()))) + encoder.close()
+    decoder = PROTOCOLS[INTERACTIONS].stream_decoder(Context())
+    streamed = fold(decoder.feed(b"".join(tw.translate_stream(wire, ANTHROPIC, INTERACTIONS, asked))) + decoder.close())
+    calls = [part for one in streamed.candidates[0].messages for part in one.parts if isinstance(part, ToolCall)]
+    assert [(call.name, json.loads(call.arguments)) for call in calls] == wanted
