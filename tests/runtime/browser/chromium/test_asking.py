@@ -1,6 +1,7 @@
 """`toolwire ask --browser`, and what its runs show afterwards."""
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,13 @@ def test_a_task_is_done_shown_and_replayed(tmp_path: Path) -> None:
     page = (tmp_path / "seen" / "index.html").read_text("utf-8")
     assert "Send the &lt;form&gt;." in page
     assert ORDERS in page
+    assert re.findall(r'<i style="([^"]*)" title="(\w+)">', page) == [
+        ("left:11.72%;top:6.88%", "click"),
+        ("left:9.38%;top:27.50%", "drag"),
+        ("left:15.62%;top:47.50%", "scroll"),
+        ("left:10.94%;top:65.00%", "click"),
+    ]
+    assert re.findall(r'<polyline points="([^"]*)"', page) == ["120,220 420,220"]
     names = [f"{number:03}.png" for number in range(1, 9)]
     assert [name for name in names if f'src="{name}"' in page] == names
     sizes = {size_of(image((tmp_path / "seen" / name).read_bytes(), "image/png")) for name in names}
