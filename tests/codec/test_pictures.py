@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from tests.screens import png
+from tests.computer.screens import png
 from toolwire.canonical.content import Inline, Media, Url
 from toolwire.codec.pictures import size_of
 

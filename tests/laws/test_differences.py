@@ -70,7 +70,9 @@ def test_a_request_differs_only_where_losses_say_so(source: str, target: str) ->
                 wrong.append(f"{name}: {'.'.join(map(str, trail))} {field}")
         parts = [part for message in after.messages for part in message.parts] + list(after.system or ())
         wrong += [
-            f"{name}: {'.'.join(map(str, trail))}" for trail in _lost(_parts(before), parts) if not said.tells(trail)
+            f"{name}: {'.'.join(map(str, trail))}"
+            for trail in _lost(_parts(before), parts, target)
+            if not said.tells(trail)
         ]
     assert wrong == []
 
@@ -93,7 +95,9 @@ def test_a_response_differs_only_where_losses_say_so(source: str, target: str) -
             for place, part in enumerate(message.parts)
         ]
         parts = [part for one in after.candidates for message in one.messages for part in message.parts]
-        wrong += [f"{name}: {'.'.join(map(str, trail))}" for trail in _lost(placed, parts) if not said.tells(trail)]
+        wrong += [
+            f"{name}: {'.'.join(map(str, trail))}" for trail in _lost(placed, parts, target) if not said.tells(trail)
+        ]
     assert wrong == []
 
 
@@ -191,14 +195,12 @@ def _parts(request: Request) -> list[tuple[Trail, Part]]:
     ]
 
 
-def _lost(before: list[tuple[Trail, Part]], after: list[Part]) -> Iterator[Trail]:
+def _lost(before: list[tuple[Trail, Part]], after: list[Part], target: str) -> Iterator[Trail]:
     thoughts = "\n".join(block.text for part in after if isinstance(part, Reasoning) for block in _thought(part))
     for trail, part in before:
         if isinstance(part, ToolCall) and part.screen is not None:
             calls = [one for one in after if isinstance(one, ToolCall)]
-            # Google's grid can only be read back into pixels where a screenshot tells the size of the display.
-            arrived = any(one.id == part.id and one.screen is None for one in calls)
-            arrived = arrived or _done(part) <= set().union(*map(_done, calls))
+            arrived = _done(part) <= set().union(*(_done(_read_again(one, target)) for one in calls))
         elif isinstance(part, ToolResult) and part.screen is not None:
             arrived = _seen(part) <= set().union(*(_seen(one) for one in after if isinstance(one, ToolResult)))
         elif isinstance(part, Reasoning):
@@ -207,6 +209,15 @@ def _lost(before: list[tuple[Trail, Part]], after: list[Part]) -> Iterator[Trail
             arrived = any(_arrived(part, other) for other in after)
         if not arrived and _says_something(part):
             yield trail
+
+
+def _read_again(call: ToolCall, target: str) -> ToolCall:
+    """With what it does to a screen. Google's grid is only read into pixels where a screenshot tells the size of the
+    display: what is done is the same on one of any size."""
+    form = PROTOCOLS[target].screen
+    if call.screen is not None or form is None:
+        return call
+    return msgspec.structs.replace(call, screen=form.read(call, SIZE))
 
 
 def _done(call: ToolCall) -> set[tuple[str, str]]:
@@ -222,6 +233,7 @@ def _done(call: ToolCall) -> set[tuple[str, str]]:
 
 
 SAID = ("text", "url", "keys", "key")
+SIZE = (1000, 1000)
 
 
 def _seen(result: ToolResult) -> set[str]:

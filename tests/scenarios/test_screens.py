@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.computer.screens import FORMS, SAFETY, calls_of, request, said_of, turn
 from tests.scenarios.watching import Place, gateway_in_front_of, model_of
-from tests.screens import FORMS, SAFETY, calls_of, request, said_of, turn
 from tests.upstream.clients import CLIENTS
 from tests.upstream.serving import http, served
 from tests.wire import ANTHROPIC, GEMINI, INTERACTIONS, RESPONSES
@@ -113,6 +113,13 @@ def test_a_script_is_played_in_the_form_that_is_declared(protocol: str, stream: 
         assert plain(drive(protocol, url, model, stream=stream)) == DONE
 
 
+def test_calls_are_signed_where_a_script_says_no_thinking() -> None:
+    """Google's models since 3 always sign them, and take none back without."""
+    silent = "".join(line for line in TASK.splitlines(keepends=True) if not line.startswith("thinking"))
+    with served(Simulator(script=script(silent))) as url:
+        assert plain(drive(GEMINI, url, MODELS[GEMINI], stream=False)) == DONE
+
+
 @pytest.fixture
 def place() -> Iterator[Place]:
     with gateway_in_front_of(Simulator(script=script(TASK))) as found:
@@ -158,6 +165,17 @@ def test_through_the_gateway_a_check_that_a_client_has_no_words_for_is_refused(s
         answer = asked(ANTHROPIC, place.base_url, model_of(RESPONSES), [], stream=stream)
         assert "may not be dropped" in answer.text
         assert '"tool_use"' not in answer.text
+
+
+@pytest.mark.parametrize("upstream", [GEMINI, INTERACTIONS])
+def test_an_agreement_reaches_a_call_that_is_only_remembered(upstream: str) -> None:
+    with gateway_in_front_of(Simulator(script=script(BUYING))) as place:
+        first = asked(RESPONSES, place.base_url, model_of(upstream), [], stream=False).json()
+        (call,) = calls_of(RESPONSES, first)
+        _, output = turn(RESPONSES, [call], acknowledged_safety_checks=call["pending_safety_checks"])
+        body = {"model": model_of(upstream), "tools": [{"type": "computer"}], "previous_response_id": first["id"]}
+        answer = http.post(f"{place.base_url}/v1/responses", json=body | {"input": [output]})
+        assert (answer.status_code, "Bought." in answer.text) == (200, True)
 
 
 def test_what_a_script_drives_must_be_declared() -> None:

@@ -79,7 +79,7 @@ def _asked(
     journal: Path | None,
     **flags: Any,
 ) -> int:
-    from .job import SIMULATED, Job, agent_of, config_of, is_simulated, runs_at
+    from .job import SIMULATED, Job, agent_of, config_of, is_simulated, require_browser, runs_at
     from .running import conduct, person_of, view_of
 
     if flags["hosts"] and flags["browser"] is None:
@@ -96,6 +96,7 @@ def _asked(
     if is_simulated(config):
         view.note(SIMULATED)
     text = _with_stdin(prompt, view.note)
+    require_browser(job, config)
     agent = agent_of(job, config, person=person_of(view, yes=yes, later=job.later), runs=runs)
     return conduct(agent, lambda one: one.stream(text, after=before, facts=job.facts), view, runs.path)
 

@@ -124,6 +124,7 @@ def browser_of(start: str, hosts: "Sequence[str]", config: Config) -> "Browser":
     with needing("browser"):
         import playwright.async_api  # noqa: F401 - that it is there is to be known now
     from toolwire.runtime.tools.browser import BrowserSettings, Reach, Redaction, Size
+    from toolwire.runtime.tools.browser.reach import Refused, place
     from toolwire.runtime.tools.browser.toolset import Browser
 
     section = config.browser
@@ -131,6 +132,8 @@ def browser_of(start: str, hosts: "Sequence[str]", config: Config) -> "Browser":
         start = f"https://{start}"
     named = (*section.hosts, *hosts, *([urlsplit(start).netloc.rpartition("@")[2]] if start else []))
     try:
+        if start:
+            place(start, ("http", "https"))
         settings = BrowserSettings(
             chromium=section.chromium,
             headless=section.headless,
@@ -143,8 +146,22 @@ def browser_of(start: str, hosts: "Sequence[str]", config: Config) -> "Browser":
             sensitive=section.sensitive,
         )
         return Browser(start or None, settings=settings)
+    except Refused as refused:
+        raise BadInput(f"the browser can't start at {start}: {refused}") from None
     except ValueError as error:
         raise BadInput(str(error)) from None
+
+
+def require_browser(job: Job, config: Config) -> None:
+    """That there is one, before a model is asked for anything. A replay needs none."""
+    if job.browser is None:
+        return
+    with needing("browser"):
+        from toolwire.runtime.tools.browser import NoChromium, find_chromium
+    try:
+        find_chromium(config.browser.chromium)
+    except NoChromium as missing:
+        raise BadInput(str(missing)) from None
 
 
 def built_in_tools(workspace: Path, config: Config) -> "list[Tool]":

@@ -68,21 +68,24 @@ class _Pictures:
     def _call(self, name: str, arguments: str, call: RecordedCall | None, following: _Actions) -> Iterator[str]:
         state = state_of(call)
         allowed = "" if call is None or call.outcome is None else f", {call.outcome.record.approval}"
-        yield f"<article><h3>{self._told(name)} <small class={_word(state)}>{self._told(state + allowed)}</small></h3>"
+        yield "<article><div>"
+        yield f"<h3>{self._told(name)} <small class={_word(state)}>{self._told(state + allowed)}</small></h3>"
         yield f"<pre class=asked>{self._told(_readable(arguments))}</pre>"
         if call is not None and call.outcome is not None:
             yield from self._result(call.outcome.result, following)
-        yield "</article>"
+        yield "</div></article>"
 
     def _result(self, result: ToolResult, following: _Actions) -> Iterator[str]:
         """What came of a call; on its last picture, where the next one did something."""
         words = [part for part in result.content or () if not isinstance(part, Media)]
         if text := content_of(tuple(words)).strip():
             yield f"<pre class=told>{self._told(text)}</pre>"
+        yield "</div><div>"
         shown = [part for part in result.content or () if isinstance(part, Media) and isinstance(part.source, Inline)]
         for part in shown:
             marks = "".join(_marks(part, following)) if part is shown[-1] else ""
-            yield f'<figure><img src="{self._written(part)}" alt="what the model saw">{marks}</figure>'
+            name = self._written(part)
+            yield f'<figure><a href="{name}"><img src="{name}" alt="what the model saw"></a>{marks}</figure>'
 
     def _written(self, part: Media) -> str:
         self.count += 1
@@ -119,11 +122,23 @@ def _marks(picture: Media, actions: _Actions) -> Iterator[str]:
     if (size := size_of(picture)) is None:
         return
     for number, action in enumerate(actions, 1):
-        path = action.get("path") or [[action.get("x"), action.get("y")]]
-        for x, y in (point for point in path if isinstance(point, list) and len(point) == 2):
-            if isinstance(x, int) and isinstance(y, int):
-                place = f"left:{100 * x / size[0]:.2f}%;top:{100 * y / size[1]:.2f}%"
-                yield f'<i style="{place}" title="{html.escape(str(action.get("kind")))}">{number}</i>'
+        points = list(_points(action))
+        if len(points) > 1:
+            line = " ".join(f"{x},{y}" for x, y in points)
+            yield f'<svg viewBox="0 0 {size[0]} {size[1]}"><polyline points="{line}"/></svg>'
+        for x, y in points[:1]:
+            place = f"left:{100 * x / size[0]:.2f}%;top:{100 * y / size[1]:.2f}%"
+            yield f'<i style="{place}" title="{html.escape(str(action.get("kind")))}">{number}</i>'
+
+
+def _points(action: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    """Where it went: along a path, around a part that was looked at, or to one point."""
+    x0, y0, x1, y1 = (action.get(name) for name in ("x0", "y0", "x1", "y1"))
+    around = [[x0, y0], [x1, y0], [x1, y1], [x0, y1], [x0, y0]]
+    path = action.get("path") or (around if "x0" in action else [[action.get("x"), action.get("y")]])
+    for point in path if isinstance(path, list) else ():
+        if isinstance(point, list) and len(point) == 2 and all(isinstance(one, int) for one in point):
+            yield point[0], point[1]
 
 
 def _word(state: str) -> str:
@@ -137,10 +152,13 @@ _HEAD = """<!doctype html><html lang=en><meta charset=utf-8>
 <style>
   :root {{ color-scheme: light dark; --line: light-dark(#ddd, #444); --soft: light-dark(#f6f6f6, #222) }}
   body {{ margin: 0; font: 15px/1.5 system-ui, sans-serif; background: light-dark(#fff, #181818) }}
-  main {{ max-width: 1000px; margin: 0 auto; padding: 32px 24px 64px }}
+  main {{ max-width: 1400px; margin: 0 auto; padding: 32px 24px 64px }}
   h1 {{ font-size: 20px; margin: 0 }} h1 + p {{ margin: 0; color: GrayText }}
   h2 {{ font-size: 15px; margin: 40px 0 8px; padding-top: 12px; border-top: 1px solid var(--line) }}
-  h3 {{ font-size: 14px; margin: 16px 0 4px }} h3 small {{ font-weight: normal; margin-left: 8px }}
+  article {{ display: grid; grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); gap: 24px; margin: 8px 0 24px }}
+  article > div:first-child {{ align-self: start; position: sticky; top: 8px }}
+  @media (max-width: 800px) {{ article {{ display: block }} article > div:first-child {{ position: static }} }}
+  h3 {{ font-size: 14px; margin: 8px 0 4px }} h3 small {{ font-weight: normal; margin-left: 8px }}
   .good {{ color: light-dark(#176b2c, #7ccf92) }} .bad {{ color: light-dark(#a3231a, #f29a92) }}
   blockquote {{ margin: 16px 0 0; padding: 8px 16px; border-left: 3px solid var(--line); white-space: pre-wrap }}
   .said {{ white-space: pre-wrap; margin: 8px 0 }}
@@ -149,6 +167,7 @@ _HEAD = """<!doctype html><html lang=en><meta charset=utf-8>
   .asked {{ background: var(--soft) }} .told {{ border: 1px solid var(--line); max-height: 300px; overflow: auto }}
   figure {{ position: relative; margin: 8px 0; border: 1px solid var(--line); border-radius: 6px; overflow: hidden }}
   img {{ display: block; width: 100%; height: auto }}
+  svg {{ position: absolute; inset: 0; fill: none; stroke: #d6006ccc; stroke-width: 4; pointer-events: none }}
   i {{ position: absolute; translate: -50% -50%; min-width: 20px; border-radius: 10px; background: #d6006ccc;
     color: #fff; font: bold 12px/20px system-ui; text-align: center; outline: 2px solid #fff }}
   footer {{ margin-top: 32px }} footer, .note {{ color: GrayText }}

@@ -132,7 +132,7 @@ def _resumed(
 ) -> int:
     from msgspec.structs import replace
 
-    from .job import SIMULATED, agent_of, is_simulated, job_of
+    from .job import SIMULATED, agent_of, is_simulated, job_of, require_browser
     from .person import Decided
     from .running import conduct, person_of, view_of
     from .story import story_of
@@ -151,6 +151,7 @@ def _resumed(
     for id in story.in_doubt:
         view.note(f"in doubt: {id} was under way when the run ended; it is not run again")
     other = person_of(view, yes=yes, later=job.later or bool(answers))
+    require_browser(job, config)
     agent = agent_of(job, config, person=Decided(answers, other), runs=runs)
     return conduct(agent, lambda one: one.resume(story.id), view, runs.path)
 

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from toolwire.agent import About
-from toolwire.canonical.content import Message, Part, Text
+from toolwire.canonical.content import Media, Message, Part, Text
+from toolwire.codec.pictures import size_of
 from toolwire.gateway.config import Config
 from toolwire.gateway.recording import secrets_of
 from toolwire.gateway.server import configured
@@ -192,9 +193,16 @@ def state_of(call: RecordedCall | None) -> str:
 
 
 def content_of(parts: tuple[Part, ...] | None) -> str:
-    return "\n".join(
-        part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in parts or ()
-    )
+    return "\n".join(map(_part_in_words, parts or ()))
+
+
+def _part_in_words(part: Part) -> str:
+    if isinstance(part, Text):
+        return part.text
+    if not isinstance(part, Media):
+        return f"[{type(part).__name__.lower()}]"
+    size = size_of(part)
+    return f"[{part.kind}]" if size is None else f"[{part.kind}, {size[0]} x {size[1]}]"
 
 
 # ---- on a page

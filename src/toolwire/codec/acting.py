@@ -22,7 +22,8 @@ _SAID = Raw(b"true")
 
 def act_message(message: Message, screen: OnScreen, form: Form, names: Names) -> Message:
     """A message with its calls in the client's form."""
-    made = [retold(part, screen, form) for part in message.parts]
+    pointer = Saying(screen.size, screen.point)
+    made = [retold(part, screen, form, pointer) for part in message.parts]
     if all(calls is None for calls in made):
         return message
     fixed = pinned(message, names).parts
@@ -32,14 +33,18 @@ def act_message(message: Message, screen: OnScreen, form: Form, names: Names) ->
     return replace(message, parts=tuple(parts))
 
 
-def retold(part: Part, screen: OnScreen, form: Form) -> list[ToolCall] | None:
-    """The calls that a client gets for one that drives a screen; None for any other part."""
+def retold(part: Part, screen: OnScreen, form: Form, pointer: Saying) -> list[ToolCall] | None:
+    """The calls that a client gets for one that drives a screen; None for any other part. `pointer` is where it is when
+    the call begins, and goes along."""
     if not isinstance(part, ToolCall) or not _may_act(part, screen):
         return None
     if not part.complete or (use := screen.form.read(part, screen.size)) is None:
         return None
+    point = pointer.point
+    for action in use.actions:
+        pointer.did(action)
     for computer in screen.computers:
-        saying = Saying(screen.size, screen.point)
+        saying = Saying(screen.size, point)
         if (spoken := told(use.actions, computer, form, saying)) is None:
             continue
         extras = _kept(part, use, saying, screen, form)
@@ -84,6 +89,7 @@ class StreamActing:
         self._screen = screen
         self._form = form
         self._place = names.get("Message.parts", "/parts")
+        self._pointer = Saying(screen.size, screen.point)
         self._held: dict[tuple[int, int], list[PartStart | PartDelta]] = {}
         self._indexes: dict[tuple[int, int], int] = {}
         self._counts: dict[int, int] = {}
@@ -133,7 +139,7 @@ class StreamActing:
         call = replace(start.part, arguments=start.part.arguments + text)
         if isinstance(end.final, ToolCall):
             call = replace(end.final, at=start.part.at, id=call.id)
-        calls = retold(call, self._screen, self._form)
+        calls = retold(call, self._screen, self._form, self._pointer)
         if calls is None:
             first = self._counted(start)
             yield first

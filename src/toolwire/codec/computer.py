@@ -69,6 +69,14 @@ class Saying:
             self.point = x, y
 
 
+def whole_seconds(seconds: float, saying: Saying) -> int:
+    """For a form that counts no parts of a second, and none of less than one."""
+    whole = max(1, round(seconds))
+    if whole != seconds:
+        saying.lose("the target counts whole seconds")
+    return whole
+
+
 Say = Callable[[Action, Saying], list[Spoken] | None]
 
 
@@ -153,7 +161,7 @@ class Watching:
 
 
 def with_screens(request: Request, form: Form) -> Request:
-    """The request with what its calls do to a screen, if it declares one."""
+    """The request with what its calls do to a screen, if it declares one. What is known already stays."""
     if not (computers := computers_of(request.tools)):
         return request
     watching, functions, called = Watching(computers), functions_of(request), set[str]()
@@ -165,8 +173,7 @@ def with_screens(request: Request, form: Form) -> Request:
             if isinstance(part, ToolCall) and part.executor == "client" and part.name not in functions:
                 read = _read_call(part, form, watching.size, called)
             elif isinstance(part, ToolResult) and (part.call_id in called or part.name in called):
-                seen = part.screen or form.seen(part)
-                read = replace(part, screen=seen, form=(*part.form, *_told_checks(part)))
+                read = part if part.screen is not None else _read_result(part, form)
             watching.see(read)
             parts.append(read)
         same = all(one is other for one, other in zip(parts, message.parts, strict=True))
@@ -175,10 +182,15 @@ def with_screens(request: Request, form: Form) -> Request:
 
 
 def _read_call(call: ToolCall, form: Form, size: Size | None, called: set[str]) -> ToolCall:
-    if not call.complete or (use := form.read(call, size)) is None:
+    use = call.screen or (form.read(call, size) if call.complete else None)
+    if use is None:
         return call
     called.add(call.id or call.name)
-    return replace(call, screen=use, form=(*call.form, *_told_checks(call)))
+    return call if call.screen is not None else replace(call, screen=use, form=(*call.form, *_told_checks(call)))
+
+
+def _read_result(result: ToolResult, form: Form) -> ToolResult:
+    return replace(result, screen=form.seen(result), form=(*result.form, *_told_checks(result)))
 
 
 def _told_checks(part: ToolCall | ToolResult) -> list[str]:

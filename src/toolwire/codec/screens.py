@@ -9,6 +9,7 @@ from toolwire.canonical.computer import SafetyCheck
 from toolwire.canonical.content import (
     Data,
     FileId,
+    Foreign,
     Inline,
     Media,
     Nested,
@@ -37,6 +38,7 @@ from .computer import (
 from .hosted import chosen
 from .losses import Trail, elements
 from .plan import Plan
+from .telling import gist_of
 from .turns import Placed, Turn
 
 _NOTHING_SEEN = Media(
@@ -289,6 +291,10 @@ class ScreenPlan:
             self._watching.see(made)
             if self._form.pictures_only:
                 made = self._pictured(made, place.trail, beside)
+            else:
+                made = replace(
+                    made, content=None if made.content is None else self._in_words(made.content, place.trail)
+                )
             screen = (
                 None if made.screen is None else replace(made.screen, acknowledged=made.screen.acknowledged and agreed)
             )
@@ -320,18 +326,28 @@ class ScreenPlan:
                     self._report.dropped((*place.trail, "content", index), "", "a later picture shows what came of it")
         return (*(results[-1].content or ()), *texts)
 
+    def _in_words(self, content: tuple[Part, ...], trail: Trail) -> tuple[Part, ...]:
+        """With what only the client's protocol has told as text, beside the other words that there are."""
+        parts: list[Part] = []
+        for index, part in enumerate(content):
+            text = None
+            if isinstance(part, Foreign) and part.gist:
+                text = gist_of(part, (*trail, "content", index), self._plan)
+            parts.append(part if text is None else Text(text=text))
+        return tuple(parts)
+
     def _pictured(self, result: ToolResult, trail: Trail, beside: list[Placed]) -> ToolResult:
         """A result that is one picture. What else was said in it is told as the result of a call beside it: text from a
         screen is nothing that a user says."""
         picture: Media | None = None
-        said: list[Part] = []
+        said: list[str] = []
         seen = result.screen  # without it the result only stands for one, and nothing of it can be lost
         for index, part in enumerate(result.content or ()):
             place = (*trail, "content", index)
             if isinstance(part, Media) and part.kind == "image" and not isinstance(part.source, FileId | Nested):
                 picture = part
-            elif isinstance(part, Text | Data) and (seen is None or index not in seen.parts):
-                said.append(Text(text=str(part.json, "utf-8")) if isinstance(part, Data) else part)
+            elif (text := _text(part)) is not None and (seen is None or index not in seen.parts):
+                said.append(text)
                 if seen is not None:
                     self._report.approximated(place, "", _ASIDE)
             elif seen is not None:
@@ -341,12 +357,23 @@ class ScreenPlan:
         if said or result.status != "ok":
             id = f"{result.call_id}_said"
             beside.append(Placed(ToolCall(id=id, name=_SAID, arguments="{}"), trail))
-            beside.append(Placed(ToolResult(call_id=id, content=tuple(said), status=result.status), trail))
+            words = (Text(text="\n".join(said)),) if said else ()
+            beside.append(Placed(ToolResult(call_id=id, content=words, status=result.status), trail))
         if picture is None and seen is not None:
             self._report.approximated(trail, "content", "a picture is wanted: the one seen last is told again")
         if picture is None:
             picture = self._watching.picture or _NOTHING_SEEN
         return replace(result, content=(picture,))
+
+
+def _text(part: Part) -> str | None:
+    match part:
+        case Text(text=text) | Foreign(gist=str(text)):
+            return text
+        case Data(json=raw):
+            return str(raw, "utf-8")
+        case _:
+            return None
 
 
 def _agrees(result: ToolResult, checks: tuple[SafetyCheck, ...]) -> bool:

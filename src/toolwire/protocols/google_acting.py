@@ -28,7 +28,7 @@ from toolwire.canonical.computer import (
 )
 from toolwire.canonical.content import Data, Text, ToolCall, ToolResult
 from toolwire.canonical.tools import Computer
-from toolwire.codec.computer import Saying, Spoken, members_of
+from toolwire.codec.computer import Saying, Spoken, members_of, whole_seconds
 from toolwire.codec.hosted import json_of
 from toolwire.codec.keys import spelt
 
@@ -124,13 +124,13 @@ def _current(action: Action, saying: Saying) -> list[Spoken] | None:
         case Scroll():
             return _scrolled(action, saying, earlier=False)
         case Keys():
-            return _pressed(action)
+            return _pressed(action, saying)
         case KeyDown(key=key):
             return [Spoken("key_down", {"key": _NAMES.get(key, key)})]
         case KeyUp(key=key):
             return [Spoken("key_up", {"key": _NAMES.get(key, key)})]
         case Wait(seconds=seconds):
-            return [Spoken("wait", {} if seconds is None else {"seconds": max(1, round(seconds))})]
+            return [Spoken("wait", {} if seconds is None else {"seconds": whole_seconds(seconds, saying)})]
         case Navigate(url=url):
             return [Spoken("navigate", {"url": url})]
         case _:
@@ -183,12 +183,12 @@ def _clicked(action: Click, saying: Saying) -> list[Spoken] | None:
     return [Spoken(name, place)] * action.count
 
 
-def _pressed(action: Keys) -> list[Spoken]:
+def _pressed(action: Keys, saying: Saying) -> list[Spoken]:
     keys = spelt(action.keys, _NAMES)
     if action.hold is not None:
         down = [Spoken("key_down", {"key": key}) for key in keys]
         up = [Spoken("key_up", {"key": key}) for key in reversed(keys)]
-        return [*down, Spoken("wait", {"seconds": max(1, round(action.hold))}), *up]
+        return [*down, Spoken("wait", {"seconds": whole_seconds(action.hold, saying)}), *up]
     once = Spoken("press_key", {"key": keys[0]}) if len(keys) == 1 else Spoken("hotkey", {"keys": keys})
     return [once] * action.repeat
 

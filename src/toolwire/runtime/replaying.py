@@ -27,7 +27,7 @@ from .events import CallRecord
 from .functions import as_tool
 from .model import ModelFailed
 from .recorded import RecordedTurn
-from .toolset import Arguments, Calling, Offered, Output, Tool, ToolFault, Toolset
+from .toolset import Arguments, Calling, KnowsTools, Offered, Output, Tool, ToolFault, Toolset
 
 ENDS = "the recording ends here"
 
@@ -115,6 +115,8 @@ def played_tools(tools: Sequence[Offered], turns: Sequence[RecordedTurn]) -> lis
                 made.append(_played(one, results))
             case NativeTool():
                 made.append(one)
+            case KnowsTools():
+                made += [_played(tool, results) for tool in one.known()]
             case Toolset():
                 made.append(_PlayedSet(one, results))
             case _:

@@ -157,6 +157,13 @@ class EndsRuns(Protocol):
     async def end_run(self, run: str) -> None: ...
 
 
+@runtime_checkable
+class KnowsTools(Protocol):
+    """A toolset whose tools are known before it is opened: to play them again, nothing needs to be there."""
+
+    def known(self) -> Sequence[Tool]: ...
+
+
 class TurnsIntoTool(Protocol):
     """Something that can be a tool, such as another agent."""
 

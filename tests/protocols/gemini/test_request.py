@@ -369,3 +369,26 @@ def test_a_file_of_another_provider_in_a_result_is_a_line(target: str) -> None:
     made = tw.translate({"model": "m", "max_tokens": 9, "messages": messages}, "anthropic", target)
     assert "Binary content of type image was processed." in json.dumps(made.value)
     assert ("dropped", "/messages/2/content/0/content/0") in {(loss.kind, loss.path) for loss in made.losses}
+
+
+@pytest.mark.parametrize("data", ["__77774=", "-_-_", "ab-c"])
+@pytest.mark.parametrize("where", ["part", "result", "thought"])
+def test_bytes_as_googles_sdk_for_python_writes_them_are_read_by_others(data: str, where: str) -> None:
+    """It has the alphabet of base64 that is for addresses; the others' APIs refuse it."""
+    blob = {"inlineData": {"mimeType": "image/png", "data": data}}
+    said = {"part": blob, "result": result({}, parts=[blob]), "thought": blob | {"thought": True}}[where]
+    called = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
+    role = "model" if where == "thought" else "user"
+    body = {"contents": [HELLO, *([called] if where == "result" else []), {"role": role, "parts": [said]}]}
+    assert tw.translate(body, "gemini", "gemini").value == body
+    if where != "thought":
+        usual = data.replace("-", "+").replace("_", "/")
+        for target in ("anthropic", "openai-responses", "openai-chat", "ollama", "gemini-interactions"):
+            sent = json.dumps(tw.translate(body, "gemini", target, model="m").value)
+            assert (usual in sent, data in sent) == (True, False)
+
+
+def test_bytes_in_no_alphabet_stay_as_they_are() -> None:
+    body = {"contents": [{"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": "a-b+"}}]}]}
+    assert tw.translate(body, "gemini", "gemini").value == body
+    assert "a-b+" in json.dumps(tw.translate(body, "gemini", "anthropic", model="m").value)

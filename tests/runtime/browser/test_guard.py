@@ -18,7 +18,19 @@ def facts(
     button: tuple[str, ...] = (),
 ) -> Facts:
     tag = "input" if field else "button"
-    return Facts(False, False, tag, control, names, field, fields, (), submits, button)
+    return Facts(
+        frame=False,
+        redacted=False,
+        shadowed=False,
+        tag=tag,
+        control=control,
+        names=names,
+        field=field,
+        fields=fields,
+        choices=(),
+        submits=submits,
+        button=button,
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """What goes through the proxy, and what does not, on real sockets."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -103,6 +105,24 @@ def test_what_is_at_a_private_address_is_not_reached(sent: bytes) -> None:
     assert got.startswith(b"HTTP/1.1 403 ")
     assert server.received == []
     assert "not on the public internet" in reports[0]
+
+
+def test_a_name_that_points_elsewhere_a_moment_later_leads_where_it_was_checked(monkeypatch: Any) -> None:
+    asked: list[str] = []
+
+    def hostile(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        """Each answer is good for one look."""
+        asked.append(host)
+        address = "127.0.0.1" if len(asked) == 1 else "127.0.0.99"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", hostile)
+    server = Server()
+    reach = Reach(hosts=("rebinding.example",), private=("rebinding.example",))
+    sent = b"GET http://rebinding.example:%d/ HTTP/1.1\r\n\r\n"
+    got, _ = exchange(server, lambda _: reach, lambda port: sent % port)
+    assert got.startswith(b"HTTP/1.1 200 OK")
+    assert asked == ["rebinding.example"]
 
 
 def test_a_name_that_was_named_is_reached() -> None:

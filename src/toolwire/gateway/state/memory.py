@@ -17,6 +17,7 @@ from toolwire.canonical.errors import ApiError
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
+from toolwire.codec.computer import with_screens
 from toolwire.codec.interface import Codec, Context, Route
 from toolwire.codec.lines import in_one_line
 from toolwire.codec.losses import pinned
@@ -340,4 +341,6 @@ def _continued(client: Codec, request: Request, history: list[Raw], tools: Raw |
     )
     told = [replace(message, at=f"{place}/{index}") for index, message in enumerate(before.messages)]
     new = pinned(request, client.names, "messages").messages
-    return replace(request, messages=(*told, *new), plain=request.plain and before.plain)
+    whole = replace(request, messages=(*told, *new), plain=request.plain and before.plain)
+    # Only now a result stands behind the call that it answers.
+    return whole if client.screen is None else with_screens(whole, client.screen)

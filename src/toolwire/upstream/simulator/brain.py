@@ -12,11 +12,13 @@ from toolwire.canonical.errors import ApiError
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import StopReason
 from toolwire.canonical.tools import FreeformTool
+from toolwire.codec.screen_function import NAME
 
 from .arguments import Wanted, example_of, filled, forced_call, wanted_calls
 from .dialects import thinks
 from .instances import instance, resolved, type_of
 from .reading import Asked, names_of_calls, read
+from .screens import wanted_actions
 
 _ECHO = 2000
 
@@ -43,13 +45,15 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 def reply_to(request: Request, protocol: str) -> Reply:
     asked = read(request)
-    calls = _calls(asked)
-    text = None if calls else _text(request, asked)
+    actions = wanted_actions(request, asked.text) if asked.fresh else ()
+    calls = () if actions else _calls(asked)
+    text = None if calls or actions else _text(request, asked)
     if not thinks(protocol, request):
-        return Reply(text=text, calls=calls)
-    plan = f"I call {', '.join(call.name for call in calls)}." if calls else "I can answer right away."
+        return Reply(text=text, calls=calls, actions=actions)
+    names = [NAME] if actions else [call.name for call in calls]
+    plan = f"I call {', '.join(names)}." if names else "I can answer right away."
     heard = "The tools have answered." if asked.results and not asked.fresh else f"The user says: {asked.text[:200]}"
-    return Reply(thinking=f"{heard}\n{plan}", text=text, calls=calls)
+    return Reply(thinking=f"{heard}\n{plan}", text=text, calls=calls, actions=actions)
 
 
 def _calls(asked: Asked) -> tuple[Call, ...]:

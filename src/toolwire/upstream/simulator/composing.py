@@ -12,7 +12,7 @@ from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.codec.hosted import SEARCH
 
 from .brain import Call, Reply
-from .dialects import DIALECTS, call_prefix, issuer_of, shows
+from .dialects import DIALECTS, call_prefix, issuer_of, shows, signs_calls
 from .proofs import Proofs, item_id, shown
 from .reading import is_client_search
 from .screens import screen_calls
@@ -93,7 +93,8 @@ class Composer:
         id = None
         if prefix is not None:
             id = self._proofs.call_id(prefix, self._nonce, candidate * 256 + number, thought=thinking)
-        signed = self._dialect.proof == "call" and number == 0 and thinking
+        thought = thinking or signs_calls(self._request.model)
+        signed = self._dialect.proof == "call" and number == 0 and thought
         seal = self._proofs.seal(self._issuer, self._nonce, call.name) if signed else None
         return replace(call, id=id, seal=seal)
 

@@ -1,5 +1,8 @@
 """Actions of a script on a screen, in the form that the request declares: as its provider's model would call them."""
 
+import json
+import re
+
 from toolwire.canonical.computer import KINDS, Action, SafetyCheck
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.errors import ApiError
@@ -11,6 +14,7 @@ from toolwire.protocols import PROTOCOLS
 
 from .strict import Refused
 
+_NAMED = re.compile(rf"(?<![\w-]){NAME}\s*(?={{)")
 _NO_TOOL = "The script drives a screen, and no tool of the request does."
 _NO_WORDS = "The script drives the screen in a way that the request's tool has no words for."
 
@@ -29,6 +33,19 @@ def screen_calls(
         if (spoken := told(actions, computer, form, saying)) is not None:
             return [_call(said, form, computer, () if number else checks) for number, said in enumerate(spoken)]
     raise Refused(ApiError(kind="server", message=_NO_WORDS))
+
+
+def wanted_actions(request: Request, text: str) -> tuple[Action, ...]:
+    """What a text asks for as it would of any tool: `computer {"actions": [...]}`."""
+    named = _NAMED.search(text) if computers_of(request.tools) else None
+    if named is None:
+        return ()
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, named.end())
+    except (ValueError, RecursionError):
+        return ()
+    use = FUNCTION.read(ToolCall(id=None, name=NAME, arguments=text[named.end() : end]), None)
+    return () if use is None else use.actions
 
 
 def _form(request: Request, protocol: str) -> tuple[Form, tuple[Computer, ...]]:

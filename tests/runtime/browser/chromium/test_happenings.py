@@ -195,6 +195,11 @@ def test_a_server_that_never_answers_is_not_waited_for() -> None:
             [Wait(seconds=0), Type(text="x")],
             ["Waited", "Refused: the action type is not allowed here."],
         ),
+        (
+            {"actions": frozenset({"click", "forward"})},
+            [Click(x=5, y=5, button="back")],
+            ["Refused: the action back is not allowed here."],
+        ),
         ({}, [object()], ["Refused: there is no action like object."]),
         ({}, [Click(x=1280, y=5)], ["Failed: (1280, 5) is outside of the display, which is 1280x800."]),
         ({}, [Zoom(x0=5, y0=5, x1=5, y1=9)], ["Failed: (5, 5) to (5, 9) is not a part of the display of 1280x800."]),

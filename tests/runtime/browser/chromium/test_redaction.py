@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.runtime.browser.chromium.driving import colours_at, did, drive
+from tests.runtime.browser.chromium.driving import colours_at, did, drive, failed
 from tests.runtime.browser.sites import serving
-from toolwire.canonical.computer import Navigate, ReadText, Screenshot, Scroll, Zoom
+from toolwire.canonical.computer import Click, Keys, Navigate, ReadText, Screenshot, Scroll, Zoom
 from toolwire.runtime.tools.browser import Largest, Redaction, Session
 
 PAGE = """<!doctype html><body style="margin:0;height:3000px;background:#0f0"><style>* { position: absolute }</style>
@@ -55,6 +55,25 @@ def test_elements_are_absent_from_texts() -> None:
 
     with serving({"/": PAGE}) as site:
         drive(work, site, redaction=REDACTION)
+
+
+CHOOSING = """<!doctype html><style>select, button { position: absolute; left: 0; width: 200px; height: 30px }</style>
+<div class=secret><select style="top:0"><option>account 4711<option>account 4712</select>
+<button style="top:50px">Pay from 4711</button></div><select style="top:100px"><option>one<option>two</select>"""
+
+
+def test_elements_are_absent_from_what_is_told_of_a_click() -> None:
+    async def work(session: Session) -> None:
+        await did(session, Navigate(url=f"{site.root}/"))
+        told = [*await did(session, Click(x=50, y=10)), *await did(session, Keys(keys=("Enter",)))]
+        assert [text.rpartition(": ")[2] for text in told] == ["[redacted]", "[redacted]"]
+        (told_of_other,) = await did(session, Click(x=50, y=110))
+        assert told_of_other.endswith(": one (chosen); two")
+        refused = await failed(session, Click(x=50, y=60))
+        assert refused.text.startswith("Not done: the control [redacted] looks like it spends money")
+
+    with serving({"/": CHOOSING}) as site:
+        drive(work, site, redaction=Redaction(selectors=(".secret",)))
 
 
 def test_a_selector_that_is_none_gives_no_picture_at_all() -> None:

@@ -1,6 +1,9 @@
 """Anthropic's computer use: one tool with a word for each action, and since 2026 toolsets with a member for each."""
 
+import re
 from typing import Any
+
+from msgspec import Raw
 
 from toolwire.canonical.computer import (
     Action,
@@ -22,7 +25,7 @@ from toolwire.canonical.computer import (
     Wait,
     Zoom,
 )
-from toolwire.canonical.content import ScreenUse, ToolCall
+from toolwire.canonical.content import Foreign, ScreenSeen, ScreenUse, ToolCall, ToolResult
 from toolwire.canonical.tools import Computer
 from toolwire.codec.computer import (
     NOTCH,
@@ -31,12 +34,15 @@ from toolwire.codec.computer import (
     each,
     members_of,
     point_of,
+    whole_seconds,
 )
 from toolwire.codec.fields import escape
+from toolwire.codec.hosted import json_of
 from toolwire.codec.keys import chord_of, spelt
 from toolwire.codec.pictures import Size
 
 SINGLE, TOOLSET, BROWSER = "computer", "computer_toolset", "browser_toolset"
+BROWSER_STATE = "browser_state"
 _NAMES = {
     "Control": "ctrl",
     "Meta": "super",
@@ -68,6 +74,8 @@ _BARE: dict[str, Action] = {
 }
 _TOWARDS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 _USUAL_NOTCHES = 3
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)")
+"""An address may come without one, and perhaps with a port."""
 _LONGEST_REPEAT = 100
 
 # ---- decode
@@ -124,7 +132,7 @@ def _acted(member: str, members: dict[str, Any]) -> tuple[Action, ...] | None:
             return (Wait(seconds=_seconds(members.pop("duration"))),)
         case "navigate":
             url = _text(members.pop("url"))
-            return (_HISTORY.get(url) or Navigate(url=url),)
+            return (_HISTORY.get(url) or Navigate(url=url if _SCHEME.match(url) else f"https://{url}"),)
         case _:
             return None
 
@@ -198,6 +206,31 @@ def _seconds(value: Any) -> float:
     return float(value)
 
 
+def read_result(result: ToolResult) -> ScreenSeen:
+    """Where the tab in view is, if the state of a browser says it."""
+    for part in result.content or ():
+        if isinstance(part, Foreign) and part.kind == BROWSER_STATE:
+            shown = [tab.get("url") for tab in _entries(json_of(part.body), "tabs") if tab.get("active") is True]
+            return ScreenSeen(url=next((url for url in shown if isinstance(url, str) and url), None))
+    return ScreenSeen()
+
+
+def tabs_told(raw: Raw) -> str | None:
+    """The state of a browser in words, which is how the provider tells it to its own model."""
+    state = json_of(raw)
+    tabs = []
+    for tab in _entries(state, "tabs"):
+        shown = " (in view)" if tab.get("active") is True else ""
+        tabs.append(f"Tab {tab.get('tab_id')}{shown}: {tab.get('title')} {tab.get('url')}")
+    changes = [" ".join(map(str, change.values())) for change in _entries(state, "state_changes")]
+    return "\n".join([*tabs, *changes]) or None
+
+
+def _entries(state: Any, name: str) -> list[dict[str, Any]]:
+    found = state.get(name) if isinstance(state, dict) else None
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
 # ---- encode
 
 
@@ -236,9 +269,11 @@ def _members_for(action: Action, saying: Saying, *, browsing: bool) -> list[Spok
         case Type(text=text):
             return [Spoken("type", {"text": text})]
         case Keys():
-            return [_chord(action, browsing=browsing)]
+            return [_chord(action, saying, browsing=browsing)]
         case Wait(seconds=seconds):
-            return [Spoken("wait", {"duration": _duration(seconds or 1.0, browsing=browsing)})]
+            return [
+                Spoken("wait", {"duration": _duration(1.0 if seconds is None else seconds, saying, browsing=browsing)})
+            ]
         case Zoom(x0=x0, y0=y0, x1=x1, y1=y1):
             return [Spoken("zoom", {"region": [x0, y0, x1, y1]})]
         case MouseDown() | MouseUp():
@@ -259,16 +294,16 @@ def _bare_word(action: Action) -> Spoken | None:
     return None
 
 
-def _chord(action: Keys, *, browsing: bool) -> Spoken:
+def _chord(action: Keys, saying: Saying, *, browsing: bool) -> Spoken:
     chord = "+".join(spelt(action.keys, _NAMES))
     if action.hold is not None:
-        return Spoken("hold_key", {"text": chord, "duration": _duration(action.hold, browsing=browsing)})
+        return Spoken("hold_key", {"text": chord, "duration": _duration(action.hold, saying, browsing=browsing)})
     return Spoken("key", {"text": chord} | ({"repeat": action.repeat} if action.repeat != 1 else {}))
 
 
-def _duration(seconds: float, *, browsing: bool) -> float:
+def _duration(seconds: float, saying: Saying, *, browsing: bool) -> float:
     """Only the browser's members take a part of a second."""
-    return seconds if browsing and not seconds.is_integer() else max(1, round(seconds))
+    return seconds if browsing and not seconds.is_integer() else whole_seconds(seconds, saying)
 
 
 def _clicked(action: Click, saying: Saying, *, browsing: bool) -> list[Spoken] | None:

@@ -70,6 +70,7 @@ from .calls import (
     read_server_result,
 )
 from .citations import cite, decode_citation, encode_citation
+from .computer import BROWSER_STATE, tabs_told
 
 FAILED = "The tool failed and said nothing."
 """The provider refuses a failed result without words."""
@@ -179,7 +180,8 @@ def _decode_other(other: Other) -> Part:
         case tag if tag.endswith("_tool_result"):
             return decode_server_result(read_server_result(other.body, other.path))
         case tag:
-            return Foreign(protocol=FAMILY, kind=tag, body=other.body, gist=gist(other.body))
+            told = tabs_told(other.body) if tag == BROWSER_STATE else gist(other.body)
+            return Foreign(protocol=FAMILY, kind=tag, body=other.body, gist=told)
 
 
 _DECODERS: dict[type, Any] = {

@@ -11,7 +11,15 @@ from toolwire.canonical.content import ToolCall, ToolResult
 from toolwire.canonical.tools import Computer, NativeTool, Tool
 from toolwire.codec.computer import Form, unread
 from toolwire.codec.hosted import json_of
-from toolwire.protocols.anthropic.parts.computer import BROWSER, CLICKS, SINGLE, TOOLSET, read_call, write_calls
+from toolwire.protocols.anthropic.parts.computer import (
+    BROWSER,
+    CLICKS,
+    SINGLE,
+    TOOLSET,
+    read_call,
+    read_result,
+    write_calls,
+)
 from toolwire.protocols.anthropic.rules.vocabulary import model_kind
 from toolwire.protocols.anthropic.wire import FAMILY
 
@@ -165,4 +173,5 @@ SCREEN = Form(
     call=_call,
     result=_result,
     declare=_declare,
+    seen=read_result,
 )

@@ -53,7 +53,7 @@ from .hosted import (
     encode_server_result,
     encode_used,
 )
-from .media import THOUGHT_FALSE, decode_file, decode_inline, encode_media, kept_beside
+from .media import THOUGHT_FALSE, decode_file, decode_inline, encode_bytes, encode_media, kept_beside
 from .signatures import HANDED_ON, decode_seal
 from .spelling import Spelling, whole, write
 
@@ -220,7 +220,7 @@ def _thought(part: Reasoning) -> PartShape:
         shape = PartShape()
         if isinstance(first.source, Inline):
             shape.inline_data = BlobShape(
-                mime_type=given(first.media_type), data=first.source.data, display_name=given(first.name)
+                mime_type=given(first.media_type), data=encode_bytes(first.source), display_name=given(first.name)
             )
         elif isinstance(first.source, Url | FileId):
             uri = first.source.url if isinstance(first.source, Url) else first.source.id

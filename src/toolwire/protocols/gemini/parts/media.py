@@ -21,6 +21,9 @@ from .spelling import Spelling, write
 
 THOUGHT_FALSE = "gemini:thought:false"
 _FILE = "gemini:fileData"
+_URL_SAFE = "gemini:base64url"
+_TO_URL_SAFE = str.maketrans("+/", "-_")
+_FROM_URL_SAFE = str.maketrans("-_", "+/")
 _RESOLUTION = ("mediaResolution", "media_resolution")
 
 # Files that only Google can read: of its Files API, or of its storage.
@@ -57,9 +60,17 @@ def decode_inline(part: PartShape, spelling: Spelling) -> Media | Reasoning | No
     if blob.data is UNSET:
         return None
     media_type = known(blob.mime_type)
-    source = Inline(data=blob.data)
+    source = _decode_bytes(blob.data)
     media = Media(kind=_kind(media_type), source=source, media_type=media_type, name=known(blob.display_name))
     return _media(part, spelling, media, (blob, "inlineData"), ())
+
+
+def _decode_bytes(data: str) -> Inline:
+    """Google reads both alphabets of base64, and its SDK for Python writes that for addresses: others read the usual
+    one only."""
+    if ("-" in data or "_" in data) and "+" not in data and "/" not in data:
+        return Inline(data=data.translate(_FROM_URL_SAFE), form=(_URL_SAFE,))
+    return Inline(data=data)
 
 
 def decode_file(part: PartShape, spelling: Spelling) -> Media | Reasoning | None:
@@ -111,6 +122,10 @@ def _kind(media_type: str | None) -> Any:
 # ---- encode
 
 
+def encode_bytes(source: Inline) -> str:
+    return source.data.translate(_TO_URL_SAFE) if _URL_SAFE in source.form else source.data
+
+
 def encode_media(part: Media, placed: Placed, plan: Plan) -> list[Any]:
     shape = _media_shape(part, placed.trail, plan)
     if shape is None:
@@ -150,7 +165,7 @@ def _media_shape(part: Media, trail: Trail, plan: Plan) -> PartShape | None:
             if media_type is None and not plan.home:
                 media_type = "image/jpeg" if part.kind == "image" else "application/octet-stream"
                 plan.report.invented(trail, "media_type", "", f"the target wants one: {media_type} was chosen")
-            blob = BlobShape(mime_type=given(media_type), data=source.data, display_name=name)
+            blob = BlobShape(mime_type=given(media_type), data=encode_bytes(source), display_name=name)
             return PartShape(inline_data=blob)
         case Url() as source if not plan.home and not plan.answering and source.url.lower().startswith("http:"):
             # https addresses it fetches itself; that we fetch what a client names is no way out

@@ -34,6 +34,7 @@ DESTRUCTIVE = re.compile(
 )
 DIGITS = re.compile(r"(?:\d[ -]?){13,19}")
 LONGEST_PROSE = 80
+REDACTED = "[redacted]"
 
 
 class Field(Struct, frozen=True):
@@ -56,9 +57,10 @@ class Field(Struct, frozen=True):
 
 class Facts(Struct, frozen=True):
     """What a page says about one of its elements. `choices` are those of a list that would open, `button` is what
-    Enter would press."""
+    Enter would press. Of one that is `redacted`, it is judged, and not told."""
 
     frame: bool
+    redacted: bool
     shadowed: bool
     tag: str
     control: bool
@@ -68,6 +70,10 @@ class Facts(Struct, frozen=True):
     choices: tuple[str, ...]
     submits: bool
     button: tuple[str, ...]
+
+    @property
+    def told_choices(self) -> str:
+        return REDACTED if self.redacted else "; ".join(self.choices)
 
 
 class Guard:
@@ -100,7 +106,7 @@ class Guard:
             return None
         # The text of a large area is not the name of what is clicked.
         names = facts.names if facts.control else tuple(name for name in facts.names if len(name) <= LONGEST_PROSE)
-        if facts.field is None and (why := self._named(names)):
+        if facts.field is None and (why := self._named(names, redacted=facts.redacted)):
             return why
         if facts.submits and any(field.payment for field in facts.fields):
             return "this submits a form with payment details"
@@ -113,7 +119,7 @@ class Guard:
         if facts.field is None:
             return self.clicking(facts) if "Enter" in keys or " " in keys else None
         if "Enter" in keys:
-            if why := self._named(facts.button):
+            if why := self._named(facts.button, redacted=facts.redacted):
                 return why
             if any(field.payment for field in facts.fields):
                 return "this submits a form with payment details"
@@ -124,14 +130,15 @@ class Guard:
             text = text.replace(secret, "[secret]")
         return text
 
-    def _named(self, names: tuple[str, ...]) -> str | None:
+    def _named(self, names: tuple[str, ...], *, redacted: bool) -> str | None:
         for name in names:
+            control = f"the control {REDACTED if redacted else repr(name[:LONGEST_PROSE])}"
             if COSTLY.search(name):
-                return f"the control {name[:LONGEST_PROSE]!r} looks like it spends money"
+                return f"{control} looks like it spends money"
             if DESTRUCTIVE.search(name):
-                return f"the control {name[:LONGEST_PROSE]!r} looks like it destroys something"
+                return f"{control} looks like it destroys something"
             if self._sensitive is not None and self._sensitive.search(name):
-                return f"the control {name[:LONGEST_PROSE]!r} is configured as sensitive"
+                return f"{control} is configured as sensitive"
         return None
 
 

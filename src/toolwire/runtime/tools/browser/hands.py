@@ -120,7 +120,7 @@ class Hands:
     async def _read(self) -> str:
         longest = self.settings.bounds.read_characters
         view = await self.tabs.view()
-        text = await view.text(", ".join(self.settings.redaction.selectors), longest)
+        text = await view.text(longest)
         return f"{text}\n[cut at {longest} characters]" if len(text) >= longest else text
 
     def _opens(self, url: str) -> str:
@@ -233,7 +233,7 @@ class Hands:
         facts = await (await self.tabs.view()).look_at_focus()
         await ask(self._keys_reason(keys, facts))
         if facts is not None and facts.choices and not OPENING.isdisjoint(keys):
-            return f"The list stays closed. {CHOOSE} {'; '.join(facts.choices)}"
+            return f"The list stays closed. {CHOOSE} {facts.told_choices}"
         if isinstance(action, KeyDown):
             for key in keys:
                 await keyboard.down(key)
@@ -318,7 +318,7 @@ class Hands:
             facts = await view.look_at(*at)
             expected = self.guard.clicking(facts)
             await ask(expected)
-            choices = facts.choices if facts is not None else ()
+            choices = facts.told_choices if facts is not None and facts.choices else None
             if choices and button == "left":
                 await view.keep_closed(*at)
             await mouse.down(button=button)
@@ -334,7 +334,7 @@ class Hands:
                 await mouse.down(button=button, click_count=number)
                 await mouse.up(button=button, click_count=number)
             await moving
-            return f"Clicked. {CHOOSE} {'; '.join(choices)}" if choices else "Clicked."
+            return f"Clicked. {CHOOSE} {choices}" if choices else "Clicked."
         finally:
             moving.cancel()
 

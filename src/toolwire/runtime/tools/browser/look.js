@@ -1,6 +1,6 @@
 // What the element at a point, or the one with the focus, is for. Runs in a world of its own, where the page can't
 // change what it is asked. Everything it tells was written by the page, and is judged elsewhere.
-function () {
+function (leftOut) {
   const CONTROLS =
     "button, a[href], input, select, textarea, label, summary, option, [contenteditable], [onclick], [role=button]," +
     "[role=link], [role=menuitem], [role=option], [role=tab], [role=switch], [role=checkbox], [role=slider], [role=textbox]";
@@ -43,11 +43,14 @@ function () {
   if (control?.tagName === "OPTION") control = control.closest("select") ?? control;
   const subject = control ?? node;
   const list = subject.tagName === "SELECT" && !subject.multiple && subject.size < 2 && !subject.disabled ? subject : null;
+  let redacted = leftOut ? subject : null;
+  while (redacted && !redacted.matches(leftOut)) redacted = above(redacted);
   const form = subject.form ?? subject.closest("form");
   const inputs = form ? [...form.elements] : [...document.querySelectorAll("input, select, textarea")].filter((one) => !one.form);
   const pushed = form ? inputs.filter(submits)[0] : undefined;
   return {
     frame: isFrame(node),
+    redacted: Boolean(redacted),
     // A closed root does not show; these can have one.
     shadowed: node.tagName.includes("-") || HOSTS.includes(node.tagName),
     tag: subject.tagName.toLowerCase(),

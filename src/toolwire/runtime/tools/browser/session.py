@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from playwright.async_api import Error, Page
 
-from toolwire.canonical.computer import Action, Doing, Navigate, Screenshot
+from toolwire.canonical.computer import Action, Click, Doing, Navigate, Screenshot
 
 from .chromium import find_chromium, running_chromium
 from .display import Display, OutsideTheDisplay, Size
@@ -81,8 +81,8 @@ class Session:
         bounds, allowed = self.settings.bounds, self.settings.actions
         if not isinstance(action, Doing):
             return f"there is no action like {type(action).__name__}"
-        if allowed is not None and _kind(action) not in allowed:
-            return f"the action {_kind(action)} is not allowed here"
+        if allowed is not None and (missing := _kinds(action) - allowed):
+            return f"the action {missing.pop()} is not allowed here"
         if index >= bounds.batch:
             return f"at most {bounds.batch} actions are done at once"
         if self._done >= bounds.actions:
@@ -176,6 +176,12 @@ async def _has_closed(view: View) -> bool:
 
 def _kind(action: object) -> str:
     return str(action.__struct_config__.tag) if isinstance(action, Doing) else "unknown"
+
+
+def _kinds(action: object) -> set[str]:
+    """What must be allowed: some buttons of a mouse do what other actions do."""
+    moves = {action.button} & {"back", "forward"} if isinstance(action, Click) else set()
+    return {_kind(action), *moves}
 
 
 @asynccontextmanager

@@ -161,7 +161,7 @@ class Tabs:
         page.on("filechooser", self._refuse_files)
 
     async def _appear(self, page: Page) -> None:
-        view = self._views[page] = await View.of(page, self.settings.page, self.settings.device_scale)
+        view = self._views[page] = await View.of(page, self.settings)
         target = await view.root_frame()
         self._shown.add(target)
         self._arrived(target)

@@ -66,8 +66,11 @@ class Browser:
             raise NoPlaywright("it needs Playwright: pip install 'toolwire[browser]'") from None
         find_chromium(self.settings.chromium)
 
-    async def tools(self) -> Sequence[Tool]:
+    def known(self) -> Sequence[Tool]:
         return [self._tool]
+
+    async def tools(self) -> Sequence[Tool]:
+        return self.known()
 
     async def end_run(self, run: str) -> None:
         if (opened := self._opened.pop(run, None)) is not None:

@@ -8,13 +8,18 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 from playwright.async_api import CDPSession, Error, Frame, Page
 
-from .display import Size
 from .guard import Facts
+from .settings import BrowserSettings
 
 LOOK = (files(__package__) / "look.js").read_text("utf-8")
 READ = (files(__package__) / "read.js").read_text("utf-8")
-LOOK_AT = f"function (x, y) {{ const node = document.elementFromPoint(x, y); return node && ({LOOK}).call(node) }}"
-LOOK_AT_FOCUS = f"function () {{ const node = document.activeElement; return node && ({LOOK}).call(node) }}"
+LOOK_AT = (
+    "function (leftOut, x, y) { const node = document.elementFromPoint(x, y); "
+    f"return node && ({LOOK}).call(node, leftOut) }}"
+)
+LOOK_AT_FOCUS = (
+    f"function (leftOut) {{ const node = document.activeElement; return node && ({LOOK}).call(node, leftOut) }}"
+)
 # An open list is a window of its own: it is in pictures, but the mouse goes to the page below it.
 KEEP_CLOSED = """function () {
   const list = this.closest("select");
@@ -30,23 +35,28 @@ T = TypeVar("T")
 
 
 class View:
-    def __init__(self, page: Page, cdp: CDPSession) -> None:
+    """`left_out` selects what is redacted: no text says what it is."""
+
+    def __init__(self, page: Page, cdp: CDPSession, left_out: str) -> None:
         self.page = page
         self.cdp = cdp
+        self._left_out = left_out
         self._worlds: dict[tuple[CDPSession, str], int] = {}
         self._processes: dict[Frame, tuple[CDPSession, str]] = {}
         self._root: str | None = None
 
     @classmethod
-    async def of(cls, page: Page, size: Size, device_scale: float) -> "View":
+    async def of(cls, page: Page, settings: BrowserSettings) -> "View":
         cdp = await page.context.new_cdp_session(page)
         await cdp.send("DOM.enable")
         # A picture taken by a session leaves the page with that session's metrics: without these, with none.
+        size = settings.page
         metrics = {"width": size.width, "height": size.height, "screenWidth": size.width, "screenHeight": size.height}
         await cdp.send(
-            "Emulation.setDeviceMetricsOverride", {**metrics, "deviceScaleFactor": device_scale, "mobile": False}
+            "Emulation.setDeviceMetricsOverride",
+            {**metrics, "deviceScaleFactor": settings.device_scale, "mobile": False},
         )
-        return cls(page, cdp)
+        return cls(page, cdp, ", ".join(settings.redaction.selectors))
 
     async def look_at(self, x: float, y: float) -> Facts | None:
         """What a click there would hit, in whichever frame it is."""
@@ -66,8 +76,8 @@ class View:
         """Until what was done can be seen."""
         await self._twice(self._painted)
 
-    async def text(self, left_out: str, longest: int) -> str:
-        return await self._twice(self._text, left_out, longest)
+    async def text(self, longest: int) -> str:
+        return await self._twice(self._text, longest)
 
     async def _twice(self, looking: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs) -> T:
         """A page that is being replaced takes its worlds with it; the next one has others."""
@@ -92,7 +102,7 @@ class View:
         call = {
             "functionDeclaration": function,
             "executionContextId": await self._world(self.cdp, await self.root_frame()),
-            "arguments": [{"value": argument} for argument in arguments],
+            "arguments": [{"value": argument} for argument in (self._left_out, *arguments)],
             "returnByValue": True,
         }
         facts = msgspec.convert(_value(await self.cdp.send("Runtime.callFunctionOn", call)), Facts | None)
@@ -154,7 +164,7 @@ class View:
         world = await self._world(self.cdp, await self.root_frame())
         await self.cdp.send("Runtime.evaluate", {"expression": TWO_FRAMES, "awaitPromise": True, "contextId": world})
 
-    async def _text(self, left_out: str, longest: int) -> str:
+    async def _text(self, longest: int) -> str:
         texts: list[str] = []
         places = [(self.cdp, frame) for frame in await self._frames(self.cdp)]
         for inner, _ in await self._all_processes():
@@ -165,7 +175,7 @@ class View:
             call = {
                 "functionDeclaration": READ,
                 "executionContextId": await self._world(cdp, frame),
-                "arguments": [{"value": left_out}, {"value": left}],
+                "arguments": [{"value": self._left_out}, {"value": left}],
                 "returnByValue": True,
             }
             text = _value(await cdp.send("Runtime.callFunctionOn", call))
@@ -190,10 +200,11 @@ class View:
         return resolved
 
     async def _facts(self, cdp: CDPSession, resolved: str) -> Facts | None:
-        return msgspec.convert(await self._call(cdp, resolved, LOOK), Facts | None)
+        return msgspec.convert(await self._call(cdp, resolved, LOOK, self._left_out), Facts | None)
 
-    async def _call(self, cdp: CDPSession, this: str, function: str, *, by_value: bool = True) -> Any:
-        asked = {"functionDeclaration": function, "objectId": this, "returnByValue": by_value}
+    async def _call(self, cdp: CDPSession, this: str, function: str, *arguments: str, by_value: bool = True) -> Any:
+        given = [{"value": argument} for argument in arguments]
+        asked = {"functionDeclaration": function, "objectId": this, "arguments": given, "returnByValue": by_value}
         answer = await cdp.send("Runtime.callFunctionOn", asked)
         return _value(answer) if by_value else answer["result"]
 
