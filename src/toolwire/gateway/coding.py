@@ -40,7 +40,7 @@ from .state.store import Row, Store
 KIND = "program"
 _PATIENCE = 270.0  # seconds: as long as Anthropic keeps a container
 _DECODE = msgspec.json.Decoder(ToolCall).decode
-_NO_SEARCH = Emulated(Request(origin=""), [], "", "", {})
+_NO_SEARCH = Emulated(Request(origin=""), [], "", "", {}, {})
 
 
 class Waits(Struct):
@@ -135,6 +135,7 @@ class Coding(Searching):
 
     async def open(self) -> Response | bytes | None:
         """Go on with the program that waits, if one does. An answer, if it waits again; else what is asked then."""
+        await super().open()
         pending = self._plan.pending
         if not self._plan.programs:
             return None

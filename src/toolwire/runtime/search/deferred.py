@@ -8,6 +8,7 @@
 4. Where the provider searches itself, it is told of all tools, deferred, and of its own search instead.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -94,7 +95,8 @@ def search_tool(index: Index, tools: Mapping[str, Tool]) -> Tool:
         limit = min(arguments.get("limit") or _USUAL, MOST)
         search = index.matching if arguments.get("mode") == "regex" else index.ranked
         try:
-            names = search(arguments["query"], limit, tools.__contains__)
+            # Not here: it takes a while until the index is made, and some patterns take one too.
+            names = await asyncio.to_thread(search, arguments["query"], limit, tools.__contains__)
         except SearchFault as fault:
             raise ToolFault(str(fault), fault.kind) from None
         listed = [{"name": name, "description": tools[name].description[:_ABOUT]} for name in names]
