@@ -65,6 +65,27 @@ def test_the_gateway_runs_them_and_the_client_gets_one_answer(client: str, proto
     run(work())
 
 
+@pytest.mark.parametrize("client", SEVEN)
+@pytest.mark.parametrize("protocol", SEVEN)
+def test_several_calls_of_one_answer_are_all_answered(client: str, protocol: str) -> None:
+    async def work() -> None:
+        first = answer(call("one__echo", word="hello"), call("one__echo", "call_2", word="world"))
+        script = Script(
+            wired(protocol, first, stream=False),
+            wired(protocol, answer(Text(text="Done."), reason="end_turn"), stream=False),
+        )
+        async with upstream(script) as origin, running(configured(origin, protocol)) as gateway:
+            path, body = question(client)
+            got = await gateway.post(path, body)
+            assert got.status == 200, await got.read(1_000_000)
+        after = read(protocol, script.bodies[1])
+        results = [part for one in after.messages for part in one.parts if isinstance(part, ToolResult)]
+        assert ["hello" in str(one.content) for one in results] == [True, False]
+        assert ["world" in str(one.content) for one in results] == [False, True]
+
+    run(work())
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", list(SHOWN))
 def test_what_was_called_can_be_shown(client: str, stream: bool) -> None:
