@@ -1,4 +1,4 @@
-"""Servers by others, on every upstream: with `toolwire ask`, and offered by `toolwire serve` to every client's model."""
+"""Servers by others, on every upstream: with `toolwire ask`, and offered by `toolwire serve` to any client's model."""
 
 import os
 import re

@@ -226,7 +226,7 @@ class Searching(InnerCalls):
 
     def _more_tools(self) -> tuple[Tool, ...]:
         new, self._new = [tool for tool in self._new if self._later.pop(flat_name(tool), None) is not None], []
-        return tuple(new)
+        return (*new, *super()._more_tools())
 
 
 def _schema(tool: Deferred) -> bytes:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Data, Message, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Data, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.tools import NativeTool
 from toolwire.canonical.tools import Tool as Declared
 from toolwire.runtime.callers import takes_direct_calls
@@ -155,12 +155,13 @@ def found_in(messages: Sequence[Message]) -> list[str]:
                 if part.name == SEARCH:
                     searches.add(part.id)
             elif isinstance(part, ToolResult) and part.status == "ok" and part.call_id in searches:
-                names.update(dict.fromkeys(_listed(part)))
+                names.update(dict.fromkeys(listed_in(part.content or ())))
     return list(names)
 
 
-def _listed(result: ToolResult) -> Iterator[str]:
-    for part in result.content or ():
+def listed_in(content: Iterable[Part]) -> Iterator[str]:
+    """The names in what a search gave."""
+    for part in content:
         text = part.text if isinstance(part, Text) else bytes(part.json) if isinstance(part, Data) else b""
         try:
             said = msgspec.json.decode(text)
