@@ -64,6 +64,27 @@ def test_what_code_calls_is_decided_on_as_anything_else() -> None:
     assert {one.tool: one.error for one in run.calls} == {"secret": "denied", "run_code": "code_error"}
 
 
+def test_code_is_not_told_of_what_no_call_of_it_would_be_allowed() -> None:
+    code = "print(search_tools('secret'))\nprint(search_tools('public'))"
+    model = Played(turn(call("run_code", {"code": code})), says("ok"))
+
+    @tool
+    def secret() -> str:
+        raise AssertionError("it ran")
+
+    @tool
+    def public() -> str:
+        return "x"
+
+    policy = Policy(allow=["run_code", "public"], deny=["secret"])
+    run = Agent(model, tools=[secret, public], policy=policy, code=True).run("go")
+    told = next(one for one in model.asked[0].tools or () if one.name == "run_code")
+    assert "public" in str(getattr(told, "description", ""))
+    assert "secret" not in str(getattr(told, "description", ""))
+    (outer,) = run.calls
+    assert outer.summary.startswith("[]\n['async def public")
+
+
 def test_a_catalog_above_the_limit_is_behind_a_search() -> None:
     made = [tool(name=f"filler_{n}", read_only=True)(lambda: "x") for n in range(50)]
 
