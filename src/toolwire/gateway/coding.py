@@ -247,7 +247,10 @@ class Coding(Searching):
                 until=self._desk.clock() + _PATIENCE,
             )
         self._desk.keep(self._owner, id, kept)
-        return [inner_call(self._shows, id, self._call(name, one)) for name, one in made.items()], None
+        calls: list[Part] = [
+            inner_call(self._shows, id, self._call(name, one), self._plan.tools[one.tool]) for name, one in made.items()
+        ]
+        return calls, None
 
     def _call(self, id: str, made: HostCall) -> ToolCall:
         tool = self._plan.tools[made.tool]
