@@ -246,6 +246,36 @@ def test_a_search_that_says_nothing_is_told_so_and_finds_nothing() -> None:
     run(work())
 
 
+async def declared_after_a_search(protocol: str, rules: str) -> list[str]:
+    script = Script(
+        wired(protocol, answer(call("find_tools", query="filler echo fail", limit=20)), stream=False),
+        wired(protocol, answer(Text(text="Done."), reason="end_turn"), stream=False),
+    )
+    async with (
+        upstream(script) as origin,
+        running(configured(origin, protocol, names=MANY, rules=rules)) as gateway,
+    ):
+        path, body = question("gemini")
+        await (await gateway.post(path, body)).read(1_000_000)
+    tools = read(protocol, script.bodies[-1]).tools
+    return [tool.name for tool in tools if not isinstance(tool, NativeTool)]
+
+
+def test_of_many_tools_only_what_a_rule_allows_is_told_or_found() -> None:
+    async def work() -> None:
+        rules = 'allow = ["one__echo(word=x)", "one__filler_1*"]\nask = ["one__filler_12"]'
+        few = ["weather", "one__echo", *(f"one__filler_{n}" for n in (1, 10, 11, *range(13, 20)))]
+        assert await declared_after_a_search("openai-chat", rules) == few
+        rules = 'allow = ["one__f*"]\nask = ["one__filler_9"]'
+        allowed = {f"one__{one}" for one in MANY} - {"one__echo", "one__filler_9"}
+        assert {*await declared_after_a_search("anthropic", rules)} == {"weather", *allowed}
+        own, search, *found = await declared_after_a_search("openai-chat", rules)
+        assert (own, search, len(found)) == ("weather", "find_tools", 20)
+        assert set(found) <= allowed
+
+    run(work())
+
+
 def test_a_model_that_never_stops_calling_is_stopped() -> None:
     async def work() -> None:
         script = Script(*[wired("openai-chat", answer(call("one__echo", word="x")), stream=False)] * 9)

@@ -1,12 +1,13 @@
 """What routes offer to every client's model: the tools of MCP servers, run by the gateway under its rules.
 
 1. Nobody is there to ask: what no rule of `[policy]` allows is denied, and the model is told so.
-2. Of many tools the model is told a search, its provider's own where that has one. What ours finds is declared from the
-   next leg of the answer on.
+2. Of many tools the model is told a search, its provider's own where that has one. It finds what a rule allows; what
+   ours finds is declared from the next leg of the answer on.
 3. A server that fails leaves the others working, and the log says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,17 +78,30 @@ class Offers:
             return await carrying(known[name].name, arguments, person=Nobody(), progress=lambda _: None)
 
         offered = {name: Offered(_declared(name, tool), self._origin(tool.name)) for name, tool in known.items()}
-        declared = tuple(one.declared for one in offered.values())
+        told = known if len(known) <= options.search_above else self._allowed(known)
+        declared = tuple(offered[name].declared for name in told)
         offer = Offer(offered, declared, carry, [], shown=options.tool_calls == "shown")
-        if len(known) <= options.search_above:
+        if len(told) <= options.search_above:
             return offer
         native = native_search(way.provider.protocol, way.model or "")
         if native is None:
-            search = search_tool(self._index(options.tools, known), known)
+            search = search_tool(self._index(options.tools, told), told)
             return _behind(search, self._free(SEARCH, own, known), offer)
         later = tuple(replace(one, defer=True) for one in declared)
         searches = any(finds_tools(tool) for tool in request.tools or ())
         return replace(offer, declared=later if searches else (replace(native, at=""), *later))
+
+    def _allowed(self, tools: dict[str, Tool]) -> dict[str, Tool]:
+        """Those of which some call is. With nobody to ask, whoever searches has no use for the others."""
+        rules = self._policy.rules
+        asked = [rule.tool for rule in rules if rule.verdict == "ask" and not rule.arguments]
+        allowed = [rule.tool for rule in rules if rule.verdict == "allow"]
+        return {
+            name: tool
+            for name, tool in tools.items()
+            if any(fnmatchcase(tool.name, one) for one in allowed)
+            and not any(fnmatchcase(tool.name, one) for one in asked)
+        }
 
     def _index(self, servers: tuple[str, ...], tools: dict[str, Tool]) -> Index:
         """Servers have the same tools again and again, and clients seldom have one of that name."""
