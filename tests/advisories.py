@@ -46,6 +46,7 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "CVE-2026-40217": (
         _RUN,
         "tests/runtime/sandbox/test_hostile_code.py::test_there_is_no_way_out",
+        "tests/scenarios/test_code_everywhere.py::test_a_program_whose_snapshot_was_changed_in_the_journal_is_refused",
     ),
     "CVE-2026-47101": (_ADMINISTER,),
     "OIDC userinfo cache-key collision": (
@@ -69,6 +70,8 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "MCP leaks/entitlements": (
         _HOSTS,
         _MCP + "test_there_is_no_way_round_a_rule",
+        "tests/gateway/test_offering.py::test_what_no_rule_allows_is_denied_and_told_to_the_model",
+        "tests/scenarios/test_code_everywhere.py::test_what_code_calls_is_decided_on_as_anything_else",
         _MCP + "test_an_approval_is_for_the_call_that_was_asked_about",
         _MCP + "test_no_credential_is_in_what_is_told_of_a_failure",
         _MCP_SERVING + "test_nothing_of_a_callers_headers_goes_to_a_server_behind",
@@ -101,11 +104,16 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
         "tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused",
         "tests/gateway/test_programs.py::test_a_direct_call_of_what_only_programs_may_call_is_denied",
     ),
-    "DoS by schema": (_SCHEMA,),
+    "DoS by schema": (
+        _SCHEMA,
+        "tests/runtime/mcp/test_hostile.py::test_a_schema_that_would_cost_too_much_leaves_its_tool_out_and_no_other",
+        "tests/runtime/mcp/test_hostile.py::test_a_result_that_takes_too_long_to_check_is_refused",
+    ),
     "DNS rebinding": (
         _NAMES,
         _SECURITY + "test_a_page_of_another_origin_is_turned_away",
         _MCP_SERVING + "test_a_page_of_another_origin_or_under_another_name_is_turned_away",
+        "tests/cli/test_mcp.py::test_it_serves_over_http_under_its_rules",
     ),
     "older LiteLLM CVEs": (_RUN, _SIGNS, _ADMINISTER, _SECRETS, _BROKEN_BODY),
 }

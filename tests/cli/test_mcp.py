@@ -5,9 +5,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from click.testing import CliRunner, Result
 
@@ -165,6 +168,60 @@ def test_without_a_key_it_is_served_to_this_machine_alone(tmp_path: Path) -> Non
         "Error: 0.0.0.0 is not this machine alone: server.keys must have a key\n",
     )
     assert run("serve", "--config", str(configured(tmp_path)), "--http", "nowhere").exit_code == 2
+
+
+@contextmanager
+def at_an_address(folder: Path, *options: str) -> Iterator[str]:
+    settings = serving(folder, "auto", "--http", "127.0.0.1:0", *options)
+    environment = {**os.environ, **settings.env}
+    with subprocess.Popen(
+        [settings.command or "", *settings.args], env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        try:
+            yield process.stderr.readline().strip()
+        finally:
+            process.terminate()
+
+
+def refusals(url: str, *tried: dict[str, str]) -> list[int]:
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    return [httpx.post(url, json=asked, headers=headers).status_code for headers in tried]
+
+
+KEY = {"Authorization": "Bearer a-long-enough-key"}
+EVIL = ({"Host": "evil.example"}, {"Host": "127.0.0.1@evil.example"}, {"Origin": "http://evil.example"})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_serves_over_http_under_its_rules(version: str, tmp_path: Path) -> None:
+    configured(tmp_path, one={"tools": [tool("echo"), tool("fail")]})
+
+    async def work(url: str) -> None:
+        async with playing(Server(url=url, version=version), "me") as toolset:  # type: ignore[arg-type]
+            assert [one.name for one in await toolset.tools()] == ["me__one__echo", "me__one__fail"], toolset.why
+            assert await toolset.version() == version
+            assert words(await called(toolset, "one__echo", {"a": 1})) == '{"a": 1}'
+            assert words(await called(toolset, "one__fail", person=Someone())).startswith("denied: ")
+
+    with at_an_address(tmp_path, "--servers-only", "--allow", "one__*", "--deny", "one__fail") as url:
+        assert refusals(url, *EVIL) == [403, 403, 403]
+        asyncio.run(work(url))
+
+
+def test_over_http_a_key_is_wanted_where_there_are_keys(tmp_path: Path) -> None:
+    path = configured(tmp_path, one={"tools": [tool("echo")]})
+    path.write_text('[server]\nkeys = ["a-long-enough-key"]\n' + path.read_text(encoding="utf-8"), encoding="utf-8")
+
+    async def work(url: str) -> None:
+        async with playing(Server(url=url, headers=KEY), "me") as toolset:
+            assert [one.name for one in await toolset.tools()] == ["me__one__echo"], toolset.why
+
+    with at_an_address(tmp_path, "--servers-only") as url:
+        assert refusals(url, {}, {"Authorization": "Bearer another-key"}) == [401, 401]
+        assert refusals(f"{url}?key=a-long-enough-key", {}) == [401]
+        assert refusals(url, {**KEY, "Origin": "http://evil.example"}) == [403]
+        asyncio.run(work(url))
 
 
 def test_the_sdk_is_not_loaded_to_show_help() -> None:

@@ -14,16 +14,20 @@ from tests.runtime.mcp.playing import ACTOR
 from tests.upstream.sockets import upstream
 from toolwire.canonical.content import Text, ToolCall, ToolResult
 from toolwire.canonical.fold import fold
+from toolwire.canonical.tools import NativeTool
 from toolwire.codec.interface import Context, Route
 from toolwire.gateway.config import ConfigError, parse_config
 from toolwire.protocols import PROTOCOLS
+from toolwire.runtime.mcp.names import Names
 
 SEVEN = list(PROTOCOLS)
 SHOWN = {"anthropic": "mcp_tool_use", "openai-responses": "mcp_call"}
 
 
-def configured(origin: Any, protocol: str, *, rules: str = 'allow = ["one__*"]', more: str = "") -> str:
-    tools = [{"name": "echo", "inputSchema": {"type": "object"}}, {"name": "fail", "inputSchema": {"type": "object"}}]
+def configured(
+    origin: Any, protocol: str, *, rules: str = 'allow = ["one__*"]', more: str = "", names: Any = ("echo", "fail")
+) -> str:
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
     settings = json.dumps({"version": "2025-11-25", "tools": tools})
     started = json.dumps(["-S", str(ACTOR), settings])
     server = f"[mcp.servers.one]\ncommand = {json.dumps(sys.executable)}\nargs = {started}\n"
@@ -61,6 +65,27 @@ def test_the_gateway_runs_them_and_the_client_gets_one_answer(client: str, proto
         assert not any(isinstance(part, ToolCall) for part in said)
         assert response.candidates[0].stop is not None
         assert response.candidates[0].stop.reason == "end_turn"
+
+    run(work())
+
+
+@pytest.mark.parametrize("client", SEVEN)
+@pytest.mark.parametrize("protocol", SEVEN)
+def test_several_calls_of_one_answer_are_all_answered(client: str, protocol: str) -> None:
+    async def work() -> None:
+        first = answer(call("one__echo", word="hello"), call("one__echo", "call_2", word="world"))
+        script = Script(
+            wired(protocol, first, stream=False),
+            wired(protocol, answer(Text(text="Done."), reason="end_turn"), stream=False),
+        )
+        async with upstream(script) as origin, running(configured(origin, protocol)) as gateway:
+            path, body = question(client)
+            got = await gateway.post(path, body)
+            assert got.status == 200, await got.read(1_000_000)
+        after = read(protocol, script.bodies[1])
+        results = [part for one in after.messages for part in one.parts if isinstance(part, ToolResult)]
+        assert ["hello" in str(one.content) for one in results] == [True, False]
+        assert ["world" in str(one.content) for one in results] == [False, True]
 
     run(work())
 
@@ -120,8 +145,9 @@ def test_a_call_of_the_clients_own_tool_goes_to_the_client_and_ours_wait() -> No
 
 def test_a_client_keeps_the_name_of_its_own_tool() -> None:
     async def work() -> None:
+        other = Names(["one__echo"]).name("one", "echo")
         script = Script(
-            wired("openai-chat", answer(call("one__echo_2", word="x")), stream=False),
+            wired("openai-chat", answer(call(other, word="x")), stream=False),
             wired("openai-chat", answer(call("one__echo", "call_2")), stream=False),
         )
         async with upstream(script) as origin, running(configured(origin, "openai-chat")) as gateway:
@@ -130,7 +156,122 @@ def test_a_client_keeps_the_name_of_its_own_tool() -> None:
             request["tools"].append({"name": "one__echo", "input_schema": {"type": "object"}})
             got, _ = await told(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
         assert len(script.asked) == 2
+        before, after = (read("openai-chat", one) for one in script.bodies)
+        assert [tool.name for tool in before.tools] == ["weather", "one__echo", other, "one__fail"]
+        assert '{"word": "x"}' in str(after.messages[-1])
         assert [one["name"] for one in got["content"]] == ["one__echo"]
+
+    run(work())
+
+
+MANY = ["echo", "fail", *(f"filler_{number}" for number in range(60))]
+NATIVE = {"anthropic": "tool_search_tool_bm25", "openai-responses": "tool_search"}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("client", SEVEN)
+@pytest.mark.parametrize("protocol", [one for one in SEVEN if one not in NATIVE])
+def test_of_many_tools_the_model_is_told_a_search(client: str, protocol: str, stream: bool) -> None:
+    async def work() -> None:
+        script = Script(
+            wired(protocol, answer(call("find_tools", query="echo")), stream=stream),
+            wired(protocol, answer(call("one__echo", "call_2", word="hello")), stream=stream),
+            wired(protocol, answer(Text(text="Done."), reason="end_turn"), stream=stream),
+        )
+        rules = 'allow = ["one__*"]\ndeny = ["one__filler_7"]'
+        also = 'tool_calls = "shown"\n'
+        async with (
+            upstream(script) as origin,
+            running(configured(origin, protocol, rules=rules, names=MANY, more=also)) as gateway,
+        ):
+            path, body = question(client, stream=stream)
+            got = await gateway.post(path, body)
+            data = await got.read(1_000_000)
+        assert got.status == 200, data
+        first, second, third = (read(protocol, one) for one in script.bodies)
+        assert [tool.name for tool in first.tools] == ["weather", "find_tools"]
+        assert "61 more tools" in first.tools[1].description  # of 62, one is denied
+        assert [tool.name for tool in second.tools] == ["weather", "find_tools", "one__echo"]
+        assert second.messages[: len(first.messages)] == first.messages
+        assert [tool.name for tool in third.tools] == ["weather", "find_tools", "one__echo"]
+        assert '{"word": "hello"}' in str(third.messages[-1])
+        assert b"find_tools" not in data
+        assert b"Done." in data
+
+    run(work())
+
+
+@pytest.mark.parametrize("client", SEVEN)
+@pytest.mark.parametrize("protocol", NATIVE)
+def test_a_provider_that_searches_itself_is_told_of_all_of_them(client: str, protocol: str) -> None:
+    async def work() -> None:
+        script = Script(
+            wired(protocol, answer(call("one__echo", word="hello")), stream=False),
+            wired(protocol, answer(Text(text="Done."), reason="end_turn"), stream=False),
+        )
+        async with upstream(script) as origin, running(configured(origin, protocol, names=MANY)) as gateway:
+            path, body = question(client)
+            got = await gateway.post(path, body)
+            data = await got.read(1_000_000)
+        assert got.status == 200, data
+        first, second = (read(protocol, one) for one in script.bodies)
+        natives = [tool for tool in first.tools if isinstance(tool, NativeTool)]
+        assert [tool.kind for tool in natives] == [NATIVE[protocol]]
+        assert {tool.name for tool in first.tools if getattr(tool, "defer", None)} == {f"one__{one}" for one in MANY}
+        assert second.tools == first.tools
+        assert '{"word": "hello"}' in str(second.messages[-1])
+        assert b"Done." in data
+
+    run(work())
+
+
+def test_a_search_that_says_nothing_is_told_so_and_finds_nothing() -> None:
+    async def work() -> None:
+        script = Script(
+            wired("openai-chat", answer(call("find_tools", limit=3)), stream=False),
+            wired("openai-chat", answer(call("one__echo", "call_2", word="unfound")), stream=False),
+            wired("openai-chat", answer(Text(text="Done."), reason="end_turn"), stream=False),
+        )
+        async with upstream(script) as origin:
+            config = configured(origin, "openai-chat", names=MANY, rules='allow = ["one__f*"]')
+            async with running(config) as gateway:
+                path, body = question("anthropic")
+                await told(gateway, "anthropic", path, body, stream=False)
+        _, second, third = (read("openai-chat", one) for one in script.bodies)
+        assert "query" in str(second.messages[-1])
+        assert [tool.name for tool in second.tools] == ["weather", "find_tools"]
+        # A tool that was not found is decided on as any other.
+        assert "no rule allows it" in str(third.messages[-1])
+
+    run(work())
+
+
+async def declared_after_a_search(protocol: str, rules: str) -> list[str]:
+    script = Script(
+        wired(protocol, answer(call("find_tools", query="filler echo fail", limit=20)), stream=False),
+        wired(protocol, answer(Text(text="Done."), reason="end_turn"), stream=False),
+    )
+    async with (
+        upstream(script) as origin,
+        running(configured(origin, protocol, names=MANY, rules=rules)) as gateway,
+    ):
+        path, body = question("gemini")
+        await (await gateway.post(path, body)).read(1_000_000)
+    tools = read(protocol, script.bodies[-1]).tools
+    return [tool.name for tool in tools if not isinstance(tool, NativeTool)]
+
+
+def test_of_many_tools_only_what_a_rule_allows_is_told_or_found() -> None:
+    async def work() -> None:
+        rules = 'allow = ["one__echo(word=x)", "one__filler_1*"]\nask = ["one__filler_12"]'
+        few = ["weather", "one__echo", *(f"one__filler_{n}" for n in (1, 10, 11, *range(13, 20)))]
+        assert await declared_after_a_search("openai-chat", rules) == few
+        rules = 'allow = ["one__f*"]\nask = ["one__filler_9"]'
+        allowed = {f"one__{one}" for one in MANY} - {"one__echo", "one__filler_9"}
+        assert {*await declared_after_a_search("anthropic", rules)} == {"weather", *allowed}
+        own, search, *found = await declared_after_a_search("openai-chat", rules)
+        assert (own, search, len(found)) == ("weather", "find_tools", 20)
+        assert set(found) <= allowed
 
     run(work())
 
@@ -158,7 +299,7 @@ def test_a_server_that_is_not_configured_can_not_be_offered() -> None:
         parse_config(config, {})
 
 
-def test_a_server_that_is_not_there_leaves_everything_else_working() -> None:
+def test_a_server_that_is_not_there_leaves_everything_else_working(capsys: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
         script = Script(wired("openai-chat", answer(Text(text="Hello."), reason="end_turn"), stream=False))
         async with upstream(script) as origin:
@@ -169,3 +310,4 @@ def test_a_server_that_is_not_there_leaves_everything_else_working() -> None:
         assert got["content"][0]["text"] == "Hello."
 
     run(work())
+    assert "the MCP server one is not there: " in capsys.readouterr().err

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import toolwire as tw
 from tests.gateway.running import Running, in_front_of, run, running
 from tests.gateway.test_exchange import Script
 from tests.gateway.test_searching import BM25, CLIENTS, UPSTREAMS, answer, call, declared, items, told, wired
@@ -419,6 +420,67 @@ def test_a_choice_of_what_only_programs_may_call_is_refused() -> None:
             got = await gateway.post(path, asked)
             assert got.status == 400
             assert "only programs may call" in (await got.read(10_000)).decode()
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}, "disable_parallel_tool_use is not"),
+        ({"tools": "strict"}, "strict is not"),
+    ],
+    ids=["parallel", "strict"],
+)
+def test_what_the_provider_refuses_beside_programs_is_refused(field: dict[str, Any], said: str) -> None:
+    async def work() -> None:
+        async with upstream(Script()) as origin, running(in_front_of(origin)) as gateway:
+            path, asked = body("anthropic")
+            request = json.loads(asked)
+            if field == {"tools": "strict"}:
+                request["tools"][1] |= {"strict": True, "input_schema": {**SCHEMA, "additionalProperties": False}}
+            else:
+                request |= field
+            got = await gateway.post(path, json.dumps(request).encode())
+            assert got.status == 400
+            assert f"{said} supported with programmatic tool calling" in (await got.read(10_000)).decode()
+            # So says the provider's own rule, word for word.
+            (finding,) = [one for one in tw.check(request, "anthropic") if "programmatic" in one.rule]
+            assert f"{said} supported with programmatic tool calling" in finding.message
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("version", "caller"),
+    [
+        ("code_execution_20250825", "code_execution_20250825"),
+        ("code_execution_20260521", "code_execution_20260120"),  # which is no caller in an answer
+    ],
+)
+def test_the_caller_is_the_sandbox_that_was_declared(version: str, caller: str) -> None:
+    async def work() -> None:
+        async with upstream(scripted(CODE)) as origin, running(in_front_of(origin)) as gateway:
+            path, asked = body("anthropic")
+            asked = asked.replace(b"code_execution_20260120", version.encode())
+            got, _ = await told(gateway, "anthropic", path, asked, stream=False)
+            assert [one["caller"]["type"] for one in calls("anthropic", got)] == [caller]
+
+    run(work())
+
+
+def test_a_servers_tools_are_not_for_programs() -> None:
+    async def work() -> None:
+        script = scripted("print(search_tools('wiki'))\nawait wiki()")
+        async with upstream(script) as origin, running(in_front_of(origin)) as gateway:
+            path, asked = body("anthropic")
+            request = json.loads(asked)
+            request["tools"].append({"type": "mcp_toolset", "mcp_server_name": "wiki"})
+            request["mcp_servers"] = [{"type": "url", "name": "wiki", "url": "https://wiki.example/mcp"}]
+            got, _ = await told(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+        code = next(one for one in script.bodies[0]["tools"] if one["function"]["name"] == "run_code")
+        assert "wiki" not in code["function"]["description"]
+        assert got["content"][1]["content"]["return_code"] == 1
 
     run(work())
 

@@ -1,6 +1,8 @@
 """A client that declares its provider's own tool search, in front of upstreams that have none."""
 
+import asyncio
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -21,6 +23,7 @@ from toolwire.codec.interface import Context, Route, Target
 from toolwire.codec.tools import tools_in_force
 from toolwire.gateway.passing import Asked
 from toolwire.protocols import PROTOCOLS
+from toolwire.runtime.search.index import Entry, Index
 
 UPSTREAMS = ["openai-chat", "gemini", "gemini-interactions", "ollama", "openrouter"]
 CLIENTS = ["anthropic", "openai-responses"]
@@ -427,3 +430,45 @@ def test_without_tools_to_find_nothing_is_emulated() -> None:
             assert declared("openai-chat", script.bodies[0]) == ["send_email", "pay_invoice", "read_file"]
 
     run(work())
+
+
+def test_a_large_catalog_that_is_new_holds_up_nobody_else() -> None:
+    async def work() -> None:
+        script = Script(
+            wired("openai-chat", answer(Text(text="Hello."), reason="end_turn"), stream=False),
+            wired("openai-chat", answer(call("tool_search", query="settle an invoice")), stream=False),
+            wired("openai-chat", answer(Text(text="Done."), reason="end_turn"), stream=False),
+        )
+        many: list[dict[str, Any]] = [
+            {"name": f"tool_{number}", "description": "Does this and that. " * 200, "input_schema": SCHEMA}
+            for number in range(800)
+        ]
+        entries = [Entry(one["name"], one["description"], SCHEMA) for one in many]
+        begun = time.thread_time()
+        Index(entries).make()
+        made = time.thread_time() - begun
+        path, body = asked("anthropic")
+        request = json.loads(body)
+        request["tools"] += [one | {"defer_loading": True} for one in many]
+        sent = json.dumps(request).encode()
+        async with upstream(script) as origin, running(in_front_of(origin)) as gateway:
+            await (await gateway.post(path, body)).read(1_000_000)  # modules are loaded with it
+            watch = asyncio.create_task(longest_pause())
+            got = await (await gateway.post(path, sent)).read(1_000_000)
+            watch.cancel()
+            assert b'"tool_name":"pay_invoice"' in got
+            assert await watch < made / 2
+
+    run(work())
+
+
+async def longest_pause() -> float:
+    """How long this thread worked at one thing, at most, until it is cancelled."""
+    longest, last = 0.0, time.thread_time()
+    try:
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            longest, last = max(longest, now - last), now
+    except asyncio.CancelledError:
+        return longest

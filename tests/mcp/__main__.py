@@ -10,7 +10,8 @@ import click
 
 from tests.mcp.conformance import VERSIONS, Outcome, as_client, as_server
 from tests.mcp.installing import SERVERS, SUITE, installed, version
-from tests.mcp.real import asked, in_agents, visited
+from tests.mcp.real import in_agents, visited
+from tests.mcp.through import on_every_upstream
 from toolwire.gateway.discovery import VARIABLES
 
 
@@ -50,7 +51,7 @@ def main(cache: Path) -> None:
                 click.echo(f"  {name}: {wrong or 'done'}")
                 right &= not wrong
         ran = asyncio.run(in_agents(cache, path, Path(folder)))
-        for name, wrong in [*ran, *asked(cache, path, Path(folder))]:
+        for name, wrong in [*ran, *on_every_upstream(cache, path, Path(folder))]:
             click.echo(f"  {name}: {wrong or 'done'}")
             right &= not wrong
     sys.exit(not right)

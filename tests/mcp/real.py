@@ -1,9 +1,6 @@
 """Servers by others: listed, called, asked for media and for errors, watched, and stopped in the middle."""
 
 import asyncio
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,7 +11,7 @@ from tests.mcp.installing import SERVERS, program
 from toolwire import Agent, Policy
 from toolwire.canonical.content import Media, PlainText, Text
 from toolwire.protocols import PROTOCOLS
-from toolwire.runtime.mcp.settings import Server, as_toml
+from toolwire.runtime.mcp.settings import Server
 from toolwire.runtime.mcp.toolset import McpToolset
 from toolwire.runtime.toolset import Calling, Output
 
@@ -160,23 +157,3 @@ async def in_agents(cache: Path, path: str, folder: Path) -> list[tuple[str, str
         finally:
             await agent.aclose()
     return seen
-
-
-def asked(cache: Path, path: str, folder: Path) -> list[tuple[str, str]]:
-    """`toolwire ask`, with a server of the configuration."""
-    server = settings(cache, path, EVERYTHING, folder)
-    config = folder / "toolwire.toml"
-    config.write_text(as_toml({"everything": server}), encoding="utf-8")
-    program = "import sys, toolwire.cli; toolwire.cli.main(sys.argv[1:])"
-    prompt = 'everything__get-sum {"a": 20, "b": 22}'
-    arguments = ["ask", prompt, "--config", str(config), "--allow", "everything__*", "--workspace", str(folder)]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        env={**os.environ, "XDG_STATE_HOME": str(folder / "state")},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    return [("toolwire ask", "" if "42" in done.stdout else f"{done.stdout} {done.stderr}")]

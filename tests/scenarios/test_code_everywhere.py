@@ -1,6 +1,11 @@
 """A task of twenty calls, in one turn of the model, on every protocol."""
 
 import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +14,11 @@ from tests.runtime.playing import Played, call, says, turn
 from tests.upstream.serving import served
 from toolwire import Agent, Policy, tool
 from toolwire.gateway.config import Config, ProviderSection
+from toolwire.journal.runs import Runs
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
 
+ROOT = Path(__file__).parents[2]
 PROTOCOLS = ["anthropic", "openai-chat", "openai-responses", "gemini", "gemini-interactions", "ollama", "openrouter"]
 CODE = """
 import asyncio
@@ -62,6 +69,98 @@ def test_what_code_calls_is_decided_on_as_anything_else() -> None:
 
     run = Agent(model, tools=[secret], policy=Policy(allow=["run_code"]), code=True).run("go")
     assert {one.tool: one.error for one in run.calls} == {"secret": "denied", "run_code": "code_error"}
+
+
+def test_code_is_not_told_of_what_no_call_of_it_would_be_allowed() -> None:
+    code = "print(search_tools('secret'))\nprint(search_tools('public'))"
+    model = Played(turn(call("run_code", {"code": code})), says("ok"))
+
+    @tool
+    def secret() -> str:
+        raise AssertionError("it ran")
+
+    @tool
+    def public() -> str:
+        return "x"
+
+    policy = Policy(allow=["run_code", "public"], deny=["secret"])
+    run = Agent(model, tools=[secret, public], policy=policy, code=True).run("go")
+    told = next(one for one in model.asked[0].tools or () if one.name == "run_code")
+    assert "public" in str(getattr(told, "description", ""))
+    assert "secret" not in str(getattr(told, "description", ""))
+    (outer,) = run.calls
+    assert outer.summary.startswith("[]\n['async def public")
+
+
+def test_two_programs_are_two_where_a_provider_uses_an_id_again(tmp_path: Path) -> None:
+    @tool(read_only=True)
+    def double(n: int) -> int:
+        return 2 * n
+
+    codes = ["await double(n=1)", "await double(n=2)"]
+    model = Played(*(turn(call("run_code", {"code": code}, id="call_0")) for code in codes), says("ok"))
+    allowed = Policy(allow=["run_code"])
+    run = Agent(model, tools=[double], policy=allowed, code=True, journal=tmp_path / "runs.db").run("go")
+    assert [one.summary for one in run.calls if one.tool == "run_code"] == ["2", "4"]
+
+
+DIES = """
+import os, sys
+from pathlib import Path
+from tests.scenarios.test_code_everywhere import counting
+counting(Path(sys.argv[1]), dies_at=3).run("go")
+"""
+COUNTS = """
+said = []
+for n in range(6):
+    try:
+        said.append(await step(n=n))
+    except RuntimeError as error:
+        said.append(str(error)[:8])
+print(said)
+"""
+
+
+def counting(folder: Path, dies_at: int | None = None) -> Agent:
+    """An agent whose program takes six steps, each written down; in one of them the process ends."""
+
+    @tool(read_only=True)
+    def step(n: int) -> str:
+        with (folder / "steps").open("a") as file:
+            file.write(f"{n} ")
+        if n == dies_at:
+            os._exit(9)
+        return f"step {n}"
+
+    begins = [] if dies_at is None else [turn(call("run_code", {"code": COUNTS}))]
+    model = Played(*begins, says("Counted."))
+    return Agent(model, tools=[step], policy=Policy(allow=["run_code"]), code=True, journal=folder / "runs.db")
+
+
+def test_a_program_goes_on_in_another_process_from_what_the_journal_has(tmp_path: Path) -> None:
+    died = subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], env=os.environ, cwd=ROOT, check=False)
+    assert died.returncode == 9
+    (kept,) = Runs(tmp_path / "runs.db").latest()
+    resumed = counting(tmp_path).resume(kept.id)
+    assert list(resumed)
+    assert (resumed.run.stopped, resumed.run.text) == ("finished", "Counted.")
+    outer = next(one for one in resumed.run.calls if one.tool == "run_code")
+    assert outer.summary == "['step 0', 'step 1', 'step 2', 'in doubt', 'step 4', 'step 5']"
+    assert (tmp_path / "steps").read_text().split() == ["0", "1", "2", "3", "4", "5"]
+
+
+def test_a_program_whose_snapshot_was_changed_in_the_journal_is_refused(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], env=os.environ, cwd=ROOT, check=False)
+    (kept,) = Runs(tmp_path / "runs.db").latest()
+    with sqlite3.connect(tmp_path / "runs.db") as rows:
+        snapshots = rows.execute("SELECT name, intent FROM steps WHERE name LIKE '%/code/%'").fetchall()
+        changed = [(held[:-1] + bytes([held[-1] ^ 1]), name) for name, held in snapshots]
+        rows.executemany("UPDATE steps SET intent = ? WHERE name = ?", changed)
+    assert len(changed) == 4
+    resumed = counting(tmp_path).resume(kept.id)
+    assert list(resumed)
+    assert [(one.tool, one.error) for one in resumed.run.calls] == [("run_code", "snapshot")]
+    assert (tmp_path / "steps").read_text().split() == ["0", "1", "2", "3"]
 
 
 def test_a_catalog_above_the_limit_is_behind_a_search() -> None:

@@ -227,6 +227,7 @@ async def _serve_http(served: "Served", config: "Config", host: str, port: int) 
     import uvicorn
 
     from toolwire.gateway.auth import Gate, is_loopback
+    from toolwire.gateway.server import listening
     from toolwire.runtime.mcp.serving import http_app
 
     server = config.server
@@ -240,8 +241,10 @@ async def _serve_http(served: "Served", config: "Config", host: str, port: int) 
         # Not from the address, which others write down.
         return 401 if gate.admit(headers, b"") is None else None
 
-    click.echo(f"http://{host}:{port}/mcp", err=True)
-    await uvicorn.Server(uvicorn.Config(http_app(served, refuse), host=host, port=port, log_level="warning")).serve()
+    listener = listening(host, port)
+    name = f"[{host}]" if ":" in host else host
+    click.echo(f"http://{name}:{listener.getsockname()[1]}/mcp", err=True)
+    await uvicorn.Server(uvicorn.Config(http_app(served, refuse), log_level="warning")).serve(sockets=[listener])
 
 
 def _address(text: str) -> tuple[str, int]:

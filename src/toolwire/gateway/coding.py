@@ -40,7 +40,7 @@ from .state.store import Row, Store
 KIND = "program"
 _PATIENCE = 270.0  # seconds: as long as Anthropic keeps a container
 _DECODE = msgspec.json.Decoder(ToolCall).decode
-_NO_SEARCH = Emulated(Request(origin=""), [], "", "", {})
+_NO_SEARCH = Emulated(Request(origin=""), [], "", "", {}, {})
 
 
 class Waits(Struct):
@@ -135,6 +135,7 @@ class Coding(Searching):
 
     async def open(self) -> Response | bytes | None:
         """Go on with the program that waits, if one does. An answer, if it waits again; else what is asked then."""
+        await super().open()
         pending = self._plan.pending
         if not self._plan.programs:
             return None
@@ -246,7 +247,10 @@ class Coding(Searching):
                 until=self._desk.clock() + _PATIENCE,
             )
         self._desk.keep(self._owner, id, kept)
-        return [inner_call(self._shows, id, self._call(name, one)) for name, one in made.items()], None
+        calls: list[Part] = [
+            inner_call(self._shows, id, self._call(name, one), self._plan.tools[one.tool]) for name, one in made.items()
+        ]
+        return calls, None
 
     def _call(self, id: str, made: HostCall) -> ToolCall:
         tool = self._plan.tools[made.tool]

@@ -72,6 +72,7 @@ class RouteSection(Section, frozen=True, kw_only=True):
     binary_results: Literal["native", "summary"] = "native"
     tools: tuple[str, ...] = ()
     tool_calls: Literal["hidden", "shown"] = "hidden"
+    search_above: int = 40
 
     @property
     def named(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """How providers tell of programs that call tools, for clients of theirs in front of other upstreams."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -7,8 +8,11 @@ from msgspec import Raw
 
 from toolwire.canonical.content import Caller, Foreign, Part, ToolCall, ToolResult
 from toolwire.canonical.node import Extras
-from toolwire.canonical.tools import NativeTool
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool
 from toolwire.runtime.toolset import Output
+
+Called = FunctionTool | FreeformTool
 
 
 class Begun(NamedTuple):
@@ -23,11 +27,11 @@ class Finished(NamedTuple):
 
 
 class ProgramDialect(Protocol):
-    """What a client declares, sees and repeats of programs. `caller` is the word for a program as the caller of a
-    tool."""
+    """What a client declares, sees and repeats of programs. `forbidden`: which field its provider refuses beside them,
+    and why. `caller_of` is the word for a program as the caller of a tool."""
 
-    caller: str
-
+    def forbidden(self, request: Request, called: Iterable[Called]) -> tuple[str, str] | None: ...
+    def caller_of(self, tool: Called) -> str: ...
     def new_id(self, random: str) -> str: ...
     def call_id(self, random: str) -> str: ...
     def runs_programs(self, tool: NativeTool) -> bool: ...
@@ -38,8 +42,20 @@ class ProgramDialect(Protocol):
     def held(self, id: str, until: str) -> Extras | None: ...
 
 
+_CALLERS = ("code_execution_20260120", "code_execution_20250825")
+
+
 class _Anthropic:
-    caller = "code_execution_20260120"
+    def forbidden(self, request: Request, called: Iterable[Called]) -> tuple[str, str] | None:
+        if any(isinstance(tool, FunctionTool) and tool.strict for tool in called):
+            return "tools", "strict is not supported with programmatic tool calling"
+        if request.tool_choice is not None and request.tool_choice.parallel is False:
+            return "tool_choice", "disable_parallel_tool_use is not supported with programmatic tool calling"
+        return None
+
+    def caller_of(self, tool: Called) -> str:
+        """The sandbox that the tool was declared for, where the official SDK reads its name in an answer."""
+        return next((one for one in tool.allowed_callers or () if one in _CALLERS), _CALLERS[0])
 
     def new_id(self, random: str) -> str:
         return f"srvtoolu_{random}"
@@ -91,7 +107,11 @@ class _Anthropic:
 
 
 class _Responses:
-    caller = "program"
+    def forbidden(self, request: Request, called: Iterable[Called]) -> tuple[str, str] | None:
+        return None
+
+    def caller_of(self, tool: Called) -> str:
+        return "program"
 
     def new_id(self, random: str) -> str:
         return f"call_{random}"
@@ -132,9 +152,9 @@ class _Responses:
 DIALECTS: dict[str, ProgramDialect] = {"anthropic": _Anthropic(), "openai-responses": _Responses()}
 
 
-def inner_call(dialect: ProgramDialect, program: str, call: ToolCall) -> ToolCall:
+def inner_call(dialect: ProgramDialect, program: str, call: ToolCall, tool: Called) -> ToolCall:
     """A call that a program makes, as the client is told of it."""
-    return msgspec.structs.replace(call, caller=Caller(kind=dialect.caller, id=program))
+    return msgspec.structs.replace(call, caller=Caller(kind=dialect.caller_of(tool), id=program))
 
 
 def text_of(output: Output) -> str:

@@ -78,7 +78,7 @@ class Workshop:
         if found.programs is None and found.search is None:
             return InnerCalls(request, crossing, undo, found.offer)
         if found.programs is None:
-            search = found.search or Emulated(request, [], "", "", {})
+            search = found.search or Emulated(request, [], "", "", {}, {})
             return Searching(replace(search, request=request), crossing, undo, found.offer)
         from .coding import Coding, Desk  # noqa: PLC0415 - the sandbox is there only where it was installed
 

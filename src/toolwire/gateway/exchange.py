@@ -127,7 +127,7 @@ class Exchanger:
             proven = request
             if asked.client.name in KEPT_FOR and asked.client.name != way.provider.protocol:
                 proven = await self._memory.turns.recall(request, asked.client, _speaker(asked, way))
-            offer = await self._offers.offer(routed.options, request) if routed.options.tools else None
+            offer = await self._offers.offer(routed.options, request, way) if routed.options.tools else None
             sent = self._encode(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer)
             if sends is not None:
                 sends(sent)

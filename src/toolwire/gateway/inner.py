@@ -45,23 +45,25 @@ class Crossing(Struct, frozen=True):
 
 
 class Offered(Struct, frozen=True):
-    """A tool as the model is told of it, and whose it is: `origin` is the server, and the name that it has there."""
+    """A tool as the model is told of it, and whose it is: `origin` is the server, and the name that it has there. The
+    search for tools is nobody's."""
 
     declared: FunctionTool
-    name: str
-    origin: tuple[str, str]
+    origin: tuple[str, str] | None = None
 
 
 class Offer(Struct, frozen=True):
-    """What a route offers for one request, by the name that the model knows. `shown`: the client sees what was called,
-    if its protocol has words for that."""
+    """What a route offers for one request, by the name that the model knows. `declared` is what it is told of at once,
+    `found` what it has found since. `shown`: the client sees what was called, if its protocol has words for that."""
 
     tools: dict[str, Offered]
+    declared: tuple[Tool, ...]
     carry: Carry
+    found: list[Tool]
     shown: bool = False
 
     def added_to(self, request: Request) -> Request:
-        return replace(request, tools=(*(request.tools or ()), *(one.declared for one in self.tools.values())))
+        return replace(request, tools=(*(request.tools or ()), *self.declared))
 
 
 class InnerCalls(Legs):
@@ -164,8 +166,9 @@ class InnerCalls(Legs):
         told: list[Part] = []
         for call, output in zip(calls, outputs, strict=True):
             self._results.append(_result(call, output))
-            if self._offer.shown:
-                told += _seen(call, output, self._offer.tools[call.name].origin)
+            origin = self._offer.tools[call.name].origin
+            if self._offer.shown and origin is not None:
+                told += _seen(call, output, origin)
         return self._in_message(told) if told else []
 
     def further(self, upstream: Codec, body: bytes) -> bytes:
@@ -184,7 +187,11 @@ class InnerCalls(Legs):
 
     def _more_tools(self) -> tuple[Tool, ...]:
         """What is declared from now on."""
-        return ()
+        if self._offer is None:
+            return ()
+        found = tuple(self._offer.found)
+        self._offer.found.clear()
+        return found
 
     def encoded(self) -> bytes:
         encoding = self._upstream.encode_request(self._request, self._target)

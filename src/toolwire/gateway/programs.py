@@ -67,6 +67,8 @@ def prepared(request: Request, client: Codec, upstream: Codec) -> Prepared | Non
     called = {flat_name(one): one for one in each_function(request.tools) if _is_for_programs(one)}
     if not called:
         return None
+    if (forbidden := dialect.forbidden(request, called.values())) is not None:
+        raise Refused(ApiError(kind="invalid_request", message=forbidden[1], status=400, param=forbidden[0]))
     hidden = frozenset(name for name, one in called.items() if "direct" not in (one.allowed_callers or ()))
     if request.tool_choice is not None and any(one.name in hidden for one in request.tool_choice.names):
         why = "tool_choice names a tool that only programs may call"

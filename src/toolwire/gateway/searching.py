@@ -5,8 +5,10 @@
    tells it, and the upstream is asked again, with the tools that were found. This is bounded as pauses are.
 3. What was found stands in the conversation that the client repeats: from there the next request knows it.
 4. An answer that also calls the client's tools ends there, since only the client can go on.
+5. The index of a catalog that is new is made in a thread: others are not held up.
 """
 
+import asyncio
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +22,7 @@ from toolwire.canonical.content import Foreign, Message, Part, Text, ToolCall, T
 from toolwire.canonical.events import Event
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
-from toolwire.canonical.response import Stop
+from toolwire.canonical.response import Response, Stop
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolGroup, ToolRef
 from toolwire.codec.interface import Codec, ToolName, Undo
 from toolwire.codec.tools import finds_tools
@@ -48,12 +50,14 @@ class Found(Struct, frozen=True):
 
 
 class Emulated(Struct, frozen=True):
-    """The request without the search of its provider. `later` are the tools that can be found, by flat name."""
+    """The request without the search of its provider. `deferred` are all tools that are loaded later, by flat name, and
+    `later` those of them that can still be found."""
 
     request: Request
     losses: list[Loss]
     function: str
     word: str
+    deferred: dict[str, Deferred]
     later: dict[str, Deferred]
     groups: tuple[ToolGroup, ...] = ()
 
@@ -74,11 +78,8 @@ def emulated(request: Request, client: Codec, upstream: Codec, model: str | None
     names = {flat_name(tool) for tool in each_function(request.tools)}
     function = next(name for name in _candidates() if name not in names)
     known = set(_DIALECTS[client.name].found_in(request.messages))
-    later = {
-        flat: replace(tool, defer=None)
-        for tool in each_function(request.tools)
-        if tool.defer and (flat := flat_name(tool)) not in known
-    }
+    deferred = {flat_name(tool): replace(tool, defer=None) for tool in each_function(request.tools) if tool.defer}
+    later = {flat: tool for flat, tool in deferred.items() if flat not in known}
     if not later:
         return None
     first = next(iter(searches.values()))
@@ -89,7 +90,7 @@ def emulated(request: Request, client: Codec, upstream: Codec, model: str | None
         choice = replace(choice, names=(ToolRef(name=function, at=choice.names[0].at),))
     made = replace(request, tools=tools, tool_choice=choice, plain=False)
     groups = tuple(tool for tool in request.tools if isinstance(tool, ToolGroup))
-    return Emulated(made, losses, function, first.name or first.kind, later, groups)
+    return Emulated(made, losses, function, first.name or first.kind, deferred, later, groups)
 
 
 def _candidates() -> Iterator[str]:
@@ -186,6 +187,14 @@ class Searching(InnerCalls):
                 undo.names.setdefault(flat, ToolName(tool.name, tool.namespace))
         self._new: list[Deferred] = []
         self._searched = 0
+        self._index = _index(
+            tuple((flat, tool.description or "", _schema(tool)) for flat, tool in found.deferred.items())
+        )
+
+    async def open(self) -> Response | bytes | None:
+        if self._later and not self._index.is_made:
+            await asyncio.to_thread(self._index.make)
+        return None
 
     def _is_ours(self, call: ToolCall) -> bool:
         return call.name == self._emulated.function or super()._is_ours(call)
@@ -208,12 +217,8 @@ class Searching(InnerCalls):
         if not isinstance(query, str):
             return Found(id, arguments, fault=SearchFault("there is no query", "invalid_tool_input"))
         try:
-            entries = tuple(
-                (flat, tool.description or "", _schema(tool)) for flat, tool in self._emulated.later.items()
-            )
-            index = _index(entries)
-            search = index.matching if _is_regex(self._emulated.word) else index.ranked
-            names = search(query, most)
+            search = self._index.matching if _is_regex(self._emulated.word) else self._index.ranked
+            names = search(query, most, self._emulated.later.__contains__)
         except SearchFault as fault:
             return Found(id, arguments, fault=fault)
         groups = {tool.name: tool.description or "" for tool in self._emulated.groups}
@@ -221,7 +226,7 @@ class Searching(InnerCalls):
 
     def _more_tools(self) -> tuple[Tool, ...]:
         new, self._new = [tool for tool in self._new if self._later.pop(flat_name(tool), None) is not None], []
-        return tuple(new)
+        return (*new, *super()._more_tools())
 
 
 def _schema(tool: Deferred) -> bytes:

@@ -77,6 +77,7 @@ def build(
         Policy(allow=config.policy.allow, ask=config.policy.ask, deny=config.policy.deny),
         redactor=Redactor(secrets_of(config, found.values())),
         folder=state_folder(environment) / "mcp",
+        say=log.say,
     )
     exchanger = Exchanger(
         router, transport, config.limits, seal_keys(config.server, environment), memory, offers=offers

@@ -11,6 +11,10 @@ from .toolset import Catalog, Tool
 from .validate import Invalid, read_arguments, unknown_tool
 
 Caller = Literal["direct", "code"]
+_ELSEWHERE: dict[Caller, str] = {
+    "direct": "directly; nothing was run. Call it from code, with run_code",
+    "code": "from code; nothing was run. Call it directly",
+}
 
 
 def consider(
@@ -28,7 +32,7 @@ def consider(
     except Invalid as invalid:
         return Pending(call=call, id=id, tool=tool, refused=str(invalid), kind=invalid.kind)
     if not _takes(tool, caller):
-        why = f"{call.name} may not be called directly; nothing was run. Call it from code, with run_code"
+        why = f"{call.name} may not be called {_ELSEWHERE[caller]}"
         return Pending(call=call, id=id, tool=tool, arguments=arguments, refused=why, kind="denied")
     decision = policy.decide(tool, arguments)
     verdict, by = decision.verdict, decision.by

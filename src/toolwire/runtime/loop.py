@@ -44,7 +44,7 @@ from .expanding import expanded
 from .model import Model, ModelFailed
 from .policy import Policy, Rule
 from .sandbox.code.keeping import coding_sandbox
-from .search.deferred import Deferred
+from .search.deferred import Deferred, denies
 from .state import Pending, State
 from .steps import Steps
 from .telling import Telling, retold
@@ -176,12 +176,13 @@ class Loop:
     async def _declare(self, state: State) -> None:
         """What there is to call, and what of it the model is told."""
         catalog = await self._toolbox.catalog()
+        policy = self._settings.policy.extended(*state.rules)
         if self._settings.code:
             if self._sandbox is None:
                 self._sandbox = coding_sandbox(self._steps)
-            code = self._sandbox.tool(tuple(catalog.tools.values()))
+            # Code, too, is told of nothing that it may never call.
+            code = self._sandbox.tool([tool for tool in catalog.tools.values() if not denies(policy, tool)])
             catalog = replace(catalog, tools={**catalog.tools, code.name: code})
-        policy = self._settings.policy.extended(*state.rules)
         native = getattr(self._model, "search", None)
         arranged = self._settings.search.arrange(catalog, policy, state.messages, native)
         self._catalog, self._declared = replace(catalog, tools=arranged.tools), arranged.declared

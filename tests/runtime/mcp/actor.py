@@ -87,6 +87,10 @@ class Actor:
             return self.result({"tools": [tool(f"tool{page}")], "nextCursor": str(page + 1), **hints})
         if self.options.get("circle"):
             return self.result({"tools": [tool("only")], "nextCursor": "1", **hints})
+        if page and self.options.get("changing"):
+            self.write({"method": "notifications/tools/list_changed"})
+            kept, self.tools, self.options["changing"] = self.tools, [tool("new")], False
+            return self.result({"tools": kept[page * size : (page + 1) * size], **hints})
         shown = self.tools[page * size : (page + 1) * size]
         more = {"nextCursor": str(page + 1)} if (page + 1) * size < len(self.tools) else {}
         return self.result({"tools": shown, **more, **hints})

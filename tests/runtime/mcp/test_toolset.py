@@ -209,7 +209,7 @@ def test_a_person_can_leave_a_form_and_nobody_fills_none(version: str) -> None:
             wrong = await called(toolset, "ask", {"schema": FORM}, Someone("Ada", "x", "y", "z"))
             assert json.loads(words(wrong))["action"] == "decline"
             nobody = await called(toolset, "ask", {"schema": FORM}, Nobody())
-            assert json.loads(words(nobody))["action"] in {"decline", "cancel"}
+            assert json.loads(words(nobody))["action"] == "decline"
 
     asyncio.run(work())
 
@@ -269,6 +269,16 @@ def test_a_change_notice_makes_the_list_old(tmp_path: Path) -> None:
 
     asyncio.run(work())
     assert listings(tmp_path / "log") == 2
+
+
+def test_a_change_while_the_list_is_told_makes_it_old_too(tmp_path: Path) -> None:
+    async def work() -> None:
+        settings = actor(tools=[tool("a"), tool("b")], page=1, changing=True, log=str(tmp_path / "log"))
+        async with playing(settings) as toolset:
+            assert [one.name for one in await toolset.tools()] == ["actor__a", "actor__b"]
+            assert [one.name for one in await toolset.tools()] == ["actor__new"]
+
+    asyncio.run(work())
 
 
 def methods(log: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -135,6 +136,47 @@ def test_a_pattern_that_explodes_elsewhere_takes_no_time() -> None:
     begun = time.process_time()
     assert index.matching("^(a+)+$b", 5) == []
     assert time.process_time() - begun < 1
+
+
+TELLING = [
+    "^Lists", "^github", "room$", "^room", r"\Agithub_l", r"\Achannel", r"room\z", r"channel\z",
+    "(?-m)^channel", "(?-m)^slack",
+    "(?-m)room$", r"temperature\.\s+postcode", r"postcode\s", r"\.\sgithub", "(?s)room.*invoices", "(?s)slack.*room",
+    "[^x]{400}", r"\Bgithub", r"\bvoid\b", r"\QVoids an\E", r"\Q\A", r"\\A", r"(?i)ONLINE\.$",
+    "nothing at all", "", "^$",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", TELLING)
+def test_looking_at_many_at_once_finds_what_looking_at_each_does(index: Index, pattern: str) -> None:
+    alone = [entry.name for entry in TOOLS if Index([entry]).matching(pattern, 1)]
+    assert index.matching(pattern, 99) == alone
+    assert Index(TOOLS * 40).matching(pattern, 999) == alone * 40
+
+
+def test_a_name_a_description_and_an_argument_are_lines_of_their_own(index: Index) -> None:
+    assert index.matching("_issue$", 5) == ["github_create_issue"]
+    assert index.matching("^channel$", 5) == ["slack-send.message"]
+    assert index.matching("^Voids", 5) == ["invoices_void"]
+
+
+def test_a_pattern_that_takes_too_long_is_given_up() -> None:
+    entries, _ = catalog()
+    index = Index(entries)
+    index.make()
+    begun = time.thread_time()
+    with pytest.raises(SearchFault, match="takes too long") as fault:
+        index.matching("(.{1,30}a){1,20}Q", 5)
+    assert fault.value.kind == "execution_time_exceeded"
+    assert time.thread_time() - begun < 0.3
+
+
+def test_many_threads_may_ask_it_at_once() -> None:
+    entries, questions = catalog(500)
+    index, asked = Index(entries), questions[:200]
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda one: index.ranked(one.text, 5), asked))
+    assert found == [index.ranked(one.text, 5) for one in asked]
 
 
 def test_the_question_is_what_it_is_about() -> None:

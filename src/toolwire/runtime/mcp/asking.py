@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import mcp_types as types
 
-from toolwire.runtime.approval import Person
+from toolwire.runtime.approval import Nobody, Person
 
 from . import bounds
 
@@ -26,6 +26,8 @@ class Filling(Protocol):
 
 
 async def elicit(person: Person, server: str, params: types.ElicitRequestParams) -> types.ElicitResult:
+    if isinstance(person, Nobody):
+        return types.ElicitResult(action="decline")
     said = f"The MCP server {server} asks: {bounds.readable(params.message, bounds.QUESTION)}"
     if isinstance(params, types.ElicitRequestURLParams):
         return await _visit(person, said, params.url)

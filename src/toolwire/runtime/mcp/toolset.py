@@ -19,7 +19,6 @@ from mcp.client.session import ClientRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from toolwire.runtime.approval import Nobody, Person
 from toolwire.runtime.toolset import Annotations, Arguments, Calling, Output, Tool, ToolFault
 from toolwire.runtime.weighing import depth, weigh
 
@@ -67,6 +66,7 @@ class McpToolset:
         )
         self._tools: tuple[Tool, ...] = ()
         self._fresh_until = 0.0
+        self._changes = 0
         self._listing = asyncio.Lock()
         self._callings: list[Calling] = []
         self._questions = 0
@@ -131,6 +131,7 @@ class McpToolset:
 
     def _stale(self) -> None:
         self._fresh_until = 0.0
+        self._changes += 1
         self.on_change()
 
     def _broken(self, client: Client, error: Exception) -> bool:
@@ -151,7 +152,7 @@ class McpToolset:
 
     async def _listed(self, client: Client) -> tuple[Tool, ...]:
         found, seen, cursor, lives = list[types.Tool](), set[str](), None, list[float]()
-        until = time.monotonic() + self.settings.connect_timeout
+        until, changes = time.monotonic() + self.settings.connect_timeout, self._changes
         for _ in range(bounds.PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
             async with asyncio.timeout(until - time.monotonic()):
@@ -165,7 +166,9 @@ class McpToolset:
         if cursor is not None:
             self._warn(f"the MCP server {self.name} has no end of tools: the first {bounds.TOOLS} are used at most")
         modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
-        self._fresh_until = time.monotonic() + (min(lives) if modern else _USUAL_TTL)
+        # What changed while it was being told may not be in it.
+        lasts = 0 if changes != self._changes else min(lives) if modern else _USUAL_TTL
+        self._fresh_until = time.monotonic() + lasts
         made: dict[str, Tool] = {}
         for one in found[: bounds.TOOLS]:
             if not self.settings.offers(one.name):
@@ -229,12 +232,7 @@ class McpToolset:
         self._questions += 1
         if not self._callings or self._questions > bounds.ROUNDS * len(self._callings):
             return types.ElicitResult(action="decline")
-        person: Person = self._callings[-1].person
-        return (
-            types.ElicitResult(action="decline")
-            if isinstance(person, Nobody)
-            else await elicit(person, self.name, params)
-        )
+        return await elicit(self._callings[-1].person, self.name, params)
 
 
 def _fault(server: str, error: MCPError) -> ToolFault:

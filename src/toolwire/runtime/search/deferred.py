@@ -8,6 +8,7 @@
 4. Where the provider searches itself, it is told of all tools, deferred, and of its own search instead.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -16,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Data, Message, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Data, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.tools import NativeTool
 from toolwire.canonical.tools import Tool as Declared
 from toolwire.runtime.callers import takes_direct_calls
@@ -94,7 +95,8 @@ def search_tool(index: Index, tools: Mapping[str, Tool]) -> Tool:
         limit = min(arguments.get("limit") or _USUAL, MOST)
         search = index.matching if arguments.get("mode") == "regex" else index.ranked
         try:
-            names = search(arguments["query"], limit, tools.__contains__)
+            # Not here: it takes a while until the index is made, and some patterns take one too.
+            names = await asyncio.to_thread(search, arguments["query"], limit, tools.__contains__)
         except SearchFault as fault:
             raise ToolFault(str(fault), fault.kind) from None
         listed = [{"name": name, "description": tools[name].description[:_ABOUT]} for name in names]
@@ -153,12 +155,13 @@ def found_in(messages: Sequence[Message]) -> list[str]:
                 if part.name == SEARCH:
                     searches.add(part.id)
             elif isinstance(part, ToolResult) and part.status == "ok" and part.call_id in searches:
-                names.update(dict.fromkeys(_listed(part)))
+                names.update(dict.fromkeys(listed_in(part.content or ())))
     return list(names)
 
 
-def _listed(result: ToolResult) -> Iterator[str]:
-    for part in result.content or ():
+def listed_in(content: Iterable[Part]) -> Iterator[str]:
+    """The names in what a search gave."""
+    for part in content:
         text = part.text if isinstance(part, Text) else bytes(part.json) if isinstance(part, Data) else b""
         try:
             said = msgspec.json.decode(text)

@@ -110,7 +110,7 @@ class Conversation:
         self._asked = Asked()
 
     def encode(self, turn: Turn) -> list[dict[str, Any]]:
-        if self._plan.home and turn.message is not None:
+        if self._plan.home and turn.message is not None and not _has_results(turn.message):
             return [self._encode_own(turn, turn.message)]
         if turn.role == "assistant":
             return self._encode_assistant(turn)
@@ -141,6 +141,11 @@ class Conversation:
         else:
             body = encode_own(message.role, turn.parts, self._plan)
         return finish_own(body, message)
+
+
+def _has_results(message: Message) -> bool:
+    """Several, which nobody said in this protocol: each is a message here."""
+    return len(message.parts) > 1 and isinstance(message.parts[0], ToolResult)
 
 
 def _encode_said(role: str, said: list[Placed], plan: Plan) -> list[dict[str, Any]]:

@@ -224,12 +224,10 @@ class _Running:
 
 def helpers_for(stubs: Mapping[str, Stub], tools: Sequence[Tool]) -> dict[str, Callable[..., Any]]:
     by_tool = {stub.tool: stub for stub in stubs.values()}
-    made: list[Index] = []
+    index = Index(map(entry_of, tools))
 
     def search_tools(query: str, limit: int = 5) -> list[str]:
-        if not made:
-            made.append(Index(map(entry_of, tools)))
-        found = made[0].ranked(str(query)[:500], min(max(int(limit), 1), 50))
+        found = index.ranked(str(query)[:500], min(max(int(limit), 1), 50))
         return [by_tool[name].text.split("\n", 1)[0] for name in found]
 
     def describe_tool(name: str) -> str:
