@@ -47,6 +47,7 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_turns: int = 50
     thinking: Literal["minimal", "low", "medium", "high"] | None = None
     tools: bool = True
+    code: bool = False
     later: bool = False
     browser: str | None = None
     hosts: tuple[str, ...] = ()
@@ -98,6 +99,7 @@ def agent_of(
         person=person,
         journal=runs,
         thinking=job.thinking,
+        code=job.code,
         name="ask",
         config=config,
         secrets=tuple(secrets_of(config, configured(config).values())),

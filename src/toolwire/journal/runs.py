@@ -123,13 +123,17 @@ class Runs:
         if run == "last" and (found := self.latest(1)):
             return found[0]
         rows = self._connection.execute(
-            "SELECT id, at, about, ended FROM runs WHERE id >= ? AND id < ? LIMIT 2", (run, run + chr(0x10FFFF))
+            "SELECT id, at, about, ended FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 2",
+            (run, run + chr(0x10FFFF)),
         ).fetchall()
         if not rows or not run:
             raise JournalError(f"there is no run {run!r} in {self.path}")
-        if len(rows) > 1:
+        if len(rows) > 1 and rows[0][0] != run:  # those of its agents begin as it does
             raise JournalError(f"more than one run begins with {run!r}")
         return KeptRun(*rows[0])
+
+    def has(self, run: str) -> bool:
+        return self._connection.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone() is not None
 
     def steps(self, run: str) -> Sequence[KeptStep]:
         rows = self._connection.execute(

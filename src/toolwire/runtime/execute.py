@@ -24,7 +24,7 @@ from .events import CallEnded, CallProgressed, CallRecord, CallStarted, RunEvent
 from .outputs import as_output, bounded, cut
 from .state import Pending
 from .steps import Steps
-from .toolset import Arguments, Calling, Output, Tool, ToolFault
+from .toolset import Arguments, Calling, Output, Postponed, Tool, ToolFault
 from .validate import Invalid, check_output
 
 Tell = Callable[[RunEvent], None]
@@ -38,6 +38,14 @@ IN_DOUBT = (
     "in doubt: the run was interrupted while this call was being carried out. It may have taken effect or not; "
     "it was not run again. Find out before you repeat it."
 )
+
+
+class Intent(Struct, frozen=True, array_like=True):
+    """What is about to be run. `resumable`: interrupted, it is taken up again, so that it is never in doubt."""
+
+    tool: str
+    arguments: str
+    resumable: bool = False
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -73,9 +81,9 @@ class Executor:
         self._places = asyncio.Semaphore(max(1, parallel))
         self._recent = {} if recent is None else recent
 
-    async def carry_out(self, turn: str, batch: Sequence[Pending]) -> list[ToolResult]:
-        """All of a batch; the results are in the order of the calls."""
-        tasks: list[asyncio.Task[Outcome]] = []
+    async def carry_out(self, turn: str, batch: Sequence[Pending]) -> list[Outcome | None]:
+        """All of a batch, in the order of the calls; None for one that waits for a person."""
+        tasks: list[asyncio.Task[Outcome | None]] = []
         try:
             async with asyncio.TaskGroup() as group:
                 for place, pending in enumerate(batch):
@@ -83,12 +91,22 @@ class Executor:
                     tasks.append(group.create_task(self._after(before, turn, pending)))
         except BaseExceptionGroup as group_error:
             raise group_error.exceptions[0] from None
-        return [task.result().result for task in tasks]
+        return [task.result() for task in tasks]
 
-    async def _after(self, others: Sequence["asyncio.Task[Outcome]"], turn: str, pending: Pending) -> Outcome:
+    async def _after(
+        self, others: Sequence["asyncio.Task[Outcome | None]"], turn: str, pending: Pending
+    ) -> Outcome | None:
         if others:
             await asyncio.wait(others)
-        return await self.one(turn, pending)
+        return await self.of_model(turn, pending)
+
+    async def of_model(self, turn: str, pending: Pending) -> Outcome | None:
+        """A call of the model's own. What it calls in turn takes no place: it would wait for its caller."""
+        async with self._places:
+            try:
+                return await self.one(turn, pending)
+            except Postponed:
+                return None
 
     async def one(self, turn: str, pending: Pending) -> Outcome:
         """One call, from its decision to its outcome."""
@@ -100,10 +118,10 @@ class Executor:
         elif (unrun := self._unrun(pending)) is not None:
             outcome = self._outcome(pending, unrun)
         else:
-            intent = [pending.call.name, pending.call.arguments]
+            resumable = pending.tool is not None and pending.tool.resumable
+            intent = Intent(pending.call.name, pending.call.arguments, resumable)
             self._steps.begin(name, msgspec.json.encode(intent))
-            async with self._places:
-                outcome = await self._run_tool(pending)
+            outcome = await self._run_tool(pending)
         self._steps.finish(name, msgspec.json.encode(outcome))
         self._tell(CallEnded(call_id=pending.id, status=outcome.result.status, record=outcome.record))
         return outcome
@@ -158,6 +176,8 @@ class Executor:
             return _error(str(fault), fault.kind)
         except Invalid as invalid:
             return _error(str(invalid), invalid.kind)
+        except Postponed:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a tool does, the model can act on it
             return _error(f"{tool.name} failed: {type(error).__name__}: {error}", "crash")
         return output

@@ -11,7 +11,7 @@ through the same steps and finds what they came to: so it needs no other memory 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -39,7 +39,7 @@ from .events import (
     TurnStarted,
     Warned,
 )
-from .execute import Executor
+from .execute import Executor, Outcome
 from .expanding import expanded
 from .model import Model, ModelFailed
 from .policy import Policy, Rule
@@ -49,7 +49,7 @@ from .state import Pending, State
 from .steps import Steps
 from .telling import Telling, retold
 from .toolbox import Toolbox
-from .toolset import Arguments, Catalog, Output
+from .toolset import Arguments, Catalog, Output, Postponed
 from .trimming import trimmed
 
 if TYPE_CHECKING:
@@ -259,8 +259,12 @@ class Loop:
         for pending in state.pending:
             if pending.undecided:
                 await self._decide(state, pending)
-        if state.stopped is not None:
+        if waiting := [pending.call.name for pending in state.pending if pending.undecided]:
+            state.stopped, state.why = "waiting", f"{waiting[0]} waits for an approval"
             return
+        if (known := self._steps.outcome(f"always/{state.turn}")) is not None:
+            # Taken up again, what a tool called is not asked for once more: what was said then still holds.
+            state.rules = msgspec.json.decode(known, type=tuple[Rule, ...])
         told: asyncio.Queue[RunEvent | None] = asyncio.Queue()
         executor = self._executor(state, told.put_nowait)
         left = None if self._settings.caps.seconds is None else state.began + self._settings.caps.seconds
@@ -277,32 +281,36 @@ class Loop:
         if results is None:
             state.stopped, state.why = "time", f"{self._settings.caps.seconds:g} seconds have passed"
             return
-        state.messages += (Message(role="user", parts=tuple(results)),)
+        outcomes = [outcome for outcome in results if outcome is not None]
+        if len(outcomes) < len(results):
+            name = state.pending[results.index(None)].call.name
+            state.stopped, state.why = "waiting", f"a call that {name} makes waits for an approval"
+            return
+        state.messages += (Message(role="user", parts=tuple(outcome.result for outcome in outcomes)),)
         state.pending = []
 
-    async def _batch(self, executor: Executor, state: State, until: float | None) -> Any:
-        """The results; None if the time of the run was over first."""
+    async def _batch(self, executor: Executor, state: State, until: float | None) -> list[Outcome | None] | None:
+        """What the calls came to; None if the time of the run was over first."""
         try:
             async with asyncio.timeout(None if until is None else max(0.0, until - self._clock())):
                 if self._settings.parallel:
                     return await executor.carry_out(str(state.turn), state.pending)
-                return [(await executor.one(str(state.turn), pending)).result for pending in state.pending]
+                return [await executor.of_model(str(state.turn), pending) for pending in state.pending]
         except TimeoutError:
             return None
 
     async def _decide(self, state: State, pending: Pending) -> None:
-        """Have a call decided on: by what was decided before, or by asking."""
+        """Have a call decided on: by what was decided before, or by asking. It stays undecided if that comes later."""
         ask, name = state.ask(pending), f"approval/{state.turn}/{pending.id}"
-        if not ask.in_person and _covered(state.rules, pending):
-            pending.approval = Approval(answer="yes", binding=ask.binding, by="always for this run")
-            return
         if (known := self._steps.outcome(name)) is not None:
             decided = msgspec.json.decode(known, type=Decided)
+        elif not ask.in_person and _covered(state.rules, pending):
+            pending.approval = Approval(answer="yes", binding=ask.binding, by="always for this run")
+            return
         else:
             self._steps.begin(name, msgspec.json.encode(ask))
             answer: Answer = await self._person.approve(ask)
             if answer == "later":
-                state.stopped, state.why = "waiting", f"{pending.call.name} waits for an approval"
                 return
             said: Literal["yes", "no"] = "no" if answer == "no" else "yes"
             why = "" if self._person.name != "nobody" else f"{pending.by}, and nobody is there to ask"
@@ -310,8 +318,9 @@ class Loop:
             decided = Decided(approval, always=answer == "always")
             self._steps.finish(name, msgspec.json.encode(decided))
         pending.approval = decided.approval
-        if decided.always:
-            state.rules += (Rule("allow", pending.call.name),)
+        if decided.always and (rule := Rule("allow", pending.call.name)) not in state.rules:
+            state.rules += (rule,)
+            self._steps.finish(f"always/{state.turn}", msgspec.json.encode(state.rules))
 
     def _executor(self, state: State, tell: Callable[[RunEvent], None]) -> Executor:
         settings = self._settings
@@ -323,11 +332,13 @@ class Loop:
             id = f"{outer.id}/{number or counts[outer.id]}"
             text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
             call = ToolCall(id=id, name=name, arguments=text)
-            policy = settings.policy.extended(*state.rules)
-            pending = consider(call, id, self._catalog, policy, caller="code")
+            # Without the rules of this run, which came later than what was decided on this call, if it was.
+            pending = consider(call, id, self._catalog, settings.policy, caller="code")
             tell(_proposed(pending))
             if pending.undecided:
                 await self._decide(state, pending)
+            if pending.undecided:
+                _wait_or_deny(state, outer, pending)
             outcome = await executor.one(str(state.turn), pending)
             return Output(
                 content=outcome.result.content or (),
@@ -362,6 +373,14 @@ def ended(state: State) -> RunEnded:
 
 def _covered(rules: tuple[Rule, ...], pending: Pending) -> bool:
     return any(rule.verdict == "allow" and rule.matches(pending.call.name, {}) for rule in rules)
+
+
+def _wait_or_deny(state: State, outer: Pending, pending: Pending) -> None:
+    """The answer comes later: only a tool that can be taken up again can wait for it."""
+    if outer.tool is not None and outer.tool.resumable:
+        raise Postponed
+    why = f"the answer is to come later, and {outer.call.name} can't wait for it"
+    pending.approval = Approval(answer="no", binding=state.ask(pending).binding, by="nobody", why=why)
 
 
 def _reason(response: Response) -> StopReason:

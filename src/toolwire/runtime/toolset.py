@@ -57,6 +57,11 @@ class ToolFault(Exception):
         self.kind = kind
 
 
+class Postponed(Exception):
+    """A person will decide later on what a tool calls: the run waits, and takes the tool up again with it. It is raised
+    only where that can be done."""
+
+
 class CallsTool(Protocol):
     """Runs another tool of the same run. `id` tells this call from the others of its caller, also when the run is taken
     up again; without it they are counted."""
