@@ -312,7 +312,7 @@ class Agent:
 
         async def work(arguments: Any, calling: Calling) -> Output:
             state = self.start(arguments["task"])
-            state.run = f"{calling.run}/{calling.id}"
+            state.run = f"{calling.run}/{calling.key[:8]}"
             run = Run(state)
             async for _ in self._events(run, resumed=runs is not None and runs.has(state.run)):
                 pass

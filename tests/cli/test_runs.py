@@ -149,8 +149,18 @@ def test_after_kill_9_the_run_is_taken_up_and_doubt_is_said(tmp_path: Path) -> N
     again = toolwire(tmp_path, "runs", "resume", run)
     assert (again.code, again.err) == (
         2,
-        f"Error: the run {run} is finished: go on with `toolwire ask --continue`\n",
+        f"Error: the run {run} is over (finished): go on with `toolwire ask --continue`\n",
     )
+
+
+def test_what_the_model_ended_itself_is_gone_on_with_as_a_conversation(tmp_path: Path) -> None:
+    scripted(tmp_path, says("Half of", stop="max_tokens"), says("an answer."))
+    done = toolwire(tmp_path, "ask", "answer")
+    assert (done.code, done.out) == (1, "Half of\n")
+    assert "go on: toolwire ask --continue '...'\n" in done.err
+    refused = toolwire(tmp_path, "runs", "resume", done.run)
+    assert refused.err == f"Error: the run {done.run} is over (length): go on with `toolwire ask --continue`\n"
+    assert toolwire(tmp_path, "ask", "--continue", "go on").out == "an answer.\n"
 
 
 WAITS = shell("echo x >> effects; until [ -e go ]; do sleep 0.1; done")

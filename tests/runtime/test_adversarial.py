@@ -19,7 +19,7 @@ from toolwire.gateway.config import Config, ProviderSection
 from toolwire.journal.runs import Runs
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.approval import Approval, binding
-from toolwire.runtime.loop import Decided
+from toolwire.runtime.deciding import Decided
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
 

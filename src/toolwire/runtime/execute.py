@@ -121,7 +121,7 @@ class Executor:
             resumable = pending.tool is not None and pending.tool.resumable
             intent = Intent(pending.call.name, pending.call.arguments, resumable)
             self._steps.begin(name, msgspec.json.encode(intent))
-            outcome = await self._run_tool(pending)
+            outcome = await self._run_tool(name, pending)
         self._steps.finish(name, msgspec.json.encode(outcome))
         self._tell(CallEnded(call_id=pending.id, status=outcome.result.status, record=outcome.record))
         return outcome
@@ -140,7 +140,7 @@ class Executor:
         by = pending.by if approval is None or pending.verdict == "deny" else approval.why or f"{approval.by} said no"
         return _error(f"denied: {call.name} was not run ({by}). Do not try it again in another way.", "denied")
 
-    async def _run_tool(self, pending: Pending) -> Outcome:
+    async def _run_tool(self, name: str, pending: Pending) -> Outcome:
         tool = pending.tool
         if tool is None:
             raise AssertionError("a call without a tool is refused before it gets here")
@@ -148,18 +148,18 @@ class Executor:
         start, attempt = time.time(), 0
         while True:
             attempt += 1
-            output = self._over_rate(tool) or await self._attempt(tool, pending, attempt)
+            output = self._over_rate(tool) or await self._attempt(name, tool, pending, attempt)
             if output.kind not in _PASSING or not _repeatable(tool) or attempt > tool.retries:
                 break
             await asyncio.sleep(_BACK_OFF * 2 ** (attempt - 1))
         return self._outcome(pending, output, start, attempt - 1)
 
-    async def _attempt(self, tool: Tool, pending: Pending, attempt: int) -> Output:
+    async def _attempt(self, name: str, tool: Tool, pending: Pending, attempt: int) -> Output:
         calling = Calling(
             run=self._run,
             id=pending.id,
             tool=tool.name,
-            key=hashlib.sha256(msgspec.json.encode([self._run, pending.id])).hexdigest()[:32],
+            key=hashlib.sha256(msgspec.json.encode([self._run, name])).hexdigest()[:32],
             person=self._person,
             attempt=attempt,
             progress=lambda text: self._tell(CallProgressed(call_id=pending.id, text=text)),

@@ -11,7 +11,7 @@ through the same steps and finds what they came to: so it needs no other memory 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, field
@@ -26,9 +26,10 @@ from toolwire.canonical.tools import Tool as Declared
 from toolwire.canonical.usage import added, plain, spent
 from toolwire.journal.secrets import Redactor
 
-from .approval import Answer, Approval, Nobody, Person
+from .approval import Nobody, Person
 from .caps import Caps
 from .consider import consider
+from .deciding import Deciding, wait_or_deny
 from .events import (
     CallProposed,
     RunEnded,
@@ -42,14 +43,14 @@ from .events import (
 from .execute import Executor, Outcome
 from .expanding import expanded
 from .model import Model, ModelFailed
-from .policy import Policy, Rule
+from .policy import Policy
 from .sandbox.code.keeping import coding_sandbox
 from .search.deferred import Deferred
-from .state import Pending, State
+from .state import Pending, State, identified
 from .steps import Steps
 from .telling import Telling, retold
 from .toolbox import Toolbox
-from .toolset import Arguments, Catalog, Output, Postponed
+from .toolset import Arguments, Catalog, Output
 from .trimming import trimmed
 
 if TYPE_CHECKING:
@@ -85,13 +86,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     code: bool = False
 
 
-class Decided(Struct, frozen=True):
-    """An approval as it is kept. `always`: the tool need not ask again in this run."""
-
-    approval: Approval
-    always: bool = False
-
-
 class Loop:
     """One run."""
 
@@ -114,6 +108,7 @@ class Loop:
         self._catalog = Catalog({})
         self._declared: tuple[Declared, ...] = ()
         self._sandbox: Sandbox | None = None
+        self._deciding = Deciding(steps, self._person)
 
     async def events(self, state: State, *, resumed: bool = False) -> AsyncIterator[RunEvent]:
         """The whole run, from where it stands."""
@@ -146,8 +141,9 @@ class Loop:
             yield Warned(text=warning)
         yield TurnStarted(turn=state.turn)
         folder, name = Folder(), f"turn/{state.turn}"
-        if (known := self._steps.outcome(name)) is not None:
-            response = msgspec.json.decode(known, type=Response)
+        known = _answered(self._steps.outcome(name))
+        if known is not None:
+            response = known
             for told in retold(response):
                 yield told
         else:
@@ -172,6 +168,9 @@ class Loop:
         )
         for proposed in self._take(state, response, reason):
             yield proposed
+        if (repeated := self._count_repeats(state)) is not None and known is None:
+            # Who takes such a run up again knows of it, and wants it to go on.
+            state.stopped, state.why = "repetition", repeated
 
     async def _declare(self, state: State) -> None:
         """What there is to call, and what of it the model is told."""
@@ -224,24 +223,24 @@ class Loop:
             state.stopped, state.why = _CUT[reason]
             return
         policy = self._settings.policy.extended(*state.rules)
-        for place, call in enumerate([call for call in calls if call.executor == "client"]):
-            id = call.id or f"call_{state.turn}_{place}"
+        for id, call in identified(state.turn, [call for call in calls if call.executor == "client"]):
             pending = consider(call, id, self._catalog, policy, repair=self._settings.repair)
             state.pending.append(pending)
             yield _proposed(pending)
         if not state.pending and reason not in _GOES_ON:
             state.stopped = "finished"
         state.calls += len(state.pending)
-        self._count_repeats(state)
 
-    def _count_repeats(self, state: State) -> None:
+    def _count_repeats(self, state: State) -> str | None:
+        """What is to be said of a call that came too often."""
+        said = None
         for pending in state.pending:
             same = f"{pending.call.name}\0{pending.call.arguments}"
             before, count = state.repeated
             state.repeated = (same, count + 1 if same == before else 1)
             if state.repeated[1] > self._settings.caps.repeats:
-                state.stopped = "repetition"
-                state.why = f"{pending.call.name} was called with the same arguments {state.repeated[1]} times in a row"
+                said = f"{pending.call.name} was called with the same arguments {state.repeated[1]} times in a row"
+        return said
 
     def _cap(self, state: State) -> tuple[StoppedBy, str] | None:
         caps = self._settings.caps
@@ -258,13 +257,11 @@ class Loop:
     async def carry_out(self, state: State) -> AsyncIterator[RunEvent]:
         for pending in state.pending:
             if pending.undecided:
-                await self._decide(state, pending)
+                await self._deciding.decide(state, pending)
         if waiting := [pending.call.name for pending in state.pending if pending.undecided]:
             state.stopped, state.why = "waiting", f"{waiting[0]} waits for an approval"
             return
-        if (known := self._steps.outcome(f"always/{state.turn}")) is not None:
-            # Taken up again, what a tool called is not asked for once more: what was said then still holds.
-            state.rules = msgspec.json.decode(known, type=tuple[Rule, ...])
+        self._deciding.recall(state)
         told: asyncio.Queue[RunEvent | None] = asyncio.Queue()
         executor = self._executor(state, told.put_nowait)
         left = None if self._settings.caps.seconds is None else state.began + self._settings.caps.seconds
@@ -299,29 +296,6 @@ class Loop:
         except TimeoutError:
             return None
 
-    async def _decide(self, state: State, pending: Pending) -> None:
-        """Have a call decided on: by what was decided before, or by asking. It stays undecided if that comes later."""
-        ask, name = state.ask(pending), f"approval/{state.turn}/{pending.id}"
-        if (known := self._steps.outcome(name)) is not None:
-            decided = msgspec.json.decode(known, type=Decided)
-        elif not ask.in_person and _covered(state.rules, pending):
-            pending.approval = Approval(answer="yes", binding=ask.binding, by="always for this run")
-            return
-        else:
-            self._steps.begin(name, msgspec.json.encode(ask))
-            answer: Answer = await self._person.approve(ask)
-            if answer == "later":
-                return
-            said: Literal["yes", "no"] = "no" if answer == "no" else "yes"
-            why = "" if self._person.name != "nobody" else f"{pending.by}, and nobody is there to ask"
-            approval = Approval(answer=said, binding=ask.binding, by=self._person.name, why=why)
-            decided = Decided(approval, always=answer == "always")
-            self._steps.finish(name, msgspec.json.encode(decided))
-        pending.approval = decided.approval
-        if decided.always and (rule := Rule("allow", pending.call.name)) not in state.rules:
-            state.rules += (rule,)
-            self._steps.finish(f"always/{state.turn}", msgspec.json.encode(state.rules))
-
     def _executor(self, state: State, tell: Callable[[RunEvent], None]) -> Executor:
         settings = self._settings
         counts: dict[str, int] = {}
@@ -336,9 +310,9 @@ class Loop:
             pending = consider(call, id, self._catalog, settings.policy, caller="code")
             tell(_proposed(pending))
             if pending.undecided:
-                await self._decide(state, pending)
+                await self._deciding.decide(state, pending)
             if pending.undecided:
-                _wait_or_deny(state, outer, pending)
+                wait_or_deny(state, outer, pending)
             outcome = await executor.one(str(state.turn), pending)
             return Output(
                 content=outcome.result.content or (),
@@ -371,16 +345,12 @@ def ended(state: State) -> RunEnded:
     )
 
 
-def _covered(rules: tuple[Rule, ...], pending: Pending) -> bool:
-    return any(rule.verdict == "allow" and rule.matches(pending.call.name, {}) for rule in rules)
-
-
-def _wait_or_deny(state: State, outer: Pending, pending: Pending) -> None:
-    """The answer comes later: only a tool that can be taken up again can wait for it."""
-    if outer.tool is not None and outer.tool.resumable:
-        raise Postponed
-    why = f"the answer is to come later, and {outer.call.name} can't wait for it"
-    pending.approval = Approval(answer="no", binding=state.ask(pending).binding, by="nobody", why=why)
+def _answered(known: bytes | None) -> Response | None:
+    """A turn that was recorded, unless it failed: that is asked for again."""
+    response = None if known is None else msgspec.json.decode(known, type=Response)
+    if response is None or response.error is not None or _CUT.get(_reason(response), ("",))[0] == "failed":
+        return None
+    return response
 
 
 def _reason(response: Response) -> StopReason:

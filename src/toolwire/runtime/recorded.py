@@ -11,9 +11,10 @@ from toolwire.canonical.response import Response
 from toolwire.journal.runs import KeptStep
 
 from .approval import Ask
+from .deciding import Decided
 from .execute import IN_DOUBT, Intent, Outcome
 from .expanding import expanded
-from .loop import Decided
+from .state import identified
 
 NOT_RUN = "not run: the run was stopped before this call was carried out"
 HALF_DONE = "not finished: the run was stopped while this was being carried out. What it did until then stays done."
@@ -67,7 +68,7 @@ class RecordedTurn(Struct, kw_only=True):
         """What the model asked for, by the ids that the runtime knows them by."""
         parts = [part for message in self.said for part in message.parts if isinstance(part, ToolCall)]
         wanted = [part for part in parts if part.executor == "client"]
-        return [(call.id or f"call_{self.number}_{place}", call) for place, call in enumerate(wanted)]
+        return identified(self.number, wanted)
 
 
 def turns_of(steps: Sequence[KeptStep]) -> list[RecordedTurn]:

@@ -116,8 +116,8 @@ class Sandbox:
             source="toolwire",
             retries=0,
             resumable=self._keeping is not None,
-            # What the code calls is bounded by itself: this only waits for it.
-            timeout=600.0,
+            # What the code calls is bounded by itself: this only waits for it, and for a person.
+            timeout=86_400.0,
             output_limit=2 * self.limits.output,
         )
 
