@@ -139,9 +139,9 @@ class Loop:
         await self._declare(state)
         for warning in self._toolbox.warned():
             yield Warned(text=warning)
-        yield TurnStarted(turn=state.turn)
         folder, name = Folder(), f"turn/{state.turn}"
         known = _answered(self._steps.outcome(name))
+        yield TurnStarted(turn=state.turn, recorded=known is not None)
         if known is not None:
             response = known
             for told in retold(response):
