@@ -40,11 +40,13 @@ class KeptStep(Struct, frozen=True):
 
 
 class RunSteps:
-    """The steps of one run, as the loop wants them."""
+    """The steps of one run, as the loop wants them. Who holds a run is alone with it: which steps there are is
+    remembered, so that the file is not asked for what is not there."""
 
     def __init__(self, connection: sqlite3.Connection, run: str) -> None:
         self._connection = connection
         self._run = run
+        self._names = {name for (name,) in connection.execute("SELECT name FROM steps WHERE run = ?", (run,))}
 
     def begun(self, name: str) -> bytes | None:
         return self._column("intent", name)
@@ -54,21 +56,23 @@ class RunSteps:
 
     def begin(self, name: str, intent: bytes) -> None:
         self._connection.execute(
-            "INSERT INTO steps (run, name, number, intent, begun) VALUES (?1, ?2,"
-            " (SELECT count(*) FROM steps WHERE run = ?1), ?3, ?4)"
+            "INSERT INTO steps (run, name, number, intent, begun) VALUES (?1, ?2, ?5, ?3, ?4)"
             " ON CONFLICT DO UPDATE SET intent = ?3, begun = ?4",
-            (self._run, name, intent, time.time()),
+            (self._run, name, intent, time.time(), len(self._names)),
         )
+        self._names.add(name)
 
     def finish(self, name: str, outcome: bytes) -> None:
         self._connection.execute(
-            "INSERT INTO steps (run, name, number, intent, outcome, begun, finished) VALUES (?1, ?2,"
-            " (SELECT count(*) FROM steps WHERE run = ?1), x'', ?3, ?4, ?4)"
-            " ON CONFLICT DO UPDATE SET outcome = ?3, finished = ?4",
-            (self._run, name, outcome, time.time()),
+            "INSERT INTO steps (run, name, number, intent, outcome, begun, finished)"
+            " VALUES (?1, ?2, ?5, x'', ?3, ?4, ?4) ON CONFLICT DO UPDATE SET outcome = ?3, finished = ?4",
+            (self._run, name, outcome, time.time(), len(self._names)),
         )
+        self._names.add(name)
 
     def _column(self, column: str, name: str) -> bytes | None:
+        if name not in self._names:
+            return None
         row = self._connection.execute(
             f"SELECT {column} FROM steps WHERE run = ? AND name = ?",  # noqa: S608 - one of two words of ours
             (self._run, name),
