@@ -111,7 +111,7 @@ def tools_of(job: Job, config: Config) -> "list[Offered]":
     browser: list[Offered] = [] if job.browser is None else [browser_of(job.browser, job.hosts, config)]
     if not job.tools:
         return browser
-    tools = built_in_tools(Path(job.workspace), config)
+    tools = built_in_tools(Path(job.workspace), config, [] if job.config is None else [Path(job.config)])
     if not config.mcp.servers:
         return [*browser, *tools]
     with needing("mcp"):
@@ -149,7 +149,7 @@ def browser_of(start: str, hosts: "Sequence[str]", config: Config) -> "Browser":
         raise BadInput(str(error)) from None
 
 
-def built_in_tools(workspace: Path, config: Config) -> "list[Tool]":
+def built_in_tools(workspace: Path, config: Config, protected: "Sequence[Path]" = ()) -> "list[Tool]":
     from toolwire.runtime.tools.builtin import built_in
 
     section = config.tools
@@ -160,6 +160,7 @@ def built_in_tools(workspace: Path, config: Config) -> "list[Tool]":
         network=section.network,
         fetchable=frozenset(section.fetchable),
         search=_search(config.search),
+        protected=protected,
     )
 
 
