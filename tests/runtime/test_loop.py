@@ -1,6 +1,7 @@
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ from tests.runtime.playing import Played, call, results, says, turn, words
 from toolwire import Agent, Calling, Caps, Policy, ToolFault, tool
 from toolwire.canonical.content import Text
 from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import Event, UsageReport
+from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, StopReason, Usage
 from toolwire.runtime.approval import Answer, Approval, Ask, Nobody
-from toolwire.runtime.events import CallEnded, CallProposed, CallStarted, RunEnded, TextGrew
+from toolwire.runtime.events import CallEnded, CallProgressed, CallProposed, CallStarted, RunEnded, TextGrew
 from toolwire.runtime.toolset import Rate
 
 ALL = Policy(allow=["*"])
@@ -155,6 +158,17 @@ def test_a_rate_is_kept() -> None:
     assert "its limit is 1 calls in 60 seconds" in words(second)
 
 
+def test_a_rate_is_kept_over_turns_and_runs() -> None:
+    @tool(rate=Rate(2, 60.0))
+    def twice() -> str:
+        return "done"
+
+    turns = [turn(call("twice", id=f"c{n}")) for n in range(2)]
+    agent = Agent(Played(*turns, says("ok"), turns[0], says("ok")), tools=[twice], policy=ALL)
+    assert [one.error for one in agent.run("go").calls] == ["", ""]
+    assert [one.error for one in agent.run("go").calls] == ["rate_limit"]
+
+
 def test_long_output_keeps_head_and_tail_and_says_what_was_cut() -> None:
     @tool(output_limit=300)
     def flood() -> str:
@@ -183,6 +197,16 @@ def test_secrets_are_taken_out_of_results_and_records() -> None:
     assert words(result) == "[removed] [removed] [removed]"
     assert canary not in str(run.calls)
     assert run.calls[0].redacted == 3
+
+
+def test_secrets_are_taken_out_of_what_is_said_meanwhile() -> None:
+    @tool
+    def slow(calling: Calling) -> None:
+        calling.progress("canary-value-of-a-key, half done")
+
+    model = Played(turn(call("slow")), says("ok"))
+    stream = Agent(model, tools=[slow], policy=ALL, secrets=["canary-value-of-a-key"]).stream("go")
+    assert [event.text for event in stream if isinstance(event, CallProgressed)] == ["[removed], half done"]
 
 
 def test_an_output_schema_is_held() -> None:
@@ -252,6 +276,30 @@ def test_time_is_capped_also_within_a_tool() -> None:
     assert run.stopped == "time"
     assert cancelled == [True]
     assert time.monotonic() - began < 5
+
+
+def test_time_is_capped_also_while_the_model_answers(tmp_path: Path) -> None:
+    class Endless(Played):
+        """Says a word now and then, for ever."""
+
+        closed = False
+
+        async def ask(self, request: Request) -> AsyncIterator[Event]:
+            try:
+                async for event in super().ask(request):
+                    yield event
+                    while len(self.asked) == 1:
+                        await asyncio.sleep(0.02)
+                        yield UsageReport(usage=Usage(output_tokens=1))
+            finally:
+                self.closed = True
+
+    model = Endless(says("x"), says("now it ends"))
+    agent = Agent(model, caps=Caps(seconds=0.2), journal=tmp_path / "runs.db")
+    run = agent.run("go")
+    assert (run.stopped, run.why, model.closed) == ("time", "0.2 seconds have passed", True)
+    stream = agent.resume(run.id)
+    assert [event.text for event in stream if isinstance(event, TextGrew)] == ["now it ends"]
 
 
 def test_the_same_call_again_and_again_is_stopped_before_it_runs_once_more() -> None:

@@ -162,7 +162,7 @@ class Executor:
             key=hashlib.sha256(msgspec.json.encode([self._run, name])).hexdigest()[:32],
             person=self._person,
             attempt=attempt,
-            progress=lambda text: self._tell(CallProgressed(call_id=pending.id, text=text)),
+            progress=lambda text: self._tell(CallProgressed(call_id=pending.id, text=self._redactor.text(text))),
             call=lambda name, arguments, id=None, /: self._inner(pending, name, arguments, id),
         )
         try:

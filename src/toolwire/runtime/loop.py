@@ -27,7 +27,7 @@ from toolwire.canonical.usage import added, plain, spent
 from toolwire.journal.secrets import Redactor
 
 from .approval import Nobody, Person
-from .caps import Caps
+from .caps import Caps, OutOfTime, within
 from .consider import consider
 from .deciding import Deciding, wait_or_deny
 from .events import (
@@ -152,10 +152,14 @@ class Loop:
             request, left_out = self._request(state)
             if left_out:
                 yield Warned(text=f"the {left_out} oldest messages are left out: the conversation is too long")
-            async for event in self._model.ask(request):
-                folder.add(event)
-                if (grown := telling.take(event)) is not None:
-                    yield grown
+            try:
+                async for event in within(lambda: self._left(state), self._model.ask(request)):
+                    folder.add(event)
+                    if (grown := telling.take(event)) is not None:
+                        yield grown
+            except OutOfTime:
+                state.stopped, state.why = self._over()
+                return
             response = folder.response()
             self._steps.finish(name, msgspec.json.encode(response))
         reason = _reason(response)
@@ -246,11 +250,18 @@ class Loop:
         caps = self._settings.caps
         if state.turn >= caps.turns:
             return "steps", f"{caps.turns} turns were taken"
-        if caps.seconds is not None and self._clock() - state.began > caps.seconds:
-            return "time", f"{caps.seconds:g} seconds have passed"
+        if self._left(state) == 0.0:
+            return self._over()
         if caps.tokens is not None and spent(state.usage) >= caps.tokens:
             return "tokens", f"{spent(state.usage)} of {caps.tokens} tokens were used"
         return None
+
+    def _left(self, state: State) -> float | None:
+        seconds = self._settings.caps.seconds
+        return None if seconds is None else max(0.0, state.began + seconds - self._clock())
+
+    def _over(self) -> tuple[StoppedBy, str]:
+        return "time", f"{self._settings.caps.seconds:g} seconds have passed"
 
     # ---- the second half
 
@@ -264,8 +275,7 @@ class Loop:
         self._deciding.recall(state)
         told: asyncio.Queue[RunEvent | None] = asyncio.Queue()
         executor = self._executor(state, told.put_nowait)
-        left = None if self._settings.caps.seconds is None else state.began + self._settings.caps.seconds
-        batch = asyncio.ensure_future(self._batch(executor, state, left))
+        batch = asyncio.ensure_future(self._batch(executor, state))
         batch.add_done_callback(lambda _: told.put_nowait(None))
         try:
             while (event := await told.get()) is not None:
@@ -276,7 +286,7 @@ class Loop:
                 await asyncio.wait([batch])
         results = batch.result()
         if results is None:
-            state.stopped, state.why = "time", f"{self._settings.caps.seconds:g} seconds have passed"
+            state.stopped, state.why = self._over()
             return
         outcomes = [outcome for outcome in results if outcome is not None]
         if len(outcomes) < len(results):
@@ -286,10 +296,10 @@ class Loop:
         state.messages += (Message(role="user", parts=tuple(outcome.result for outcome in outcomes)),)
         state.pending = []
 
-    async def _batch(self, executor: Executor, state: State, until: float | None) -> list[Outcome | None] | None:
+    async def _batch(self, executor: Executor, state: State) -> list[Outcome | None] | None:
         """What the calls came to; None if the time of the run was over first."""
         try:
-            async with asyncio.timeout(None if until is None else max(0.0, until - self._clock())):
+            async with asyncio.timeout(self._left(state)):
                 if self._settings.parallel:
                     return await executor.carry_out(str(state.turn), state.pending)
                 return [await executor.of_model(str(state.turn), pending) for pending in state.pending]
@@ -329,6 +339,7 @@ class Loop:
             redactor=settings.redactor,
             tell=tell,
             inner=inner,
+            recent=self._toolbox.recent,
         )
         return executor
 
