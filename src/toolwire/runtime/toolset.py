@@ -5,7 +5,7 @@ validated, authorised, bounded and journalled alike.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -47,6 +47,18 @@ class Output(Struct, frozen=True, kw_only=True):
     structured: Any = None
     kind: str = ""
     screen: ScreenSeen | None = None
+
+
+class Spelled(str):
+    """A value that is also written in another way, such as a path from the workspace on: a rule may use either."""
+
+    __slots__ = ("also",)
+    also: str
+
+    def __new__(cls, value: str, also: str) -> Self:
+        made = super().__new__(cls, value)
+        made.also = also
+        return made
 
 
 class ToolFault(Exception):

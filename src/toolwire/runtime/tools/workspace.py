@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 
-from toolwire.runtime.toolset import ToolFault
+from toolwire.runtime.toolset import Spelled, ToolFault
 
 MOST_LINKS = 40
 """As many as the kernel follows in one path."""
@@ -66,7 +66,9 @@ class Workspace:
 
     def resolved(self, path: str) -> str:
         """The absolute path that is meant, whatever links and dots lead there; it need not exist."""
-        return os.path.realpath(self.root.joinpath(*self.parts(path)))
+        real = os.path.realpath(self.root.joinpath(*self.parts(path)))
+        inside = real.removeprefix(f"{self.root}/")
+        return Spelled(real, inside)
 
     def is_hidden(self, parts: Sequence[str]) -> bool:
         whole = (*self._roots[0], *parts)
