@@ -15,7 +15,8 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, StopReason, Usage
 from toolwire.runtime.approval import Answer, Approval, Ask, Nobody
 from toolwire.runtime.events import CallEnded, CallProgressed, CallProposed, CallStarted, RunEnded, TextGrew
-from toolwire.runtime.toolset import Rate
+from toolwire.runtime.tools import built_in
+from toolwire.runtime.toolset import Output, Rate, Tool
 
 ALL = Policy(allow=["*"])
 
@@ -363,8 +364,6 @@ def test_parallel_calls_can_be_turned_off() -> None:
 
 
 def test_calls_that_touch_the_same_wait_for_each_other() -> None:
-    from toolwire.runtime.toolset import Tool
-
     order: list[str] = []
 
     async def write(arguments: Any, calling: Calling) -> None:
@@ -379,6 +378,28 @@ def test_calls_that_touch_the_same_wait_for_each_other() -> None:
     Agent(Played(turn(*calls), says("ok")), tools=[made], policy=ALL).run("go")
     assert order.index("end 1") < order.index("start 2")
     assert order.index("start 3") < order.index("end 1")
+
+
+def test_so_do_those_of_a_program_but_not_for_who_calls_them(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"{n}\n" for n in range(8)), encoding="utf-8")
+    each = "replace(file_path='a.txt', old_string=f'{n}\\n', new_string=f'{n}!\\n')"
+    code = f"import asyncio\nlen(await asyncio.gather(*[{each} for n in range(8)]))"
+    model = Played(turn(call("run_code", {"code": code})), says("ok"))
+    Agent(model, tools=built_in(tmp_path), policy=ALL, code=True).run("go")
+    assert words(results(model.asked[1])[0]) == "8"
+    assert (tmp_path / "a.txt").read_text() == "".join(f"{n}!\n" for n in range(8))
+
+    async def outer(arguments: Any, calling: Calling) -> Output:
+        assert calling.call is not None
+        return await calling.call("inner", {})
+
+    async def inner(arguments: Any, calling: Calling) -> str:
+        return "done"
+
+    both = [Tool(name=one.__name__, run=one, touches=lambda _: None) for one in (outer, inner)]
+    model = Played(turn(call("outer")), says("ok"))
+    Agent(model, tools=both, policy=ALL, caps=Caps(seconds=20)).run("go")
+    assert words(results(model.asked[1])[0]) == "done"
 
 
 # ---- approvals

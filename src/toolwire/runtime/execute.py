@@ -10,7 +10,9 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -80,6 +82,8 @@ class Executor:
         self._inner = inner
         self._places = asyncio.Semaphore(max(1, parallel))
         self._recent = {} if recent is None else recent
+        self._running: dict[str, tuple[Pending, asyncio.Event]] = {}
+        self._callers: set[str] = set()
 
     async def carry_out(self, turn: str, batch: Sequence[Pending]) -> list[Outcome | None]:
         """All of a batch, in the order of the calls; None for one that waits for a person."""
@@ -120,11 +124,28 @@ class Executor:
         else:
             resumable = pending.tool is not None and pending.tool.resumable
             intent = Intent(pending.call.name, pending.call.arguments, resumable)
-            self._steps.begin(name, msgspec.json.encode(intent))
-            outcome = await self._run_tool(name, pending)
+            async with self._apart(pending):
+                self._steps.begin(name, msgspec.json.encode(intent))
+                outcome = await self._run_tool(name, pending)
         self._steps.finish(name, msgspec.json.encode(outcome))
         self._tell(CallEnded(call_id=pending.id, status=outcome.result.status, record=outcome.record))
         return outcome
+
+    @asynccontextmanager
+    async def _apart(self, pending: Pending) -> AsyncIterator[None]:
+        """From whatever runs and touches the same, a program's calls among it. Who calls others is not waited for: it
+        may itself wait for what is to begin here."""
+        while others := [
+            ended for one, ended in self._running.values() if one.id not in self._callers and _must_wait(pending, one)
+        ]:
+            await others[0].wait()
+        ended = asyncio.Event()
+        self._running[pending.id] = (pending, ended)
+        try:
+            yield
+        finally:
+            del self._running[pending.id]
+            ended.set()
 
     def _unrun(self, pending: Pending) -> Output | None:
         """What the model is told of a call that is not run; None if it is to be."""
@@ -163,7 +184,7 @@ class Executor:
             person=self._person,
             attempt=attempt,
             progress=lambda text: self._tell(CallProgressed(call_id=pending.id, text=self._redactor.text(text))),
-            call=lambda name, arguments, id=None, /: self._inner(pending, name, arguments, id),
+            call=partial(self._called, pending),
         )
         try:
             async with asyncio.timeout(tool.timeout):
@@ -181,6 +202,10 @@ class Executor:
         except Exception as error:  # noqa: BLE001 - whatever a tool does, the model can act on it
             return _error(f"{tool.name} failed: {type(error).__name__}: {error}", "crash")
         return output
+
+    def _called(self, pending: Pending, name: str, arguments: Arguments, id: str | None = None, /) -> Awaitable[Output]:
+        self._callers.add(pending.id)
+        return self._inner(pending, name, arguments, id)
 
     def _over_rate(self, tool: Tool) -> Output | None:
         if tool.rate is None:
