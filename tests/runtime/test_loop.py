@@ -94,6 +94,16 @@ def test_what_goes_wrong_with_a_call_is_a_result_to_act_on(made: Any, error: str
     assert record.error == error
 
 
+def test_repairs_are_opt_in_and_reported_and_what_was_cut_off_is_not_repaired() -> None:
+    made = call("add", {"a": 1, "b": 2.0})
+    assert only(Played(turn(made), says("ok")), [add])[1].error == "schema"
+    result, record = only(Played(turn(made), says("ok")), [add], repair=True)
+    assert (words(result), record.arguments, len(record.repairs)) == ("3", {"a": 1, "b": 2}, 1)
+    for cut in (call("add", '{"a": 1, "b": 2.0', complete=False), call("add", '{"a": 1, "b": 2.0')):
+        result, record = only(Played(turn(cut), says("ok")), [add], repair=True)
+        assert (result.status, record.repairs) == ("error", ())
+
+
 def test_a_denied_call_says_which_rule_and_runs_nothing() -> None:
     ran: list[int] = []
 
