@@ -258,6 +258,8 @@ class _Walk:
             if not self._links and stat.S_ISLNK(os.lstat(part, dir_fd=self._folders[-1]).st_mode):
                 raise _through_a_link(self._path) from error
             if not self._expanded(part):
+                if len(self.ahead) == 1:
+                    raise ToolFault(f"{self._path} is a file, not a folder", "not_a_folder") from error
                 raise
             return
         self._folders.append(opened)
