@@ -40,7 +40,7 @@ from toolwire.runtime.spans import RunSpans
 from toolwire.runtime.state import State
 from toolwire.runtime.steps import Remembered, Steps
 from toolwire.runtime.toolbox import Toolbox
-from toolwire.runtime.toolset import Calling, Offered, Output, Tool
+from toolwire.runtime.toolset import Calling, Offered, Output, Postponed, Tool
 
 Prompt: TypeAlias = str | Sequence[Text | Media]
 Effort = Literal["minimal", "low", "medium", "high"]
@@ -277,6 +277,8 @@ class Agent:
                     pass
         except ModelFailed as failed:
             state.stopped, state.why = "failed", str(failed)
+        finally:
+            await loop.close()
         if state.stopped is not None:
             await self._toolbox.end_run(state.run)
         if state.stopped is not None and self._runs is not None:
@@ -304,14 +306,18 @@ class Agent:
     # ---- an agent among the tools of another
 
     def as_tool(self) -> Tool:
-        """Another agent can hand it a task. What it may do is its own policy's to say."""
+        """Another agent can hand it a task. What it may do is its own policy's to say. With a journal, it is taken up
+        again with the run that handed it over, and that run waits for what it waits for."""
+        runs = self._runs
 
         async def work(arguments: Any, calling: Calling) -> Output:
             state = self.start(arguments["task"])
-            state.run = f"{calling.run}/{calling.id}"
+            state.run = f"{calling.run}/{calling.key[:8]}"
             run = Run(state)
-            async for _ in self._events(run):
+            async for _ in self._events(run, resumed=runs is not None and runs.has(state.run)):
                 pass
+            if run.stopped == "waiting" and runs is not None:
+                raise Postponed
             if run.stopped != "finished":
                 return Output(content=(Text(text=f"it stopped ({run.stopped}): {run.why}\n{run.text}"),), is_error=True)
             return Output(content=(Text(text=run.text),))
@@ -328,6 +334,7 @@ class Agent:
             },
             run=work,
             source=f"agent:{self.name}",
+            resumable=runs is not None,
             timeout=self._settings.caps.seconds or 86_400.0,
         )
 

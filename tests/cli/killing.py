@@ -28,6 +28,12 @@ from toolwire.runtime.policy import Policy
 BATCHES = (("a", "b"), ("c",))
 """Two turns of calls: the first at once, and `b` after an approval."""
 
+IN_CODE = "code" in sys.argv
+PROGRAM = "\n".join(
+    f"try:\n    print(await write_{one}())\nexcept RuntimeError as error:\n    print(error)" for one in ("a", "b")
+)
+"""The same from a program that the model writes, one after the other."""
+
 
 class Model:
     """Answers by what is in the conversation: which turn comes next is told by the results."""
@@ -38,6 +44,9 @@ class Model:
         done = sum(isinstance(part, ToolResult) for message in request.messages for part in message.parts)
         batch = {0: BATCHES[0], 2: BATCHES[1]}.get(done, ())
         said = tuple(ToolCall(id=one, name=f"write_{one}", arguments="{}") for one in batch)
+        if IN_CODE:
+            program = ToolCall(id="p", name="run_code", arguments=json.dumps({"code": PROGRAM}))
+            said = () if done else (program,)
         message = Message(role="assistant", parts=said or (Text(text="all is done"),))
         stop = Stop(reason="tool_use" if said else "end_turn")
         response = Response(origin="", candidates=(Candidate(messages=(message,), stop=stop),))
@@ -120,7 +129,8 @@ def agent(folder: Path, points: Points) -> Agent:
     return Agent(
         Model(),
         tools=writing(folder, points),
-        policy=Policy(allow=["write_a", "write_c"]),
+        policy=Policy(allow=["write_a", "write_c", "run_code"]),
+        code=IN_CODE,
         person=Consenting(),
         journal=DeadlyRuns(folder / "runs.db", points),
     )
@@ -185,6 +195,8 @@ def main(folder: Path, *, twice: bool) -> None:
     (folder / "whole").mkdir()
     _, points = forked(lambda: run(folder / "whole", None))
     deaths: list[tuple[int | str, int | None]] = [(one, None) for one in range(len(points))]
+    if IN_CODE:  # what is around it is the same
+        deaths = [(one, None) for one, name in enumerate(points) if "/" in name and "turn/" not in name]
     if twice:
         deaths = []
         for at in ALONE:

@@ -90,6 +90,27 @@ def test_killed_again_while_it_is_taken_up_it_still_holds(tmp_path: Path) -> Non
         judge(death)
 
 
+def test_killed_at_any_point_a_program_goes_on_and_repeats_none_of_its_calls(tmp_path: Path) -> None:
+    found = list(deaths(tmp_path, "code"))
+    for death in found:
+        assert death["killed"]
+        left, came, effects = death["left"][-1], death["came"], death["effects"]
+        assert (came["text"], came["stopped"]) == ("all is done", "finished")
+        status, text = came["given"]["run_code"]
+        lines = text.split("\n")
+        assert (status, len(lines)) == ("ok", 2)
+        for number, letter in enumerate("ab"):
+            if left["steps"].get(f"call/1/p/{number}") is False:
+                assert lines[number].startswith("in doubt: ")
+                assert effects.count(letter) == left["effects"].count(letter) <= 1
+            else:
+                assert (lines[number], effects.count(letter)) == (f"wrote {letter}", 1)
+    points = {one["at"] for one in found}
+    assert {f"{when} finish call/1/p/{number}" for when in ("before", "after") for number in range(2)} <= points
+    snapshots = {one for one in points if one.startswith("after begin") and "/code/" in one}
+    assert len(snapshots) == 2
+
+
 # ---- the real commands
 
 
@@ -128,8 +149,18 @@ def test_after_kill_9_the_run_is_taken_up_and_doubt_is_said(tmp_path: Path) -> N
     again = toolwire(tmp_path, "runs", "resume", run)
     assert (again.code, again.err) == (
         2,
-        f"Error: the run {run} is finished: go on with `toolwire ask --continue`\n",
+        f"Error: the run {run} is over (finished): go on with `toolwire ask --continue`\n",
     )
+
+
+def test_what_the_model_ended_itself_is_gone_on_with_as_a_conversation(tmp_path: Path) -> None:
+    scripted(tmp_path, says("Half of", stop="max_tokens"), says("an answer."))
+    done = toolwire(tmp_path, "ask", "answer")
+    assert (done.code, done.out) == (1, "Half of\n")
+    assert "go on: toolwire ask --continue '...'\n" in done.err
+    refused = toolwire(tmp_path, "runs", "resume", done.run)
+    assert refused.err == f"Error: the run {done.run} is over (length): go on with `toolwire ask --continue`\n"
+    assert toolwire(tmp_path, "ask", "--continue", "go on").out == "an answer.\n"
 
 
 WAITS = shell("echo x >> effects; until [ -e go ]; do sleep 0.1; done")
@@ -192,6 +223,28 @@ def test_what_waits_is_approved_and_denied_by_call(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("[abc].txt")) == ["a.txt", "b.txt"]
     records = [call["record"]["approval"] for call in shown(tmp_path)["turns"][0]["calls"]]
     assert records == ["yes by person", "yes by person", "no by person"]
+
+
+def test_what_a_program_calls_is_approved_later_too(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a", encoding="utf-8")
+    code = """
+text = await read_file(absolute_path="a.txt")
+await write_file(file_path="b.txt", content=text * 3)
+"""
+    scripted(tmp_path, calls(("run_code", {"code": code})), says("Done."))
+    asked = toolwire(tmp_path, "ask", "write", "--code", "--later", "--allow", "run_code", "--json")
+    assert (asked.code, asked.events[-1]["stopped"]) == (3, "waiting")
+    story = shown(tmp_path)
+    (waiting,) = story["waiting"]
+    assert (waiting["tool"], "+aaa" in waiting["preview"], story["in_doubt"]) == ("write_file", True, [])
+    states = [(call["tool"], call["state"]) for call in story["turns"][0]["calls"]]
+    assert states == [("run_code", "not finished"), ("read_file", "ok"), ("write_file", "waiting")]
+    (tmp_path / "a.txt").unlink()  # it was read, and is not read again
+    done = toolwire(tmp_path, "runs", "resume", "last", "--approve", waiting["call_id"])
+    assert (done.code, done.out) == (0, "Done.\n")
+    assert (tmp_path / "b.txt").read_text() == "aaa"
+    replayed = toolwire(tmp_path, "runs", "replay", "last")
+    assert (replayed.code, replayed.out) == (0, "no difference\n")
 
 
 @pytest.mark.parametrize("option", ["--approve", "--deny"])

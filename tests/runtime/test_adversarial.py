@@ -19,7 +19,8 @@ from toolwire.gateway.config import Config, ProviderSection
 from toolwire.journal.runs import Runs
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.approval import Approval, binding
-from toolwire.runtime.loop import Decided
+from toolwire.runtime.deciding import Decided
+from toolwire.runtime.events import CallEnded
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
 
@@ -112,6 +113,26 @@ def test_nothing_of_the_record_is_in_the_result() -> None:
     Agent(model, tools=[look]).run("go")
     (result,) = results(model.asked[1])
     assert result.content == (Text(text="seen"),)
+
+
+RECORD = {
+    *("tool", "call_id", "arguments", "approval", "start", "end", "summary", "error", "retries", "source"),
+    *("truncated", "redacted"),
+}
+
+
+def test_all_of_a_record_is_in_events_and_journal(tmp_path: Path) -> None:
+    @tool(read_only=True)
+    def look() -> str:
+        return "seen"
+
+    model = Played(turn(call("look"), call("nothing", id="c2")), says("ok"))
+    stream = Agent(model, tools=[look], journal=tmp_path / "runs.db").stream("go")
+    told = [json.loads(msgspec.json.encode(event))["record"] for event in stream if isinstance(event, CallEnded)]
+    assert [RECORD - one.keys() for one in told] == [set(), set()]
+    steps = {step.name: step.outcome for step in Runs(tmp_path / "runs.db").steps(stream.run.id)}
+    kept = [msgspec.json.decode(steps[f"call/1/{id}"] or b"")["record"] for id in ("c1", "c2")]
+    assert sorted(kept, key=str) == sorted(told, key=str)
 
 
 def waiting(folder: Path) -> tuple[Runs, str, list[int]]:

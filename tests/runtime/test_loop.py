@@ -1,6 +1,7 @@
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +10,13 @@ from tests.runtime.playing import Played, call, results, says, turn, words
 from toolwire import Agent, Calling, Caps, Policy, ToolFault, tool
 from toolwire.canonical.content import Text
 from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import Event, UsageReport
+from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, StopReason, Usage
 from toolwire.runtime.approval import Answer, Approval, Ask, Nobody
-from toolwire.runtime.events import CallEnded, CallProposed, CallStarted, RunEnded, TextGrew
-from toolwire.runtime.toolset import Rate
+from toolwire.runtime.events import CallEnded, CallProgressed, CallProposed, CallStarted, RunEnded, TextGrew
+from toolwire.runtime.tools import built_in
+from toolwire.runtime.toolset import Output, Rate, Tool
 
 ALL = Policy(allow=["*"])
 
@@ -90,6 +94,16 @@ def test_what_goes_wrong_with_a_call_is_a_result_to_act_on(made: Any, error: str
     assert record.error == error
 
 
+def test_repairs_are_opt_in_and_reported_and_what_was_cut_off_is_not_repaired() -> None:
+    made = call("add", {"a": 1, "b": 2.0})
+    assert only(Played(turn(made), says("ok")), [add])[1].error == "schema"
+    result, record = only(Played(turn(made), says("ok")), [add], repair=True)
+    assert (words(result), record.arguments, len(record.repairs)) == ("3", {"a": 1, "b": 2}, 1)
+    for cut in (call("add", '{"a": 1, "b": 2.0', complete=False), call("add", '{"a": 1, "b": 2.0')):
+        result, record = only(Played(turn(cut), says("ok")), [add], repair=True)
+        assert (result.status, record.repairs) == ("error", ())
+
+
 def test_a_denied_call_says_which_rule_and_runs_nothing() -> None:
     ran: list[int] = []
 
@@ -155,6 +169,17 @@ def test_a_rate_is_kept() -> None:
     assert "its limit is 1 calls in 60 seconds" in words(second)
 
 
+def test_a_rate_is_kept_over_turns_and_runs() -> None:
+    @tool(rate=Rate(2, 60.0))
+    def twice() -> str:
+        return "done"
+
+    turns = [turn(call("twice", id=f"c{n}")) for n in range(2)]
+    agent = Agent(Played(*turns, says("ok"), turns[0], says("ok")), tools=[twice], policy=ALL)
+    assert [one.error for one in agent.run("go").calls] == ["", ""]
+    assert [one.error for one in agent.run("go").calls] == ["rate_limit"]
+
+
 def test_long_output_keeps_head_and_tail_and_says_what_was_cut() -> None:
     @tool(output_limit=300)
     def flood() -> str:
@@ -183,6 +208,16 @@ def test_secrets_are_taken_out_of_results_and_records() -> None:
     assert words(result) == "[removed] [removed] [removed]"
     assert canary not in str(run.calls)
     assert run.calls[0].redacted == 3
+
+
+def test_secrets_are_taken_out_of_what_is_said_meanwhile() -> None:
+    @tool
+    def slow(calling: Calling) -> None:
+        calling.progress("canary-value-of-a-key, half done")
+
+    model = Played(turn(call("slow")), says("ok"))
+    stream = Agent(model, tools=[slow], policy=ALL, secrets=["canary-value-of-a-key"]).stream("go")
+    assert [event.text for event in stream if isinstance(event, CallProgressed)] == ["[removed], half done"]
 
 
 def test_an_output_schema_is_held() -> None:
@@ -254,6 +289,30 @@ def test_time_is_capped_also_within_a_tool() -> None:
     assert time.monotonic() - began < 5
 
 
+def test_time_is_capped_also_while_the_model_answers(tmp_path: Path) -> None:
+    class Endless(Played):
+        """Says a word now and then, for ever."""
+
+        closed = False
+
+        async def ask(self, request: Request) -> AsyncIterator[Event]:
+            try:
+                async for event in super().ask(request):
+                    yield event
+                    while len(self.asked) == 1:
+                        await asyncio.sleep(0.02)
+                        yield UsageReport(usage=Usage(output_tokens=1))
+            finally:
+                self.closed = True
+
+    model = Endless(says("x"), says("now it ends"))
+    agent = Agent(model, caps=Caps(seconds=0.2), journal=tmp_path / "runs.db")
+    run = agent.run("go")
+    assert (run.stopped, run.why, model.closed) == ("time", "0.2 seconds have passed", True)
+    stream = agent.resume(run.id)
+    assert [event.text for event in stream if isinstance(event, TextGrew)] == ["now it ends"]
+
+
 def test_the_same_call_again_and_again_is_stopped_before_it_runs_once_more() -> None:
     model = Played(*[turn(call("add", {"a": 1, "b": 1}, id=f"c{n}")) for n in range(9)])
     run = Agent(model, tools=[add], policy=ALL, caps=Caps(repeats=2)).run("go")
@@ -315,8 +374,6 @@ def test_parallel_calls_can_be_turned_off() -> None:
 
 
 def test_calls_that_touch_the_same_wait_for_each_other() -> None:
-    from toolwire.runtime.toolset import Tool
-
     order: list[str] = []
 
     async def write(arguments: Any, calling: Calling) -> None:
@@ -331,6 +388,28 @@ def test_calls_that_touch_the_same_wait_for_each_other() -> None:
     Agent(Played(turn(*calls), says("ok")), tools=[made], policy=ALL).run("go")
     assert order.index("end 1") < order.index("start 2")
     assert order.index("start 3") < order.index("end 1")
+
+
+def test_so_do_those_of_a_program_but_not_for_who_calls_them(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"{n}\n" for n in range(8)), encoding="utf-8")
+    each = "replace(file_path='a.txt', old_string=f'{n}\\n', new_string=f'{n}!\\n')"
+    code = f"import asyncio\nlen(await asyncio.gather(*[{each} for n in range(8)]))"
+    model = Played(turn(call("run_code", {"code": code})), says("ok"))
+    Agent(model, tools=built_in(tmp_path), policy=ALL, code=True).run("go")
+    assert words(results(model.asked[1])[0]) == "8"
+    assert (tmp_path / "a.txt").read_text() == "".join(f"{n}!\n" for n in range(8))
+
+    async def outer(arguments: Any, calling: Calling) -> Output:
+        assert calling.call is not None
+        return await calling.call("inner", {})
+
+    async def inner(arguments: Any, calling: Calling) -> str:
+        return "done"
+
+    both = [Tool(name=one.__name__, run=one, touches=lambda _: None) for one in (outer, inner)]
+    model = Played(turn(call("outer")), says("ok"))
+    Agent(model, tools=both, policy=ALL, caps=Caps(seconds=20)).run("go")
+    assert words(results(model.asked[1])[0]) == "done"
 
 
 # ---- approvals

@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 
 from tests.runtime.playing import Played, call, says, turn, words
+from tests.runtime.test_loop import Asked
 from toolwire import Agent, Policy, tool
 from toolwire.canonical.content import Text
 from toolwire.journal.runs import Runs
-from toolwire.runtime.approval import Consenting
+from toolwire.runtime.approval import Answer, Consenting
 from toolwire.runtime.events import RunEnded
-from toolwire.runtime.execute import IN_DOUBT
+from toolwire.runtime.execute import IN_DOUBT, Intent
 from toolwire.runtime.functions import as_tool
 from toolwire.runtime.recorded import NOT_RUN, conversation, turns_of
 from toolwire.runtime.replaying import PlayedModel, PlayedPerson, compared, played_tools
@@ -35,6 +36,26 @@ def recorded(path: Path, model: Played, **more: Any) -> tuple[Runs, str]:
     return runs, run.id
 
 
+def test_an_agent_that_is_a_tool_waits_with_the_run_and_goes_on_with_it(tmp_path: Path) -> None:
+    COUNT["runs"] = 0
+    runs = Runs(tmp_path / "runs.db")
+    counted = turn(call("count", {"by": 1})), turn(call("count", {"by": 2}, id="c2")), says("counted")
+    helps, asks = Played(*counted), Played(turn(call("helper", {"task": "count"})), says("Done."))
+
+    def agent(*answers: Answer) -> Agent:
+        helper = Agent(helps, tools=[count], person=Asked(*answers), journal=runs, name="helper")
+        return Agent(asks, tools=[helper], policy=ALL, journal=runs)
+
+    run = agent("yes", "later").run("go")
+    assert (run.stopped, COUNT["runs"]) == ("waiting", 1)
+    assert runs.find(run.id).id == run.id  # the id of the other one begins with it
+    stream = agent("yes").resume(run.id)
+    assert [type(event) for event in stream][-1] is RunEnded
+    assert (stream.run.stopped, COUNT["runs"]) == ("finished", 1 + 2)
+    assert words(stream.run.messages[-2].parts[0]) == "counted"
+    assert len(helps.asked) == 3
+
+
 def test_what_was_said_is_read_again_as_it_was(tmp_path: Path) -> None:
     model = Played(turn(Text(text="I count."), call("count", {"by": 2})), says("Done."))
     agent = Agent(model, tools=[count], policy=ALL, journal=tmp_path / "runs.db")
@@ -43,7 +64,7 @@ def test_what_was_said_is_read_again_as_it_was(tmp_path: Path) -> None:
     assert conversation(run.messages[:1], turns) == run.messages
     (recorded_call,) = turns[0].calls.values()
     assert (recorded_call.intent, recorded_call.is_in_doubt, recorded_call.is_waiting) == (
-        ("count", '{"by": 2}'),
+        Intent("count", '{"by": 2}'),
         False,
         False,
     )

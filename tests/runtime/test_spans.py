@@ -1,6 +1,7 @@
 """What a collector would get of a run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.runtime.playing import Played, call, says, turn
+from tests.runtime.test_loop import Asked
 from toolwire import Agent, Policy, tool
 from toolwire.canonical.response import Usage
+from toolwire.runtime.events import RunEvent
 from toolwire.runtime.spans import RunSpans
 
 
@@ -27,13 +30,18 @@ def add(a: int, b: int) -> int:
 
 
 def spans_of(exporter: InMemorySpanExporter, model: Any) -> dict[str, ReadableSpan]:
+    found = spans_in(exporter, Agent(model, tools=[add], policy=Policy(allow=["add"])).stream("go"))
+    return {span.name: span for span in found}
+
+
+def spans_in(exporter: InMemorySpanExporter, events: Iterable[RunEvent]) -> Sequence[ReadableSpan]:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     told = RunSpans(provider.get_tracer("test"), "adder")
-    for event in Agent(model, tools=[add], policy=Policy(allow=["add"])).stream("go"):
+    for event in events:
         told.take(event)
     told.close()
-    return {span.name: span for span in exporter.get_finished_spans()}
+    return exporter.get_finished_spans()
 
 
 def test_a_run_its_turns_and_its_calls_are_spans(exporter: InMemorySpanExporter) -> None:
@@ -54,6 +62,14 @@ def test_a_run_its_turns_and_its_calls_are_spans(exporter: InMemorySpanExporter)
     assert run.attributes is not None
     assert run.attributes["toolwire.run.stopped"] == "finished"
     assert "1" not in str(done.attributes.get("gen_ai.tool.call.arguments", ""))
+
+
+def test_a_turn_that_is_only_told_again_is_no_span(exporter: InMemorySpanExporter, tmp_path: Path) -> None:
+    model = Played(turn(call("add", {"a": 1, "b": 2})), says("ok"))
+    agent = Agent(model, tools=[add], person=Asked("later", "yes"), journal=tmp_path / "runs.db")
+    run = agent.run("go")
+    spans = spans_in(exporter, agent.resume(run.id))
+    assert [one.name for one in spans] == ["execute_tool add", "chat played", "invoke_agent adder"]
 
 
 def test_a_call_that_failed_and_a_run_that_broke_off_say_so(exporter: InMemorySpanExporter) -> None:

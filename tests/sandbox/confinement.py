@@ -138,6 +138,17 @@ def test_the_persons_configuration_is_not_written(root: Path) -> None:
     assert (root / "toolwire.toml").read_text() == "[policy]\n"
 
 
+def test_a_configuration_that_a_command_makes_is_put_aside(root: Path) -> None:
+    mine = root / "sub" / "mine.toml"
+    mine.parent.mkdir(exist_ok=True)
+    told = said(shell(root, protected=[mine]), command="echo x > toolwire.toml; ln -s ../a sub/mine.toml")
+    assert "Error: [toolwire.toml is the person's own configuration: what was made there is now " in told
+    assert not os.path.lexists(root / "toolwire.toml")
+    assert not os.path.lexists(mine)
+    (aside,) = root.glob("toolwire.toml.made-by-a-command-*")
+    assert aside.read_text() == "x\n"
+
+
 def test_there_is_no_network(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -47,6 +47,7 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_turns: int = 50
     thinking: Literal["minimal", "low", "medium", "high"] | None = None
     tools: bool = True
+    code: bool = False
     later: bool = False
     browser: str | None = None
     hosts: tuple[str, ...] = ()
@@ -98,6 +99,7 @@ def agent_of(
         person=person,
         journal=runs,
         thinking=job.thinking,
+        code=job.code,
         name="ask",
         config=config,
         secrets=tuple(secrets_of(config, configured(config).values())),
@@ -109,7 +111,7 @@ def tools_of(job: Job, config: Config) -> "list[Offered]":
     browser: list[Offered] = [] if job.browser is None else [browser_of(job.browser, job.hosts, config)]
     if not job.tools:
         return browser
-    tools = built_in_tools(Path(job.workspace), config)
+    tools = built_in_tools(Path(job.workspace), config, [] if job.config is None else [Path(job.config)])
     if not config.mcp.servers:
         return [*browser, *tools]
     with needing("mcp"):
@@ -164,7 +166,7 @@ def require_browser(job: Job, config: Config) -> None:
         raise BadInput(str(missing)) from None
 
 
-def built_in_tools(workspace: Path, config: Config) -> "list[Tool]":
+def built_in_tools(workspace: Path, config: Config, protected: "Sequence[Path]" = ()) -> "list[Tool]":
     from toolwire.runtime.tools.builtin import built_in
 
     section = config.tools
@@ -175,6 +177,7 @@ def built_in_tools(workspace: Path, config: Config) -> "list[Tool]":
         network=section.network,
         fetchable=frozenset(section.fetchable),
         search=_search(config.search),
+        protected=protected,
     )
 
 

@@ -16,6 +16,8 @@ from .person import AtTerminal, Away, terminal
 from .view import Lines, Stream
 
 FINISHED, STOPPED, WAITING = 0, 1, 3
+ANSWERED = frozenset({"finished", "length", "filtered", "refused"})
+"""The model has said what it would: there is nothing to take up again, but the conversation can go on."""
 _SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 View = Lines | Stream
@@ -94,7 +96,7 @@ def code_of(end: RunEnded) -> int:
 def _last_line(end: RunEnded, journal: Path) -> str:
     home = Path.home()
     where = f"{end.run} in {f'~/{journal.relative_to(home)}' if journal.is_relative_to(home) else journal}"
-    if end.stopped == "finished":
+    if end.stopped in ANSWERED:
         return f"{where}; go on: toolwire ask --continue '...'"
     seen = f"toolwire runs show {end.run}, then " if end.stopped == "waiting" else ""
     return f"{where}; go on: {seen}toolwire runs resume {end.run}"

@@ -134,12 +134,12 @@ def _resumed(
 
     from .job import SIMULATED, agent_of, is_simulated, job_of, require_browser
     from .person import Decided
-    from .running import conduct, person_of, view_of
+    from .running import ANSWERED, conduct, person_of, view_of
     from .story import story_of
 
     story = story_of(runs, config, run)
-    if story.state == "finished":
-        raise BadInput(f"the run {story.id} is finished: go on with `toolwire ask --continue`")
+    if story.state in ANSWERED:
+        raise BadInput(f"the run {story.id} is over ({story.state}): go on with `toolwire ask --continue`")
     job = job_of(story.about.facts)
     job = replace(job, model=job.model or story.about.model, max_turns=max_turns or job.max_turns)
     if not named:

@@ -166,7 +166,12 @@ def calls_of(turn: RecordedTurn) -> list[tuple[str, str, str]]:
     """Those that the model asked for, and those that tools made of them."""
     asked = [(id, call.name, call.arguments) for id, call in turn.proposed]
     known = {id for id, _, _ in asked}
-    return asked + [(id, *(one.intent or ("", ""))) for id, one in turn.calls.items() if id not in known]
+    return asked + [(id, *_made(one)) for id, one in turn.calls.items() if id not in known]
+
+
+def _made(call: RecordedCall) -> tuple[str, str]:
+    found = call.intent or call.ask
+    return ("", "") if found is None else (found.tool, found.arguments)
 
 
 def _call(id: str, name: str, arguments: str, call: RecordedCall | None) -> dict[str, Any]:
@@ -187,6 +192,8 @@ def state_of(call: RecordedCall | None) -> str:
         return "in doubt"
     if call.outcome is not None:
         return call.outcome.result.status
+    if call.is_half_done:
+        return "not finished"
     if call.decided is not None:
         return f"{call.decided.approval.answer} by {call.decided.approval.by}, not run yet"
     return "waiting" if call.is_waiting else "not run"

@@ -40,11 +40,13 @@ class KeptStep(Struct, frozen=True):
 
 
 class RunSteps:
-    """The steps of one run, as the loop wants them."""
+    """The steps of one run, as the loop wants them. Who holds a run is alone with it: which steps there are is
+    remembered, so that the file is not asked for what is not there."""
 
     def __init__(self, connection: sqlite3.Connection, run: str) -> None:
         self._connection = connection
         self._run = run
+        self._names = {name for (name,) in connection.execute("SELECT name FROM steps WHERE run = ?", (run,))}
 
     def begun(self, name: str) -> bytes | None:
         return self._column("intent", name)
@@ -54,21 +56,23 @@ class RunSteps:
 
     def begin(self, name: str, intent: bytes) -> None:
         self._connection.execute(
-            "INSERT INTO steps (run, name, number, intent, begun) VALUES (?1, ?2,"
-            " (SELECT count(*) FROM steps WHERE run = ?1), ?3, ?4)"
+            "INSERT INTO steps (run, name, number, intent, begun) VALUES (?1, ?2, ?5, ?3, ?4)"
             " ON CONFLICT DO UPDATE SET intent = ?3, begun = ?4",
-            (self._run, name, intent, time.time()),
+            (self._run, name, intent, time.time(), len(self._names)),
         )
+        self._names.add(name)
 
     def finish(self, name: str, outcome: bytes) -> None:
         self._connection.execute(
-            "INSERT INTO steps (run, name, number, intent, outcome, begun, finished) VALUES (?1, ?2,"
-            " (SELECT count(*) FROM steps WHERE run = ?1), x'', ?3, ?4, ?4)"
-            " ON CONFLICT DO UPDATE SET outcome = ?3, finished = ?4",
-            (self._run, name, outcome, time.time()),
+            "INSERT INTO steps (run, name, number, intent, outcome, begun, finished)"
+            " VALUES (?1, ?2, ?5, x'', ?3, ?4, ?4) ON CONFLICT DO UPDATE SET outcome = ?3, finished = ?4",
+            (self._run, name, outcome, time.time(), len(self._names)),
         )
+        self._names.add(name)
 
     def _column(self, column: str, name: str) -> bytes | None:
+        if name not in self._names:
+            return None
         row = self._connection.execute(
             f"SELECT {column} FROM steps WHERE run = ? AND name = ?",  # noqa: S608 - one of two words of ours
             (self._run, name),
@@ -123,13 +127,17 @@ class Runs:
         if run == "last" and (found := self.latest(1)):
             return found[0]
         rows = self._connection.execute(
-            "SELECT id, at, about, ended FROM runs WHERE id >= ? AND id < ? LIMIT 2", (run, run + chr(0x10FFFF))
+            "SELECT id, at, about, ended FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 2",
+            (run, run + chr(0x10FFFF)),
         ).fetchall()
         if not rows or not run:
             raise JournalError(f"there is no run {run!r} in {self.path}")
-        if len(rows) > 1:
+        if len(rows) > 1 and rows[0][0] != run:  # those of its agents begin as it does
             raise JournalError(f"more than one run begins with {run!r}")
         return KeptRun(*rows[0])
+
+    def has(self, run: str) -> bool:
+        return self._connection.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone() is not None
 
     def steps(self, run: str) -> Sequence[KeptStep]:
         rows = self._connection.execute(

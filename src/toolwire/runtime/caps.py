@@ -1,6 +1,12 @@
 """Where a run stops by itself."""
 
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import TypeVar
+
 from msgspec import Struct
+
+T = TypeVar("T")
 
 
 class Caps(Struct, frozen=True, kw_only=True):
@@ -14,3 +20,27 @@ class Caps(Struct, frozen=True, kw_only=True):
     repeats: int = 3
     parallel: int = 8
     history: int | None = None
+
+
+class OutOfTime(Exception):
+    """The time of a run is over while something is waited for."""
+
+
+async def within(left: Callable[[], float | None], items: AsyncIterator[T]) -> AsyncIterator[T]:
+    """The items as they come, for as long as there is time. Each is waited for by itself, since whoever reads them may
+    do it from another task."""
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(left()) as bound:
+                    item = await anext(items)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                if bound.expired():
+                    raise OutOfTime from None
+                raise
+            yield item
+    finally:
+        if isinstance(items, AsyncGenerator):
+            await items.aclose()

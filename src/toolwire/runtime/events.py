@@ -23,9 +23,10 @@ StoppedBy = Literal[
 waited for; somebody stopped it; a fault of protocol."""
 
 
-class CallRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CallRecord(Struct, frozen=True, kw_only=True):
     """One call: what was run, who allowed it, and what came of it. It is for events and journal, never for the model.
-    Times are seconds since the epoch; `summary` is the beginning of what the model was given."""
+    Times are seconds since the epoch; `summary` is the beginning of what the model was given. Nothing is left out of it
+    where it is written: who reads it need not know what would be missing."""
 
     tool: str
     call_id: str
@@ -41,7 +42,6 @@ class CallRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     truncated: bool = False
     redacted: int = 0
     repairs: tuple[str, ...] = ()
-    media: int = 0
 
 
 class _Told(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
@@ -55,7 +55,10 @@ class RunStarted(_Told, frozen=True, kw_only=True, tag="run_started"):
 
 
 class TurnStarted(_Told, frozen=True, kw_only=True, tag="turn_started"):
+    """`recorded`: the run was taken up again, and what the model said then is told, without asking it."""
+
     turn: int
+    recorded: bool = False
 
 
 class TextGrew(_Told, frozen=True, kw_only=True, tag="text"):

@@ -10,7 +10,9 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -24,7 +26,7 @@ from .events import CallEnded, CallProgressed, CallRecord, CallStarted, RunEvent
 from .outputs import as_output, bounded, cut
 from .state import Pending
 from .steps import Steps
-from .toolset import Arguments, Calling, Output, Tool, ToolFault
+from .toolset import Arguments, Calling, Output, Postponed, Tool, ToolFault
 from .validate import Invalid, check_output
 
 Tell = Callable[[RunEvent], None]
@@ -38,6 +40,14 @@ IN_DOUBT = (
     "in doubt: the run was interrupted while this call was being carried out. It may have taken effect or not; "
     "it was not run again. Find out before you repeat it."
 )
+
+
+class Intent(Struct, frozen=True, array_like=True):
+    """What is about to be run. `resumable`: interrupted, it is taken up again, so that it is never in doubt."""
+
+    tool: str
+    arguments: str
+    resumable: bool = False
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -72,10 +82,12 @@ class Executor:
         self._inner = inner
         self._places = asyncio.Semaphore(max(1, parallel))
         self._recent = {} if recent is None else recent
+        self._running: dict[str, tuple[Pending, asyncio.Event]] = {}
+        self._callers: set[str] = set()
 
-    async def carry_out(self, turn: str, batch: Sequence[Pending]) -> list[ToolResult]:
-        """All of a batch; the results are in the order of the calls."""
-        tasks: list[asyncio.Task[Outcome]] = []
+    async def carry_out(self, turn: str, batch: Sequence[Pending]) -> list[Outcome | None]:
+        """All of a batch, in the order of the calls; None for one that waits for a person."""
+        tasks: list[asyncio.Task[Outcome | None]] = []
         try:
             async with asyncio.TaskGroup() as group:
                 for place, pending in enumerate(batch):
@@ -83,12 +95,22 @@ class Executor:
                     tasks.append(group.create_task(self._after(before, turn, pending)))
         except BaseExceptionGroup as group_error:
             raise group_error.exceptions[0] from None
-        return [task.result().result for task in tasks]
+        return [task.result() for task in tasks]
 
-    async def _after(self, others: Sequence["asyncio.Task[Outcome]"], turn: str, pending: Pending) -> Outcome:
+    async def _after(
+        self, others: Sequence["asyncio.Task[Outcome | None]"], turn: str, pending: Pending
+    ) -> Outcome | None:
         if others:
             await asyncio.wait(others)
-        return await self.one(turn, pending)
+        return await self.of_model(turn, pending)
+
+    async def of_model(self, turn: str, pending: Pending) -> Outcome | None:
+        """A call of the model's own. What it calls in turn takes no place: it would wait for its caller."""
+        async with self._places:
+            try:
+                return await self.one(turn, pending)
+            except Postponed:
+                return None
 
     async def one(self, turn: str, pending: Pending) -> Outcome:
         """One call, from its decision to its outcome."""
@@ -100,13 +122,30 @@ class Executor:
         elif (unrun := self._unrun(pending)) is not None:
             outcome = self._outcome(pending, unrun)
         else:
-            intent = [pending.call.name, pending.call.arguments]
-            self._steps.begin(name, msgspec.json.encode(intent))
-            async with self._places:
-                outcome = await self._run_tool(pending, turn)
+            resumable = pending.tool is not None and pending.tool.resumable
+            intent = Intent(pending.call.name, pending.call.arguments, resumable)
+            async with self._apart(pending):
+                self._steps.begin(name, msgspec.json.encode(intent))
+                outcome = await self._run_tool(name, pending)
         self._steps.finish(name, msgspec.json.encode(outcome))
         self._tell(CallEnded(call_id=pending.id, status=outcome.result.status, record=outcome.record))
         return outcome
+
+    @asynccontextmanager
+    async def _apart(self, pending: Pending) -> AsyncIterator[None]:
+        """From whatever runs and touches the same, a program's calls among it. Who calls others is not waited for: it
+        may itself wait for what is to begin here."""
+        while others := [
+            ended for one, ended in self._running.values() if one.id not in self._callers and _must_wait(pending, one)
+        ]:
+            await others[0].wait()
+        ended = asyncio.Event()
+        self._running[pending.id] = (pending, ended)
+        try:
+            yield
+        finally:
+            del self._running[pending.id]
+            ended.set()
 
     def _unrun(self, pending: Pending) -> Output | None:
         """What the model is told of a call that is not run; None if it is to be."""
@@ -122,7 +161,7 @@ class Executor:
         by = pending.by if approval is None or pending.verdict == "deny" else approval.why or f"{approval.by} said no"
         return _error(f"denied: {call.name} was not run ({by}). Do not try it again in another way.", "denied")
 
-    async def _run_tool(self, pending: Pending, turn: str) -> Outcome:
+    async def _run_tool(self, name: str, pending: Pending) -> Outcome:
         tool = pending.tool
         if tool is None:
             raise AssertionError("a call without a tool is refused before it gets here")
@@ -130,24 +169,22 @@ class Executor:
         start, attempt = time.time(), 0
         while True:
             attempt += 1
-            output = self._over_rate(tool) or await self._attempt(tool, pending, turn, attempt)
+            output = self._over_rate(tool) or await self._attempt(name, tool, pending, attempt)
             if output.kind not in _PASSING or not _repeatable(tool) or attempt > tool.retries:
                 break
             await asyncio.sleep(_BACK_OFF * 2 ** (attempt - 1))
         return self._outcome(pending, output, start, attempt - 1)
 
-    async def _attempt(self, tool: Tool, pending: Pending, turn: str, attempt: int) -> Output:
-        # Some providers begin to count their ids anew in every turn.
-        named = msgspec.json.encode([self._run, turn, pending.id])
+    async def _attempt(self, name: str, tool: Tool, pending: Pending, attempt: int) -> Output:
         calling = Calling(
             run=self._run,
             id=pending.id,
             tool=tool.name,
-            key=hashlib.sha256(named).hexdigest()[:32],
+            key=hashlib.sha256(msgspec.json.encode([self._run, name])).hexdigest()[:32],
             person=self._person,
             attempt=attempt,
-            progress=lambda text: self._tell(CallProgressed(call_id=pending.id, text=text)),
-            call=lambda name, arguments, id=None, /: self._inner(pending, name, arguments, id),
+            progress=lambda text: self._tell(CallProgressed(call_id=pending.id, text=self._redactor.text(text))),
+            call=partial(self._called, pending),
         )
         try:
             async with asyncio.timeout(tool.timeout):
@@ -160,9 +197,15 @@ class Executor:
             return _error(str(fault), fault.kind)
         except Invalid as invalid:
             return _error(str(invalid), invalid.kind)
+        except Postponed:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a tool does, the model can act on it
             return _error(f"{tool.name} failed: {type(error).__name__}: {error}", "crash")
         return output
+
+    def _called(self, pending: Pending, name: str, arguments: Arguments, id: str | None = None, /) -> Awaitable[Output]:
+        self._callers.add(pending.id)
+        return self._inner(pending, name, arguments, id)
 
     def _over_rate(self, tool: Tool) -> Output | None:
         if tool.rate is None:

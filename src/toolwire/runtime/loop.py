@@ -11,7 +11,7 @@ through the same steps and finds what they came to: so it needs no other memory 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, field
@@ -26,9 +26,10 @@ from toolwire.canonical.tools import Tool as Declared
 from toolwire.canonical.usage import added, plain, spent
 from toolwire.journal.secrets import Redactor
 
-from .approval import Answer, Approval, Nobody, Person
-from .caps import Caps
+from .approval import Nobody, Person
+from .caps import Caps, OutOfTime, within
 from .consider import consider
+from .deciding import Deciding, wait_or_deny
 from .events import (
     CallProposed,
     RunEnded,
@@ -39,13 +40,13 @@ from .events import (
     TurnStarted,
     Warned,
 )
-from .execute import Executor
+from .execute import Executor, Outcome
 from .expanding import expanded
 from .model import Model, ModelFailed
-from .policy import Policy, Rule
+from .policy import Policy
 from .sandbox.code.keeping import coding_sandbox
 from .search.deferred import Deferred, denies
-from .state import Pending, State
+from .state import Pending, State, identified
 from .steps import Steps
 from .telling import Telling, retold
 from .toolbox import Toolbox
@@ -85,13 +86,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     code: bool = False
 
 
-class Decided(Struct, frozen=True):
-    """An approval as it is kept. `always`: the tool need not ask again in this run."""
-
-    approval: Approval
-    always: bool = False
-
-
 class Loop:
     """One run."""
 
@@ -114,6 +108,7 @@ class Loop:
         self._catalog = Catalog({})
         self._declared: tuple[Declared, ...] = ()
         self._sandbox: Sandbox | None = None
+        self._deciding = Deciding(steps, self._person)
 
     async def events(self, state: State, *, resumed: bool = False) -> AsyncIterator[RunEvent]:
         """The whole run, from where it stands."""
@@ -144,10 +139,11 @@ class Loop:
         await self._declare(state)
         for warning in self._toolbox.warned():
             yield Warned(text=warning)
-        yield TurnStarted(turn=state.turn)
         folder, name = Folder(), f"turn/{state.turn}"
-        if (known := self._steps.outcome(name)) is not None:
-            response = msgspec.json.decode(known, type=Response)
+        known = _answered(self._steps.outcome(name))
+        yield TurnStarted(turn=state.turn, recorded=known is not None)
+        if known is not None:
+            response = known
             for told in retold(response):
                 yield told
         else:
@@ -156,10 +152,14 @@ class Loop:
             request, left_out = self._request(state)
             if left_out:
                 yield Warned(text=f"the {left_out} oldest messages are left out: the conversation is too long")
-            async for event in self._model.ask(request):
-                folder.add(event)
-                if (grown := telling.take(event)) is not None:
-                    yield grown
+            try:
+                async for event in within(lambda: self._left(state), self._model.ask(request)):
+                    folder.add(event)
+                    if (grown := telling.take(event)) is not None:
+                        yield grown
+            except OutOfTime:
+                state.stopped, state.why = self._over()
+                return
             response = folder.response()
             self._steps.finish(name, msgspec.json.encode(response))
         reason = _reason(response)
@@ -172,6 +172,9 @@ class Loop:
         )
         for proposed in self._take(state, response, reason):
             yield proposed
+        if (repeated := self._count_repeats(state)) is not None and known is None:
+            # Who takes such a run up again knows of it, and wants it to go on.
+            state.stopped, state.why = "repetition", repeated
 
     async def _declare(self, state: State) -> None:
         """What there is to call, and what of it the model is told."""
@@ -225,47 +228,55 @@ class Loop:
             state.stopped, state.why = _CUT[reason]
             return
         policy = self._settings.policy.extended(*state.rules)
-        for place, call in enumerate([call for call in calls if call.executor == "client"]):
-            id = call.id or f"call_{state.turn}_{place}"
+        for id, call in identified(state.turn, [call for call in calls if call.executor == "client"]):
             pending = consider(call, id, self._catalog, policy, repair=self._settings.repair)
             state.pending.append(pending)
             yield _proposed(pending)
         if not state.pending and reason not in _GOES_ON:
             state.stopped = "finished"
         state.calls += len(state.pending)
-        self._count_repeats(state)
 
-    def _count_repeats(self, state: State) -> None:
+    def _count_repeats(self, state: State) -> str | None:
+        """What is to be said of a call that came too often."""
+        said = None
         for pending in state.pending:
             same = f"{pending.call.name}\0{pending.call.arguments}"
             before, count = state.repeated
             state.repeated = (same, count + 1 if same == before else 1)
             if state.repeated[1] > self._settings.caps.repeats:
-                state.stopped = "repetition"
-                state.why = f"{pending.call.name} was called with the same arguments {state.repeated[1]} times in a row"
+                said = f"{pending.call.name} was called with the same arguments {state.repeated[1]} times in a row"
+        return said
 
     def _cap(self, state: State) -> tuple[StoppedBy, str] | None:
         caps = self._settings.caps
         if state.turn >= caps.turns:
             return "steps", f"{caps.turns} turns were taken"
-        if caps.seconds is not None and self._clock() - state.began > caps.seconds:
-            return "time", f"{caps.seconds:g} seconds have passed"
+        if self._left(state) == 0.0:
+            return self._over()
         if caps.tokens is not None and spent(state.usage) >= caps.tokens:
             return "tokens", f"{spent(state.usage)} of {caps.tokens} tokens were used"
         return None
+
+    def _left(self, state: State) -> float | None:
+        seconds = self._settings.caps.seconds
+        return None if seconds is None else max(0.0, state.began + seconds - self._clock())
+
+    def _over(self) -> tuple[StoppedBy, str]:
+        return "time", f"{self._settings.caps.seconds:g} seconds have passed"
 
     # ---- the second half
 
     async def carry_out(self, state: State) -> AsyncIterator[RunEvent]:
         for pending in state.pending:
             if pending.undecided:
-                await self._decide(state, pending)
-        if state.stopped is not None:
+                await self._deciding.decide(state, pending)
+        if waiting := [pending.call.name for pending in state.pending if pending.undecided]:
+            state.stopped, state.why = "waiting", f"{waiting[0]} waits for an approval"
             return
+        self._deciding.recall(state)
         told: asyncio.Queue[RunEvent | None] = asyncio.Queue()
         executor = self._executor(state, told.put_nowait)
-        left = None if self._settings.caps.seconds is None else state.began + self._settings.caps.seconds
-        batch = asyncio.ensure_future(self._batch(executor, state, left))
+        batch = asyncio.ensure_future(self._batch(executor, state))
         batch.add_done_callback(lambda _: told.put_nowait(None))
         try:
             while (event := await told.get()) is not None:
@@ -276,43 +287,25 @@ class Loop:
                 await asyncio.wait([batch])
         results = batch.result()
         if results is None:
-            state.stopped, state.why = "time", f"{self._settings.caps.seconds:g} seconds have passed"
+            state.stopped, state.why = self._over()
             return
-        state.messages += (Message(role="user", parts=tuple(results)),)
+        outcomes = [outcome for outcome in results if outcome is not None]
+        if len(outcomes) < len(results):
+            name = state.pending[results.index(None)].call.name
+            state.stopped, state.why = "waiting", f"a call that {name} makes waits for an approval"
+            return
+        state.messages += (Message(role="user", parts=tuple(outcome.result for outcome in outcomes)),)
         state.pending = []
 
-    async def _batch(self, executor: Executor, state: State, until: float | None) -> Any:
-        """The results; None if the time of the run was over first."""
+    async def _batch(self, executor: Executor, state: State) -> list[Outcome | None] | None:
+        """What the calls came to; None if the time of the run was over first."""
         try:
-            async with asyncio.timeout(None if until is None else max(0.0, until - self._clock())):
+            async with asyncio.timeout(self._left(state)):
                 if self._settings.parallel:
                     return await executor.carry_out(str(state.turn), state.pending)
-                return [(await executor.one(str(state.turn), pending)).result for pending in state.pending]
+                return [await executor.of_model(str(state.turn), pending) for pending in state.pending]
         except TimeoutError:
             return None
-
-    async def _decide(self, state: State, pending: Pending) -> None:
-        """Have a call decided on: by what was decided before, or by asking."""
-        ask, name = state.ask(pending), f"approval/{state.turn}/{pending.id}"
-        if not ask.in_person and _covered(state.rules, pending):
-            pending.approval = Approval(answer="yes", binding=ask.binding, by="always for this run")
-            return
-        if (known := self._steps.outcome(name)) is not None:
-            decided = msgspec.json.decode(known, type=Decided)
-        else:
-            self._steps.begin(name, msgspec.json.encode(ask))
-            answer: Answer = await self._person.approve(ask)
-            if answer == "later":
-                state.stopped, state.why = "waiting", f"{pending.call.name} waits for an approval"
-                return
-            said: Literal["yes", "no"] = "no" if answer == "no" else "yes"
-            why = "" if self._person.name != "nobody" else f"{pending.by}, and nobody is there to ask"
-            approval = Approval(answer=said, binding=ask.binding, by=self._person.name, why=why)
-            decided = Decided(approval, always=answer == "always")
-            self._steps.finish(name, msgspec.json.encode(decided))
-        pending.approval = decided.approval
-        if decided.always:
-            state.rules += (Rule("allow", pending.call.name),)
 
     def _executor(self, state: State, tell: Callable[[RunEvent], None]) -> Executor:
         settings = self._settings
@@ -324,11 +317,13 @@ class Loop:
             id = f"{outer.id}/{number or counts[outer.id]}"
             text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
             call = ToolCall(id=id, name=name, arguments=text)
-            policy = settings.policy.extended(*state.rules)
-            pending = consider(call, id, self._catalog, policy, caller="code")
+            # Without the rules of this run, which came later than what was decided on this call, if it was.
+            pending = consider(call, id, self._catalog, settings.policy, caller="code")
             tell(_proposed(pending))
             if pending.undecided:
-                await self._decide(state, pending)
+                await self._deciding.decide(state, pending)
+            if pending.undecided:
+                wait_or_deny(state, outer, pending)
             outcome = await executor.one(str(state.turn), pending)
             return Output(
                 content=outcome.result.content or (),
@@ -345,6 +340,7 @@ class Loop:
             redactor=settings.redactor,
             tell=tell,
             inner=inner,
+            recent=self._toolbox.recent,
         )
         return executor
 
@@ -361,8 +357,12 @@ def ended(state: State) -> RunEnded:
     )
 
 
-def _covered(rules: tuple[Rule, ...], pending: Pending) -> bool:
-    return any(rule.verdict == "allow" and rule.matches(pending.call.name, {}) for rule in rules)
+def _answered(known: bytes | None) -> Response | None:
+    """A turn that was recorded, unless it failed: that is asked for again."""
+    response = None if known is None else msgspec.json.decode(known, type=Response)
+    if response is None or response.error is not None or _CUT.get(_reason(response), ("",))[0] == "failed":
+        return None
+    return response
 
 
 def _reason(response: Response) -> StopReason:

@@ -2,7 +2,8 @@
 
 1. A call that any `deny` rule matches is denied, whatever else is said; else `ask` wins over `allow`.
 2. With no rule, reading inside the workspace is allowed, and everything else asks.
-3. Patterns are globs over a whole value; `*` stands for anything. What is no string is matched as its JSON text.
+3. Patterns are globs over a whole value; `*` stands for anything. What is no string is matched as its JSON text. A path
+   of the workspace is matched as it really is, absolute or from the workspace on.
 4. A call that stands for several (the commands of a shell line) is allowed only if each of them is, and denied or asked
    for if one of them is.
 """
@@ -17,7 +18,7 @@ from msgspec import Struct
 
 from toolwire.canonical.errors import ToolwireError
 
-from .toolset import Arguments, Tool
+from .toolset import Arguments, Spelled, Tool
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -44,11 +45,17 @@ class Rule(Struct, frozen=True):
     def matches(self, name: str, values: Mapping[str, Any]) -> bool:
         if not fnmatchcase(name, self.tool):
             return False
-        return all(key in values and fnmatchcase(_text(values[key]), pattern) for key, pattern in self.arguments)
+        return all(key in values and _is_meant(values[key], pattern) for key, pattern in self.arguments)
 
     def __str__(self) -> str:
         bounds = ", ".join(f"{name}={pattern}" for name, pattern in self.arguments)
         return f"{self.tool}({bounds})" if bounds else self.tool
+
+
+def _is_meant(value: Any, pattern: str) -> bool:
+    if isinstance(value, Spelled) and fnmatchcase(value.also, pattern):
+        return True
+    return fnmatchcase(_text(value), pattern)
 
 
 def _text(value: Any) -> str:

@@ -11,20 +11,23 @@ from toolwire.canonical.response import Response
 from toolwire.journal.runs import KeptStep
 
 from .approval import Ask
-from .execute import IN_DOUBT, Outcome
+from .deciding import Decided
+from .execute import IN_DOUBT, Intent, Outcome
 from .expanding import expanded
-from .loop import Decided
+from .state import identified
 
 NOT_RUN = "not run: the run was stopped before this call was carried out"
+HALF_DONE = "not finished: the run was stopped while this was being carried out. What it did until then stays done."
 
 
 class RecordedCall(Struct, kw_only=True):
-    """`intent` is the tool and its arguments, if it was begun. Begun and without an outcome, it is in doubt."""
+    """`intent` is the tool and its arguments, if it was begun. Begun and without an outcome, it is in doubt, unless it
+    is to be taken up again."""
 
     id: str
     ask: Ask | None = None
     decided: Decided | None = None
-    intent: tuple[str, str] | None = None
+    intent: Intent | None = None
     begun: float | None = None
     outcome: Outcome | None = None
 
@@ -33,7 +36,12 @@ class RecordedCall(Struct, kw_only=True):
         """Nobody knows whether it took effect."""
         if self.outcome is not None:
             return self.outcome.record.error == "in_doubt"
-        return self.begun is not None
+        return self.intent is not None and not self.intent.resumable
+
+    @property
+    def is_half_done(self) -> bool:
+        """It is taken up again where it was left."""
+        return self.outcome is None and self.intent is not None and self.intent.resumable
 
     @property
     def is_waiting(self) -> bool:
@@ -52,7 +60,7 @@ class RecordedTurn(Struct, kw_only=True):
     @property
     def said(self) -> tuple[Message, ...]:
         found = () if self.response is None or not self.response.candidates else self.response.candidates[0].messages
-        known = {call.intent[0] for call in self.calls.values() if call.intent is not None}
+        known = {call.intent.tool for call in self.calls.values() if call.intent is not None}
         return expanded(tuple(replace(message, at=None) for message in found), known)
 
     @property
@@ -60,7 +68,7 @@ class RecordedTurn(Struct, kw_only=True):
         """What the model asked for, by the ids that the runtime knows them by."""
         parts = [part for message in self.said for part in message.parts if isinstance(part, ToolCall)]
         wanted = [part for part in parts if part.executor == "client"]
-        return [(call.id or f"call_{self.number}_{place}", call) for place, call in enumerate(wanted)]
+        return identified(self.number, wanted)
 
 
 def turns_of(steps: Sequence[KeptStep]) -> list[RecordedTurn]:
@@ -83,7 +91,7 @@ def turns_of(steps: Sequence[KeptStep]) -> list[RecordedTurn]:
                 call = turn.calls.setdefault(id, RecordedCall(id=id))
                 if step.intent:
                     call.begun = step.begun
-                    call.intent = msgspec.json.decode(step.intent, type=tuple[str, str])
+                    call.intent = msgspec.json.decode(step.intent, type=Intent)
                 call.outcome = None if step.outcome is None else msgspec.json.decode(step.outcome, type=Outcome)
             case _:
                 pass
@@ -107,5 +115,7 @@ def _result(turn: RecordedTurn, id: str, call: ToolCall) -> ToolResult:
     if recorded is not None and recorded.outcome is not None:
         return recorded.outcome.result
     native = "custom" if call.shape == "freeform" else call.native
-    told = (Text(text=IN_DOUBT if recorded is not None and recorded.begun is not None else NOT_RUN),)
-    return ToolResult(call_id=call.id, name=call.name, content=told, status="error", native=native)
+    said = NOT_RUN
+    if recorded is not None and recorded.intent is not None:
+        said = HALF_DONE if recorded.is_half_done else IN_DOUBT
+    return ToolResult(call_id=call.id, name=call.name, content=(Text(text=said),), status="error", native=native)

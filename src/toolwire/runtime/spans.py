@@ -35,7 +35,7 @@ class RunSpans:
                     "gen_ai.agent.name": self._agent,
                 }
                 self._run = self._begin("invoke_agent", self._agent, named)
-            case TurnStarted():
+            case TurnStarted() if not event.recorded:
                 self._turn = self._begin("chat", self._model, {})
             case TurnEnded() if self._turn is not None:
                 used = event.usage

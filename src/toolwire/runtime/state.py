@@ -3,7 +3,7 @@
 `step` gives a state before anything is executed. What was asked for can then be approved, denied, or answered by hand.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from msgspec import Struct, field
@@ -39,6 +39,17 @@ class Pending(Struct, kw_only=True):
     @property
     def undecided(self) -> bool:
         return self.verdict == "ask" and self.approval is None and self.output is None
+
+
+def identified(turn: int, calls: Iterable[ToolCall]) -> list[tuple[str, ToolCall]]:
+    """Calls by ids that no other one of their turn has: some providers give none, or one to several."""
+    found: dict[str, ToolCall] = {}
+    for place, call in enumerate(calls):
+        id = call.id or f"call_{turn}_{place}"
+        while id in found:
+            id = f"{id}_{place}"
+        found[id] = call
+    return list(found.items())
 
 
 class State(Struct, kw_only=True):

@@ -1,6 +1,7 @@
 """The tools of an agent, from wherever they come: gathered before every turn, since servers' tools come and go."""
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 
 from toolwire.canonical.errors import ToolwireError
@@ -16,9 +17,11 @@ class SameName(ToolwireError):
 
 
 class Toolbox:
-    """What is given in code must be right; of a toolset, what is wrong is left out, and `warnings` says so."""
+    """What is given in code must be right; of a toolset, what is wrong is left out, and `warnings` says so. `recent` is
+    when tools were run, by any run: rates are kept by it."""
 
     def __init__(self, offered: Iterable[Offered]) -> None:
+        self.recent: dict[str, deque[float]] = {}
         self.warnings: list[str] = []
         self._fixed: dict[str, Tool] = {}
         self._natives: list[NativeTool] = []

@@ -5,7 +5,7 @@ validated, authorised, bounded and journalled alike.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -49,12 +49,29 @@ class Output(Struct, frozen=True, kw_only=True):
     screen: ScreenSeen | None = None
 
 
+class Spelled(str):
+    """A value that is also written in another way, such as a path from the workspace on: a rule may use either."""
+
+    __slots__ = ("also",)
+    also: str
+
+    def __new__(cls, value: str, also: str) -> Self:
+        made = super().__new__(cls, value)
+        made.also = also
+        return made
+
+
 class ToolFault(Exception):
     """The tool can't do what it was asked: the message is for the model. `kind` is the class of error in the record."""
 
     def __init__(self, message: str, kind: str = "tool") -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class Postponed(Exception):
+    """A person will decide later on what a tool calls: the run waits, and takes the tool up again with it. It is raised
+    only where that can be done."""
 
 
 class CallsTool(Protocol):

@@ -164,6 +164,21 @@ def test_a_rule_is_not_passed_by_dots_and_links(tmp_path: Path, path: str) -> No
     assert denying.decide(write, {"file_path": f"{root}/{path}", "content": ""}).verdict == "deny"
 
 
+@pytest.mark.parametrize("path", ["sub/a", "./sub/a", "other/../sub/a", "link/a", "{root}/sub/a", "{root}/./link/a"])
+def test_a_rule_may_name_a_path_from_the_workspace_on(tmp_path: Path, path: str) -> None:
+    for name in ("sub", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to("sub")
+    tools = {tool.name: tool for tool in built_in(tmp_path, sandbox=BARE)}
+    given = {"file_path": path.format(root=tmp_path), "content": ""}
+    denying, allowing = Policy(allow=["*"], deny=["*(file_path=sub/*)"]), Policy(allow=["*(file_path=sub/*)"])
+    assert denying.decide(tools["write_file"], given).verdict == "deny"
+    assert allowing.decide(tools["write_file"], given).verdict == "allow"
+    assert allowing.decide(tools["write_file"], given | {"file_path": "other/a"}).verdict == "ask"
+    patch = f"*** Begin Patch\n*** Delete File: {given['file_path']}\n*** End Patch"
+    assert denying.decide(tools["apply_patch"], patch).verdict == "deny"
+
+
 def test_rules_for_files_hold_for_patches_and_for_many_files(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("")
     (tmp_path / "key.pem").write_text("")

@@ -223,6 +223,13 @@ def test_only_named_variables_are_given(tmp_path: Path, monkeypatch: pytest.Monk
     assert {name for name in found if not name.startswith("LC_")} - own - known - allowed - {"CI"} == set()
 
 
+def test_a_configuration_that_a_command_makes_is_put_aside_though_it_is_stopped(tmp_path: Path) -> None:
+    told = said(shell(tmp_path, Limits(seconds=1)), command="echo x > toolwire.toml; sleep 60").splitlines()
+    assert told[3].startswith("Error: [It was stopped: ")
+    assert told[4].startswith("[toolwire.toml is the person's own configuration: what was made there is now ")
+    assert not (tmp_path / "toolwire.toml").exists()
+
+
 def test_without_a_sandbox_every_command_asks_and_says_why(tmp_path: Path) -> None:
     bare = shell(tmp_path)
     assert bare.always_ask({"command": "ls"}) == f"it is not sandboxed: {BARE.why_not}"

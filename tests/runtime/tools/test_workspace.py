@@ -335,6 +335,17 @@ def test_gits_own_folder_is_not_written(root: Path) -> None:
     assert workspace.read(".git/config", ENOUGH) == b"[core]"
 
 
+@pytest.mark.parametrize("path", ["own.toml", "sub/../own.toml", "./own.toml", "sub/own.toml", "OWN.toml", "sub/named"])
+def test_what_the_person_configures_is_not_written_by_any_path(root: Path, path: str) -> None:
+    (root / "sub").mkdir(exist_ok=True)
+    workspace = Workspace(root, protected=[root / "sub" / "named"], reserved=["own.toml"])
+    for spelled in (path, f"{root}/{path}"):
+        with pytest.raises(ToolFault) as fault:
+            workspace.write(spelled, b"allow all")
+        assert fault.value.kind == "protected"
+    assert not (root / path).exists()
+
+
 def test_no_open_files_are_left(root: Path) -> None:
     workspace = Workspace(root)
     before = len(list(Path("/proc/self/fd").iterdir()))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from toolwire.canonical.content import ToolCall
+from toolwire.canonical.content import Text, ToolCall
 from toolwire.journal.secrets import Redactor
 from toolwire.runtime.approval import Approval, Nobody, Person
 from toolwire.runtime.consider import Caller, consider
@@ -83,7 +83,9 @@ class Carrying:
             inner=inner,
             recent=self._recent,
         )
-        outcome = await executor.one("1", pending)
+        outcome = await executor.of_model("1", pending)
+        if outcome is None:
+            return Output(content=(Text(text="it waits for an approval, and here nothing waits"),), is_error=True)
         result = outcome.result
         failed = result.status != "ok"
         return Output(

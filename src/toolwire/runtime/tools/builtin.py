@@ -32,22 +32,23 @@ def built_in(
     environment: Mapping[str, str] | None = None,
     fetchable: frozenset[str] = frozenset(),
     search: SearchBackend | None = None,
+    protected: Sequence[Path] = (),
     sandbox: Sandbox | None = None,
 ) -> list[Tool]:
     """`hidden`: paths that no tool gives or takes, and no command sees; secrets of the home folder always are.
     `readable`: what commands see of the home folder beside programs. `network`: whether commands may use it.
     `environment`: variables that commands are given beside the harmless ones. `fetchable`: names of hosts that are
-    fetched from though their address is private. `search` finds pages. `sandbox` absent: bubblewrap if it works here,
-    else none."""
+    fetched from though their address is private. `search` finds pages. `protected`: files that are not written, beside
+    `toolwire.toml`. `sandbox` absent: bubblewrap if it works here, else none."""
     unseen = (*private_places(os.environ), *hidden)
-    root = Workspace(workspace, hidden=unseen, protected=(CONFIGURATION,))
+    root = Workspace(workspace, hidden=unseen, protected=protected, reserved=(CONFIGURATION,))
     shell = Shell(
         sandbox=bubblewrap() if sandbox is None else sandbox,
         limits=limits,
         network=network,
         hidden=unseen,
         readable=readable,
-        protected=[root.root / CONFIGURATION],
+        protected=[root.root / CONFIGURATION, *protected],
         environment=environment or {},
     )
     return [

@@ -1,7 +1,9 @@
 """`run_shell_command`."""
 
 import os
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -110,13 +112,30 @@ async def _run(
         raise ToolFault(f"the command has a NUL character, or more than {LONGEST_COMMAND} bytes", "command")
     with workspace.folder(directory or ".") as opened:
         folder = workspace.root.joinpath(*opened.parts)
-    ended = await shell.ran(workspace.root, folder, command, calling)
-    error = ended.error.rstrip("\n")
+    absent = _absent(shell.protected, workspace.root)
+    try:
+        ended = await shell.ran(workspace.root, folder, command, calling)
+    finally:
+        notes = list(_put_aside(absent))
     if ended.stopped:
-        error = f"{error}\n" if error else ""
-        error += f"[It was stopped: {ended.stopped}. All that it started is gone.]"
+        notes.insert(0, f"[It was stopped: {ended.stopped}. All that it started is gone.]")
+    error = "\n".join(filter(None, [ended.error.rstrip("\n"), *notes]))
     text = (
         f"Command: {command}\nDirectory: {directory or '(root)'}\nOutput: {ended.output.rstrip(chr(10))}\n"
         f"Error: {error or '(none)'}\nExit Code: {ended.code}"
     )
     return Output(content=(Text(text=text),), is_error=bool(ended.stopped), kind=ended.kind)
+
+
+def _absent(paths: Sequence[Path], root: Path) -> list[Path]:
+    return [path for path in paths if root in path.parents and not os.path.lexists(path)]
+
+
+def _put_aside(paths: Sequence[Path]) -> Iterator[str]:
+    """What a command made there, the person's own programs would obey. It can't be kept from being made: whatever is
+    mounted onto a name that is not there, git would want to add."""
+    for path in paths:
+        aside = path.with_name(f"{path.name}.made-by-a-command-{secrets.token_hex(4)}")
+        with suppress(FileNotFoundError):
+            path.rename(aside)
+            yield f"[{path.name} is the person's own configuration: what was made there is now {aside.name}.]"

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 
-from toolwire.runtime.toolset import ToolFault
+from toolwire.runtime.toolset import Spelled, ToolFault
 
 MOST_LINKS = 40
 """As many as the kernel follows in one path."""
@@ -29,14 +29,17 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Workspace:
-    """`hidden` are paths that are there for nobody: whose names and contents no tool gives or takes. `protected` are
-    names in the root that are not written."""
+    """`hidden` are paths that are there for nobody: whose names and contents no tool gives or takes. `protected`
+    are paths that are not written, and `reserved` names that are not, wherever they stand."""
 
-    def __init__(self, root: Path, *, hidden: Sequence[Path] = (), protected: Sequence[str] = ()) -> None:
+    def __init__(
+        self, root: Path, *, hidden: Sequence[Path] = (), protected: Sequence[Path] = (), reserved: Sequence[str] = ()
+    ) -> None:
         self.root = Path(os.path.realpath(root))
         if not self.root.is_dir() or self.root == self.root.parent:
             raise NotADirectoryError(f"the workspace {root} is no folder, or is the whole file system")
-        self._protected = frozenset(protected)
+        self._reserved = frozenset(reserved)
+        self._protected = frozenset(_split(os.path.realpath(path)) for path in protected)
         # Below the root as it was named, and as it is: a model repeats whichever it was told.
         self._roots = (_split(str(self.root)), _split(os.path.abspath(root)))  # noqa: PTH100
         # What is above the workspace is hidden by it being the workspace.
@@ -63,7 +66,9 @@ class Workspace:
 
     def resolved(self, path: str) -> str:
         """The absolute path that is meant, whatever links and dots lead there; it need not exist."""
-        return os.path.realpath(self.root.joinpath(*self.parts(path)))
+        real = os.path.realpath(self.root.joinpath(*self.parts(path)))
+        inside = real.removeprefix(f"{self.root}/")
+        return Spelled(real, inside)
 
     def is_hidden(self, parts: Sequence[str]) -> bool:
         whole = (*self._roots[0], *parts)
@@ -111,8 +116,7 @@ class Workspace:
 
     def write(self, path: str, content: bytes) -> None:
         with self._walked(path, links=False) as walk:
-            self._ours(walk, path)
-            folder, name = walk.descend(make=True)
+            folder, name = walk.descend(make=True, writes=True)
             earlier = self._replaceable(folder, name, path)
             beside = f".{name[:80]}.{secrets.token_hex(6)}.tmp"
             try:
@@ -134,8 +138,7 @@ class Workspace:
 
     def remove(self, path: str) -> None:
         with self._walked(path, links=False) as walk:
-            self._ours(walk, path)
-            folder, name = walk.descend()
+            folder, name = walk.descend(writes=True)
             if self._replaceable(folder, name, path) is None:
                 raise ToolFault(f"{path} is not there", "not_found")
             os.unlink(name, dir_fd=folder)
@@ -178,11 +181,12 @@ class Workspace:
         self._regular(status, path)
         return status
 
-    def _ours(self, walk: "_Walk", path: str) -> None:
-        if len(walk.ahead) == 1 and walk.ahead[0] in self._protected:
+    def check_written(self, parts: Sequence[str], path: str) -> None:
+        """What the person's own programs will act on is not ours to write."""
+        if parts[-1].casefold() in self._reserved or (*self._roots[0], *parts) in self._protected:
             raise ToolFault(f"{path} is the person's own configuration, and is not written", "protected")
         # What stands there is run by the next git command of the person: hooks, and commands in the configuration.
-        if ".git" in (part.casefold() for part in walk.ahead):
+        if ".git" in (part.casefold() for part in parts):
             raise ToolFault(f"{path} is in git's own folder, which is written by git commands only", "protected")
 
 
@@ -214,15 +218,19 @@ class _Walk:
             self._into(self.ahead.pop(0), make=False)
         return self._folders[-1]
 
-    def descend(self, *, make: bool = False) -> tuple[int, str]:
+    def descend(self, *, make: bool = False, writes: bool = False) -> tuple[int, str]:
         """Down to the last part, which is not opened but is no link to be followed: its folder, and its name."""
         while True:
             while len(self.ahead) > 1 or self.ahead == [".."]:
+                if writes and self.ahead[0] != "..":
+                    self._workspace.check_written([*self.here, self.ahead[0]], self._path)
                 self._into(self.ahead.pop(0), make=make)
             if not self.ahead:
                 raise ToolFault(f"{self._path} is a folder, not a file", "not_a_file")
             name = self.ahead[0]
             self._check([*self.here, name])
+            if writes:
+                self._workspace.check_written([*self.here, name], self._path)
             if not self._links or not self._expanded(name):
                 return self._folders[-1], name
 
@@ -250,6 +258,8 @@ class _Walk:
             if not self._links and stat.S_ISLNK(os.lstat(part, dir_fd=self._folders[-1]).st_mode):
                 raise _through_a_link(self._path) from error
             if not self._expanded(part):
+                if len(self.ahead) == 1:
+                    raise ToolFault(f"{self._path} is a file, not a folder", "not_a_folder") from error
                 raise
             return
         self._folders.append(opened)

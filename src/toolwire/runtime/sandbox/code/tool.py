@@ -19,7 +19,7 @@ from toolwire.canonical.content import Data, Media, Part, Refusal, Text
 from toolwire.runtime.callers import takes_calls_of_programs
 from toolwire.runtime.search.deferred import SEARCH, entry_of
 from toolwire.runtime.search.index import Index
-from toolwire.runtime.toolset import Arguments, Calling, Output, Tool, ToolFault
+from toolwire.runtime.toolset import Arguments, Calling, Output, Postponed, Tool, ToolFault
 
 from .limits import Limits
 from .program import Answer, Ended, Functions, Gave, HostCall, Program, Raised, Waiting, prepared
@@ -116,8 +116,8 @@ class Sandbox:
             source="toolwire",
             retries=0,
             resumable=self._keeping is not None,
-            # What the code calls is bounded by itself: this only waits for it.
-            timeout=600.0,
+            # What the code calls is bounded by itself: this only waits for it, and for a person.
+            timeout=86_400.0,
             output_limit=2 * self.limits.output,
         )
 
@@ -159,15 +159,18 @@ class _Running:
             return outcome_of(program.printed, state, self._sandbox.limits)
 
     async def _some(self, calls: Sequence[HostCall]) -> dict[int, Answer]:
-        """What the calls gave, as soon as one of them did."""
+        """What the calls gave, as soon as one of them did. If each of them waits for a person, the program does: when
+        nothing is under way any more."""
         if len(calls) == 1 and not self._tasks:
             return {calls[0].id: await self._answer(calls[0])}
         for call in calls:
             if call.id not in self._tasks:
                 self._tasks[call.id] = asyncio.create_task(self._answer(call))
-        waited = [self._tasks[call.id] for call in calls]
-        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        done = [call.id for call in calls if self._tasks[call.id].done()]
+        while not (done := [call.id for call in calls if _is_answered(self._tasks[call.id])]):
+            under_way = [task for call in calls if not (task := self._tasks[call.id]).done()]
+            if not under_way:
+                raise Postponed
+            await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
         return {id: self._tasks.pop(id).result() for id in done}
 
     async def _answer(self, call: HostCall) -> Answer:
@@ -220,6 +223,10 @@ class _Running:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+
+def _is_answered(task: "asyncio.Task[Answer]") -> bool:
+    return task.done() and not isinstance(task.exception(), Postponed)
 
 
 def helpers_for(stubs: Mapping[str, Stub], tools: Sequence[Tool]) -> dict[str, Callable[..., Any]]:
