@@ -8,6 +8,7 @@ import pytest
 
 from tests.runtime.playing import Played, call, results, says, turn, words
 from toolwire import Agent, Calling, Caps, Policy, ToolFault, tool
+from toolwire.agent import Run
 from toolwire.canonical.content import Text
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Event, UsageReport
@@ -390,7 +391,11 @@ def test_calls_that_touch_the_same_wait_for_each_other() -> None:
     assert order.index("start 3") < order.index("end 1")
 
 
-def test_so_do_those_of_a_program_but_not_for_who_calls_them(tmp_path: Path) -> None:
+async def _awaited(run: Run) -> None:
+    await run
+
+
+def test_so_do_those_of_a_program_or_of_another_run_but_not_for_who_calls_them(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(f"{n}\n" for n in range(8)), encoding="utf-8")
     each = "replace(file_path='a.txt', old_string=f'{n}\\n', new_string=f'{n}!\\n')"
     code = f"import asyncio\nlen(await asyncio.gather(*[{each} for n in range(8)]))"
@@ -398,6 +403,17 @@ def test_so_do_those_of_a_program_but_not_for_who_calls_them(tmp_path: Path) -> 
     Agent(model, tools=built_in(tmp_path), policy=ALL, code=True).run("go")
     assert words(results(model.asked[1])[0]) == "8"
     assert (tmp_path / "a.txt").read_text() == "".join(f"{n}!\n" for n in range(8))
+
+    async def two_runs() -> None:
+        each = [{"file_path": "a.txt", "old_string": f"{n}!", "new_string": f"{n}?"} for n in range(2)]
+        model = Played(*[turn(call("replace", one)) for one in each], says("ok"), says("ok"))
+        agent = Agent(model, tools=built_in(tmp_path), policy=ALL)
+        await asyncio.gather(*[_awaited(agent.run("go")) for _ in each])
+
+    for _ in range(5):
+        (tmp_path / "a.txt").write_text("0!\n1!\n", encoding="utf-8")
+        asyncio.run(two_runs())
+        assert (tmp_path / "a.txt").read_text() == "0?\n1?\n"
 
     async def outer(arguments: Any, calling: Calling) -> Output:
         assert calling.call is not None

@@ -10,8 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -21,6 +20,7 @@ from msgspec import Struct
 from toolwire.canonical.content import Text, ToolResult
 from toolwire.journal.secrets import Redactor
 
+from .apart import Apart, must_wait
 from .approval import Person
 from .events import CallEnded, CallProgressed, CallRecord, CallStarted, RunEvent
 from .outputs import as_output, bounded, cut
@@ -60,7 +60,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 class Executor:
     """For one run. `parallel` calls go on at once; `tell` is told what happens as it happens; `recent` is when tools
-    were run, where that is to be known beyond this run."""
+    were run and `apart` what runs now, where that is to be known beyond this run."""
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class Executor:
         tell: Tell,
         inner: Inner,
         recent: dict[str, deque[float]] | None = None,
+        apart: Apart | None = None,
     ) -> None:
         self._run = run
         self._steps = steps
@@ -82,8 +83,7 @@ class Executor:
         self._inner = inner
         self._places = asyncio.Semaphore(max(1, parallel))
         self._recent = {} if recent is None else recent
-        self._running: dict[str, tuple[Pending, asyncio.Event]] = {}
-        self._callers: set[str] = set()
+        self._apart = apart or Apart()
 
     async def carry_out(self, turn: str, batch: Sequence[Pending]) -> list[Outcome | None]:
         """All of a batch, in the order of the calls; None for one that waits for a person."""
@@ -91,7 +91,7 @@ class Executor:
         try:
             async with asyncio.TaskGroup() as group:
                 for place, pending in enumerate(batch):
-                    before = [tasks[other] for other in range(place) if _must_wait(pending, batch[other])]
+                    before = [tasks[other] for other in range(place) if must_wait(pending, batch[other])]
                     tasks.append(group.create_task(self._after(before, turn, pending)))
         except BaseExceptionGroup as group_error:
             raise group_error.exceptions[0] from None
@@ -124,28 +124,12 @@ class Executor:
         else:
             resumable = pending.tool is not None and pending.tool.resumable
             intent = Intent(pending.call.name, pending.call.arguments, resumable)
-            async with self._apart(pending):
+            async with self._apart.kept(pending):
                 self._steps.begin(name, msgspec.json.encode(intent))
                 outcome = await self._run_tool(name, pending)
         self._steps.finish(name, msgspec.json.encode(outcome))
         self._tell(CallEnded(call_id=pending.id, status=outcome.result.status, record=outcome.record))
         return outcome
-
-    @asynccontextmanager
-    async def _apart(self, pending: Pending) -> AsyncIterator[None]:
-        """From whatever runs and touches the same, a program's calls among it. Who calls others is not waited for: it
-        may itself wait for what is to begin here."""
-        while others := [
-            ended for one, ended in self._running.values() if one.id not in self._callers and _must_wait(pending, one)
-        ]:
-            await others[0].wait()
-        ended = asyncio.Event()
-        self._running[pending.id] = (pending, ended)
-        try:
-            yield
-        finally:
-            del self._running[pending.id]
-            ended.set()
 
     def _unrun(self, pending: Pending) -> Output | None:
         """What the model is told of a call that is not run; None if it is to be."""
@@ -204,7 +188,7 @@ class Executor:
         return output
 
     def _called(self, pending: Pending, name: str, arguments: Arguments, id: str | None = None, /) -> Awaitable[Output]:
-        self._callers.add(pending.id)
+        self._apart.calls(pending)
         return self._inner(pending, name, arguments, id)
 
     def _over_rate(self, tool: Tool) -> Output | None:
@@ -279,14 +263,6 @@ def _repeatable(tool: Tool) -> bool:
 
 def _error(text: str, kind: str) -> Output:
     return Output(content=(Text(text=text),), is_error=True, kind=kind)
-
-
-def _must_wait(later: Pending, earlier: Pending) -> bool:
-    """Whether two calls of one batch touch the same thing."""
-    if later.tool is None or earlier.tool is None or later.refused or earlier.refused:
-        return False
-    one, other = later.tool.touches(later.arguments), earlier.tool.touches(earlier.arguments)
-    return one is None or other is None or bool(one & other)
 
 
 def _decided(pending: Pending) -> str:

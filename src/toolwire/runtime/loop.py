@@ -341,6 +341,7 @@ class Loop:
             tell=tell,
             inner=inner,
             recent=self._toolbox.recent,
+            apart=self._toolbox.apart,
         )
         return executor
 

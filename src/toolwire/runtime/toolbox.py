@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import NativeTool
 
+from .apart import Apart
 from .functions import as_tool
 from .toolset import Catalog, EndsRuns, Offered, Tool, Toolset, Warns
 from .validate import BadSchema, check_schema
@@ -18,10 +19,11 @@ class SameName(ToolwireError):
 
 class Toolbox:
     """What is given in code must be right; of a toolset, what is wrong is left out, and `warnings` says so. `recent` is
-    when tools were run, by any run: rates are kept by it."""
+    when tools were run, by any run, and `apart` what runs now."""
 
     def __init__(self, offered: Iterable[Offered]) -> None:
         self.recent: dict[str, deque[float]] = {}
+        self.apart = Apart()
         self.warnings: list[str] = []
         self._fixed: dict[str, Tool] = {}
         self._natives: list[NativeTool] = []

@@ -4,7 +4,6 @@ import itertools
 import json
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -43,7 +42,6 @@ class Carrying:
         self.steps = steps
         self.run = f"mcp_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}_{secrets.token_hex(4)}"
         self.calls = 0
-        self._recent: dict[str, deque[float]] = {}
 
     async def __call__(
         self, name: str, arguments: Arguments, /, *, person: Person, progress: Callable[[str], None]
@@ -81,7 +79,8 @@ class Carrying:
             redactor=self._redactor,
             tell=tell,
             inner=inner,
-            recent=self._recent,
+            recent=self._toolbox.recent,
+            apart=self._toolbox.apart,
         )
         outcome = await executor.of_model("1", pending)
         if outcome is None:
