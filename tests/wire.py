@@ -49,10 +49,12 @@ def streamed(wire: bytes | Iterable[bytes], source: str, target: str, request: A
 
 
 def frames(wire: bytes) -> list[Any]:
-    """The JSON payloads of an event stream, in order; `[DONE]` and comments are not payloads."""
+    """The JSON payloads of an event stream, in order; `[DONE]` and comments are none, and Gemini's errors are bare."""
     if wire.startswith(b"{"):
         return [json.loads(line) for line in wire.splitlines() if line]
-    payloads = [line[len("data:") :].strip() for line in wire.decode().split("\n") if line.startswith("data:")]
+    payloads = [
+        line.removeprefix("data:").strip() for line in wire.decode().split("\n") if line.startswith(("data:", "{"))
+    ]
     return [json.loads(payload) for payload in payloads if payload != "[DONE]"]
 
 

@@ -10,17 +10,27 @@ import secrets
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Text, ToolCall
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool
 from toolwire.upstream.simulator.dialects import DIALECTS, thinks
 from toolwire.upstream.simulator.reading import read
-from toolwire.upstream.simulator.script import Script, ScriptedCall, Turn
+from toolwire.upstream.simulator.script import Script, ScriptedCall, ScriptedError, Turn
 
 PROMPT = "Kindly do what we agreed upon, then tell me what came of it."
 AGAIN = "Go on with it, and tell me again."
 AWKWARD = 'Grüße, "Welt"\n\t𝄞 \\ \\n </script> \u2028 日本 `$HOME` {"a": [1, 2.0]} %s\'\n'
+
+
+FAILURE = "Not now, says the script."
+FAILURES = (
+    Turn(error=ScriptedError(kind="rate_limit", message=FAILURE, retry_after=1)),
+    Turn(error=ScriptedError(kind="overloaded", message=FAILURE)),
+    Turn(text="Let me see what we", cut=3),
+)
+"""Busy, overloaded, and a stream that breaks off."""
 
 
 class Call(Struct, frozen=True):
@@ -76,11 +86,12 @@ def prepared(folder: Path) -> Errand:
 class Sending(Script):
     """Plays the steps, to whoever offers the tools for it; anything else the model answers by itself. `made` is what
     was called last in each step, and `thought` what led to it. `pause`: after so many calls it answers, until it is
-    asked to go on."""
+    asked to go on. `failing`: so many steps fail at first, each in another way."""
 
-    def __init__(self, steps: list[list[Call]], pause: int | None = None) -> None:
+    def __init__(self, steps: list[list[Call]], pause: int | None = None, failing: int = 0) -> None:
         self._steps = steps
         self._pause = pause
+        self.failures = list(FAILURES[:failing])
         self.made: dict[int, tuple[ScriptedCall, ...]] = {}
         self.thought: dict[int, str] = {}
 
@@ -91,10 +102,18 @@ class Sending(Script):
         offered = {tool.name.rpartition("__")[2]: tool for tool in read(request).tools}
         if not step or not {call.tool for call in step} <= offered.keys():
             return None
+        if self.failures and count not in self.made:
+            self.made[count] = ()
+            return self._failing(step, offered)
         self.made[count] = calls = tuple(_scripted(call, offered[call.tool]) for call in step)
         if _thinks(protocol, request):
             self.thought[count] = f"{count} calls are made."
         return Turn(thinking=self.thought.get(count), calls=calls)
+
+    def _failing(self, step: list[Call], offered: dict[str, FunctionTool | FreeformTool]) -> Turn:
+        failure = self.failures.pop(0)
+        calls = tuple(_scripted(call, offered[call.tool]) for call in step)
+        return failure if failure.error is not None else replace(failure, calls=calls)
 
     @property
     def calls(self) -> list[tuple[str, dict[str, object] | str | None]]:

@@ -21,7 +21,9 @@ that prove nothing unless they are asked not to.
 In brackets: the model that the agent asks for, where its ways depend on it, and the protocol that it speaks or what
 else is tried. A gateway that is restarted has the files of the one before: once while Codex runs a command, and once
 between two turns of Codex, of which it resumes the second. Claude Code's web search is a
-request of its own that offers nothing else: where the upstream has none, it is told so, and goes on.
+request of its own that offers nothing else: where the upstream has none, it is told so, and goes on. An upstream that
+fails is busy at first (429), overloaded at the next step, and breaks off its stream at the third; the gateway leaves it
+to the agent to try again. Qwen Code does not where a stream breaks off, so it is spared that.
 
 """
 

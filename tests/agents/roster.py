@@ -18,7 +18,8 @@ class Run(Struct, frozen=True, kw_only=True):
     websockets; the agent is to use one if it may. `restarts`: the gateway is started anew on the way; `resumed`: before
     that the agent answers, and then goes on with these arguments. `says`: what a result must say, too;
     upstreams that are `lacking` have nothing that says so, and the agent is told that. `private`: a tool of which only
-    a provider that speaks the agent's protocol is to be told."""
+    a provider that speaks the agent's protocol is to be told. `fails`: the upstream does, in so many ways one after
+    the other, and it is the agent's to try again."""
 
     agent: str
     protocol: str
@@ -32,6 +33,7 @@ class Run(Struct, frozen=True, kw_only=True):
     restarts: bool = False
     resumed: tuple[str, ...] = ()
     private: str = ""
+    fails: int = 0
 
     @property
     def name(self) -> str:
@@ -290,5 +292,23 @@ RUNS = [
     *(
         Run(agent="qwen", protocol=protocol, model="toolwire", arguments=_YOLO, steps=_gemini, note=protocol)
         for protocol in ("openai-chat", "anthropic", "gemini")
+    ),
+    *(
+        Run(
+            agent=agent,
+            protocol=protocol,
+            model="toolwire",
+            arguments=arguments,
+            steps=steps,
+            note="failing upstream",
+            fails=fails,
+        )
+        for agent, protocol, arguments, steps, fails in (
+            ("claude", "anthropic", _CLAUDE, _claude, 3),
+            ("codex", "openai-responses", _CODEX, _codex, 3),
+            ("gemini", "gemini", _YOLO, _gemini, 3),
+            ("opencode", "openai-chat", _OPENCODE, _opencode, 3),
+            ("qwen", "openai-chat", _YOLO, _gemini, 2),  # a stream that breaks off is the end of it
+        )
     ),
 ]

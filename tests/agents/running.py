@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tests.agents.errand import AWKWARD, Errand, Sending, prepared
+from tests.agents.errand import AWKWARD, FAILURE, Errand, Sending, prepared
 from tests.agents.roster import Run
 from tests.scenarios.watching import Place, Seen, Watched, proofs_in
 from tests.upstream.clients import CLIENTS
@@ -59,6 +59,7 @@ def _place(upstream: str, sending: Sending, errand: Errand, run: Run) -> Iterato
         text = f"""
 [limits]
 sockets = {0 if run.sockets == "refused" else 100}
+{"retries = 0" if run.fails else ""}
 
 [providers.up]
 protocol = "{upstream}"
@@ -103,7 +104,8 @@ def ran(run: Run, upstream: str, path: str, record: Path | None = None) -> Cell:
         for part in ("work", "home", "gateway"):
             (folder / part).mkdir()
         errand = prepared(folder / "work")
-        sending, log = Sending(run.steps(errand), PAUSE if run.resumed else None), io.StringIO()
+        sending = Sending(run.steps(errand), PAUSE if run.resumed else None, run.fails)
+        log = io.StringIO()
         with redirect_stderr(log), _place(upstream, sending, errand, run) as place:
             config = folder / "toolwire.toml"
             config.write_text(f"[server]\nport = {place.base_url.rpartition(':')[2]}\n")
@@ -114,10 +116,11 @@ def ran(run: Run, upstream: str, path: str, record: Path | None = None) -> Cell:
                 _keep(record, place, said, complaint)
                 (record / "log").write_text(log.getvalue())
             working = _working(place, upstream)
-            issued = {proof for seen in working[:-1] for proof in proofs_in(seen.answered)}
+            issued = {proof for seen in working[:-1] if seen.whole for proof in proofs_in(seen.answered)}
             says = LACKING if upstream in run.lacking else run.says
             faults = [*_outcome(code, said, complaint, errand), *_refusals(place, says), *_transport(place, run)]
             faults += ["the gateway was not started anew"] if run.restarts and not errand.anew.exists() else []
+            faults += [f"{len(sending.failures)} failures did not come to pass"] if sending.failures else []
             faults += _history(working, upstream, errand, sending, says)
             faults += _offered(working, upstream, run)
             faults += _proved(issued, working) if working else ["the upstream was not asked"]
@@ -193,10 +196,11 @@ def _outcome(code: int | None, said: str, complaint: str, errand: Errand) -> Ite
 
 def _refusals(place: Place, says: str) -> Iterator[str]:
     for seen in place.upstream.seen:
-        if seen.status != 200:
+        if seen.status != 200 and FAILURE not in _message(seen):
             yield f"the upstream refused ({seen.status}): {_message(seen)}"
     for seen in place.gateway.seen:
-        if seen.status >= 400 and seen.asked and not (says == LACKING and LACKING in _message(seen)):
+        expected = FAILURE in _message(seen) or (says == LACKING and LACKING in _message(seen))
+        if seen.status >= 400 and seen.asked and not expected:
             yield f"the gateway refused {seen.path} ({seen.status}): {_message(seen)}"
 
 

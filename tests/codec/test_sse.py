@@ -76,6 +76,10 @@ def wires(draw: st.DrawFn) -> bytes:
         (b"data: \xe2\x80\xa8\x0b\xc2\x85\n\n", [b"\xe2\x80\xa8\x0b\xc2\x85"]),
         (b"", []),
         (b"\n\n\n", []),
+        (b'data: a\n\n{"error": 1}\n\ndata: b\n\n', [b"a", b'{"error": 1}', b"b"]),
+        (b'data: a\r\n\r\n\r\n{\r\n "error": 1\r\n}', [b"a", b'{\n "error": 1\n}']),
+        (b'{"error": 1}\n', [b'{"error": 1}']),
+        (b'event: x\n{"error": 1}\n\n', []),
     ],
 )
 def test_frames(wire: bytes, expected: list[bytes]) -> None:

@@ -33,6 +33,12 @@ endless = true
 pace = 0.005
 
 [[turns]]
+when = "half of it"
+repeat = 0
+text = "at first this and then that"
+cut = 4
+
+[[turns]]
 when = "think long"
 repeat = 0
 text = "at last"

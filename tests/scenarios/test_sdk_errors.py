@@ -81,6 +81,16 @@ def test_what_an_upstream_refuses(place: Place, client: str, upstream: str, stre
     assert len(place.upstream.seen) == len(FAILURES)
 
 
+@pytest.mark.parametrize("upstream", CLIENTS)
+def test_a_stream_that_breaks_off_is_no_answer_to_googles_clients(place: Place, upstream: str) -> None:
+    """Their Node SDK reads over an error within an event: as Google does, it is written without one."""
+    talk = CLIENTS["gemini"][0](place.base_url, model_of(upstream), stream=True)
+    with pytest.raises(genai.errors.ServerError) as raised:
+        talk.say("half of it")
+    assert raised.value.code == 500
+    assert place.gateway.seen[-1].answered.split(b"\n\n")[-2].startswith(b'{"error":')
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 @streamed_or_not
 def test_a_model_that_nobody_is_configured_for(place: Place, client: str, stream: bool) -> None:

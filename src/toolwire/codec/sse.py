@@ -1,7 +1,8 @@
 """Server-sent events: frames from bytes cut anywhere, and frames as bytes.
 
-A frame ends at an empty line; lines end in LF, CRLF or CR. `data` lines join with LF, comments are dropped. Whether it
-is text is only asked of a whole frame, so a character cut in two needs no care.
+A frame ends at an empty line; lines end in LF, CRLF or CR. `data` lines join with LF, comments are dropped. What is an
+object without a name is data, too. Whether it is text is only asked of a whole frame, so a character cut in two needs
+no care.
 """
 
 import re
@@ -65,7 +66,7 @@ class SseSplitter:
         if not self._begun:
             self._begun = True
             head = head.removeprefix(_BYTE_ORDER_MARK)
-        return head
+        return head if b"\n{" not in head and head[:1] != b"{" else _with_bare(head)
 
     def _normalised(self, data: bytes) -> bytes:
         """LF for every line end. A CR ends its line at once: the LF that may follow it is then no other end."""
@@ -94,6 +95,12 @@ class SseSplitter:
         rest = b"".join(self._pieces).rstrip(b"\n")
         self._pieces, self._size = [], 0
         return rest + b"\n\n" if rest else b""
+
+
+def _with_bare(head: bytes) -> bytes:
+    """All frames as data: Google breaks a stream off with an error that is none, as its SDKs know."""
+    texts = [text.lstrip(b"\n") for text in head.split(b"\n\n")]
+    return b"\n\n".join([frame(text)[:-2] if text[:1] == b"{" else text for text in texts])
 
 
 def data_of(frame: bytes) -> bytes | None:

@@ -328,7 +328,9 @@ class Encoder:
     def _fail(self, event: ResponseFailed) -> bytes:
         self._ended = True
         body = encode_error(event.error).body
-        return frame(_text(body[0] if isinstance(body, list) else body))
+        text = _text(body[0] if isinstance(body, list) else body)
+        # Both official SDKs know a bare object for an error that ends a stream; Node's reads over one in an event.
+        return frame(text) if self._plan.home and not event.broken else text + b"\n\n"
 
     _METHODS: ClassVar[dict[type, Callable[..., bytes]]] = {
         ResponseStart: _start,
