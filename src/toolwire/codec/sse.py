@@ -30,7 +30,8 @@ class SseSplitter:
         if head is None:
             return []
         pieces = _ONE_LINE.split(b"\n%b\n\n" % head)
-        if b"\ndata" not in b"".join(pieces[::2]):
+        between = b"".join(pieces[::2])
+        if b"\ndata" not in between and b"{" not in between:
             frames = pieces[1::2]
         else:
             frames = [said for text in head.split(b"\n\n") if (said := data_of(text)) is not None]
@@ -66,7 +67,7 @@ class SseSplitter:
         if not self._begun:
             self._begun = True
             head = head.removeprefix(_BYTE_ORDER_MARK)
-        return head if b"\n{" not in head and head[:1] != b"{" else _with_bare(head)
+        return head
 
     def _normalised(self, data: bytes) -> bytes:
         """LF for every line end. A CR ends its line at once: the LF that may follow it is then no other end."""
@@ -97,16 +98,12 @@ class SseSplitter:
         return rest + b"\n\n" if rest else b""
 
 
-def _with_bare(head: bytes) -> bytes:
-    """All frames as data: Google breaks a stream off with an error that is none, as its SDKs know."""
-    texts = [text.lstrip(b"\n") for text in head.split(b"\n\n")]
-    return b"\n\n".join([frame(text)[:-2] if text[:1] == b"{" else text for text in texts])
-
-
 def data_of(frame: bytes) -> bytes | None:
-    """The data of a frame, if it has any."""
-    lines = _DATA_LINES.findall(frame)
-    return b"\n".join(lines) if lines else None
+    """The data of a frame, if it has any. Google breaks a stream off with an error that is no frame, as its SDKs know."""
+    if lines := _DATA_LINES.findall(frame):
+        return b"\n".join(lines)
+    bare = frame.strip(b"\n")
+    return bare if bare[:1] == b"{" else None
 
 
 def only_text(data: bytes) -> bytes:
