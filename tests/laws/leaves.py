@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-MARK = "zq7-marked-value"
+MARK = "zq7MarkedValue"  # the same in both alphabets of base64, which is told in either
 NUMBER = 8_675_309
 KEY = "x_of_tomorrow"
 

@@ -68,7 +68,7 @@ def decode_inline(part: PartShape, spelling: Spelling) -> Media | Reasoning | No
 def _decode_bytes(data: str) -> Inline:
     """Google reads both alphabets of base64, and its SDK for Python writes that for addresses: others read the usual
     one only."""
-    if ("-" in data or "_" in data) and "+" not in data and "/" not in data:
+    if ("-" in data or "_" in data) and "+" not in data and "/" not in data and len(data) % 4 == 0:
         return Inline(data=data.translate(_FROM_URL_SAFE), form=(_URL_SAFE,))
     return Inline(data=data)
 
