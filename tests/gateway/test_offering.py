@@ -1,5 +1,6 @@
 """Routes that offer the tools of MCP servers: the gateway runs them, for any client's model."""
 
+import asyncio
 import json
 import sys
 from typing import Any
@@ -287,6 +288,22 @@ def test_a_model_that_never_stops_calling_is_stopped() -> None:
                 got, _ = await told(gateway, "openai-chat", path, body, stream=False)
         assert len(script.asked) == 4
         assert got["choices"][0]["finish_reason"] == "length"
+
+    run(work())
+
+
+def test_requests_that_come_together_are_all_offered_the_tools() -> None:
+    async def work() -> None:
+        script = Script(wired("openai-chat", answer(Text(text="Hello."), reason="end_turn"), stream=False))
+        async with upstream(script) as origin, running(configured(origin, "openai-chat")) as gateway:
+            path, body = question("anthropic")
+
+            async def ask() -> None:
+                await (await gateway.post(path, body)).read(1_000_000)
+
+            await asyncio.gather(ask(), ask(), ask())
+        names = [[tool.name for tool in read("openai-chat", one).tools] for one in script.bodies]
+        assert names == [["weather", "one__echo", "one__fail"]] * 3
 
     run(work())
 
