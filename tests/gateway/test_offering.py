@@ -247,6 +247,25 @@ def test_a_search_that_says_nothing_is_told_so_and_finds_nothing() -> None:
     run(work())
 
 
+def test_a_client_keeps_its_own_search() -> None:
+    async def work() -> None:
+        script = Script(
+            wired("openai-chat", answer(call("toolwire__find_tools", query="echo")), stream=False),
+            wired("openai-chat", answer(call("find_tools", "call_2", q="mine")), stream=False),
+        )
+        async with upstream(script) as origin, running(configured(origin, "openai-chat", names=MANY)) as gateway:
+            path, body = question("anthropic")
+            request = json.loads(body)
+            request["tools"].append({"name": "find_tools", "input_schema": {"type": "object"}})
+            got, _ = await told(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+        names = [[tool.name for tool in read("openai-chat", one).tools] for one in script.bodies]
+        assert names[0] == ["weather", "find_tools", "toolwire__find_tools"]
+        assert names[1] == [*names[0], "one__echo"]
+        assert [one["name"] for one in got["content"]] == ["find_tools"]
+
+    run(work())
+
+
 async def declared_after_a_search(protocol: str, rules: str) -> list[str]:
     script = Script(
         wired(protocol, answer(call("find_tools", query="filler echo fail", limit=20)), stream=False),
