@@ -1,5 +1,6 @@
 """Routes that offer the tools of MCP servers: the gateway runs them, for any client's model."""
 
+import asyncio
 import json
 import sys
 from typing import Any
@@ -246,6 +247,25 @@ def test_a_search_that_says_nothing_is_told_so_and_finds_nothing() -> None:
     run(work())
 
 
+def test_a_client_keeps_its_own_search() -> None:
+    async def work() -> None:
+        script = Script(
+            wired("openai-chat", answer(call("toolwire__find_tools", query="echo")), stream=False),
+            wired("openai-chat", answer(call("find_tools", "call_2", q="mine")), stream=False),
+        )
+        async with upstream(script) as origin, running(configured(origin, "openai-chat", names=MANY)) as gateway:
+            path, body = question("anthropic")
+            request = json.loads(body)
+            request["tools"].append({"name": "find_tools", "input_schema": {"type": "object"}})
+            got, _ = await told(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+        names = [[tool.name for tool in read("openai-chat", one).tools] for one in script.bodies]
+        assert names[0] == ["weather", "find_tools", "toolwire__find_tools"]
+        assert names[1] == [*names[0], "one__echo"]
+        assert [one["name"] for one in got["content"]] == ["find_tools"]
+
+    run(work())
+
+
 async def declared_after_a_search(protocol: str, rules: str) -> list[str]:
     script = Script(
         wired(protocol, answer(call("find_tools", query="filler echo fail", limit=20)), stream=False),
@@ -287,6 +307,22 @@ def test_a_model_that_never_stops_calling_is_stopped() -> None:
                 got, _ = await told(gateway, "openai-chat", path, body, stream=False)
         assert len(script.asked) == 4
         assert got["choices"][0]["finish_reason"] == "length"
+
+    run(work())
+
+
+def test_requests_that_come_together_are_all_offered_the_tools() -> None:
+    async def work() -> None:
+        script = Script(wired("openai-chat", answer(Text(text="Hello."), reason="end_turn"), stream=False))
+        async with upstream(script) as origin, running(configured(origin, "openai-chat")) as gateway:
+            path, body = question("anthropic")
+
+            async def ask() -> None:
+                await (await gateway.post(path, body)).read(1_000_000)
+
+            await asyncio.gather(ask(), ask(), ask())
+        names = [[tool.name for tool in read("openai-chat", one).tools] for one in script.bodies]
+        assert names == [["weather", "one__echo", "one__fail"]] * 3
 
     run(work())
 

@@ -11,7 +11,7 @@ import pytest
 import toolwire as tw
 from tests.gateway.running import Running, in_front_of, run, running
 from tests.gateway.test_exchange import Script
-from tests.gateway.test_searching import BM25, CLIENTS, UPSTREAMS, answer, call, declared, items, told, wired
+from tests.gateway.test_searching import BM25, CLIENTS, answer, call, declared, items, told, wired
 from tests.upstream.sockets import upstream
 from toolwire.canonical.content import Seal, Text
 from toolwire.codec.interface import Route
@@ -101,8 +101,9 @@ ENDED = {"anthropic": "code_execution_tool_result", "openai-responses": "program
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("protocol", UPSTREAMS)
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    ("client", "protocol"), [(one, other) for one in CLIENTS for other in PROTOCOLS if one != other]
+)
 def test_a_program_runs_waits_for_the_client_and_goes_on(client: str, protocol: str, stream: bool) -> None:
     async def work() -> None:
         answers = [answer(Text(text="Let me count."), call("run_code", code=CODE)), DONE]

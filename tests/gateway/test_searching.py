@@ -18,7 +18,7 @@ from toolwire.canonical.content import Message, Reasoning, ReasoningText, Seal, 
 from toolwire.canonical.fold import Folder, unfold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
-from toolwire.canonical.tools import FunctionTool
+from toolwire.canonical.tools import FunctionTool, NativeTool
 from toolwire.codec.interface import Context, Route, Target
 from toolwire.codec.tools import tools_in_force
 from toolwire.gateway.passing import Asked
@@ -143,6 +143,53 @@ def test_the_gateway_searches_and_the_client_sees_its_own_search(client: str, pr
             assert [
                 part.text for one in response.candidates[0].messages for part in one.parts if isinstance(part, Text)
             ]
+
+    run(work())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("client", "protocol", "search"),
+    [("anthropic", "openai-responses", "tool_search"), ("openai-responses", "anthropic", "tool_search_tool_bm25")],
+)
+def test_an_upstream_that_searches_itself_is_let(client: str, protocol: str, search: str, stream: bool) -> None:
+    async def work() -> None:
+        script = Script(wired(protocol, answer(call("pay_invoice", what="it")), stream=stream))
+        async with upstream(script) as origin, running(in_front_of(origin, protocol)) as gateway:
+            path, body = asked(client, stream=stream)
+            got, _ = await told(gateway, client, path, body, stream=stream)
+        (sent,) = script.bodies
+        first, *functions = PROTOCOLS[protocol].decode_request(json.dumps(sent).encode(), Route()).tools or ()
+        assert isinstance(first, NativeTool)
+        assert first.kind == search
+        assert [(one.name, bool(getattr(one, "defer", None))) for one in functions] == [
+            (name, name != "read_file") for name in NAMES
+        ]
+        assert [(one["type"], one["name"]) for one in items(client, got)] == [CALLED[client]]
+
+    run(work())
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "openai-responses"])
+def test_a_model_that_cannot_search_is_not_left_to_it(protocol: str) -> None:
+    async def work() -> None:
+        client, model = {
+            "anthropic": ("openai-responses", "claude-3-opus"),
+            "openai-responses": ("anthropic", "gpt-4o"),
+        }[protocol]
+        script = Script(
+            wired(protocol, answer(call("tool_search", query="settle an invoice")), stream=False),
+            wired(protocol, answer(call("pay_invoice", "call_2", what="it")), stream=False),
+        )
+        async with upstream(script) as origin, running(in_front_of(origin, protocol)) as gateway:
+            path, body = asked(client)
+            await told(
+                gateway, client, path, body.replace(b'"model": "m"', f'"model": "{model}"'.encode()), stream=False
+            )
+        assert [declared(protocol, one) for one in script.bodies] == [
+            ["tool_search", "read_file"],
+            ["tool_search", "read_file", "pay_invoice"],
+        ]
 
     run(work())
 

@@ -34,7 +34,7 @@ class Agreeable:
 
 async def browse(url: str) -> None:
     """A browser whose user agrees to everything at once: the answer is a redirect to the way back."""
-    async with httpx2.AsyncClient(follow_redirects=True, trust_env=False) as browser:
+    async with httpx2.AsyncClient(follow_redirects=True, trust_env=False, timeout=60) as browser:
         await browser.get(url)
 
 

@@ -30,6 +30,7 @@ class Toolbox:
         self._sets: list[Toolset] = []
         self._open: list[Toolset] = []
         self._opened = False
+        self._opening = asyncio.Lock()
         for one in offered:
             match one:
                 case Tool():
@@ -51,7 +52,12 @@ class Toolbox:
         """A set that can't be opened leaves the others working."""
         if self._opened:
             return
-        self._opened = True
+        async with self._opening:
+            if not self._opened:
+                await self._open_all()
+                self._opened = True
+
+    async def _open_all(self) -> None:
         opened = await asyncio.gather(*(one.open() for one in self._sets), return_exceptions=True)
         for one, error in zip(self._sets, opened, strict=True):
             if error is None:
