@@ -13,8 +13,8 @@ import msgspec
 from toolwire.agent import About
 from toolwire.canonical.content import Message, Part, Text
 from toolwire.gateway.config import Config
+from toolwire.gateway.providing import configured
 from toolwire.gateway.recording import secrets_of
-from toolwire.gateway.server import configured
 from toolwire.journal.runs import KeptRun, Runs
 from toolwire.journal.secrets import Redactor
 from toolwire.runtime.approval import Ask
