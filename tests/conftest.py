@@ -2,11 +2,22 @@
 
 import gc
 import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import certifi
 import pytest
 
 # The collector would go again and again through the types of five SDKs and 15,000 tests, none of which are garbage.
 gc.set_threshold(20_000, 20, 20)
+
+# Each client of an SDK reads the certificates of all authorities, which takes longer than what most tests do with it.
+# Nothing here goes beyond the loopback: one of them is enough.
+_END = "-----END CERTIFICATE-----\n"
+_FOLDER = TemporaryDirectory(prefix="toolwire-tests-", ignore_cleanup_errors=True)
+_AUTHORITIES = Path(_FOLDER.name) / "authorities.pem"
+_AUTHORITIES.write_text(Path(certifi.where()).read_text(encoding="utf-8").partition(_END)[0] + _END, encoding="utf-8")
+os.environ["SSL_CERT_FILE"] = str(_AUTHORITIES)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -19,3 +30,7 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    _FOLDER.cleanup()

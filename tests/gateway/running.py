@@ -12,7 +12,9 @@ from msgspec.structs import replace
 import toolwire as tw
 from tests.upstream.serving import Server
 from toolwire.gateway.config import Config, StateSection, parse_config
-from toolwire.gateway.server import Gateway, build, listening, options
+from toolwire.gateway.http import options
+from toolwire.gateway.providing import listening
+from toolwire.gateway.server import Gateway, build
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Origin
 from toolwire.upstream.transport import Answer, Transport, head_of

@@ -20,7 +20,7 @@ class Server(uvicorn.Server):
 
     async def main_loop(self) -> None:
         await self.on_tick(0)
-        while not self.should_exit:
+        while not self.should_exit:  # noqa: ASYNC110 - it is told by an attribute, from any thread
             await asyncio.sleep(0.01)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -30,7 +30,8 @@ class Server(uvicorn.Server):
             connection.shutdown()
         left = self.config.timeout_graceful_shutdown
         deadline = time.monotonic() + (0.1 if self.force_exit or left is None else left)
-        while (self.server_state.connections or self.server_state.tasks) and time.monotonic() < deadline:
+        state = self.server_state
+        while (state.connections or state.tasks) and time.monotonic() < deadline:  # noqa: ASYNC110 - nobody is told
             await asyncio.sleep(0.005)
         if not self.force_exit:
             for task in self.server_state.tasks:

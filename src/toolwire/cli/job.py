@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from toolwire.agent import Agent
 from toolwire.gateway.config import Config, SearchSection, read_config
+from toolwire.gateway.providing import configured
 from toolwire.gateway.recording import journal_path, secrets_of
 from toolwire.gateway.seals import state_folder
-from toolwire.gateway.server import configured
 from toolwire.journal.runs import Runs
 from toolwire.runtime.approval import Person
 from toolwire.runtime.caps import Caps

@@ -196,8 +196,8 @@ async def _serving(config: "Config", policy: Any, tools: "list[Tool]", address: 
 
 
 def _redactor(config: "Config") -> "Redactor":
+    from toolwire.gateway.providing import configured
     from toolwire.gateway.recording import secrets_of
-    from toolwire.gateway.server import configured
     from toolwire.journal.secrets import Redactor
 
     return Redactor(secrets_of(config, configured(config).values()))

@@ -14,8 +14,8 @@ from toolwire.agent import About
 from toolwire.canonical.content import Media, Message, Part, Text
 from toolwire.codec.pictures import size_of
 from toolwire.gateway.config import Config
+from toolwire.gateway.providing import configured
 from toolwire.gateway.recording import secrets_of
-from toolwire.gateway.server import configured
 from toolwire.journal.runs import KeptRun, Runs
 from toolwire.journal.secrets import Redactor
 from toolwire.runtime.approval import Ask

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from .config import LimitsSection
 
+DRAIN_SECONDS = 30
 LIMIT_BUFFERED = 256 * 1024
 LIMIT_WAITING = 8
 _REFUSAL = b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -308,3 +309,22 @@ class Cycle(RequestResponseCycle):
 def bounded(limits: LimitsSection) -> type[Connection]:
     """The protocol of connections with these limits."""
     return type("Bounded", (Connection,), {"limits": limits})
+
+
+def options(limits: LimitsSection) -> dict[str, Any]:
+    """How uvicorn serves it. A message of a websocket that is somewhat too long is still told so."""
+    return {
+        "log_config": None,
+        "access_log": False,
+        "http": bounded(limits),
+        "interface": "asgi3",
+        "ws": "websockets-sansio",
+        "ws_max_size": limits.body + 1024 * 1024,
+        "ws_per_message_deflate": False,
+        "lifespan": "off",
+        "server_header": False,
+        "date_header": False,
+        "proxy_headers": False,
+        "timeout_keep_alive": 75,
+        "timeout_graceful_shutdown": DRAIN_SECONDS,
+    }

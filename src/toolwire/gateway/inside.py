@@ -29,9 +29,9 @@ from toolwire.upstream.transport import Transport
 from .config import Config
 from .exchange import PROVIDERS_FAULT, Exchanger
 from .passing import Asked, Sent, Streaming
+from .providing import providers_of, simulating
 from .refusal import Refused
 from .routing import NoRoute, Router, Way
-from .server import providers_of, simulating
 from .state.memory import Memory
 from .state.opening import opened
 
@@ -125,9 +125,12 @@ async def open_model(
     config = config or Config()
     resources = contextlib.AsyncExitStack()
     providers, embedded = providers_of(config, environment)
-    await resources.enter_async_context(simulating(embedded, config.simulator))
+    if embedded is not None:
+        resources.enter_context(embedded)
     try:
         router = Router(providers, config.routes)
+        spoken = {way.provider.protocol for way in router.route(name or "").ways}
+        await resources.enter_async_context(simulating(embedded, config.simulator, spoken))
         memory = Memory(opened(config.state, environment), config.limits.streams, config.limits.answer)
         exchanger = Exchanger(router, Transport(), config.limits, [], memory)
         return RoutedModel(exchanger, router, name or "", resources)

@@ -18,10 +18,10 @@ from .config import Config, RouteSection
 from .counting import Counter
 from .exchange import Exchanger
 from .models import Catalogue
+from .providing import providers_of, simulating
 from .recording import Recorder, secrets_of
 from .routing import NoRoute, Routed, Router, Way
 from .seals import seal_keys
-from .server import providers_of, simulating
 from .state.memory import Memory
 from .state.opening import opened
 from .state.resources import Resources

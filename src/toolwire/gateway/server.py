@@ -6,9 +6,7 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 import uvicorn
 import uvloop
@@ -17,20 +15,18 @@ from msgspec import Struct
 from toolwire.journal.secrets import Redactor
 from toolwire.runtime.policy import Policy
 from toolwire.upstream.provider import Provider
-from toolwire.upstream.simulator.app import Simulator
-from toolwire.upstream.simulator.script import Script, ScriptError, load_script
 from toolwire.upstream.transport import Transport
 
 from .app import App
 from .auth import Gate, is_loopback
-from .config import Config, ConfigError, LimitsSection, SimulatorSection, provider_of, with_server
+from .config import Config, ConfigError, with_server
 from .counting import Counter
-from .discovery import discover, simulated
 from .exchange import Exchanger
-from .http import bounded
+from .http import options
 from .log import Log
 from .models import Catalogue
 from .offering import Offers
+from .providing import configured, listening, or_simulated, providers_of, simulating
 from .recording import recorder_of, secrets_of
 from .routing import Router
 from .seals import seal_keys, state_folder
@@ -38,9 +34,6 @@ from .state.memory import Memory
 from .state.opening import opened
 from .state.resources import Resources
 from .tags import with_tags
-
-DRAIN_SECONDS = 30
-_AS_IT_IS = SimulatorSection()
 
 
 class Gateway(Struct):
@@ -54,11 +47,6 @@ class Gateway(Struct):
     simulator: socket.socket | None = None
 
 
-def configured(config: Config, environment: Mapping[str, str] = os.environ) -> dict[str, Provider]:
-    """The providers of the configuration; without any there, those of the environment."""
-    return {name: provider_of(name, section) for name, section in config.providers.items()} or discover(environment)
-
-
 def build(
     config: Config,
     catch_all: str | None = None,
@@ -67,7 +55,7 @@ def build(
 ) -> Gateway:
     if not config.server.keys and not is_loopback(config.server.host):
         raise ConfigError(f"{config.server.host} can be reached from outside: set server.keys, or listen on 127.0.0.1")
-    found, embedded = providers_of(config, environment) if providers is None else _or_simulated(providers)
+    found, embedded = providers_of(config, environment) if providers is None else or_simulated(providers)
     router = Router(found, config.routes, catch_all)
     log = Log()
     transport = Transport()
@@ -93,32 +81,6 @@ def build(
         recorder=recorder_of(config, found.values(), environment, log.say),
     )
     return Gateway(app, config, router, log, offers, embedded)
-
-
-def providers_of(config: Config, environment: Mapping[str, str]) -> tuple[dict[str, Provider], socket.socket | None]:
-    """Those that are configured, or found, or simulated; and the socket that the simulator is to answer at."""
-    return _or_simulated(configured(config, environment))
-
-
-def _or_simulated(found: dict[str, Provider]) -> tuple[dict[str, Provider], socket.socket | None]:
-    if found:
-        return found, None
-    embedded = listening("127.0.0.1", 0)
-    return simulated(f"http://127.0.0.1:{embedded.getsockname()[1]}"), embedded
-
-
-def listening(host: str, port: int) -> socket.socket:
-    """A socket that is bound: a ConfigError if the port is taken."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        found.bind((host, port))
-    except OSError as error:
-        found.close()
-        raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from None
-    found.listen(2048)
-    return found
 
 
 def greeting(gateway: Gateway) -> str:
@@ -196,53 +158,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def options(limits: LimitsSection) -> dict[str, Any]:
-    """How uvicorn serves it. A message of a websocket that is somewhat too long is still told so."""
-    return {
-        "log_config": None,
-        "access_log": False,
-        "http": bounded(limits),
-        "interface": "asgi3",
-        "ws": "websockets-sansio",
-        "ws_max_size": limits.body + 1024 * 1024,
-        "ws_per_message_deflate": False,
-        "lifespan": "off",
-        "server_header": False,
-        "date_header": False,
-        "proxy_headers": False,
-        "timeout_keep_alive": 75,
-        "timeout_graceful_shutdown": DRAIN_SECONDS,
-    }
-
-
 def spare_the_collector() -> None:
     """What is there at the start stays, and a request leaves no cycles: both need not be looked for all the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 5, 5)
-
-
-def _script(section: SimulatorSection) -> Script | None:
-    try:
-        return None if section.script is None else load_script(Path(section.script).expanduser())
-    except ScriptError as error:
-        raise ConfigError(f"simulator.script: {error}") from None
-
-
-@contextlib.asynccontextmanager
-async def simulating(embedded: socket.socket | None, section: SimulatorSection = _AS_IT_IS) -> AsyncIterator[None]:
-    """The embedded model answers meanwhile, if it is needed."""
-    if embedded is None:
-        yield
-        return
-    app = Simulator(script=_script(section), pace=section.pace)
-    simulator = uvicorn.Server(uvicorn.Config(app, **options(LimitsSection())))
-    serving = asyncio.ensure_future(simulator._serve([embedded]))  # noqa: SLF001 - signals are not its own
-    try:
-        yield
-    finally:
-        simulator.should_exit = True
-        await serving
 
 
 async def serve(gateway: Gateway, listener: socket.socket) -> None:
