@@ -227,7 +227,7 @@ async def _serve_http(served: "Served", config: "Config", host: str, port: int) 
     import uvicorn
 
     from toolwire.gateway.auth import Gate, is_loopback
-    from toolwire.gateway.server import listening
+    from toolwire.gateway.providing import listening
     from toolwire.runtime.mcp.serving import http_app
 
     server = config.server

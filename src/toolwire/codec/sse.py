@@ -99,7 +99,7 @@ class SseSplitter:
 
 
 def data_of(frame: bytes) -> bytes | None:
-    """The data of a frame, if it has any. Google breaks a stream off with an error that is no frame, as its SDKs know."""
+    """The data of a frame, if it has any. Google breaks a stream off with an error that has no name: its SDKs know."""
     if lines := _DATA_LINES.findall(frame):
         return b"\n".join(lines)
     bare = frame.strip(b"\n")
