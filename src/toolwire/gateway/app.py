@@ -4,7 +4,7 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -87,14 +87,13 @@ class App:
             if "{model}" not in endpoint.path
         }
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        match scope["type"]:
-            case "http":
-                return self._http(scope, receive, send)
-            case "websocket":
-                return self._sockets.serve(scope, receive, send)
-            case _:
-                return self._live(receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "websocket":
+            await self._sockets.serve(scope, receive, send)
 
     def _note(self, line: Line, caller: Caller, losses: list[Loss]) -> None:
         """One exchange over a websocket."""

@@ -317,7 +317,6 @@ def options(limits: LimitsSection) -> dict[str, Any]:
         "log_config": None,
         "access_log": False,
         "http": bounded(limits),
-        "interface": "asgi3",
         "ws": "websockets-sansio",
         "ws_max_size": limits.body + 1024 * 1024,
         "ws_per_message_deflate": False,
