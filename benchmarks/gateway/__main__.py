@@ -22,6 +22,7 @@ from msgspec import Struct, field
 
 from benchmarks.gateway import peers
 from benchmarks.gateway.load import Order, Outcome
+from benchmarks.gateway.noise import STARTS, stop, told, with_and_without
 from benchmarks.gateway.peers import Peer
 from benchmarks.gateway.workloads import STALLED, Workload, workloads
 
@@ -77,8 +78,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is stopped on the way out
     names = None if options.only is None else set(options.only.split(","))
     asked = [one for one in workloads() if one.name != STALLED and (names is None or one.name in names)]
-    with _bench(options.litellm, journal=options.journal) as bench:
+    with _bench(options.litellm) as bench:
         _measured(bench, asked, options.rounds)
+        if options.journal:
+            _with_journal(bench, asked)
         if options.growth:
             _growth(bench)
         over = bench.over
@@ -91,48 +94,38 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds; default 7")
     parser.add_argument("--only", help="workloads, by comma")
     parser.add_argument("--litellm", help="LiteLLM's executable; default: the one on PATH, if any")
-    parser.add_argument("--journal", action="store_true", help="also with the journal on")
+    parser.add_argument("--journal", action="store_true", help="also with the journal on; takes two minutes")
     parser.add_argument("--growth", action="store_true", help="also whether memory grows; takes a minute")
     return parser.parse_args()
 
 
 @contextlib.contextmanager
-def _bench(litellm: str | None, *, journal: bool) -> Iterator[Bench]:
-    cores = sorted(os.sched_getaffinity(0))
-    near, far = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
+def _bench(litellm: str | None) -> Iterator[Bench]:
+    near, far = _cores()
     upstream = peers.free_port()
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         with peers.on_core(far):
             model = subprocess.Popen([sys.executable, "-m", "benchmarks.gateway.upstream", str(upstream)], cwd=ROOT)
-            stack.callback(_stop, model)
+            stack.callback(stop, model)
             load = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.gateway.load"],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )
-            stack.callback(_stop, load)
+            stack.callback(stop, load)
         running: list[Peer] = []
         with peers.on_core(near):
             starts: list[Callable[[Path, int], Peer | None]] = [peers.toolwire, peers.nginx]
-            starts += [partial(peers.litellm, executable=litellm), *([peers.journal] if journal else [])]
+            starts.append(partial(peers.litellm, executable=litellm))
             for start in starts:
                 if (peer := start(folder, upstream)) is not None:
-                    stack.callback(_stop, peer.process)
+                    stack.callback(stop, peer.process)
                     running.append(peer)
         for missing in {"nginx", "litellm"} - {peer.name for peer in running}:
             print(f"{missing} is not installed: no figures beside it, and no ratio to it is checked")
         yield Bench(load, upstream, running)
-
-
-def _stop(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _measured(bench: Bench, asked: list[Workload], rounds: int) -> None:
@@ -169,6 +162,21 @@ def _judged(bench: Bench, workload: Workload, other: str, limit: float | None) -
 
 def _count(peer: Peer, workload: Workload) -> int:
     return workload.field_count if peer.name == "litellm" else workload.count
+
+
+def _cores() -> tuple[int | None, int | None]:
+    """One for the program that is measured, and one for all else."""
+    cores = sorted(os.sched_getaffinity(0))
+    return (cores[0], cores[1]) if len(cores) > 1 else (None, None)
+
+
+def _with_journal(bench: Bench, asked: list[Workload]) -> None:
+    """Whether the journal moves a figure by more than starting the same program again does."""
+    found = with_and_without(bench.upstream, asked, bench.slice, _cores()[0])
+    print(f"\n% more with the journal on, beside how far apart {STARTS} starts of the same program without it are:")
+    for name, figures in found.items():
+        more, noise = told(figures)
+        print(f"{name:6} {bench.held(f'{name} with the journal', more, round(noise, 1))}", flush=True)
 
 
 def _growth(bench: Bench) -> None:
