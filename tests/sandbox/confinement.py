@@ -17,6 +17,9 @@ from toolwire.runtime.sandbox.limits import Limits
 from toolwire.runtime.sandbox.shell import bubblewrap
 from toolwire.runtime.toolset import Tool
 
+# The environment of the tests may be in a folder that no command sees.
+PYTHON = Path(sys.executable).resolve()
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -169,8 +172,11 @@ def test_sockets_outside_are_not_reached_by_their_abstract_names(root: Path) -> 
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("\0toolwire-abstract")
         server.listen()
-        script = "import socket; socket.socket(socket.AF_UNIX).connect('\\0toolwire-abstract'); print('reached')"
-        assert "reached" not in output(said(shell(root), command=f'{sys.executable} -c "{script}"'))
+        script = (
+            "import socket; print('runs', flush=True); socket.socket(socket.AF_UNIX).connect('\\0toolwire-abstract')"
+        )
+        told = said(shell(root), command=f'{PYTHON} -c "{script}" && echo reached')
+        assert output(told) == "runs"
 
 
 def test_no_process_outside_is_seen_or_signalled(root: Path) -> None:
@@ -222,7 +228,7 @@ def test_a_fork_bomb_is_stopped(root: Path, bomb: str) -> None:
 
 def test_memory_is_bounded_for_one_process_and_for_all(root: Path) -> None:
     run = shell(root, limits=Limits(memory=200 * 1024 * 1024, seconds=20))
-    grab = f"{sys.executable} -c 'import time; x = bytearray({{}} * 1024 * 1024); time.sleep(10)'"
+    grab = f"{PYTHON} -c 'import time; x = bytearray({{}} * 1024 * 1024); time.sleep(10)'"
     assert "MemoryError" in said(run, command=grab.format(400))
     many = call(run, command=" & ".join([grab.format(90)] * 3))
     assert "it took more than 209715200 bytes of memory" in text(many)
