@@ -204,22 +204,19 @@ class Translation:
 
     def _note(self, event: Any) -> None:
         """What an event says of the answer as a whole."""
-        match event:
-            case ResponseFailed():
-                self.error, self.broken = event.error, event.broken
-            case UsageReport():
-                self.usage = event.usage
-            case Notice():
-                return
-            case Stopped():
+        kind = type(event)
+        if kind is ResponseFailed:
+            self.error, self.broken = event.error, event.broken
+        elif kind is UsageReport:
+            self.usage = event.usage
+        elif kind is not Notice:
+            self.begun = True
+            if kind is Stopped:
                 self._stops[event.candidate] = event.stop
-                self.begun = True
-            case _:
-                self.begun, self.usage = True, getattr(event, "usage", None) or self.usage
-                if type(event) is ResponseStart:
-                    self._start = event
-                elif type(event) is ResponseEnd and self._finish is not None:
-                    self._finish(fold(self.told))
+            elif kind is ResponseStart:
+                self._start, self.usage = event, event.usage or self.usage
+            elif kind is ResponseEnd and self._finish is not None:
+                self._finish(fold(self.told))
 
     def _give_up(self, failed: ResponseFailed) -> bytes:
         """End the stream here: what still comes is not passed on."""

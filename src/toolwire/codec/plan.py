@@ -11,7 +11,7 @@ from toolwire.canonical.request import Request
 from .ids import ESCAPED, legal_id, made_id
 from .interface import Target
 from .losses import Report, Trail
-from .tools import NameRules, PlacedTool, ToolPlan, tools_in_force
+from .tools import NameRules, PlacedTool, ToolPlan, loaded_tools, tools_in_force
 from .turns import Placed
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Plan:
     place = ""
     count = 0
     _offered: list[PlacedTool] | None = None
+    _loaded: list[PlacedTool] | None = None
 
     def __init__(
         self,
@@ -73,10 +74,16 @@ class Plan:
         self._names: dict[str, str] = {}
         self._legal: set[str | None] = set()
 
+    def loaded(self, request: Request) -> list[PlacedTool]:
+        """The tools that a message of the conversation brought, found once."""
+        if self._loaded is None:
+            self._loaded = loaded_tools(request)
+        return self._loaded
+
     def offered(self, request: Request) -> list[PlacedTool]:
         """All tools of the conversation, found once."""
         if self._offered is None:
-            self._offered = tools_in_force(request)
+            self._offered = tools_in_force(request, self.loaded(request))
         return self._offered
 
     def is_legal(self, id: str | None) -> bool:

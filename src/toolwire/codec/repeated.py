@@ -10,7 +10,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Tool
 
 from .plan import Plan
-from .tools import ToolPlan, loaded_tools
+from .tools import ToolPlan
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -55,7 +55,7 @@ class WrittenTools:
     def write(self, request: Request, plan: Plan, write: Callable[[], Any]) -> Any:
         """What `write` gives, if it was not written before. What has anything to be reported is written each time."""
         tools = request.tools
-        if not tools or plan.report or not plan.tools.is_new or loaded_tools(request):
+        if not tools or plan.report or not plan.tools.is_new or plan.loaded(request):
             return write()
         key = tuple(map(id, tools))
         if (known := self._written.get(key)) is not None:

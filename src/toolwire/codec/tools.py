@@ -120,16 +120,17 @@ class ToolPlan:
         return f"{readable[: self._rules.limit - 9]}_{digest}"
 
 
-def tools_in_force(request: Request) -> list[PlacedTool]:
+def tools_in_force(request: Request, loaded: list[PlacedTool] | None = None) -> list[PlacedTool]:
     """All tools of a conversation in order of first appearance, groups flattened: those declared at the start, and
-    those that came later. A removed one stays, since its calls may be in the history."""
+    those that came later, if these are not known already. A removed one stays, since its calls may be in the history.
+    """
     declared: list[PlacedTool] = []
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup):
             declared += flattened(tool, ("tools", index))
         else:
             declared.append(PlacedTool(tool, ("tools", index)))
-    declared += loaded_tools(request)
+    declared += loaded_tools(request) if loaded is None else loaded
     seen: set[tuple[str | None, str]] = set()
     found: list[PlacedTool] = []
     for placed in declared:

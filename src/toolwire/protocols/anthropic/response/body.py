@@ -13,7 +13,7 @@ from toolwire.codec.counts import read_counts
 from toolwire.codec.fields import BAD_JSON, Reader
 from toolwire.codec.ids import made_answer_id
 from toolwire.codec.interface import Context, Encoding, Target
-from toolwire.codec.kept import given, joined, known, rest, restore, watching_extras
+from toolwire.codec.kept import given, known, left, rest, restore, watching_extras
 from toolwire.codec.losses import Report, Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.turns import Placed
@@ -59,10 +59,8 @@ NO_DETAILS = "anthropic:usage:no details"
 _FAITHFUL = ("end_turn", "max_tokens", "stop_sequence", "tool_use", "paused", "refusal", "context_window")
 
 
-_COUNTS = {
-    "searches": "server_tool_use/web_search_requests",
-    "fetches": "server_tool_use/web_fetch_requests",
-}
+_COUNTED = "server_tool_use"
+_COUNTS = {"searches": f"{_COUNTED}/web_search_requests", "fetches": f"{_COUNTED}/web_fetch_requests"}
 
 _NULLS = ("stop_details", "container")
 _NO_COUNTS = dict.fromkeys(
@@ -107,28 +105,34 @@ def decode_stop(reason: str | UnsetType | None, sequence: str | UnsetType | None
     return Stop(reason=STOPS.get(reason, "other"), raw=reason, sequence=known(sequence))
 
 
-def decode_usage(shape: UsageShape) -> Usage:
+def decode_usage(shape: UsageShape, *more: str) -> Usage:
     """Anthropic counts what a cache gave or took apart from the input; canonically it is part of it."""
     read, write = known(shape.cache_read_input_tokens), known(shape.cache_creation_input_tokens)
     total = None
     if isinstance(shape.input_tokens, int):
         total = shape.input_tokens + (read or 0) + (write or 0)
-    kept = rest(shape, FAMILY)
+    own, form = left(shape, FAMILY)
     reasoning = None
-    if isinstance(shape.output_tokens_details, UsageDetailsShape):
-        details = shape.output_tokens_details
+    if isinstance(details := shape.output_tokens_details, UsageDetailsShape):
         reasoning = known(details.thinking_tokens)
-        empty = () if details.thinking_tokens is not UNSET else (NO_DETAILS,)
-        kept = joined(kept, rest(details, FAMILY, *empty, under="output_tokens_details/"))
-    kept, counts = read_counts(kept, FAMILY, _COUNTS)
+        if details.thinking_tokens is UNSET:
+            form += (NO_DETAILS,)
+        inner, form = left(details, FAMILY, form, "output_tokens_details/")
+        own = own | inner if inner else own
+    counts: dict[str, int] = {}
+    if _COUNTED in own:
+        found, counts = read_counts({"extras": {FAMILY: own}, "form": form}, FAMILY, _COUNTS)
+        own, form = found["extras"][FAMILY], found["form"]
     return Usage(
         input_tokens=total,
         output_tokens=shape.output_tokens if isinstance(shape.output_tokens, int) else None,
         cache_read=_count(shape.cache_read_input_tokens),
         cache_write=_count(shape.cache_creation_input_tokens),
         reasoning=reasoning,
-        **counts,
-        **kept,
+        searches=counts.get("searches"),
+        fetches=counts.get("fetches"),
+        extras={FAMILY: own} if own else None,
+        form=form + more,
     )
 
 

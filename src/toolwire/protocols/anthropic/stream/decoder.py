@@ -94,7 +94,7 @@ class Decoder:
         self._growing = 0
         self._grown: set[int] = set()
         self._last = -1
-        self._usage: dict[str, Any] = {}
+        self._usage: UsageShape | UnsetType = UNSET
         self._model: str | None = None
 
     def feed(self, data: bytes) -> list[Event]:
@@ -168,7 +168,7 @@ class Decoder:
     def _message_start(self, shape: MessageStartFrame) -> list[Event]:
         message = shape.message
         self._started = True
-        self._usage = _counts(message.usage)
+        self._usage = message.usage
         envelope = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(message, name) is UNSET]
         start = ResponseStart(
             origin=FAMILY,
@@ -254,11 +254,9 @@ class Decoder:
         if stop is not None:
             events.append(Stopped(stop=stop, **kept))
         if shape.usage is not UNSET:
-            # Cumulative; only the counts that are there overwrite.
             said = _counts(shape.usage)
-            self._usage.update((name, value) for name, value in said.items() if value is not None)
-            usage = decode_usage(_read_usage(msgspec.json.encode(self._usage)))
-            usage = replace(usage, form=(*usage.form, "anthropic:said:" + ",".join(said)))
+            self._usage = _overwritten(self._usage, shape.usage, said)
+            usage = decode_usage(self._usage, "anthropic:said:" + ",".join(said))
             events.append(UsageReport(usage=usage, **({} if stop is not None else kept)))
         return events
 
@@ -299,6 +297,14 @@ def _model_after(fallback: Foreign) -> str | None:
             return model
         case _:
             return None
+
+
+def _overwritten(before: UsageShape | UnsetType, shape: UsageShape, said: dict[str, Any]) -> UsageShape:
+    """Counts are cumulative; only those that are there overwrite."""
+    told = {name: value for name, value in said.items() if value is not None}
+    if before is not UNSET and before.unknown is UNSET and before.nulls is UNSET and shape.unknown is UNSET:
+        return replace(before, **told)
+    return _read_usage(msgspec.json.encode(_counts(before) | told))
 
 
 def _counts(shape: UsageShape | UnsetType) -> dict[str, Any]:

@@ -114,7 +114,8 @@ class Encoder:
         numbers = _NUMBERED[first : frames.number]
         if frames.number > _COUNTED:
             numbers = [b'%d,"delta":' % number for number in range(first, frames.number)]
-        return b"".join(chain.from_iterable(zip(repeat(held.head), numbers, map(_json, texts), repeat(_END))))
+        said = b"".join(chain.from_iterable(zip(repeat(_END + held.head), numbers, map(_json, texts))))
+        return said[len(_END) :] + _END
 
     def _encode(self, event: Event) -> bytes:
         """One event; of another protocol with what waited for it, one part after the other."""
