@@ -34,6 +34,7 @@ class Plan:
     counts cache marks.
     `served` is the id of the last call of a hosted tool, for a result that names none; `uses` counts them by kind.
     `steps` are the vendor's words for such calls, by their ids.
+    `legal` are ids that may pass as they are.
     `hosted` are the kinds of hosted tools that are declared, `servers` those of MCP; `searches`: tools that are
     loaded later can be found.
     `request` is the one that is encoded, once its tools are.
@@ -72,7 +73,7 @@ class Plan:
         self._rules = rules
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
-        self._legal: set[str | None] = set()
+        self.legal: set[str | None] = set()
 
     def loaded(self, request: Request) -> list[PlacedTool]:
         """The tools that a message of the conversation brought, found once."""
@@ -88,11 +89,11 @@ class Plan:
 
     def is_legal(self, id: str | None) -> bool:
         """Whether an id may pass as it is. Each stands on a call and on its result."""
-        if id in self._legal:
+        if id in self.legal:
             return True
         if not id or len(id) > self._rules.id_limit or id.startswith(ESCAPED) or not self._rules.ids.fullmatch(id):
             return False
-        self._legal.add(id)
+        self.legal.add(id)
         return True
 
     def call_id(self, id: str) -> str:

@@ -312,11 +312,10 @@ class RequestShape(Wire):
 
 
 class OrdinaryRequest(RequestShape):
-    """A request in which every item and every tool is what nearly all are."""
+    """A request in which every item is what nearly all are."""
 
     input: list[OrdinaryItem]  # type: ignore[assignment]
     instructions: str | UnsetType = UNSET
-    tools: list[FunctionShape] | UnsetType = UNSET  # type: ignore[assignment]
 
 
 # ---- answers

@@ -1,5 +1,6 @@
 """Chat's tool calls and results, to canonical parts and back."""
 
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -33,6 +34,14 @@ CUSTOM_NAMES = ("openai-chat:name:name=custom/name", "openai-chat:name:arguments
 LEGACY_NAMES = ("openai-chat:name:name=name", "openai-chat:name:arguments=arguments")
 
 _WRAPPED = '{"_raw"'
+
+# Most have nothing but what their protocols share: that is asked of all fields at once.
+_of_call = attrgetter("native", "executor", "shape", "seal", "cache", "toolset")
+_USUAL_CALL = (None, "client", "json", None, None, None)
+_of_result = attrgetter("status", "native", "executor", "name", "namespace", "cache", "caller", "toolset")
+_USUAL_RESULT = ("ok", None, "client", None, None, None, None, None)
+_of_text = attrgetter("cache", "extras", "annotations", "id")
+_USUAL_TEXT = (None, None, None, None)
 _decode_members = msgspec.json.Decoder(dict[str, Any]).decode
 _is_json = msgspec.json.Decoder(Raw).decode
 
@@ -150,32 +159,23 @@ def decode_result(shape: MessageShape) -> ToolResult:
 def is_ordinary(part: ToolCall, plan: Plan) -> bool:
     """Whether a call of another protocol says no more than a call here can."""
     return (
-        part.native is None
-        and part.executor == "client"
-        and part.shape == "json"
-        and part.seal is None
+        _of_call(part) == _USUAL_CALL
         and (part.caller is None or part.caller.kind == "direct")
-        and part.cache is None
-        and part.toolset is None
         and not part.asynchronous
         and part.arguments != ""
         and not part.arguments.startswith(_WRAPPED)
-        and plan.is_legal(part.id)
+        and (part.id in plan.legal or plan.is_legal(part.id))
     )
 
 
 def ordinary_result(part: Part, plan: Plan) -> dict[str, Any] | None:
     """The message of a result that is one text, and nothing out of the ordinary; None for any other part."""
-    if type(part) is not ToolResult or part.status != "ok" or part.native is not None or part.executor != "client":
+    if type(part) is not ToolResult or _of_result(part) != _USUAL_RESULT:
         return None
     content = part.content
     if content is None or len(content) != 1 or type(only := content[0]) is not Text:
         return None
-    if part.name is not None or part.namespace is not None:
-        return None
-    if part.cache or part.caller or part.toolset or only.cache or only.extras or only.annotations or only.id:
-        return None
-    if not plan.is_legal(part.call_id):
+    if _of_text(only) != _USUAL_TEXT or not (part.call_id in plan.legal or plan.is_legal(part.call_id)):
         return None
     return {"role": "tool", "tool_call_id": part.call_id, "content": only.text}
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Text
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import Tool
+from toolwire.canonical.tools import FunctionTool, Tool
 from toolwire.codec.computer import with_screens
 from toolwire.codec.fields import BAD_JSON, Reader, escape
 from toolwire.codec.hosted import as_functions
@@ -48,7 +48,7 @@ from .settings import (
     encode_thinking,
     included,
 )
-from .tools import HOSTED, decode_function, decode_tools, encode_tools
+from .tools import HOSTED, decode_tools, encode_tools
 
 FAMILIES = (FAMILY, SHARED, GUARDED, ECHO)
 RULES = Rules(
@@ -166,10 +166,9 @@ def _decode_ordinary(body: bytes, route: Route) -> Request | None:
     except BAD_JSON:
         return None
     messages = [decode_ordinary(item) for item in shape.input]
-    functions = shape.tools or ()
-    if None in messages or any(tool.type != "function" for tool in functions):
+    tools = None if shape.tools is UNSET else decode_tools(shape.tools)
+    if None in messages or not {FunctionTool}.issuperset(map(type, tools or ())):
         return None
-    tools = None if shape.tools is UNSET else tuple([decode_function(tool) for tool in functions])
     request = _decode_around(shape, tools, route)
     return replace(request, messages=tuple(messages), plain=not has_extras(request))
 

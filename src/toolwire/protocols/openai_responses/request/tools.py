@@ -24,6 +24,7 @@ from toolwire.codec.hosted import Spelling, decode_hosted, encode_hosted, is_dem
 from toolwire.codec.kept import emit, given, known, rest
 from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
+from toolwire.codec.repeated import Repeated
 from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import OWN_SEARCH, PlacedTool, finds_tools, usable_callers
 from toolwire.protocols.openai import STRICT
@@ -67,13 +68,23 @@ _read_namespace = Reader[NamespaceShape](NamespaceShape, FAMILY).read
 _read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode = msgspec.json.Decoder().decode
+_seen: Repeated[bytes, FunctionTool] = Repeated()
 
 
 # ---- decode
 
 
 def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
-    return tuple([decode_tool(raw, f"{path}/{index}") for index, raw in enumerate(tools)])
+    found: list[Tool] = []
+    for index, raw in enumerate(tools):
+        text = bytes(raw)
+        tool: Tool | None = _seen.get(text)
+        if tool is None:
+            tool = decode_tool(Raw(text), f"{path}/{index}")
+            if type(tool) is FunctionTool and tool.extras is None:
+                _seen.keep(text, tool, len(text))
+        found.append(tool)
+    return tuple(found)
 
 
 def decode_tool(raw: Raw, path: str = "") -> Tool:
