@@ -4,12 +4,14 @@ import os
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.journal.making import made
 from toolwire.canonical.loss import Loss
 from toolwire.codec.interface import Route
-from toolwire.journal.records import Bodies, Record
+from toolwire.journal.records import Bodies, Record, encode_records
 from toolwire.journal.store import JournalError, SqliteStore, found_at, kept_at, write
 
 DAY = 86_400
@@ -22,6 +24,21 @@ def opened(path: Path, *, days: float = 1, size: int = LARGE) -> SqliteStore:
 
 def ids(store: SqliteStore, count: int = 1_000_000) -> list[str]:
     return [record.id for _, record in store.latest(count)]
+
+
+def test_what_many_lose_alike_is_kept_once(tmp_path: Path) -> None:
+    """Each comes back with what it lost itself, whatever those before and after it did."""
+    one = [Loss(kind="dropped", path="/one", why="it has no counterpart")]
+    other = [Loss(kind="dropped", path="/other", why="it has no counterpart"), *one]
+    lost = [one, one, other, [], one, other, other, [], []]
+    records = [replace(made(number), losses=list(losses)) for number, losses in enumerate(lost)]
+    store = opened(tmp_path)
+    store.add(records)
+    assert [record.losses for record in records] == lost
+    assert [record.losses for _, record in store.latest(len(lost))] == lost
+    assert not any(record.loses_again for _, record in store.latest(len(lost)))
+    alike, apart = [replace(made(n), losses=one) for n in range(9)], [replace(made(n)) for n in range(9)]
+    assert len(encode_records(alike)) < len(encode_records(apart)) + 2 * len(msgspec.json.encode(one)) + 9 * 15
 
 
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:

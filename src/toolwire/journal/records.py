@@ -30,7 +30,8 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     """One exchange. `at` is when it came, in seconds since the epoch; `sent`, `answered` and `ended` are seconds after
     that: the translated request was ready, the answer began, the client had all of it. `toolwire` is the version that
     did it, `client` and `protocol` what was spoken on either side, `parent` the trace that it belongs to. `answer` is
-    how the provider named its answer, `answered_by` how its model, and `stops` why it ended."""
+    how the provider named its answer, `answered_by` how its model, and `stops` why it ended. `loses_again`, in a batch
+    that is kept: what the record before it lost."""
 
     id: str
     at: float
@@ -54,6 +55,7 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     answered_by: str | None = None
     stops: list[str] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
+    loses_again: bool = False
     parent: str = ""
     bodies: Bodies | None = None
 
@@ -75,12 +77,33 @@ _DECODER = msgspec.msgpack.Decoder(list[Record])
 
 
 def encode_records(records: Sequence[Record]) -> bytes:
-    """Not as JSON: bodies are bytes, and stay as they are."""
-    return _ENCODER.encode(records)
+    """Not as JSON: bodies are bytes, and stay as they are. One exchange loses what the one before it did: that is said
+    once."""
+    losses: list[Loss] = []
+    again: list[Record] = []
+    for record in records:
+        if record.losses and record.losses == losses:
+            again.append(record)
+        else:
+            losses = record.losses
+    kept = [record.losses for record in again]
+    for record in again:
+        record.losses, record.loses_again = [], True
+    try:
+        return _ENCODER.encode(records)
+    finally:
+        for record, losses in zip(again, kept, strict=True):
+            record.losses, record.loses_again = losses, False
 
 
 def decode_records(data: bytes) -> list[Record]:
-    return _DECODER.decode(data)
+    records = _DECODER.decode(data)
+    losses: list[Loss] = []
+    for record in records:
+        if record.loses_again:
+            record.losses, record.loses_again = losses, False
+        losses = record.losses
+    return records
 
 
 def readable(record: Record) -> dict[str, object]:

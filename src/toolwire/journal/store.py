@@ -53,7 +53,9 @@ class SqliteStore:
         return connected(self._path)
 
     def add(self, records: Sequence[Record]) -> None:
-        kept = records if self._bodies else [replace(record, bodies=None) for record in records]
+        kept = records
+        if not self._bodies and any(record.bodies is not None for record in records):
+            kept = [replace(record, bodies=None) for record in records]
         row = (max(record.at for record in records), encode_records(kept))
         self._connection.execute("INSERT INTO batches (at, records) VALUES (?, ?)", row)
         self._forget(time.time())
