@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw
@@ -66,19 +66,6 @@ class Encoder:
         self._ended = False
         self._stop: Stop | None = None
         self._usage: Usage | None = None
-        self._methods: dict[type, Callable[[Any], bytes]] = {
-            PartDelta: self._delta,
-            ResponseStart: self._begin,
-            MessageStart: self._message_start,
-            PartStart: self._part_start,
-            PartEnd: lambda event: self._items.part_end(event) if event.candidate == 0 else b"",
-            MessageEnd: lambda event: self._items.message_end(event) if event.candidate == 0 else b"",
-            Stopped: self._stopped,
-            UsageReport: self._report_usage,
-            Notice: self._notice,
-            ResponseEnd: self._end,
-            ResponseFailed: self._fail,
-        }
 
     @property
     def failure(self) -> ApiError | None:
@@ -121,16 +108,16 @@ class Encoder:
         """One event; of another protocol with what waited for it, one part after the other."""
         if type(event) is ResponseStart:
             self._plan.home = event.origin == FAMILY
-        methods = self._methods
+        methods = self._METHODS
         if self._plan.home:
-            return methods[type(event)](event)
-        return b"".join([methods[type(one)](one) for one in self._sequence.order(event)])
+            return methods[type(event)](self, event)
+        return b"".join([methods[type(one)](self, one) for one in self._sequence.order(event)])
 
     def close(self) -> bytes:
         if self._ended:
             return b""
-        methods = self._methods
-        waiting = b"".join([methods[type(event)](event) for event in self._sequence.close()])
+        methods = self._METHODS
+        waiting = b"".join([methods[type(event)](self, event) for event in self._sequence.close()])
         error = ApiError(kind="server", message="the upstream ended before its answer did")
         return waiting + self._fail(ResponseFailed(error=error))
 
@@ -184,6 +171,12 @@ class Encoder:
     def _delta(self, event: PartDelta) -> bytes:
         return self._items.part_delta(event) if event.candidate == 0 else b""
 
+    def _part_end(self, event: PartEnd) -> bytes:
+        return self._items.part_end(event) if event.candidate == 0 else b""
+
+    def _message_end(self, event: MessageEnd) -> bytes:
+        return self._items.message_end(event) if event.candidate == 0 else b""
+
     def _stopped(self, event: Stopped) -> bytes:
         if event.candidate == 0:
             self._stop = event.stop
@@ -229,6 +222,20 @@ class Encoder:
         body |= {"status": event.status or "failed", "error": encode_failure(event.error, self._plan)}
         finish(body, event, self._plan)
         return opening + self._frames.write("response.failed", response=body)
+
+    _METHODS: ClassVar[dict[type, Callable[..., bytes]]] = {
+        PartDelta: _delta,
+        ResponseStart: _begin,
+        MessageStart: _message_start,
+        PartStart: _part_start,
+        PartEnd: _part_end,
+        MessageEnd: _message_end,
+        Stopped: _stopped,
+        UsageReport: _report_usage,
+        Notice: _notice,
+        ResponseEnd: _end,
+        ResponseFailed: _fail,
+    }
 
 
 def stream_encoder(context: Context) -> StreamEncoder:
