@@ -37,15 +37,16 @@ class SseSplitter:
             frames = [said for text in head.split(b"\n\n") if (said := data_of(text)) is not None]
         return frames if head.isascii() else list(map(only_text, frames))
 
-    def frames(self, data: bytes) -> list[bytes]:
-        """The frames as they are, for a reader that knows most of them by their beginning; see `data_of`."""
+    def ended(self, data: bytes, end: bytes) -> list[bytes]:
+        """The frames as they are, cut behind those that end with this, and without it: for a reader that knows most of
+        them by their beginning and their end. Behind the last cut there are the others, if any. See `data_of`."""
         head = self._whole(data)
         if head is None:
-            return []
-        frames = head.split(b"\n\n")
-        if head.isascii():
-            return frames
-        return [frame if (text := only_text(frame)) is frame else b"data: " + text for frame in frames]
+            return [b""]
+        if not head.isascii() and only_text(head) is not head:
+            frames = [(frame, only_text(frame)) for frame in head.split(b"\n\n")]
+            return [b"\n\n".join([frame if text is frame else b"data: " + text for frame, text in frames])]
+        return (head + b"\n\n").split(end + b"\n\n")
 
     def _whole(self, data: bytes) -> bytes | None:
         """All whole frames that there are now, without the end of the last one."""
@@ -89,8 +90,8 @@ class SseSplitter:
         """The data of what was left without its empty line: servers do close like that."""
         return self.feed(self._rest())
 
-    def close_frames(self) -> list[bytes]:
-        return self.frames(self._rest())
+    def close_ended(self, end: bytes) -> list[bytes]:
+        return self.ended(self._rest(), end)
 
     def _rest(self) -> bytes:
         rest = b"".join(self._pieces).rstrip(b"\n")

@@ -69,6 +69,17 @@ def test_what_only_begins_alike_and_is_no_json_breaks_the_stream(broken: bytes) 
     assert isinstance(events(text('"a"'), broken)[-1], ResponseFailed)
 
 
+@pytest.mark.parametrize("cut", [text('"b"')[:-2], text('"b"')[:-1]])
+def test_the_last_one_must_end_as_the_others_do(cut: bytes) -> None:
+    found = events(text('"a"'), cut)
+    assert isinstance(found[-1], ResponseFailed)
+    assert deltas(found) == [(0, "a")]
+
+
+def test_after_the_end_nothing_is_heard() -> None:
+    assert deltas(events(text('"a"'), b'{"type":"message_stop"}', text('"b"'), text('"c"'))) == [(0, "a")]
+
+
 def test_a_call_that_starts_without_input_and_with_more_comes_home() -> None:
     block = {"type": "tool_use", "id": "toolu_1", "name": "f", "later": True}
     bodies = [START[0], {"type": "content_block_start", "index": 0, "content_block": block}]

@@ -99,7 +99,7 @@ class Decoder:
 
     def feed(self, data: bytes) -> list[Event]:
         try:
-            return self._read(self._splitter.frames(data))
+            return self._read(self._splitter.ended(data, _ENDS))
         except ValueError as error:
             return self._fail(str(error))
 
@@ -109,45 +109,54 @@ class Decoder:
         return [ResponseFailed(error=ApiError(kind="server", message=why), broken=True)]
 
     def close(self) -> list[Event]:
-        events = self._read(self._splitter.close_frames())
+        events = self._read(self._splitter.close_ended(_ENDS))
         return events if self._ended else events + self._fail("the stream ended before its message did")
 
-    def _read(self, frames: list[bytes]) -> list[Event]:
+    def _read(self, pieces: list[bytes]) -> list[Event]:
         events: list[Event] = []
         if self._ended:
             return events
         alike, size, grown = self._alike, len(self._alike), self._growing
-        for frame in frames:
-            if frame.startswith(alike) and frame[-2:] == _ENDS:
-                try:
-                    events.append(PartDelta(index=grown, text=_string(frame[size:-2]), plain=True))
+        last = pieces.pop()
+        for piece in pieces:
+            if piece.startswith(alike):
+                try:  # no text goes on over the end of a line, so that this is all of one frame
+                    events.append(PartDelta(index=grown, text=_string(piece[size:]), plain=True))
                     continue
                 except BAD_JSON:
                     pass
+            self._read_frames(piece + _ENDS, events)
+            if self._ended:
+                return events
+            alike, size, grown = self._alike, len(self._alike), self._growing
+        if last:
+            self._read_frames(last, events)
+        return events
+
+    def _read_frames(self, frames: bytes, events: list[Event]) -> None:
+        for frame in frames.split(b"\n\n"):
+            if self._ended:
+                return
             if (data := data_of(frame)) is None:
                 continue
             try:
                 shape = _fast(data)
             except BAD_JSON:
                 events += self._read_open(data)
-            else:
-                if type(shape) is BlockDeltaFrame and (index := shape.index) is not UNSET:
-                    delta = shape.delta
-                    text = None
-                    if type(delta) is TextDelta:
-                        text = delta.text
-                    elif type(delta) is InputDelta and delta.partial_json:
-                        text = delta.partial_json
-                        self._grown.add(index)
-                    if text is not None:
-                        events.append(PartDelta(index=index, text=text, plain=True))
-                        alike, grown = _head(frame, text), index
-                        size, self._alike, self._growing = len(alike), alike, grown
-                        continue
-                events += self._told(shape)
-            if self._ended:
-                break
-        return events
+                continue
+            if type(shape) is BlockDeltaFrame and (index := shape.index) is not UNSET:
+                delta = shape.delta
+                text = None
+                if type(delta) is TextDelta:
+                    text = delta.text
+                elif type(delta) is InputDelta and delta.partial_json:
+                    text = delta.partial_json
+                    self._grown.add(index)
+                if text is not None:
+                    events.append(PartDelta(index=index, text=text, plain=True))
+                    self._alike, self._growing = _head(frame, text), index
+                    continue
+            events += self._told(shape)
 
     def _told(self, shape: Any) -> list[Event]:
         try:
