@@ -283,7 +283,8 @@ class StepWriter:
         if self.plan.home:
             delta = {"type": "text_annotation_delta", "annotations": [encode_annotation(note)]}
             return write("step.delta", restore({"index": held.step, "delta": delta}, event, FAMILY))
-        held.part = replace(held.part, annotations=(*(getattr(held.part, "annotations", None) or ()), note))
+        if isinstance(held.part, Text):
+            held.part = replace(held.part, annotations=(*(held.part.annotations or ()), note))
         return b""
 
     # ---- the end of a part
