@@ -12,7 +12,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from .store import JournalError, connected, prepare, why
+from .files import connected, prepare, why
+from .store import JournalError
 
 _DAY = 86_400.0
 _TABLES = (

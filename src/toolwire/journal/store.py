@@ -5,7 +5,6 @@ Rows are numbered as they come, so that the oldest ones are first and nothing ha
 is no index of ids: a look-up is for a person, who can wait for a scan.
 """
 
-import contextlib
 import os
 import sqlite3
 import time
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
 
+from .files import connected, prepare, why
 from .records import Record, decode_records, encode_records
 from .writer import Sink
 
@@ -128,32 +128,6 @@ def found_at(path: Path) -> SqliteStore:
     if not path.is_file():
         raise JournalError(f"there is no journal at {path}: set journal.enabled, or name another with --journal")
     return SqliteStore(path)
-
-
-def prepare(path: Path, tables: Sequence[str]) -> None:
-    """A file that only its user may read, with these tables in it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        os.fchmod(descriptor, 0o600)  # SQLite gives its other files the same mode
-    finally:
-        os.close(descriptor)
-    with contextlib.closing(connected(path)) as connection:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute("PRAGMA journal_mode = WAL")
-        for table in tables:
-            connection.execute(table)
-
-
-def connected(path: Path, *, threads: bool = False) -> sqlite3.Connection:
-    """`threads`: it may be used by several, one after the other."""
-    connection = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=not threads)
-    connection.execute("PRAGMA synchronous = NORMAL")
-    return connection
-
-
-def why(error: OSError | sqlite3.Error) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 
 def write(path: Path, data: bytes) -> None:

@@ -13,8 +13,9 @@ import pytest
 
 from toolwire.gateway.config import ConfigError, StateSection
 from toolwire.gateway.state.opening import opened
-from toolwire.gateway.state.sqlite import MEMORY, Bounds, SqliteStore, prepare
+from toolwire.gateway.state.sqlite import MEMORY, Bounds, SqliteStore
 from toolwire.gateway.state.store import Row
+from toolwire.journal.files import make_private
 
 PLENTY = Bounds(ttl=3600, rows=1000, bytes=1_000_000)
 Work = Callable[[SqliteStore], Coroutine[Any, Any, None]]
@@ -126,7 +127,7 @@ def test_a_file_is_for_its_user_alone(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "state.db"
     old = os.umask(0)
     try:
-        prepare(path)
+        make_private(path)
 
         async def work(store: SqliteStore) -> None:
             store.keep([row("a")])

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from toolwire.gateway.config import ConfigError, StateSection
 from toolwire.gateway.seals import state_folder
+from toolwire.journal.files import make_private
 
-from .sqlite import MEMORY, Bounds, SqliteStore, prepare
+from .sqlite import MEMORY, Bounds, SqliteStore
 
 
 def opened(section: StateSection, environment: Mapping[str, str]) -> SqliteStore:
@@ -16,7 +17,7 @@ def opened(section: StateSection, environment: Mapping[str, str]) -> SqliteStore
         return SqliteStore(MEMORY, bounds)
     path = state_folder(environment) / "state.db" if section.path is None else Path(section.path)
     try:
-        prepare(path)
+        make_private(path)
     except OSError as error:
         if section.path is not None:
             raise ConfigError(f"state.path: {section.path}: {error.strerror}") from None

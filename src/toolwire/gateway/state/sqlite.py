@@ -5,7 +5,6 @@ goes into one transaction. Other processes may use the same file.
 """
 
 import asyncio
-import os
 import sqlite3
 import sys
 import time
@@ -17,15 +16,14 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from toolwire.journal.files import connected, lay_out
+
 from .store import Row
 
 MEMORY = ":memory:"
-_SCHEMA = """
-PRAGMA auto_vacuum = INCREMENTAL;
-PRAGMA journal_mode = WAL;
-PRAGMA synchronous = NORMAL;
-PRAGMA secure_delete = FAST;
-PRAGMA busy_timeout = 5000;
+_SCHEMA = (
+    "PRAGMA secure_delete = FAST",
+    """
 CREATE TABLE IF NOT EXISTS kept (
     serial INTEGER PRIMARY KEY AUTOINCREMENT,
     owner TEXT NOT NULL,
@@ -35,10 +33,11 @@ CREATE TABLE IF NOT EXISTS kept (
     body BLOB NOT NULL,
     used REAL NOT NULL,
     UNIQUE (owner, kind, id)
-);
-CREATE INDEX IF NOT EXISTS kept_under ON kept (owner, kind, parent);
-CREATE INDEX IF NOT EXISTS kept_used ON kept (used);
-"""
+)
+""",
+    "CREATE INDEX IF NOT EXISTS kept_under ON kept (owner, kind, parent)",
+    "CREATE INDEX IF NOT EXISTS kept_used ON kept (used)",
+)
 _PUT = """
 INSERT INTO kept (owner, kind, id, parent, body, used) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (owner, kind, id) DO UPDATE SET parent = excluded.parent, body = excluded.body, used = excluded.used
@@ -141,8 +140,8 @@ class SqliteStore:
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=5)
-            connection.executescript(_SCHEMA)
+            connection = connected(self._path, threads=True)
+            lay_out(connection, _SCHEMA)
             self._connection = connection
             self._count()
         return self._connection
@@ -253,10 +252,3 @@ def _touched(path: str) -> tuple[int, int]:
     except OSError:
         return (0, 0)
     return found.st_mtime_ns, found.st_size
-
-
-def prepare(path: Path) -> None:
-    """Make the file, for its user alone. An OSError if that can't be."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    path.chmod(0o600)

@@ -1,0 +1,37 @@
+"""Files that several processes lay out at once."""
+
+import contextlib
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from toolwire.journal.files import lay_out, prepare
+
+TABLE = "CREATE TABLE IF NOT EXISTS things (name TEXT)"
+
+
+def test_who_lays_out_a_file_waits_even_where_sqlite_would_not(tmp_path: Path) -> None:
+    path = tmp_path / "some.db"
+    first = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    first.execute("BEGIN EXCLUSIVE")
+    release = threading.Timer(0.2, first.execute, ("COMMIT",))
+    release.start()
+    with contextlib.closing(first), contextlib.closing(sqlite3.connect(path, timeout=0)) as second:
+        lay_out(second, (TABLE,))
+        assert second.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert second.execute("SELECT * FROM things").fetchall() == []
+        release.join()
+
+
+def test_what_no_waiting_mends_is_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "some.db"
+    begun = time.monotonic()
+    with pytest.raises(sqlite3.OperationalError, match="syntax error"):
+        prepare(path, ("CREATE NONSENSE",))
+    path.write_bytes(b"no database, but long enough to be looked at" * 100)
+    with pytest.raises(sqlite3.DatabaseError, match="not a database"):
+        prepare(path, (TABLE,))
+    assert time.monotonic() - begun < 2
