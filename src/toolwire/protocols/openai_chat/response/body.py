@@ -32,6 +32,7 @@ from toolwire.protocols.openai_chat.wire import (
     UsageShape,
 )
 
+from .alike import Alike
 from .errors import IN_CHOICE, decode_choice_error, decode_error_object, encode_error_object
 
 STOPS: dict[str, StopReason] = {
@@ -67,7 +68,8 @@ _STATUSES = ("completed", "incomplete", "failed", "requires_action")
 _FAITHFUL = ("end_turn", "max_tokens", "tool_use", "filtered")
 
 _read_message = Reader[MessageShape](MessageShape, FAMILY).read
-_read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
+_read_response = Reader[ResponseShape](ResponseShape, FAMILY).read_noting
+_alike = Alike()
 
 
 _COUNTED = "server_tool_use_details"
@@ -79,7 +81,17 @@ COUNTS = {"searches": f"{_COUNTED}/web_search_requests"}
 
 
 def decode_response(body: bytes, context: Context) -> Response:
-    shape = _read_response(body)
+    shape, typed = _read_response(body)
+    if not typed:
+        return _decode_response(shape, body)
+    if (response := _alike.read(shape)) is not None:
+        return response
+    response = _decode_response(shape, body)
+    _alike.remember(shape, response)
+    return response
+
+
+def _decode_response(shape: ResponseShape, body: bytes) -> Response:
     failed = shape.error is not UNSET and bytes(shape.error) != b"null"
     count = len(shape.choices or ())
     if not isinstance(shape.choices, list) and not failed:
