@@ -50,7 +50,7 @@ _read_reference = Reader[ReferenceShape](ReferenceShape, FAMILY).read
 
 _ILLEGAL = re.compile("[^a-zA-Z0-9_]")
 _decode = msgspec.json.Decoder().decode
-_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
+decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _READABLE = frozenset(
     (
         "text",
@@ -223,7 +223,7 @@ def _encode_arguments(part: ToolCall, placed: Placed, plan: Plan) -> Raw:
     if text in (b"", b"null"):
         return Raw(b"{}")
     try:
-        _decode_object(text)
+        decode_object(text)
     except (msgspec.DecodeError, RecursionError):
         plan.report.approximated(placed.trail, "arguments", "not a JSON object: sent as text")
         return Raw(unreadable(part.arguments))

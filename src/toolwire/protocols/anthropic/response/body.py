@@ -30,6 +30,8 @@ from toolwire.protocols.anthropic.wire import (
     UsageShape,
 )
 
+from .ordinary import encode_ordinary
+
 STOPS: dict[str, StopReason] = {
     "end_turn": "end_turn",
     "max_tokens": "max_tokens",
@@ -166,14 +168,27 @@ def glance(body: bytes) -> Response | None:
 
 def encode_response(response: Response, context: Context) -> Encoding:
     home = response.origin == FAMILY
-    plan = Plan(RULES, Report(), Target(), home=home, answering=True)
+    body = None if home else encode_ordinary(message_id(response.id, context), response)
+    report = Report()
+    if body is None:
+        body = _encode_response(response, context, Plan(RULES, report, Target(), home=home, answering=True))
+    if not home:
+        report_response(response, report)
+    if not response.plain:
+        report.unclaimed(response, (FAMILY,))
+    return Encoding(body, report)
+
+
+def _encode_response(response: Response, context: Context, plan: Plan) -> dict[str, Any]:
     candidate = response.candidates[0] if response.candidates else Candidate()
     for index in range(1, len(response.candidates)):
         plan.report.dropped(("candidates", index), "", "the target has one answer only")
     content = encode_parts(places(candidate, plan), plan)
     body: dict[str, Any] = {}
-    if response.id is not None or not plan.home:
-        body["id"] = message_id(response.id, plan, context)
+    if not plan.home:
+        body["id"] = message_id(response.id, context)
+    elif response.id is not None:
+        body["id"] = response.id
     if "anthropic:absent:type" not in response.form:
         body["type"] = "message"
     if "anthropic:absent:role" not in response.form:
@@ -187,10 +202,7 @@ def encode_response(response: Response, context: Context) -> Encoding:
     restore(restore(body, response, FAMILY), candidate, FAMILY)
     if not plan.home:
         complete(body)
-        report_response(response, plan)
-    if not response.plain:
-        plan.report.unclaimed(response, (FAMILY,))
-    return Encoding(body, plan.report)
+    return body
 
 
 def complete(message: dict[str, Any]) -> None:
@@ -216,9 +228,10 @@ def places(candidate: Candidate, plan: Plan) -> list[Placed]:
     return found
 
 
-def message_id(id: str | None, plan: Plan, context: Context) -> str:
-    if plan.home or (id is not None and id.startswith("msg_")):
-        return id or ""
+def message_id(id: str | None, context: Context) -> str:
+    """The id of another protocol's answer."""
+    if id is not None and id.startswith("msg_"):
+        return id
     return f"msg_{id or made_answer_id(context.request)}"
 
 
@@ -264,19 +277,19 @@ def encode_usage(usage: Usage, plan: Plan) -> Any:
     return body
 
 
-def report_response(response: Response, plan: Plan) -> None:
+def report_response(response: Response, report: Report) -> None:
     if response.error is not None:
-        plan.report.dropped(("error",), "", "the target tells errors apart from answers")
+        report.dropped(("error",), "", "the target tells errors apart from answers")
     if response.created is not None:
-        plan.report.dropped((), "created")
+        report.dropped((), "created")
     if response.continuation is not None and response.continuation.id is not None:
-        plan.report.dropped(("continuation",), "id")
+        report.dropped(("continuation",), "id")
     if response.usage is not None:
-        report_usage(response.usage, plan)
+        report_usage(response.usage, report)
 
 
-def report_usage(usage: Usage, plan: Plan) -> None:
+def report_usage(usage: Usage, report: Report) -> None:
     if usage.tool_use is not None:
-        plan.report.dropped(("usage",), "tool_use")
+        report.dropped(("usage",), "tool_use")
     if usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
-        plan.report.dropped(("usage",), "total", "the target has no total of its own")
+        report.dropped(("usage",), "total", "the target has no total of its own")

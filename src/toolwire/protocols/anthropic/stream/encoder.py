@@ -121,7 +121,7 @@ class Encoder:
         plan = self._plan
         message: dict[str, Any] = {}
         if event.id is not None or not plan.home:
-            message["id"] = message_id(event.id, plan, self._context)
+            message["id"] = event.id or "" if plan.home else message_id(event.id, self._context)
         if "anthropic:absent:type" not in event.form:
             message["type"] = "message"
         if "anthropic:absent:role" not in event.form:
@@ -347,7 +347,7 @@ class Encoder:
         encode_stop(stop, delta, self._plan, calls=self._calls)
         usage = self._usage if event is None else event.usage
         if usage is not None and not self._plan.home:
-            report_usage(usage, self._plan)
+            report_usage(usage, self._plan.report)
         if usage is not None or not self._plan.home:
             body["usage"] = self._said(encode_usage(usage or Usage(), self._plan), usage)
         for node in (self._stopped, event):
