@@ -19,6 +19,8 @@ from msgspec.structs import replace
 from toolwire.canonical.loss import Loss, LossKind
 from toolwire.canonical.node import Node
 
+from .shared import SharedExtras
+
 Trail = tuple[str | int, ...]
 Names = Mapping[str, str]
 N = TypeVar("N", bound=Node)
@@ -36,6 +38,7 @@ REWORDED = ":reworded"
 """After a family: its extras are no values, but places of what is told in other words."""
 
 LIMIT_REMEMBERED = 2048
+LIMIT_FOUND = 64
 NO_COUNTERPART = "the target has no counterpart"
 
 
@@ -70,8 +73,20 @@ class Report:
         for kind, trail, field, why, target, guarded in other._entries:  # noqa: SLF001
             self._entries.append((kind, below + trail, field, why, target, guarded))
 
-    def unclaimed(self, root: Node, families: Container[str]) -> None:
+    def unclaimed(self, root: Node, families: tuple[str, ...]) -> None:
         """Report all extras below `root` that belong to none of these families."""
+        shared = root.extras
+        if type(shared) is not SharedExtras or not shared.are_all_of(root):
+            self._unclaimed(root, families)
+        elif (known := shared.found.get(families)) is None:
+            before = len(self._entries)
+            self._unclaimed(root, families)
+            if not self.guarded:
+                shared.found[families] = self._entries[before:]
+        else:
+            self._entries += known
+
+    def _unclaimed(self, root: Node, families: tuple[str, ...]) -> None:
         cited = True
         for kind, trail, field, *_ in self._entries:
             if kind == "dropped" and not field and trail[-2:-1] == ("annotations",):
@@ -86,6 +101,19 @@ class Report:
             self._entries.append((kind, trail, _keys(kept), why, None, guarded))
 
     def resolve(self, root: Node, names: Names) -> list[Loss]:
+        """Each as a pointer into the source, whose names these are."""
+        shared = root.extras
+        if type(shared) is not SharedExtras or self._rewritten or not shared.are_all_of(root):
+            return self._resolve(root, names)
+        asked: tuple[Any, ...] = (id(names), *self._entries)
+        if (known := shared.found.get(asked)) is None:
+            known = self._resolve(root, names)
+            # What lies deeper is of its words.
+            if len(shared.found) < LIMIT_FOUND and all(len(trail) < 2 for _, trail, *_ in self._entries):
+                shared.found[asked] = known
+        return known.copy()
+
+    def _resolve(self, root: Node, names: Names) -> list[Loss]:
         facts: list[_Fact] = []
         places: dict[Trail, _Place] = {}
         size = 0

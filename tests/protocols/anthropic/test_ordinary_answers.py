@@ -10,6 +10,8 @@ from tests.fixture_files import PROTOCOLS, fixtures
 from tests.protocols.openai_chat.test_alike import ORDINARY, variants
 from toolwire.canonical.errors import ToolwireError
 from toolwire.protocols.anthropic.response import body as answers
+from toolwire.protocols.openai_chat.response import body as chat_answers
+from toolwire.protocols.openai_chat.response.alike import Alike
 
 
 def told(body: Any, source: str) -> tuple[Any, ...] | str:
@@ -23,6 +25,7 @@ def told(body: Any, source: str) -> tuple[Any, ...] | str:
 def long_way(body: Any, source: str) -> tuple[Any, ...] | str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(answers, "encode_ordinary", lambda id, response: None)
+        patch.setattr(chat_answers, "_alike", Alike())
         return told(body, source)
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Part, Text, ToolCall
 from toolwire.canonical.node import Extras
 from toolwire.canonical.response import Candidate, Response, Usage
+from toolwire.codec.shared import SharedExtras
 from toolwire.protocols.openai_chat.parts.calls import decode_call, is_json
 from toolwire.protocols.openai_chat.wire import AnswerShape, ResponseShape
 
@@ -102,12 +103,16 @@ class Alike:
             return
         if len(self._known) >= _LIMIT:
             self._known.clear()
+        usage = replace(usage, extras=_own(usage.extras))
+        extras = _own(response.extras)
+        if extras and candidate.plain:
+            extras = SharedExtras(extras, response.form, usage)
         self._known[_kind(shape, choice)] = _Like(
             written=tuple([tuple(map(_copied, values)) for values in written]),
-            response=replace(response, candidates=(), usage=None, extras=_own(response.extras)),
+            response=replace(response, candidates=(), usage=None, extras=extras),
             candidate=replace(candidate, messages=(), extras=_own(candidate.extras)),
             message=replace(message, parts=(), extras=_own(message.extras)),
-            usage=replace(usage, extras=_own(usage.extras)),
+            usage=usage,
         )
 
 
