@@ -183,9 +183,11 @@ class Translation:
         if told and self._names is not None and (named := self._names.name(told) | self._failing.fail(told)):
             events = [named.get(id(event), event) for event in events]
             told = _more_than_growth(events)
-        ready = self._carrying.carry_events(self._raiser.raise_events(events))
+        ready = self._raiser.raise_events(events)
+        if not self._home:
+            ready = self._carrying.carry_events(ready)
         if ready is not events:
-            events = list(ready)
+            events = ready if type(ready) is list else list(ready)
             told = _more_than_growth(events)
         self.told += events
         for event in told:

@@ -146,16 +146,22 @@ class StreamCarrying:
         carrier = self._context.carrier
         return events if carrier is None or self._writer.carriage is None else self._carry_all(events, carrier)
 
-    def _carry_all(self, events: Iterable[Event], carrier: Carrier) -> Iterator[Event]:
+    def _carry_all(self, events: Iterable[Event], carrier: Carrier) -> list[Event]:
+        carried: list[Event] = []
         for event in events:
             if type(event) is ResponseStart and event.origin != self._writer.name and self._writer.carriage is not None:
                 self._sealing = Sealer(self._writer.carriage, carrier, self._context)
             if self._sealing is None:
-                yield event
-            elif type(event) is PartDelta and self._opening is None and self._sealed_text is None:
-                yield self._delta(event)
-            else:
-                yield from self._carry(event, self._sealing)
+                carried.append(event)
+            elif type(event) is not PartDelta or self._opening is not None or self._sealed_text is not None:
+                carried += self._carry(event, self._sealing)
+            elif self._thoughts or self._indices:
+                carried.append(self._delta(event))
+            else:  # most do nothing but make a text grow
+                if event.index in (speaker := self._speakers[event.candidate]).texts:
+                    speaker.characters += len(event.text)
+                carried.append(event)
+        return carried
 
     def _carry(self, event: Event, sealing: Sealer) -> Iterator[Event]:
         id: str | None = None

@@ -115,18 +115,24 @@ class StreamRaiser:
             return events
         return self._raise_all(events)
 
-    def _raise_all(self, events: Iterable[Event]) -> Iterator[Event]:
+    def _raise_all(self, events: Iterable[Event]) -> list[Event]:
+        raised: list[Event] = []
+        texts = self._texts
         for event in events:
-            if isinstance(event, PartEnd):
-                text = self._texts.pop((event.candidate, event.index), None)
+            if type(event) is PartDelta:
+                if texts and (text := texts.get((event.candidate, event.index))) is not None:
+                    said = text.feed(event.text)
+                    event = event if said is event.text else replace(event, text=said)  # noqa: PLW2901
+                raised.append(event)
+                continue
+            if type(event) is PartEnd:
+                text = texts.pop((event.candidate, event.index), None)
                 if text is not None and (rest := text.close()):
-                    yield PartDelta(index=event.index, candidate=event.candidate, text=rest)
-            yield self._raise(event)
+                    raised.append(PartDelta(index=event.index, candidate=event.candidate, text=rest))
+            raised.append(self._raise(event))
+        return raised
 
     def _raise(self, event: Event) -> Event:
-        if isinstance(event, PartDelta):
-            text = self._texts.get((event.candidate, event.index))
-            return event if text is None else replace(event, text=text.feed(event.text))
         if isinstance(event, PartStart) and isinstance(event.part, ToolCall):
             raised = _raise_call(event.part, self._undo)
             if (reader := self._reader(event.part.name, raised)) is not None:

@@ -98,8 +98,7 @@ class Decoder:
         for data in frames:
             if self._ended:
                 break
-            if self._repeats is not None and (delta := self._repeats.delta(data)) is not None:
-                self._choices[self._repeats.choice].grow(delta, events)
+            if (repeats := self._repeats) is not None and self._go_on(repeats, data, events):
                 continue
             try:
                 try:
@@ -117,6 +116,16 @@ class Decoder:
                     events += self._break(str(error))
                 break
         return events
+
+    def _go_on(self, repeats: Repeats, data: bytes, events: list[Event]) -> bool:
+        """Whether a chunk is one of those that only go on with what is being said."""
+        choice, words = self._choices[repeats.choice], repeats.words
+        if words is not None and (text := words.go_on(data)) and choice.go_on(words.call, text, events):
+            return True
+        if (delta := repeats.delta(data)) is None:
+            return False
+        choice.grow(delta, events)
+        return True
 
     def _take(self, shape: ChunkShape, events: list[Event]) -> None:
         if shape.error is not UNSET and shape.error != _NULL:
@@ -225,6 +234,15 @@ class _Choice:
         if isinstance(shape.finish_reason, str):
             self.finished = True
             self.finish(shape.finish_reason, events)
+
+    def go_on(self, call: int | None, text: str, events: list[Event]) -> bool:
+        """Whether more of a text, or of the arguments of a call that is known, could be told."""
+        if call is not None:
+            return self._calls.go_on(call, text, events)
+        if self._kind != "text":
+            return False
+        events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, plain=True))
+        return True
 
     def grow(self, delta: DeltaShape, events: list[Event]) -> None:
         content, calls = delta.content, delta.tool_calls

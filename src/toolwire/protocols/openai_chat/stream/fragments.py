@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
@@ -102,12 +102,9 @@ class Calls:
 
     def take(self, fragment: FragmentShape, events: list[Event]) -> None:
         more = fragment.function
-        if isinstance(more, FunctionCallShape) and more.arguments and not (more.name or fragment.id or fragment.custom):
-            # More of the arguments, as nearly all are.
-            call = self._by_index.get(fragment.index)  # type: ignore[arg-type]
-            if call is not None and call.part is not None:
-                self._grow(call, None, more.arguments, events)
-                return
+        goes_on = isinstance(more, FunctionCallShape) and not (more.name or fragment.id or fragment.custom)
+        if goes_on and more.arguments and self.go_on(fragment.index, more.arguments, events):  # type: ignore[union-attr]
+            return
         custom = fragment.custom if isinstance(fragment.custom, CustomCallShape) else None
         function = fragment.function if isinstance(fragment.function, FunctionCallShape) else None
         id = known(fragment.id) or None
@@ -128,6 +125,15 @@ class Calls:
             if inner is not None and inner.unknown:
                 call.rests.append({"extras": kept(inner, under=under).get("extras")})
         self._grow(call, name, text, events)
+
+    def go_on(self, index: int | UnsetType | None, text: str, events: list[Event]) -> bool:
+        """Whether more of the arguments of a call that is known could be told."""
+        call = self._by_index.get(index)  # type: ignore[arg-type]
+        if call is None or call.part is None:
+            return False
+        call.pieces.append(text)
+        events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
+        return True
 
     def take_legacy(self, shape: FunctionCallShape, events: list[Event]) -> None:
         if self._legacy is None:
