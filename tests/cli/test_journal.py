@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.gateway.running import PROTOCOL_NAMES, question, run, running
-from tests.journal.making import made
+from tests.journal.making import batch, made
 from tests.upstream.serving import served
 from toolwire.cli import main
 from toolwire.gateway.discovery import VARIABLES
@@ -91,7 +91,7 @@ def test_what_a_terminal_would_obey_is_shown_as_it_is_spelled(tmp_path: Path) ->
     store = kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
     one = made(1)
     one.why = "\x1b[2J\x9b31m gone\nnext"
-    store.add([one])
+    store.add(batch([one]))
     store.close()
     for name in ("tail", "show"):
         arguments = ["journal", name, *(["last"] if name == "show" else []), "--journal", str(tmp_path / "journal.db")]
@@ -147,7 +147,7 @@ def test_replay_with_no_provider_asks_the_simulator(tmp_path: Path) -> None:
     assert one.bodies is not None
     one.bodies.request = question("anthropic")[1]
     one.path, one.provider, one.model = "/v1/messages", "gemini", "m"
-    store.add([one])
+    store.add(batch([one]))
     store.close()
     (tmp_path / "toolwire.toml").write_text(config, encoding="utf-8")
     result = journal(tmp_path, "replay", "ex_1")
@@ -183,7 +183,7 @@ def test_a_key_that_is_known_since_is_in_nothing_that_is_shown_or_exported(tmp_p
     assert one.bodies is not None
     one.bodies.request, one.why = f'{{"a":"{SECRET}"}}'.encode(), f"wrong: {SECRET}"
     one.tenant = "digest-of-a-key"
-    store.add([one])
+    store.add(batch([one]))
     store.close()
     (tmp_path / "toolwire.toml").write_text(config_of(tmp_path, "http://127.0.0.1:9"), encoding="utf-8")
     for arguments in (["tail"], ["tail", "--json"], ["show", "last"], ["show", "last", "--json"]):

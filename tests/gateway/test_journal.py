@@ -85,6 +85,28 @@ def test_its_losses_are_those_that_the_gateway_tells(stream: bool, tmp_path: Pat
         run(work(base_url))
 
 
+def test_of_many_each_is_recorded_with_what_is_its_own(tmp_path: Path) -> None:
+    """They are kept by what makes them differ from the one before."""
+    asked = ["anthropic"] * 40 + ["openai-chat", "anthropic", "anthropic", "openai-chat"] * 8
+
+    async def work(base_url: str) -> None:
+        async with running(in_front_of(origin_of(base_url), "openai-chat", journal(tmp_path, ""))) as gateway:
+            ids = [(await answered(gateway, client, stream=False))[0] for client in asked]
+        records = recorded(tmp_path)
+        assert [(record.id, record.client) for record in records] == list(zip(ids, asked, strict=True))
+        assert [record.at for record in records] == sorted(record.at for record in records)
+        for record in records:
+            assert record.sent is not None
+            assert record.answered is not None
+            assert 0 < record.sent < record.answered <= record.ended
+            assert record.usage["output_tokens"] > 0
+            assert (record.status, record.provider, record.stops) == (200, "up", ["end_turn"])
+            assert bool(record.losses) == (record.client == "anthropic")
+
+    with served(Simulator()) as base_url:
+        run(work(base_url))
+
+
 def test_bodies_are_kept_only_if_wanted(tmp_path: Path) -> None:
     async def work() -> None:
         async with in_front(Script(GOOD), more=journal(tmp_path, "")) as gateway:

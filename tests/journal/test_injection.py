@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import toolwire
+from tests.journal.making import batch
 from toolwire.journal.records import Record
 from toolwire.journal.runs import Runs
 from toolwire.journal.store import JournalError, kept_at
@@ -28,7 +29,7 @@ SIGNS = [
 @pytest.mark.parametrize("sign", SIGNS)
 def test_a_sign_in_an_id_is_more_than_nothing_to_no_query(sign: str, tmp_path: Path) -> None:
     store = kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
-    store.add([Record(id="one", at=1e12, toolwire="0", client="anthropic", path="/")])
+    store.add(batch([Record(id="one", at=1e12, toolwire="0", client="anthropic", path="/")]))
     assert store.find(sign) is None
     runs = Runs(tmp_path / "runs.db")
     runs.begin("run_1", b"{}")

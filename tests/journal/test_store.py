@@ -3,12 +3,13 @@
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.journal.making import made
+from tests.journal.making import batch, made
 from toolwire.canonical.loss import Loss
 from toolwire.codec.interface import Route
 from toolwire.journal.records import Bodies, Record, encode_records
@@ -33,12 +34,55 @@ def test_what_many_lose_alike_is_kept_once(tmp_path: Path) -> None:
     lost = [one, one, other, [], one, other, other, [], []]
     records = [replace(made(number), losses=list(losses)) for number, losses in enumerate(lost)]
     store = opened(tmp_path)
-    store.add(records)
+    store.add(batch(records))
     assert [record.losses for record in records] == lost
     assert [record.losses for _, record in store.latest(len(lost))] == lost
-    assert not any(record.loses_again for _, record in store.latest(len(lost)))
     alike, apart = [replace(made(n), losses=one) for n in range(9)], [replace(made(n)) for n in range(9)]
     assert len(encode_records(alike)) < len(encode_records(apart)) + 2 * len(msgspec.json.encode(one)) + 9 * 15
+
+
+OTHERS: dict[str, Any] = {
+    "id": "ex_other",
+    "at": 5.5,
+    "toolwire": "9",
+    "client": "ollama",
+    "path": "/api/chat",
+    "route": Route(model="m", headers=(("a", "b"),)),
+    "tenant": "you",
+    "strict": True,
+    "provider": "p",
+    "protocol": "gemini",
+    "model": "n",
+    "status": 500,
+    "streamed": True,
+    "why": "it was broken",
+    "sent": 0.5,
+    "answered": 0.75,
+    "ended": 1.5,
+    "usage": {"input_tokens": 3, "total": 4},
+    "answer": "msg_1",
+    "answered_by": "big",
+    "stops": ["end_turn"],
+    "losses": [Loss(kind="dropped", path="/one", why="it has no counterpart")],
+    "parent": "00-1",
+    "bodies": Bodies(request=b"{}"),
+}
+
+
+@pytest.mark.parametrize("name", Record.__struct_fields__)
+def test_a_record_is_not_taken_for_the_one_before_it(tmp_path: Path, name: str) -> None:
+    one = made(1)
+    other = replace(one, **{name: OTHERS[name]})
+    assert other != one
+    records = [one, other, one, one, other, other, replace(one, id="ex_3", at=7.5)]
+    store = opened(tmp_path)
+    store.add(batch(records))
+    assert [record for _, record in store.latest(9)] == records
+
+
+def test_of_records_that_are_alike_only_what_is_their_own_is_kept() -> None:
+    alike = [replace(made(number), losses=OTHERS["losses"]) for number in range(50)]
+    assert len(encode_records(alike)) < len(encode_records(alike[:1])) + 49 * 45
 
 
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -66,7 +110,7 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
         bodies=Bodies(request=b'{"a":\xc3\xa4}', translated=b"\x00\xff", response=b"data: x\n\n"),
     )
     store = opened(tmp_path, days=100_000)
-    store.add([record])
+    store.add(batch([record]))
     assert store.find("ex_1") == record
     assert store.find("ex_2") is None
     store.close()
@@ -76,7 +120,7 @@ def test_only_the_user_may_read_any_of_its_files(tmp_path: Path) -> None:
     mask = os.umask(0)
     try:
         store = opened(tmp_path)
-        store.add([made(1)])
+        store.add(batch([made(1)]))
     finally:
         os.umask(mask)
     files = list((tmp_path / "kept").iterdir())
@@ -96,11 +140,11 @@ def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None
 
 def test_the_latest_are_in_order_and_what_comes_after_is_found(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    store.add([made(number) for number in range(5)])
+    store.add(batch([made(number) for number in range(5)]))
     assert ids(store, 2) == ["ex_3", "ex_4"]
     assert ids(store, 0) == []
     number = store.latest(1)[0][0]
-    store.add([made(5)])
+    store.add(batch([made(5)]))
     assert [record.id for _, record in store.after(number)] == ["ex_5"]
     assert ids(store, 3) == ["ex_3", "ex_4", "ex_5"]
     store.close()
@@ -109,7 +153,7 @@ def test_the_latest_are_in_order_and_what_comes_after_is_found(tmp_path: Path) -
 def test_what_is_too_old_is_forgotten_and_nothing_else(tmp_path: Path) -> None:
     store = opened(tmp_path, days=2)
     for number in range(13):
-        store.add([made(number, age=(1.9 if number >= 10 else 2.1) * DAY)])
+        store.add(batch([made(number, age=(1.9 if number >= 10 else 2.1) * DAY)]))
     assert ids(store) == ["ex_10", "ex_11", "ex_12"]
     store.close()
 
@@ -118,7 +162,7 @@ def test_it_stays_within_its_size_by_forgetting_the_oldest(tmp_path: Path) -> No
     limit = 1_000_000
     store = opened(tmp_path, size=limit)
     for number in range(100):
-        store.add([made(number, body=50_000)])
+        store.add(batch([made(number, body=50_000)]))
     kept = ids(store)
     assert kept[-1] == "ex_99"
     assert kept == [f"ex_{number}" for number in range(100 - len(kept), 100)]
@@ -129,7 +173,7 @@ def test_it_stays_within_its_size_by_forgetting_the_oldest(tmp_path: Path) -> No
 
 def test_one_that_is_larger_than_all_of_it_does_not_stay(tmp_path: Path) -> None:
     store = opened(tmp_path, size=100_000)
-    store.add([made(1, body=500_000)])
+    store.add(batch([made(1, body=500_000)]))
     assert ids(store) == []
     store.close()
 
@@ -137,7 +181,7 @@ def test_one_that_is_larger_than_all_of_it_does_not_stay(tmp_path: Path) -> None
 def test_several_processes_may_write(tmp_path: Path) -> None:
     first, second = opened(tmp_path), opened(tmp_path)
     for number in range(20):
-        (first, second)[number % 2].add([made(number)])
+        (first, second)[number % 2].add(batch([made(number)]))
     assert ids(second) == ids(first) == [f"ex_{number}" for number in range(20)]
     first.close()
     second.close()

@@ -2,10 +2,9 @@
 
 import threading
 import time
-from collections.abc import Sequence
 
 from tests.journal.making import made
-from toolwire.journal.records import Record
+from toolwire.journal.records import Batch
 from toolwire.journal.secrets import Redactor
 from toolwire.journal.writer import Journal
 
@@ -19,17 +18,17 @@ class Collected:
         self.may = threading.Event()
         self.closed = False
 
-    def add(self, records: Sequence[Record]) -> None:
+    def add(self, batch: Batch) -> None:
         self.may.wait(10)
         self.threads.add(threading.get_ident())
-        self.batches.append([record.id for record in records])
+        self.batches.append([record.id for record in batch.records])
 
     def close(self) -> None:
         self.closed = True
 
 
 class Broken(Collected):
-    def add(self, records: Sequence[Record]) -> None:
+    def add(self, batch: Batch) -> None:
         raise OSError(28, "No space left on device")
 
 

@@ -3,15 +3,17 @@
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from toolwire import __version__
 from toolwire.canonical.loss import Loss
-from toolwire.canonical.response import Stop, Usage
+from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Route
-from toolwire.journal.records import Bodies, Record, size_of
+from toolwire.journal.records import COUNTS, Bodies, Own, Record, size_of
 from toolwire.journal.secrets import Redactor
 from toolwire.journal.store import kept_at
 from toolwire.journal.telemetry import telemetry_of
@@ -78,10 +80,29 @@ class Entry(Struct, gc=False):
     losses: list[Loss]
     parent: str
     bodies: Bodies | None
+    size: int
 
     @property
-    def size(self) -> int:
-        return size_of(self.losses, self.bodies)
+    def own(self) -> Own:
+        line, began = self.line, self.line.began
+        return (
+            line.id,
+            self.at,
+            None if self.sent is None else self.sent - began,
+            None if self.answered is None else self.answered - began,
+            self.ended - began,
+            self.answer,
+            () if line.usage is None else _of_counts(line.usage),
+        )
+
+    @property
+    def shared(self) -> tuple[Any, ...]:
+        line = self.line
+        return (
+            *(line.client, line.path, line.provider, line.model, line.status, line.streamed, line.why, line.failed),
+            *(self.route, self.tenant, self.strict, self.protocol, self.answered_by, self.stops, self.losses),
+            self.parent,
+        )
 
     def record(self) -> Record:
         line, began = self.line, self.line.began
@@ -103,7 +124,7 @@ class Entry(Struct, gc=False):
             sent=None if self.sent is None else self.sent - began,
             answered=None if self.answered is None else self.answered - began,
             ended=self.ended - began,
-            usage={} if line.usage is None else _said(line.usage),
+            usage={} if line.usage is None else _said(_of_counts(line.usage)),
             answer=self.answer,
             answered_by=self.answered_by,
             stops=[stop.reason for stop in self.stops if stop is not None],
@@ -179,7 +200,7 @@ class Recorder:
         self.journal.add(self._entry(line, note))
 
     def _entry(self, line: Line, note: Note) -> Entry:
-        now, sent = time.monotonic(), note.sent
+        now, sent, losses = time.monotonic(), note.sent, note.losses or []
         told = None if note.answer is None else note.answer.told
         bodies, asked = None, note.asked
         if note.pieces is not None:
@@ -198,20 +219,15 @@ class Recorder:
             None if told is None else told.id,
             None if told is None else told.model,
             [] if told is None else [one.stop for one in told.candidates],
-            note.losses or [],
+            losses,
             note.parent,
             bodies,
+            size_of(losses, bodies),
         )
 
 
-def _said(usage: Usage) -> dict[str, int]:
-    counts = (
-        ("input_tokens", usage.input_tokens),
-        ("output_tokens", usage.output_tokens),
-        ("cache_read", usage.cache_read),
-        ("cache_write", usage.cache_write),
-        ("reasoning", usage.reasoning),
-        ("tool_use", usage.tool_use),
-        ("total", usage.total),
-    )
-    return {name: count for name, count in counts if count is not None}
+def _said(counts: tuple[int | None, ...]) -> dict[str, int]:
+    return {name: count for name, count in zip(COUNTS, counts, strict=True) if count is not None}
+
+
+_of_counts = attrgetter(*COUNTS)

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from toolwire.journal.records import Record
+from toolwire.journal.records import Entry, Record
 from toolwire.journal.secrets import Redactor
 from toolwire.journal.store import JournalError
-from toolwire.journal.writer import Entry, Journal
+from toolwire.journal.writer import Journal
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Transport

@@ -1,12 +1,19 @@
 """What is kept of one exchange."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolwire.canonical.loss import Loss
 from toolwire.codec.interface import Route
+
+COUNTS = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")
+Own = tuple[str, float, float | None, float | None, float, str | None, tuple[int | None, ...]]
 
 
 class Bodies(Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -30,8 +37,7 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     """One exchange. `at` is when it came, in seconds since the epoch; `sent`, `answered` and `ended` are seconds after
     that: the translated request was ready, the answer began, the client had all of it. `toolwire` is the version that
     did it, `client` and `protocol` what was spoken on either side, `parent` the trace that it belongs to. `answer` is
-    how the provider named its answer, `answered_by` how its model, and `stops` why it ended. `loses_again`, in a batch
-    that is kept: what the record before it lost."""
+    how the provider named its answer, `answered_by` how its model, and `stops` why it ended."""
 
     id: str
     at: float
@@ -55,7 +61,6 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     answered_by: str | None = None
     stops: list[str] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
-    loses_again: bool = False
     parent: str = ""
     bodies: Bodies | None = None
 
@@ -63,8 +68,34 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     def size(self) -> int:
         return size_of(self.losses, self.bodies)
 
+    @property
+    def own(self) -> Own:
+        counts = tuple([self.usage.get(name) for name in COUNTS])
+        return self.id, self.at, self.sent, self.answered, self.ended, self.answer, counts
+
+    @property
+    def shared(self) -> tuple[Any, ...]:
+        return _of_shared(self)
+
     def record(self) -> "Record":
         return self
+
+
+class Entry(Protocol):
+    """What is to be recorded. `own` is what is each one's, and `shared` what one has as the one before it, mostly:
+    then the record itself need not be made."""
+
+    @property
+    def at(self) -> float: ...
+    @property
+    def bodies(self) -> Bodies | None: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def own(self) -> Own: ...
+    @property
+    def shared(self) -> tuple[Any, ...]: ...
+    def record(self) -> Record: ...
 
 
 def size_of(losses: Sequence[Loss], bodies: Bodies | None) -> int:
@@ -72,43 +103,84 @@ def size_of(losses: Sequence[Loss], bodies: Bodies | None) -> int:
     return 500 + 200 * len(losses) + (0 if bodies is None else len(bodies))
 
 
+_OWN = ("id", "at", "sent", "answered", "ended", "answer", "usage")
+_of_shared = attrgetter(*(name for name in Record.__struct_fields__ if name not in (*_OWN, "bodies")))
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(list[Record])
+_DECODER = msgspec.msgpack.Decoder(list[Record | Own])
+
+
+class Packed(Struct, gc=False):
+    """Records as they are kept, one after the other. `at` is when the last of them came, `bodies` whether they have
+    any."""
+
+    data: bytes
+    count: int
+    at: float
+    bodies: bool
+
+
+def packed(entries: Sequence[Entry], clean: Callable[[Record], Record]) -> Packed:
+    """Not as JSON: bodies are bytes, and stay as they are. Of an exchange that is like the one before it only what is
+    its own is kept."""
+    data = bytearray()
+    before: tuple[Any, ...] = ()
+    at, bodies = 0.0, False
+    for entry in entries:
+        shared = entry.shared
+        if entry.bodies is not None or shared != before:
+            bodies = bodies or entry.bodies is not None
+            _ENCODER.encode_into(clean(entry.record()), data, -1)
+            before = shared
+        else:
+            _ENCODER.encode_into(entry.own, data, -1)
+        at = max(at, entry.at)
+    return Packed(bytes(data), len(entries), at, bodies)
+
+
+class Batch:
+    """Some records, as they are written at once."""
+
+    def __init__(self, packs: Sequence[Packed]) -> None:
+        self.count = sum([pack.count for pack in packs])
+        self._packs = packs
+
+    def __bytes__(self) -> bytes:
+        """All of them as one list."""
+        return b"\xdd%b%b" % (self.count.to_bytes(4, "big"), b"".join([pack.data for pack in self._packs]))
+
+    @property
+    def at(self) -> float:
+        return max(pack.at for pack in self._packs)
+
+    @property
+    def bodies(self) -> bool:
+        return any(pack.bodies for pack in self._packs)
+
+    @cached_property
+    def records(self) -> list[Record]:
+        return decode_records(bytes(self))
 
 
 def encode_records(records: Sequence[Record]) -> bytes:
-    """Not as JSON: bodies are bytes, and stay as they are. One exchange loses what the one before it did: that is said
-    once."""
-    losses: list[Loss] = []
-    again: list[Record] = []
-    for record in records:
-        if record.losses and record.losses == losses:
-            again.append(record)
-        else:
-            losses = record.losses
-    kept = [record.losses for record in again]
-    for record in again:
-        record.losses, record.loses_again = [], True
-    try:
-        return _ENCODER.encode(records)
-    finally:
-        for record, losses in zip(again, kept, strict=True):
-            record.losses, record.loses_again = losses, False
+    return bytes(Batch([packed(records, Record.record)]))
 
 
 def decode_records(data: bytes) -> list[Record]:
-    records = _DECODER.decode(data)
-    losses: list[Loss] = []
-    for record in records:
-        if record.loses_again:
-            record.losses, record.loses_again = losses, False
-        losses = record.losses
+    records: list[Record] = []
+    for found in _DECODER.decode(data):
+        if isinstance(found, Record):
+            records.append(found)
+        elif records:
+            id, at, sent, answered, ended, answer, counts = found
+            usage = {name: count for name, count in zip(COUNTS, counts, strict=False) if count is not None}
+            own = {"id": id, "at": at, "sent": sent, "answered": answered, "ended": ended, "answer": answer}
+            records.append(replace(records[-1], **own, usage=usage, bodies=None))
     return records
 
 
 def readable(record: Record) -> dict[str, object]:
     """The record as JSON data: bodies as JSON where they are, else as text."""
-    whole: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(record, bodies=None))
+    whole: dict[str, object] = msgspec.to_builtins(replace(record, bodies=None))
     if record.bodies is not None:
         whole["bodies"] = {name: content(data) for name, data in record.bodies.parts.items() if data}
     return whole

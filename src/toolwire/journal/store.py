@@ -8,7 +8,7 @@ is no index of ids: a look-up is for a person, who can wait for a scan.
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import ToolwireError
 
 from .files import connected, prepare, why
-from .records import Record, decode_records, encode_records
+from .records import Batch, Record, decode_records, encode_records
 from .writer import Sink
 
 _DAY = 86_400.0
@@ -52,11 +52,11 @@ class SqliteStore:
         """Opened by the thread that uses it, and not taken along by a process that forks."""
         return connected(self._path)
 
-    def add(self, records: Sequence[Record]) -> None:
-        kept = records
-        if not self._bodies and any(record.bodies is not None for record in records):
-            kept = [replace(record, bodies=None) for record in records]
-        row = (max(record.at for record in records), encode_records(kept))
+    def add(self, batch: Batch) -> None:
+        data = bytes(batch)
+        if batch.bodies and not self._bodies:
+            data = encode_records([replace(record, bodies=None) for record in batch.records])
+        row = (batch.at, data)
         self._connection.execute("INSERT INTO batches (at, records) VALUES (?, ?)", row)
         self._forget(time.time())
 

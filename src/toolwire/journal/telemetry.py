@@ -5,7 +5,7 @@ file is the only place that knows them.
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from toolwire.canonical.content import Data, Media, Message, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 from .reading import request_of, response_of
-from .records import Record
+from .records import Batch, Record
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, MeterProvider
@@ -80,9 +80,9 @@ class Telemetry:
     def tracer(self) -> "Tracer":
         return self._ready()[0]
 
-    def add(self, records: Sequence[Record]) -> None:
+    def add(self, batch: Batch) -> None:
         tracer, seconds, tokens = self._ready()
-        for record in records:
+        for record in batch.records:
             self._span(tracer, record)
             named = _attributes(record)
             seconds.record(record.ended, named)

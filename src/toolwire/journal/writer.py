@@ -1,8 +1,11 @@
 """From the event loop to the file: records wait in a bounded queue, and one thread writes them in batches.
 
 1. `add` never waits. What does not fit in the queue is counted and dropped.
-2. Secrets are taken out by the thread, before anybody else sees a record.
+2. Secrets are taken out before anybody else sees a record.
 3. What goes wrong in writing is counted and told, and never reaches an exchange.
+
+Records without bodies are packed by whoever adds them, a few at a time: what waits in memory for the thread costs more
+than to be done with it. Large ones are left to the thread.
 """
 
 import threading
@@ -10,25 +13,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from .records import Record
+from .records import Batch, Entry, Packed, packed
 from .secrets import Redactor
 
 PAUSE = 0.5
+_FEW = 32
 _BATCH, _BATCH_SIZE = 1000, 4 * 1024 * 1024
-
-
-class Entry(Protocol):
-    """What waits to be recorded: the record of it is made by the thread, or is there already."""
-
-    @property
-    def size(self) -> int: ...
-    def record(self) -> Record: ...
 
 
 class Sink(Protocol):
     """Takes every batch, without its secrets."""
 
-    def add(self, records: Sequence[Record]) -> None: ...
+    def add(self, batch: Batch) -> None: ...
     def close(self) -> None: ...
 
 
@@ -43,25 +39,43 @@ class Journal:
         self._limit = limit
         self._complain = complain
         self._complaint = ""
-        self._queue: deque[Entry] = deque()
+        self._lock = threading.Lock()  # for what is fresh
+        self._fresh: list[Entry] = []
+        self._fresh_size = 0
+        self._large = False
+        self._queue: deque[tuple[Packed, int]] = deque()  # each with how much was added for it
         # Each is changed by one thread only, as the counts above are; the difference is what waits.
         self._added = self._taken = 0
         self._wake = threading.Event()
+        self._awake = False
         self._closing = threading.Event()
+        self._closed = False
         self._thread: threading.Thread | None = None
 
     def add(self, entry: Entry) -> None:
         size = entry.size
-        if self._added - self._taken + size > self._limit or self._closing.is_set():
+        if self._closed or self._added - self._taken + size > self._limit:
             self._refused += 1
             return
         self._added += size
-        self._queue.append(entry)
-        if not self._wake.is_set():
+        with self._lock:
+            self._fresh.append(entry)
+            self._fresh_size += size
+            if entry.bodies is not None:
+                self._large = True
+            elif len(self._fresh) >= _FEW and not self._large:
+                self._pack()
+        if not self._awake:
+            self._awake = True
             self._wake.set()
             if self._thread is None:  # not before: a process that forks takes no thread along
                 self._thread = threading.Thread(target=self._work, name="toolwire-journal", daemon=True)
                 self._thread.start()
+
+    def _pack(self) -> None:
+        fresh, size = self._fresh, self._fresh_size
+        self._fresh, self._fresh_size = [], 0
+        self._queue.append((packed(fresh, self._redactor.record), size))
 
     @property
     def dropped(self) -> int:
@@ -70,6 +84,7 @@ class Journal:
 
     def close(self) -> None:
         """Write what waits, and stop."""
+        self._closed = True
         self._closing.set()
         self._wake.set()
         if self._thread is None:
@@ -83,25 +98,35 @@ class Journal:
             self._wake.wait()
             closing = self._closing.wait(PAUSE)
             self._wake.clear()
+            self._awake = False
+            self._pack_rest()
             while self._queue:
                 self._write(self._take())
         self._close_sinks()
 
-    def _take(self) -> list[Entry]:
+    def _pack_rest(self) -> None:
+        with self._lock:
+            if self._fresh and not self._large:
+                self._pack()
+            large, self._fresh, self._fresh_size = self._fresh, [], 0
+        for entry in large:
+            self._queue.append((packed([entry], self._redactor.record), entry.size))
+
+    def _take(self) -> list[tuple[Packed, int]]:
         """Some of what waits: not too many, and not too much."""
-        taken: list[Entry] = []
-        size = 0
-        while self._queue and len(taken) < _BATCH and size < _BATCH_SIZE:
+        taken: list[tuple[Packed, int]] = []
+        count = size = 0
+        while self._queue and count < _BATCH and size < _BATCH_SIZE:
             taken.append(self._queue.popleft())
-            size += taken[-1].size
+            count, size = count + taken[-1][0].count, size + taken[-1][1]
         return taken
 
     def _close_sinks(self) -> None:
         for sink in self._sinks:
             sink.close()
 
-    def _write(self, taken: list[Entry]) -> None:
-        batch = [self._redactor.record(entry.record()) for entry in taken]
+    def _write(self, taken: list[tuple[Packed, int]]) -> None:
+        batch = Batch([pack for pack, _ in taken])
         failed = False
         for sink in self._sinks:
             try:
@@ -109,11 +134,11 @@ class Journal:
             except Exception as error:  # noqa: BLE001 - a full disk must not end the thread
                 failed = True
                 self._tell(f"{type(error).__name__}: {error}")
-        self._taken += sum(entry.size for entry in taken)
+        self._taken += sum(size for _, size in taken)
         if failed:
-            self._failed += len(batch)
+            self._failed += batch.count
         else:
-            self.written += len(batch)
+            self.written += batch.count
 
     def _tell(self, complaint: str) -> None:
         if complaint != self._complaint:
