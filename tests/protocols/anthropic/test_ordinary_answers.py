@@ -8,8 +8,11 @@ import pytest
 import toolwire
 from tests.fixture_files import PROTOCOLS, fixtures
 from tests.protocols.openai_chat.test_alike import ORDINARY, variants
+from toolwire.canonical.content import Message, Text, ToolCall
 from toolwire.canonical.errors import ToolwireError
+from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.protocols.anthropic.response import body as answers
+from toolwire.protocols.anthropic.response import ordinary
 from toolwire.protocols.openai_chat.response import body as chat_answers
 from toolwire.protocols.openai_chat.response.alike import Alike
 
@@ -43,3 +46,28 @@ def test_one_thing_another_than_in_an_ordinary_answer() -> None:
 def test_an_ordinary_answer_takes_the_straight_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "_encode_response", None)
     assert b'"name":"look"' in told(ORDINARY, "openai-chat")[0]
+
+
+def test_every_field_of_an_answer_is_looked_at() -> None:
+    """A field that the model gets, and nobody here asks about, would be lost without a word."""
+    everywhere = {"form", "at"}
+    for kind, get, more in (
+        (Text, ordinary._of_text, {"text", "id"}),  # no target of an answer has an id of a text
+        (ToolCall, ordinary._of_call, {"id", "name", "arguments", "complete"}),
+        (Message, ordinary._of_message, {"role", "name", "parts", "clear_at", "extras"}),
+        (
+            Usage,
+            ordinary._of_usage,
+            {"extras", "input_tokens", "output_tokens", "total", "cache_read", "cache_write", "reasoning"},
+        ),
+        (Stop, None, {"reason", "raw", "sequence", "extras"}),
+        (Candidate, None, {"index", "messages", "stop", "plain", "extras"}),
+        (
+            Response,
+            None,
+            {"origin", "id", "model", "candidates", "usage", "extras", "plain"}
+            | {"status", "error", "continuation", "created"},  # see report_response
+        ),
+    ):
+        asked = set() if get is None else set(get.__reduce__()[1])
+        assert asked | more | everywhere == set(kind.__struct_fields__), kind

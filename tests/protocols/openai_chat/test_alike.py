@@ -12,12 +12,21 @@ from tests.fixture_files import PROTOCOLS, fixtures
 from toolwire.canonical.content import Text, ToolCall
 from toolwire.canonical.errors import DecodeError, ToolwireError
 from toolwire.canonical.response import Response
-from toolwire.codec.fields import Reader
+from toolwire.codec.fields import Reader, Wire
 from toolwire.codec.interface import Context
 from toolwire.protocols.openai_chat import CODEC
+from toolwire.protocols.openai_chat.response import alike
 from toolwire.protocols.openai_chat.response import body as answers
 from toolwire.protocols.openai_chat.response.alike import Alike
-from toolwire.protocols.openai_chat.wire import FAMILY, ResponseShape
+from toolwire.protocols.openai_chat.wire import (
+    FAMILY,
+    AnswerShape,
+    CompletionDetailsShape,
+    MessageShape,
+    PromptDetailsShape,
+    ResponseShape,
+    UsageShape,
+)
 
 ORDINARY: Any = {
     "id": "chatcmpl-1",
@@ -117,14 +126,35 @@ def test_the_same_is_lost(target: str) -> None:
     known = answers._alike
     for variant in [ORDINARY, *variants(ORDINARY)] * 2:
         told = []
-        for alike in (known, Alike()):
-            answers._alike = alike
+        for one in (known, Alike()):
+            answers._alike = one
             try:
                 made = toolwire.translate(variant, FAMILY, target, "response")
                 told.append((made.to_bytes(), made.losses))
             except ToolwireError as error:
                 told.append((str(error).encode(), []))
         assert told[0] == told[1], json.dumps(variant)
+
+
+def test_every_field_of_an_answer_is_looked_at() -> None:
+    """A field that a shape gets, and nobody here compares, would be taken for the one before it."""
+    of_answer = {name for get in (alike._of_its_own, alike._of_answer) for name in get.__reduce__()[1]}
+    of_choice = set(alike._of_choice.__reduce__()[1])
+    elsewhere = {"choices", "model", "message", "finish_reason", "message.content", "message.tool_calls"}
+    assert of_answer | elsewhere >= _fields(ResponseShape, {"usage": UsageShape})
+    assert of_choice | elsewhere >= _fields(AnswerShape, {"message": MessageShape})
+
+
+def _fields(shape: type[Wire], inner: dict[str, type[Wire]]) -> set[str]:
+    found: set[str] = set()
+    details: dict[str, type[Wire]] = {
+        "prompt_tokens_details": PromptDetailsShape,
+        "completion_tokens_details": CompletionDetailsShape,
+    }
+    for name in set(shape.__struct_fields__) - {"unknown", "nulls"}:
+        below = inner.get(name) or details.get(name)
+        found |= {f"{name}.{one}" for one in _fields(below, {})} if below else {name}
+    return found
 
 
 def test_what_is_remembered_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
