@@ -1,5 +1,6 @@
 """`toolwire simulate`: a model to test against, with no key and no network."""
 
+import contextlib
 import json
 import socket
 from pathlib import Path
@@ -61,10 +62,10 @@ def command(*, name: str, port: int, host: str, script: Path | None, pace: float
         path, body = _TRIES[one]
         click.echo(f"curl {base}{path} -H 'content-type: application/json' -d '{json.dumps(body)}'")
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=2))
-    try:
+    # The signal that ends it may come back as KeyboardInterrupt, or have been dealt with before that.
+    with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listening])
-    except KeyboardInterrupt:
-        click.echo("stopped", err=True)
+    click.echo("stopped", err=True)
 
 
 def _script(path: Path | None) -> "Script | None":
