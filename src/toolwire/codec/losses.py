@@ -49,6 +49,7 @@ class Report:
         self.guarded = False
         self._entries: list[tuple[LossKind, Trail, str | _Keys, str, str | None, bool]] = []
         self._rewritten: list[tuple[Trail, str, Changes]] = []
+        self._alike: Node | None = None  # of which only the words are its own
 
     def __bool__(self) -> bool:
         return bool(self._entries or self._rewritten)
@@ -78,7 +79,9 @@ class Report:
         shared = root.extras
         if type(shared) is not SharedExtras or not shared.are_all_of(root):
             self._unclaimed(root, families)
-        elif (known := shared.found.get(families)) is None:
+            return
+        self._alike = root
+        if (known := shared.found.get(families)) is None:
             before = len(self._entries)
             self._unclaimed(root, families)
             if not self.guarded:
@@ -103,7 +106,7 @@ class Report:
     def resolve(self, root: Node, names: Names) -> list[Loss]:
         """Each as a pointer into the source, whose names these are."""
         shared = root.extras
-        if type(shared) is not SharedExtras or self._rewritten or not shared.are_all_of(root):
+        if type(shared) is not SharedExtras or root is not self._alike or self._rewritten:
             return self._resolve(root, names)
         asked: tuple[Any, ...] = (id(names), *self._entries)
         if (known := shared.found.get(asked)) is None:

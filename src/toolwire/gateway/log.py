@@ -39,20 +39,16 @@ class Line(Struct, kw_only=True):
         self.provider, self.model = provider, model or ""
 
     def text(self, clock: str) -> str:
-        parts = [clock, str(self.status or 499), self.method, self.path]
-        if self.provider:
-            parts.append(f"-> {self.provider}/{self.model}")
-        parts.append(f"{self.seconds * 1000:.0f}ms")
-        if self.streamed:
-            parts.append("stream")
-        if self.usage is not None:
-            parts.append(f"in={self.usage.input_tokens or 0} out={self.usage.output_tokens or 0}")
-        if self.losses:
-            parts.append(f"losses={self.losses}")
-        parts.append(self.id)
+        goes = f" -> {self.provider}/{self.model}" if self.provider else ""
+        stream = " stream" if self.streamed else ""
+        used, losses, why = "", f" losses={self.losses}" if self.losses else "", ""
+        if (usage := self.usage) is not None:
+            used = f" in={usage.input_tokens or 0} out={usage.output_tokens or 0}"
         if self.why or self.failed:
-            parts.append(f"| {_one_line(self.why) if self.why else 'the upstream failed midway'}")
-        return " ".join(parts)
+            why = f" | {_one_line(self.why) if self.why else 'the upstream failed midway'}"
+        took = f"{self.seconds * 1000:.0f}ms"
+        status = self.status or 499
+        return f"{clock} {status} {self.method} {self.path}{goes} {took}{stream}{used}{losses} {self.id}{why}"
 
 
 def _one_line(text: str) -> str:

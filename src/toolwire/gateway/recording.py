@@ -50,9 +50,10 @@ class Note(Struct, gc=False):
 
     def answers(self, answer: Whole | Streaming | Following) -> None:
         self.answered_at, self.answer = time.monotonic(), answer
-        if isinstance(answer, Whole):
+        if type(answer) is Whole:
             self.losses = answer.losses
-            self.keep(answer.body)
+            if self.pieces is not None:
+                self.keep(answer.body)
 
     def keep(self, data: bytes) -> None:
         if self.pieces is not None and self.room >= len(data):
