@@ -67,21 +67,24 @@ class Entry(Struct, gc=False):
     """What is known of an exchange that is over: the journal's thread makes the record of it, many in a row."""
 
     line: Line
+    ended: float
+    at: float
     route: Route
     tenant: str
     strict: bool
-    protocol: str
-    sent: float | None
-    answered: float | None
-    ended: float
-    at: float
-    answer: str | None
-    answered_by: str | None
-    stops: list[Stop | None]
-    losses: list[Loss]
     parent: str
-    bodies: Bodies | None
-    size: int
+    sent: float | None = None
+    answered: float | None = None
+    protocol: str = ""
+    answer: str | None = None
+    answered_by: str | None = None
+    stops: tuple[Stop | None, ...] = ()
+    losses: list[Loss] = []
+    bodies: Bodies | None = None
+
+    @property
+    def size(self) -> int:
+        return size_of(self.losses, self.bodies)
 
     @property
     def own(self) -> Own:
@@ -184,9 +187,10 @@ class Recorder:
 
     def record(self, line: Line, note: Note) -> None:
         """Record it now; what is made in the background once that is over, as if the client had waited for it."""
-        work = None if note.answer is None or isinstance(note.answer, Work) else note.answer.work
+        answer = note.answer
+        work = None if answer is None or isinstance(answer, Work) else answer.work
         if work is None or work.task is None:
-            self.journal.add(self._entry(line, note))
+            self.journal.add(_entry(line, note))
         else:
             work.task.add_done_callback(lambda _: self._record_work(line, note, work))
 
@@ -198,33 +202,24 @@ class Recorder:
             note.keep(work.ended)
         if work.failure is not None:
             line.status, line.why = work.failure.status or 502, work.failure.message
-        self.journal.add(self._entry(line, note))
+        self.journal.add(_entry(line, note))
 
-    def _entry(self, line: Line, note: Note) -> Entry:
-        now, sent, losses = time.monotonic(), note.sent, note.losses or []
-        told = None if note.answer is None else note.answer.told
-        bodies, asked = None, note.asked
-        if note.pieces is not None:
-            translated = b"" if sent is None else sent.body
-            bodies = Bodies(request=asked.body, translated=translated, response=b"".join(note.pieces))
-        return Entry(
-            line,
-            asked.route,
-            asked.tenant,
-            asked.strict,
-            "" if sent is None else sent.upstream.name,
-            note.sent_at,
-            note.answered_at,
-            now,
-            time.time() - (now - line.began),
-            None if told is None else told.id,
-            None if told is None else told.model,
-            [] if told is None else [one.stop for one in told.candidates],
-            losses,
-            note.parent,
-            bodies,
-            size_of(losses, bodies),
-        )
+
+def _entry(line: Line, note: Note) -> Entry:
+    """What every exchange goes through: no more than must be done at once."""
+    asked, sent, answer, now = note.asked, note.sent, note.answer, time.monotonic()
+    entry = Entry(line, now, time.time() - (now - line.began), asked.route, asked.tenant, asked.strict, note.parent)
+    entry.sent, entry.answered = note.sent_at, note.answered_at
+    if sent is not None:
+        entry.protocol = sent.upstream.name
+    if answer is not None and (told := answer.told) is not None:
+        entry.answer, entry.answered_by, entry.stops = told.id, told.model, tuple(map(_stop, told.candidates))
+    if note.losses:
+        entry.losses = note.losses
+    if note.pieces is not None:
+        translated = b"" if sent is None else sent.body
+        entry.bodies = Bodies(request=asked.body, translated=translated, response=b"".join(note.pieces))
+    return entry
 
 
 def _said(counts: tuple[int | None, ...]) -> dict[str, int]:
@@ -232,3 +227,4 @@ def _said(counts: tuple[int | None, ...]) -> dict[str, int]:
 
 
 _of_counts = attrgetter(*COUNTS)
+_stop = attrgetter("stop")

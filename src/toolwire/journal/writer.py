@@ -39,12 +39,11 @@ class Journal:
         self._limit = limit
         self._complain = complain
         self._complaint = ""
-        self._lock = threading.Lock()  # for what is fresh
+        self._lock = threading.Lock()  # of these two
         self._fresh: list[Entry] = []
-        self._fresh_size = 0
-        self._large = False
+        self._large: list[Entry] = []
         self._queue: deque[tuple[Packed, int]] = deque()  # each with how much was added for it
-        # Each is changed by one thread only, as the counts above are; the difference is what waits.
+        # The difference is what waits.
         self._added = self._taken = 0
         self._wake = threading.Event()
         self._awake = False
@@ -53,29 +52,46 @@ class Journal:
         self._thread: threading.Thread | None = None
 
     def add(self, entry: Entry) -> None:
-        size = entry.size
-        if self._closed or self._added - self._taken + size > self._limit:
+        if self._closed:
             self._refused += 1
             return
-        self._added += size
-        with self._lock:
-            self._fresh.append(entry)
-            self._fresh_size += size
-            if entry.bodies is not None:
-                self._large = True
-            elif len(self._fresh) >= _FEW and not self._large:
-                self._pack()
+        if entry.bodies is not None:
+            self._add_large(entry)
+        else:
+            with self._lock:
+                self._fresh.append(entry)
+                if len(self._fresh) >= _FEW:
+                    self._pack()
         if not self._awake:
-            self._awake = True
-            self._wake.set()
-            if self._thread is None:  # not before: a process that forks takes no thread along
-                self._thread = threading.Thread(target=self._work, name="toolwire-journal", daemon=True)
-                self._thread.start()
+            self._wake_up()
+
+    def _add_large(self, entry: Entry) -> None:
+        size = entry.size
+        if self._fits(size):
+            self._added += size
+            with self._lock:
+                self._large.append(entry)
+        else:
+            self._refused += 1
+
+    def _fits(self, size: int) -> bool:
+        return self._added - self._taken + size <= self._limit
 
     def _pack(self) -> None:
-        fresh, size = self._fresh, self._fresh_size
-        self._fresh, self._fresh_size = [], 0
-        self._queue.append((packed(fresh, self._redactor.record), size))
+        fresh, self._fresh = self._fresh, []
+        pack = packed(fresh, self._redactor.record)
+        if self._fits(size := len(pack.data)):
+            self._added += size
+            self._queue.append((pack, size))
+        else:
+            self._refused += pack.count
+
+    def _wake_up(self) -> None:
+        self._awake = True
+        self._wake.set()
+        if self._thread is None:  # not before: a process that forks takes no thread along
+            self._thread = threading.Thread(target=self._work, name="toolwire-journal", daemon=True)
+            self._thread.start()
 
     @property
     def dropped(self) -> int:
@@ -106,9 +122,9 @@ class Journal:
 
     def _pack_rest(self) -> None:
         with self._lock:
-            if self._fresh and not self._large:
+            if self._fresh:
                 self._pack()
-            large, self._fresh, self._fresh_size = self._fresh, [], 0
+            large, self._large = self._large, []
         for entry in large:
             self._queue.append((packed([entry], self._redactor.record), entry.size))
 
