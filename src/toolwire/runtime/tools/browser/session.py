@@ -66,7 +66,10 @@ class Session:
                 observations.append(Observation(about="screenshot", text="The display is in the picture below."))
                 break
             observation = await self._one(index, action, approve)
-            observations += [*self._tabs.take_notes(), observation]
+            meanwhile = self._tabs.take_notes()
+            # The tab that a click opens may be there before the click is over.
+            tabs = [note for note in meanwhile if note.about == "tab"]
+            observations += [*[note for note in meanwhile if note.about != "tab"], observation, *tabs]
             if observation.error:
                 if left := len(actions) - index - 1:
                     text = f"{left} more of the actions were not done, because this one failed."
