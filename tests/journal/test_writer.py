@@ -3,6 +3,9 @@
 import threading
 import time
 
+import pytest
+from msgspec.structs import replace
+
 from tests.journal.making import made
 from toolwire.journal.records import Batch
 from toolwire.journal.secrets import Redactor
@@ -106,3 +109,20 @@ def test_without_records_there_is_no_thread_and_closing_is_fine() -> None:
     assert sink.closed
     journal.add(made(1))
     assert (journal.written, journal.dropped) == (0, 1)
+
+
+@pytest.mark.parametrize("body", [None, 10])
+def test_what_cannot_be_packed_harms_neither_who_adds_it_nor_what_comes_next(body: int | None) -> None:
+    told: list[str] = []
+    sink = Collected()
+    sink.may.set()
+    journal = Journal([sink], Redactor(()), 100_000, told.append)
+    for number in range(32):
+        journal.add(replace(made(number, body=body), model="\ud800"))
+    deadline = time.monotonic() + 10
+    while journal.dropped < 32 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    journal.add(made(32, body=body))
+    journal.close()
+    assert sink.batches == [["ex_32"]]
+    assert (journal.written, journal.dropped, len(told)) == (1, 32, 1)

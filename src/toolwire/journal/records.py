@@ -170,7 +170,9 @@ def decode_records(data: bytes) -> list[Record]:
     for found in _DECODER.decode(data):
         if isinstance(found, Record):
             records.append(found)
-        elif records:
+        elif not records:
+            raise msgspec.ValidationError("the first record is told by one before it")
+        else:
             id, at, sent, answered, ended, answer, counts = found
             usage = {name: count for name, count in zip(COUNTS, counts, strict=False) if count is not None}
             own = {"id": id, "at": at, "sent": sent, "answered": answered, "ended": ended, "answer": answer}

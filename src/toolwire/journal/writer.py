@@ -39,7 +39,7 @@ class Journal:
         self._limit = limit
         self._complain = complain
         self._complaint = ""
-        self._lock = threading.Lock()  # of these two
+        self._lock = threading.Lock()  # of what waits to be packed, and of how much waits
         self._fresh: list[Entry] = []
         self._large: list[Entry] = []
         self._queue: deque[tuple[Packed, int]] = deque()  # each with how much was added for it
@@ -67,24 +67,33 @@ class Journal:
 
     def _add_large(self, entry: Entry) -> None:
         size = entry.size
-        if self._fits(size):
-            self._added += size
-            with self._lock:
+        with self._lock:
+            if self._has_room(size):
+                self._added += size
                 self._large.append(entry)
-        else:
-            self._refused += 1
+            else:
+                self._refused += 1
 
-    def _fits(self, size: int) -> bool:
+    def _has_room(self, size: int) -> bool:
         return self._added - self._taken + size <= self._limit
 
     def _pack(self) -> None:
         fresh, self._fresh = self._fresh, []
-        pack = packed(fresh, self._redactor.record)
-        if self._fits(size := len(pack.data)):
+        if (pack := self._packed(fresh)) is None:
+            return
+        if self._has_room(size := len(pack.data)):
             self._added += size
             self._queue.append((pack, size))
         else:
             self._refused += pack.count
+
+    def _packed(self, entries: list[Entry]) -> Packed | None:
+        try:
+            return packed(entries, self._redactor.record)
+        except Exception as error:  # noqa: BLE001 - it may be an exchange that is under way
+            self._failed += len(entries)
+            self._tell(f"{type(error).__name__}: {error}")
+            return None
 
     def _wake_up(self) -> None:
         self._awake = True
@@ -126,7 +135,10 @@ class Journal:
                 self._pack()
             large, self._large = self._large, []
         for entry in large:
-            self._queue.append((packed([entry], self._redactor.record), entry.size))
+            if (pack := self._packed([entry])) is None:
+                self._taken += entry.size
+            else:
+                self._queue.append((pack, entry.size))
 
     def _take(self) -> list[tuple[Packed, int]]:
         """Some of what waits: not too many, and not too much."""
