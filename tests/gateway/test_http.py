@@ -10,7 +10,8 @@ import uvicorn
 
 from tests.gateway.running import in_front_of, running
 from toolwire.gateway.config import LimitsSection
-from toolwire.gateway.http import LIMIT_BUFFERED, options
+from toolwire.gateway.cycle import LIMIT_BUFFERED
+from toolwire.gateway.http import options
 from toolwire.gateway.providing import listening
 from toolwire.upstream.provider import Origin
 

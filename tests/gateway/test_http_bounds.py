@@ -150,6 +150,27 @@ def test_s_1_endless_trailers_close_the_connection(application: Application, lin
     run(work())
 
 
+# ---- found by fuzzing
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /x\r\n\r\n",
+        b"GET /x HTTP/0.9\r\n\r\n",
+        b"GET /x HTTP/2.0\r\n\r\n",
+        CHUNKED.replace(b"chunked", b"gzip, chunked") + b"0\r\n\r\n",
+        CHUNKED.replace(b"transfer", b"transfer-encoding: gzip\r\ntransfer") + b"0\r\n\r\n",
+    ],
+)
+def test_other_versions_and_transfer_codings_are_refused(sent: bytes) -> None:
+    async def work() -> None:
+        async with served(echo) as server:
+            assert (await server.respond_to(sent)).startswith(b"HTTP/1.1 400 ")
+
+    run(work())
+
+
 # ---- upgrades
 
 

@@ -335,8 +335,11 @@ class _Connection(asyncio.Protocol):
             raise ValueError("a response without a request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._headed:  # else a trailer, which is dropped
-            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        if self._headed:
+            return  # a trailer
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if (known := self.headers.setdefault(key, text)) is not text:
+            self.headers[key] = f"{known}, {text}"
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -344,6 +347,8 @@ class _Connection(asyncio.Protocol):
             self._fail(f"{self.origin.authority} answered with status {status:03}, which no request leads to")
         elif status < 200:  # an informational answer: the real one follows
             self.headers = {}
+        elif self.headers.get("transfer-encoding", "chunked").lower() != "chunked":
+            self._fail(f"{self.origin.authority} answered with another transfer-encoding than chunked")
         else:
             self.status = status
             self._headed = True
