@@ -6,11 +6,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # What only some suites need, each in an environment of its own.
 CACHE := .cache
+# How long `make fuzz` takes.
+SECONDS ?= 600
 # Without compiled files every worker, and every program that a test starts, would compile all of it anew.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-laws test-agents test-comply test-frameworks test-mcp check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean
+.PHONY: help serve test fuzz test-laws test-agents test-comply test-frameworks test-mcp check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +22,9 @@ serve: $(READY) ## start the gateway; with no key in the environment, on the emb
 
 test: $(READY) ## run the tests
 	$(BIN)/pytest -n auto --dist worksteal
+
+fuzz: $(READY) ## fuzz the parsers against independent readings of the same bytes; SECONDS=600 in all
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGUMENTS)
 
 test-laws: $(READY) ## run the laws over every recording and every target, where the corpus is present
 	TOOLWIRE_WHOLE_CORPUS=1 $(BIN)/pytest -n auto --dist worksteal tests/laws

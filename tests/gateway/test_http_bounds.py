@@ -171,6 +171,29 @@ def test_other_versions_and_transfer_codings_are_refused(sent: bytes) -> None:
     run(work())
 
 
+def test_an_invalid_text_before_a_close_is_no_crash() -> None:
+    """uvicorn wants to close with 1007 what websockets has closed already."""
+    crashes: list[Any] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        await receive()
+
+    async def work() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: crashes.append(context))
+        async with served(application) as server:
+            reader, writer = await server.connect()
+            writer.write(UPGRADE + b"\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"\x81\x82abcd\x9e\x9c" + b"\x88\x80abcd")
+            await reader.read()
+            writer.close()
+
+    run(work())
+    assert crashes == []
+
+
 # ---- upgrades
 
 

@@ -167,6 +167,11 @@ FAULTS = {
         "another transfer-encoding",
         True,
     ),
+    "an answer behind a refused one": (
+        answering(CHUNKED.replace(b"chunked", b"gzip, chunked") + b"2\r\nno\r\n0\r\n\r\n" + OK),
+        "another transfer-encoding",
+        True,
+    ),
     "switching protocols (S-18)": (
         answering(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc"),
         "status 101",

@@ -11,7 +11,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterable
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import httptools
 
@@ -331,8 +331,8 @@ class _Connection(asyncio.Protocol):
     # ---- what the parser tells
 
     def on_message_begin(self) -> None:
-        if self._complete:  # this stops httptools, and so ends the connection: nobody requested what follows
-            raise ValueError("a response without a request")
+        if self._complete:
+            self._refuse("sent a response without a request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._headed:
@@ -344,14 +344,19 @@ class _Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status < 100 or status == 101:
-            self._fail(f"{self.origin.authority} answered with status {status:03}, which no request leads to")
-        elif status < 200:  # an informational answer: the real one follows
+            self._refuse(f"answered with status {status:03}, which no request leads to")
+        if status < 200:  # an informational answer: the real one follows
             self.headers = {}
-        elif self.headers.get("transfer-encoding", "chunked").lower() != "chunked":
-            self._fail(f"{self.origin.authority} answered with another transfer-encoding than chunked")
-        else:
-            self.status = status
-            self._headed = True
+            return
+        if self.headers.get("transfer-encoding", "chunked").lower() != "chunked":
+            self._refuse("answered with another transfer-encoding than chunked")
+        self.status = status
+        self._headed = True
+
+    def _refuse(self, why: str) -> NoReturn:
+        """Fail, and stop the parser: what follows in the packet is no answer either."""
+        self._fail(f"{self.origin.authority} {why}")
+        raise ValueError(why)
 
     def on_body(self, data: bytes) -> None:
         self._overhead = 0
