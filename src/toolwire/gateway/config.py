@@ -24,6 +24,7 @@ _ENVIRONMENT = "env:"
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?")
 _AT = re.compile(r"(.*) - at `\$(.*)`")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_PATH = re.compile(r"/[\x21-\x7e]*")
 
 
 class ConfigError(ToolwireError):
@@ -286,6 +287,10 @@ def _check(config: Config) -> None:
         for header, value in section.headers.items():
             if not _HEADER.fullmatch(header) or "\n" in value or "\r" in value:
                 raise ConfigError(f"{at}.headers.{header}: not a header")
+        if section.path is not None and not _PATH.fullmatch(section.path):
+            raise ConfigError(
+                f"{at}.path: {section.path!r} is no path: begin with '/', and percent-encode what needs it"
+            )
         if section.api_key is not None and not section.api_key.isprintable():
             raise ConfigError(f"{at}.api_key: has characters that no header has")
     _check_routes(config)
