@@ -91,11 +91,12 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     send: float = 60
     retries: int = 2
     heartbeat: float = 15
-    exchanges: int = 1000
+    exchanges: int = 10_000
     pauses: int = 5
     rounds: int = 25
     sockets: int = 1000
     socket_time: float = 3600
+    key_share: float = 0.5
 
 
 class StateSection(Section, frozen=True, kw_only=True):
@@ -297,6 +298,8 @@ def _check(config: Config) -> None:
     for index, key in enumerate(config.server.keys):
         if len(key) < 8:
             raise ConfigError(f"server.keys[{index}]: shorter than 8 characters")
+    if not 0 < config.limits.key_share <= 1:
+        raise ConfigError("limits.key_share: must be more than 0 and at most 1")
     for name in ("days", "size", "queue"):
         if getattr(config.journal, name) <= 0:
             raise ConfigError(f"journal.{name}: must be more than 0")

@@ -16,11 +16,12 @@ from toolwire.streaming import Translation
 from toolwire.upstream.transport import Answer, TransportError
 
 from .faults import cleaned, transport_fault
+from .lanes import Lane
 from .pauses import Legs
 from .refusal import Refused
 from .routing import Way
 from .state.background import Work
-from .state.memory import Keeping, Lane
+from .state.memory import Keeping
 
 Repair = Callable[[Request, Target, Names, Report], Request]
 GoOn = Callable[[], Awaitable[Answer | None]]

@@ -29,10 +29,12 @@ class Sink(Protocol):
 
 
 class Journal:
-    """`limit` is how many bytes may wait; `complain` is told what went wrong, once."""
+    """`limit` is how many bytes may wait; `complain` is told what went wrong, once; `publish` how many records were
+    written and dropped."""
 
     def __init__(self, sinks: Sequence[Sink], redactor: Redactor, limit: int, complain: Callable[[str], None]) -> None:
         self.written = 0
+        self.publish: Callable[[int, int], None] | None = None
         self._refused = self._failed = 0
         self._sinks = tuple(sinks)
         self._redactor = redactor
@@ -127,6 +129,8 @@ class Journal:
             self._pack_rest()
             while self._queue:
                 self._write(self._take())
+            if self.publish is not None:
+                self.publish(self.written, self.dropped)
         self._close_sinks()
 
     def _pack_rest(self) -> None:
