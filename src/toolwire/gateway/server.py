@@ -37,7 +37,8 @@ from .tags import with_tags
 
 
 class Gateway(Struct):
-    """All of it, ready to listen. `simulator` is the socket of the embedded model, if it is needed."""
+    """All of it, ready to listen. `simulator` is the socket of the embedded model, if it is needed; `trouble` is why
+    there is no state, if there is none."""
 
     app: App
     config: Config
@@ -45,6 +46,7 @@ class Gateway(Struct):
     log: Log
     offers: Offers
     simulator: socket.socket | None = None
+    trouble: str | None = None
 
 
 def build(
@@ -59,7 +61,8 @@ def build(
     router = Router(found, config.routes, catch_all)
     log = Log()
     transport = Transport()
-    memory = Memory(opened(config.state, environment), config.limits.streams, config.limits.answer)
+    store = opened(config.state, environment)
+    memory = Memory(store, config.limits.streams, config.limits.answer)
     offers = Offers(
         config.mcp.servers,
         Policy(allow=config.policy.allow, ask=config.policy.ask, deny=config.policy.deny),
@@ -80,7 +83,7 @@ def build(
         counter=Counter(exchanger, transport),
         recorder=recorder_of(config, found.values(), environment, log.say),
     )
-    return Gateway(app, config, router, log, offers, embedded)
+    return Gateway(app, config, router, log, offers, embedded, store.trouble)
 
 
 def greeting(gateway: Gateway) -> str:
@@ -90,6 +93,8 @@ def greeting(gateway: Gateway) -> str:
     root = f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
     key = "$TOOLWIRE_KEY" if server.keys else "none"
     lines = [f"toolwire listens on {root}"]
+    if gateway.trouble is not None:
+        lines.append(f"state is unavailable, and what needs none is served: {gateway.trouble} (see toolwire doctor)")
     if gateway.simulator is not None:
         lines.append("no provider is configured: the embedded simulator answers, in every protocol")
     lines += [f"  {_told(provider)}" for provider in gateway.router.providers.values() if gateway.simulator is None]

@@ -29,7 +29,8 @@ class Sink(Protocol):
 
 
 class Journal:
-    """`limit` is how many bytes may wait; `complain` is told what went wrong, once."""
+    """`limit` is how many bytes may wait; `complain` is told what went wrong, once. `trouble`: what went wrong last,
+    until a batch is written."""
 
     def __init__(self, sinks: Sequence[Sink], redactor: Redactor, limit: int, complain: Callable[[str], None]) -> None:
         self.written = 0
@@ -39,6 +40,7 @@ class Journal:
         self._limit = limit
         self._complain = complain
         self._complaint = ""
+        self.trouble = ""
         self._lock = threading.Lock()  # of what waits to be packed, and of how much waits
         self._fresh: list[Entry] = []
         self._large: list[Entry] = []
@@ -167,8 +169,10 @@ class Journal:
             self._failed += batch.count
         else:
             self.written += batch.count
+            self.trouble = ""
 
     def _tell(self, complaint: str) -> None:
+        self.trouble = complaint
         if complaint != self._complaint:
             self._complaint = complaint
             self._complain(complaint)
