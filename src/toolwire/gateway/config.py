@@ -86,6 +86,7 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     head: int = 64 * 1024
     body: int = 64 * 1024 * 1024
     answer: int = 64 * 1024 * 1024
+    stream: int = 256 * 1024 * 1024
     streams: int = 1000
     receive: float = 60
     send: float = 60
