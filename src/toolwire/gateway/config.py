@@ -147,9 +147,11 @@ class SearchSection(Section, frozen=True, kw_only=True):
 
 
 class ToolsSection(Section, frozen=True, kw_only=True):
-    """What the built-in tools may reach beyond the workspace, and what they may not within it."""
+    """What the built-in tools may reach beyond the workspace, and what they may not within it. Without `sandbox`,
+    commands have all rights of the user."""
 
     network: bool = False
+    sandbox: bool = True
     readable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     fetchable: tuple[str, ...] = ()
