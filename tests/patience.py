@@ -24,3 +24,9 @@ async def wait_until_async(
     while not condition():
         assert time.monotonic() < deadline, missing
         await asyncio.sleep(_PAUSE)
+
+
+async def turn(times: int = 100) -> None:
+    """Let the event loop do all that is ready: with both ends of a socket in one loop, nothing else is under way."""
+    for _ in range(times):
+        await asyncio.sleep(0)

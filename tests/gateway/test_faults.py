@@ -12,6 +12,7 @@ import pytest
 
 from tests.clock import Clock
 from tests.gateway.running import NEVER, PROTOCOL_NAMES, Running, in_front_of, question, run, running
+from tests.patience import turn
 from tests.upstream.sockets import Handler, answering, received, upstream
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Event, ResponseEnd, ResponseFailed
@@ -254,8 +255,7 @@ def test_a_slow_client_makes_an_endless_upstream_wait(protocol: str) -> None:
             before = -1
             while sent > before:  # until all that lies between is full
                 before = sent
-                for _ in range(200):
-                    await asyncio.sleep(0)
+                await turn()
             assert sent < 50_000_000
             assert await answer.next()
             answer.close()

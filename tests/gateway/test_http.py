@@ -10,6 +10,7 @@ import uvicorn
 
 from tests.clock import Clock
 from tests.gateway.running import in_front_of, run, running
+from tests.patience import turn
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.http import LIMIT_BUFFERED, options
 from toolwire.gateway.providing import listening
@@ -57,12 +58,6 @@ async def in_pieces(scope: Any, receive: Any, send: Any) -> None:
     for piece in (b"one ", b"two ", b"", b"three"):
         await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
-
-
-async def turn(times: int = 50) -> None:
-    """Let everything happen that is ready to."""
-    for _ in range(times):
-        await asyncio.sleep(0)
 
 
 async def told(wire: Wire, asked: bytes) -> bytes:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.clock import Clock
 from tests.gateway.running import NEVER, run
+from tests.patience import turn
 from tests.upstream.sockets import OK, answering, received, upstream
 from toolwire.upstream.provider import Origin
 from toolwire.upstream.transport import LIMIT_HEAD, Answer, Transport, TransportError, head_of
@@ -222,8 +223,7 @@ def test_an_upstream_waits_for_a_slow_reader() -> None:
             before = -1
             while sent > before:  # until all that lies between is full
                 before = sent
-                for _ in range(200):
-                    await asyncio.sleep(0)
+                await turn()
             assert sent < 30_000_000  # socket buffers and ours, then it has to wait
             assert await answer.next()
             answer.close()
