@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import uvicorn
 
+from tests.patience import PATIENCE
 from tests.runtime.mcp.offering import made, offering
 from tests.runtime.mcp.playing import NEW, OLD, VERSIONS, called, playing, words
 from tests.runtime.mcp.test_serving import ADD, at
@@ -73,7 +74,7 @@ def test_an_address_where_nobody_is_is_told() -> None:
         port = probe.getsockname()[1]
 
     async def work() -> None:
-        async with playing(Server(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=10), "far") as toolset:
+        async with playing(Server(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=PATIENCE), "far") as toolset:
             assert await toolset.tools() == ()
             assert toolset.state == "down"
             assert "the MCP server far is not there: " in toolset.warned()[0]

@@ -7,6 +7,7 @@ from typing import Any, Self
 import httpx2
 import pytest
 
+from tests.patience import PATIENCE
 from tests.runtime.mcp.offering import made, offering
 from tests.runtime.mcp.playing import NEW, OLD, VERSIONS, Someone, actor, called, calling, playing, tool_of, words
 from toolwire.canonical.content import Data, Inline, Media, PlainText, Text, Url
@@ -22,7 +23,7 @@ both = pytest.mark.parametrize("version", VERSIONS)
 
 
 def at(url: str, version: str, **more: Any) -> Server:
-    return Server(url=url, version=version, timeout=20, **more)  # type: ignore[arg-type]
+    return Server(url=url, version=version, timeout=PATIENCE, **more)  # type: ignore[arg-type]
 
 
 NUMBERS = {
@@ -174,7 +175,7 @@ class Plain:
 
     def __init__(self, url: str, version: str, meta: dict[str, Any], **headers: str) -> None:
         self._url, self._version, self._meta = url, version, meta
-        self._client = httpx2.AsyncClient(trust_env=False, timeout=20)
+        self._client = httpx2.AsyncClient(trust_env=False, timeout=PATIENCE)
         self._headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": version, **headers}
 
     async def __aenter__(self) -> Self:
