@@ -7,7 +7,7 @@ from typing import Any, Self
 import httpx2
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until_async
 from tests.runtime.mcp.offering import made, offering
 from tests.runtime.mcp.playing import NEW, OLD, VERSIONS, Someone, actor, called, calling, playing, tool_of, words
 from toolwire.canonical.content import Data, Inline, Media, PlainText, Text, Url
@@ -288,10 +288,7 @@ def test_a_call_that_is_cancelled_is_stopped(version: str) -> None:
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            for _ in range(200):
-                if "cancelled" in ran:
-                    break
-                await asyncio.sleep(0.01)
+            await wait_until_async(lambda: "cancelled" in ran)
         assert ran == ["waiting", "cancelled"]
 
     asyncio.run(work())
@@ -381,10 +378,10 @@ def test_clients_are_told_that_tools_changed(version: str) -> None:
             noticed = asyncio.Event()
             toolset.on_change = noticed.set
             assert [one.name for one in await toolset.tools()] == ["me__add"]
-            await asyncio.sleep(0.3)  # until it listens
             tools.append(CONFIRM)
-            await served.changed()
-            await asyncio.wait_for(noticed.wait(), 5)
+            while not noticed.is_set():  # it may not listen yet
+                await served.changed()
+                await asyncio.sleep(0.01)
             assert [one.name for one in await toolset.tools()] == ["me__add", "me__confirm"]
 
     asyncio.run(work())
