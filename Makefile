@@ -6,13 +6,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # What only some suites need, each in an environment of its own.
 CACHE := .cache
-# How long `make fuzz` takes.
-SECONDS ?= 600
 # Without compiled files every worker, and every program that a test starts, would compile all of it anew.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test fuzz test-laws test-agents test-comply test-frameworks test-mcp check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean
+.PHONY: help serve test test-laws test-agents test-comply test-frameworks test-mcp fuzz check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,9 +20,6 @@ serve: $(READY) ## start the gateway; with no key in the environment, on the emb
 
 test: $(READY) ## run the tests
 	$(BIN)/pytest -n auto --dist worksteal
-
-fuzz: $(READY) ## fuzz the parsers against independent readings of the same bytes; SECONDS=600 in all
-	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGUMENTS)
 
 test-laws: $(READY) ## run the laws over every recording and every target, where the corpus is present
 	TOOLWIRE_WHOLE_CORPUS=1 $(BIN)/pytest -n auto --dist worksteal tests/laws
@@ -43,6 +38,9 @@ test-frameworks: $(READY) $(CACHE)/frameworks/.ready ## run agent frameworks thr
 
 test-mcp: $(READY) ## run the official MCP conformance suite, and servers by others (needs npm)
 	$(BIN)/python -m tests.mcp --cache $(CACHE)/mcp
+
+fuzz: $(READY) ## mutate recorded input against every reader; ARGUMENTS='--seconds 60 --only sse'
+	$(BIN)/python -m tests.fuzz $(ARGUMENTS)
 
 test-sandbox: $(READY) ## try what a shell command can't do in bubblewrap; says what is missing where it can't
 	$(BIN)/python -m tests.sandbox

@@ -1,52 +1,56 @@
-"""Run the fuzz targets: `python -m tests.fuzz --seconds 60 [--only NAME] [--seed S] [--hex INPUT]`."""
+"""`python -m tests.fuzz`: run every target for its share of the time, and stop at the first finding."""
 
 import argparse
+import random
 import sys
 import time
+import traceback
+from pathlib import Path
 
-from tests.fuzz import TARGETS, load_target
-from tests.fuzz.mutation import Finding
+from . import targets
+from .engine import Finding, Target, run_hypothesis, run_random
+
+OUTPUT = Path(".cache/fuzz")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzz the parsers.")
-    parser.add_argument("--seconds", type=float, default=60, help="for all targets together")
-    parser.add_argument("--only", choices=TARGETS, help="run one target")
-    parser.add_argument("--seed", type=int, help="of the mutations; the clock's by default")
-    parser.add_argument("--hex", help="check one input of the target that --only names")
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600, help="time for all targets together (default: 600)")
+    parser.add_argument("--only", default="", help="run the targets whose names contain this")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the random source (default: the clock)")
+    parser.add_argument("--case", type=Path, help="check the input in this file once, with the targets of --only")
     options = parser.parse_args()
-    if options.hex is not None:
-        if options.only is None:
-            parser.error("--hex needs --only")
-        load_target(options.only).check(bytes.fromhex(options.hex))
-        _say(f"{options.only}: no finding")
+    chosen = [target for target in targets.all_targets() if options.only in target.name]
+    if not chosen:
+        parser.error(
+            f"no target's name contains {options.only!r}: {', '.join(one.name for one in targets.all_targets())}"
+        )
+    if options.case:
+        for target in chosen:
+            target.check(options.case.read_bytes())
+            print(f"{target.name}: nothing found")
         return 0
-    names = TARGETS if options.only is None else (options.only,)
-    seed = time.time_ns() % 1_000_000 if options.seed is None else options.seed
-    failed = [name for name in names if not _run(name, options.seconds / len(names), seed)]
-    return 1 if failed else 0
+    seed = int(time.time()) if options.seed is None else options.seed
+    print(f"{len(chosen)} targets, {options.seconds:g} s, seed {seed}")
+    return max(_run(target, seed, options.seconds / len(chosen)) for target in chosen)
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
-def _run(name: str, seconds: float, seed: int) -> bool:
-    began = time.monotonic()
+def _run(target: Target, seed: int, seconds: float) -> int:
+    source, started = random.Random(f"{seed} {target.name}"), time.monotonic()
     try:
-        cases = load_target(name).run(seconds, seed)
+        done = run_random(target, source, seconds=seconds * 0.6)
+        done += run_hypothesis(target, source, seconds=seconds * 0.4)
     except Finding as finding:
-        _say(f"{name}: FINDING (seed {seed})\n{finding}")
-        _say(f"repeat: python -m tests.fuzz --only {name} --hex {finding.data.hex()}")
-        return False
-    except AssertionError as failure:
-        _say(f"{name}: FINDING (seed {seed})\n{failure}")
-        _say(f"repeat: python -m tests.fuzz --only {name} --seconds {seconds:g} --seed {seed}")
-        return False
-    took = time.monotonic() - began
-    _say(f"{name}: {cases} cases, {cases / took:.0f}/s, no finding (seed {seed})")
-    return True
+        OUTPUT.mkdir(parents=True, exist_ok=True)
+        path = OUTPUT / target.name
+        path.write_bytes(finding.data)
+        traceback.print_exception(finding.__cause__)
+        print(f"{finding}\ninput, {len(finding.data)} bytes: {finding.data[:2000]!r}")
+        print(f"again: python -m tests.fuzz --only {target.name} --case {path}", flush=True)
+        return 1
+    taken = time.monotonic() - started
+    print(f"{target.name}: {done} cases, {done / taken:.0f}/s", flush=True)
+    return 0
 
 
 if __name__ == "__main__":

@@ -2,16 +2,12 @@
 
 import zlib
 
-from tests.fuzz.mutation import Bound, fuzz, split
+from tests.fuzz.engine import Target
+from tests.fuzz.packets import read_seeds, split
 from toolwire.upstream.encodings import EncodingError, Unpacker
 
-NAME = "encodings"
 LIMIT = 50_000
 TOKENS = (b"\x1f\x8b", b"\x1f\x8b\x08\x00", b"\x78\x9c", b"\x00\x00\xff\xff", b"\x03\x00", bytes(8))
-
-
-def run(seconds: float, seed: int, cases: int | None = None) -> int:
-    return fuzz(check, NAME, TOKENS, Bound(seconds, seed, cases))
 
 
 def check(data: bytes) -> None:
@@ -52,3 +48,6 @@ def _unpack(encoding: str, packets: list[bytes]) -> bytes | None:
 
 def _shown(found: bytes | None) -> str:
     return "refused" if found is None else f"{len(found)} bytes"
+
+
+TARGETS = [Target("encodings", lambda: read_seeds("encodings"), check, TOKENS)]

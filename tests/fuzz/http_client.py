@@ -6,12 +6,12 @@ import re
 import h11
 from msgspec import Struct
 
-from tests.fuzz.mutation import Bound, fuzz, split
+from tests.fuzz.engine import Target
+from tests.fuzz.packets import read_seeds, split
 from tests.fuzz.wire import Wire, run_async
 from toolwire.upstream.provider import Origin
 from toolwire.upstream.transport import TransportError, _Connection, head_of
 
-NAME = "http_client"
 ORIGIN = Origin("http", "127.0.0.1", 1)
 TOKENS = (
     b"\r\n",
@@ -46,10 +46,6 @@ class Parsed(Struct):
     status: int = 0
     body: bytes = b""
     failed: str = ""
-
-
-def run(seconds: float, seed: int, cases: int | None = None) -> int:
-    return fuzz(check, NAME, TOKENS, Bound(seconds, seed, cases))
 
 
 def check(data: bytes) -> None:
@@ -106,3 +102,6 @@ def parse_by_h11(data: bytes) -> Parsed:
             return parsed
         elif not isinstance(event, h11.InformationalResponse):
             return Parsed(failed=f"ends with {event}")
+
+
+TARGETS = [Target("http-client", lambda: read_seeds("http_client"), check, TOKENS)]

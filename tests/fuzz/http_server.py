@@ -10,12 +10,12 @@ import uvicorn
 from msgspec import Struct
 from uvicorn.server import ServerState
 
-from tests.fuzz.mutation import Bound, fuzz, split
+from tests.fuzz.engine import Target
+from tests.fuzz.packets import read_seeds, split
 from tests.fuzz.wire import Wire, run_async, settle
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.http import Connection, options
 
-NAME = "http_server"
 TOKENS = (
     b"\r\n",
     b"\n",
@@ -46,10 +46,6 @@ class Parsed(Struct):
     requests: list[tuple[str, str, bytes]]
     refused: str = ""
     closed: bool = False
-
-
-def run(seconds: float, seed: int, cases: int | None = None) -> int:
-    return fuzz(check, NAME, TOKENS, Bound(seconds, seed, cases))
 
 
 def check(data: bytes) -> None:
@@ -142,3 +138,6 @@ def _path_of(target: str) -> str:
     """Leave out what a server does not look at: the origin, and a fragment."""
     origin = re.match(r"[A-Za-z]+://[^/?#]*", target)
     return target[origin.end() if origin else 0 :].partition("#")[0]
+
+
+TARGETS = [Target("http-server", lambda: read_seeds("http_server"), check, TOKENS)]

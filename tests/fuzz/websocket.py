@@ -9,13 +9,13 @@ import uvicorn
 from msgspec import Struct
 from uvicorn.server import ServerState
 
-from tests.fuzz.mutation import Bound, fuzz, split
+from tests.fuzz.engine import Target
+from tests.fuzz.packets import read_seeds, split
 from tests.fuzz.wire import Wire, run_async, settle
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.http import options
 from toolwire.gateway.websocket import WebSocket
 
-NAME = "websocket"
 LONGEST = 1000
 HANDSHAKE = (
     b"GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
@@ -56,14 +56,6 @@ class Parsed(Struct):
     doomed: bool = False
 
 
-def run(seconds: float, seed: int, cases: int | None = None) -> int:
-    logging.getLogger("uvicorn.error").disabled = True  # it logs every invalid text
-    try:
-        return fuzz(check, NAME, TOKENS, Bound(seconds, seed, cases))
-    finally:
-        logging.getLogger("uvicorn.error").disabled = False
-
-
 def check(data: bytes) -> None:
     found, expected = run_async(parse_here(split(data))), parse_by_rfc(data)
     if expected.failed or (expected.doomed and found.over):  # what came with it may be lost
@@ -93,7 +85,12 @@ async def parse_here(packets: list[bytes]) -> Parsed:
     websocket = WebSocket(_config(), ServerState(), {"messages": messages}, asyncio.get_running_loop())
     wire.set_protocol(websocket)
     websocket.connection_made(wire)
-    await wire.deliver([HANDSHAKE, *packets], lambda: (len(messages), len(wire.written), wire.closed))
+    logger = logging.getLogger("uvicorn.error")
+    logger.disabled = True  # it would log every invalid text
+    try:
+        await wire.deliver([HANDSHAKE, *packets], lambda: (len(messages), len(wire.written), wire.closed))
+    finally:
+        logger.disabled = False
     over = wire.closed
     websocket.connection_lost(None)
     await settle(lambda: len(messages))
@@ -158,3 +155,6 @@ def _is_close(payload: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return int.from_bytes(payload[:2], "big") in CLOSE_CODES
+
+
+TARGETS = [Target("websocket", lambda: read_seeds("websocket"), check, TOKENS)]
