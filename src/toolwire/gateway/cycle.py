@@ -20,6 +20,7 @@ class Cycle(RequestResponseCycle):
 
     disconnected = response_started = response_complete = False
     more_body = True
+    chunked = False
     _size = 0
     _news = _encouraged = False
     _waiter: "asyncio.Future[None] | None" = None

@@ -193,12 +193,8 @@ class Connection(HttpToolsProtocol):
         self._since = self.loop.time()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._heading:
-            return  # a trailer
-        name = name.lower()
-        if name == b"transfer-encoding" and value.lower() != b"chunked":
-            raise ValueError("another transfer coding")
-        self.headers.append((name, value))
+        if self._heading:  # else a trailer
+            self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._overhead = 0
@@ -235,6 +231,13 @@ class Connection(HttpToolsProtocol):
             self._answering.add_done_callback(self.tasks.discard)
             self.tasks.add(self._answering)
         self._wake()
+
+    def on_chunk_header(self) -> None:
+        """Refuse codings that nobody would undo; httptools only looks at whether the last one is `chunked`."""
+        if self.cycle is not None and not self.cycle.chunked:
+            self.cycle.chunked = True
+            if any(name == b"transfer-encoding" and value.lower() != b"chunked" for name, value in self.headers):
+                raise ValueError("another transfer coding")
 
     def on_body(self, body: bytes) -> None:
         self._overhead = 0

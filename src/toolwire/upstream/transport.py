@@ -205,7 +205,7 @@ class _Connection(asyncio.Protocol):
         self._alarm: asyncio.TimerHandle | None = None
         self._chunks: list[bytes] = []
         self._buffered = 0
-        self._overhead = 0  # bytes that have come since the head or the last piece of the body
+        self._overhead = 0  # bytes that have come since the last packet with a piece of the body
         self._asked = self._headed = self._complete = self._keep = self._lost = self._paused = False
         self._failure: TransportError | None = None
 
@@ -302,17 +302,26 @@ class _Connection(asyncio.Protocol):
             self.abort()  # nobody asked
             return
         self.heard = True
-        self._overhead += len(data)
+        before = self._buffered
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(f"{self.origin.authority} does not speak HTTP: {error}")
+        after = self._buffered
+        if after == before:
+            self._count_overhead(len(data))
+        else:
+            self._overhead = 0
+            if after > LIMIT_BUFFERED and not self._paused and self._transport is not None:
+                self._paused = True
+                self._transport.pause_reading()
+        self._wake()
+
+    def _count_overhead(self, size: int) -> None:
+        """Bound what comes without any of the body: headers, trailers, informational answers."""
+        self._overhead += size
         if self._overhead > LIMIT_HEAD and not self._complete:
             self._fail(f"{self.origin.authority} sent more than {LIMIT_HEAD} bytes of headers")
-        if self._buffered > LIMIT_BUFFERED and not self._paused and self._transport is not None:
-            self._paused = True
-            self._transport.pause_reading()
-        self._wake()
 
     def _fail(self, why: str) -> None:
         if self._failure is None:
@@ -341,9 +350,8 @@ class _Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._headed:
             return  # a trailer
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        if (known := self.headers.setdefault(key, text)) is not text:
-            self.headers[key] = f"{known}, {text}"
+        key, text, headers = name.decode("latin-1").lower(), value.decode("latin-1"), self.headers
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -363,7 +371,6 @@ class _Connection(asyncio.Protocol):
         raise ValueError(why)
 
     def on_body(self, data: bytes) -> None:
-        self._overhead = 0
         self._chunks.append(data)
         self._buffered += len(data)
 
