@@ -44,6 +44,7 @@ _SAID_BY = {
     name: ((codec.surface.version_header or "").encode(), (codec.surface.passed or "").encode())
     for name, codec in PROTOCOLS.items()
 }
+_LIMIT_REMEMBERED = 4096
 _GOT = ("/", "/metrics", "/api/version", *LISTS)
 
 
@@ -363,12 +364,13 @@ class DryRun(Struct, forbid_unknown_fields=True):
 
 def _route(codec: Codec, address: Address, headers: dict[bytes, bytes]) -> Route:
     """What is said of a request outside its body."""
-    version, passed = _SAID_BY[codec.name]
-    return _said(codec.name, address, headers.get(version), headers.get(passed))
+    version_name, passed_name = _SAID_BY[codec.name]
+    version, passed = headers.get(version_name, b""), headers.get(passed_name, b"")
+    size = len(version) + len(passed) + (0 if address.model is None else len(address.model))
+    return (_remembered if size <= _LIMIT_REMEMBERED else _said)(codec.name, address, version, passed)
 
 
-@lru_cache(maxsize=256)
-def _said(protocol: str, address: Address, version: bytes | None, passed: bytes | None) -> Route:
+def _said(protocol: str, address: Address, version: bytes, passed: bytes) -> Route:
     surface = PROTOCOLS[protocol].surface
     told = {
         name: words.decode("ascii")
@@ -377,6 +379,9 @@ def _said(protocol: str, address: Address, version: bytes | None, passed: bytes 
     }
     version_told = told.get(surface.version_header or "")
     return Route(model=address.model, stream=address.stream, version=version_told, headers=tuple(told.items()))
+
+
+_remembered = lru_cache(maxsize=256)(_said)
 
 
 def _is_strict(headers: dict[bytes, bytes]) -> bool:
