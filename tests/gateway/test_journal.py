@@ -245,11 +245,13 @@ def test_what_keeps_the_journal_from_being_written_stops_no_exchange(
             for _ in range(100):
                 await asyncio.sleep(0.02)
                 if b"dropped_total 1" in (await gateway.get("/metrics"))[1]:
+                    health = json.loads((await gateway.get("/healthz"))[1])
+                    assert (health["status"], list(health["reasons"])) == ("degraded", ["journal"])
                     return
             raise AssertionError("nothing was counted")
 
     run(work())
-    assert "journal: OperationalError: unable to open database file" in capsys.readouterr().err
+    assert "journal: DatabaseUnusable: unable to open database file" in capsys.readouterr().err
 
 
 def test_lists_and_health_are_not_exchanges(tmp_path: Path) -> None:

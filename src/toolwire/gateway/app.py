@@ -169,7 +169,7 @@ class App:
 
     async def _serve(self, incoming: Incoming, codec: Codec, address: Address | None) -> None:
         if incoming.path == "/healthz":
-            await incoming.answer(200, b'{"status":"ok"}', [_JSON])
+            await incoming.answer(200, self._health(), [_JSON])
             return
         if (why := self._gate.stranger(incoming.headers)) is not None:
             raise Refused(ApiError(kind="permission", message=why, status=403))
@@ -188,6 +188,17 @@ class App:
             await self._use(incoming, codec)
         else:
             await self._look_up(incoming, codec)
+
+    def _health(self) -> bytes:
+        """Whether all of it works. What serves without state is up: the status of the answer stays 200."""
+        reasons: dict[str, str] = {}
+        if (trouble := self._resources.trouble) is not None:
+            reasons["state"] = trouble
+        if self._recorder is not None and self._recorder.journal.trouble:
+            reasons["journal"] = "records can't be written: the log says why"
+        if not reasons:
+            return b'{"status":"ok"}'
+        return msgspec.json.encode({"status": "degraded", "reasons": reasons})
 
     # ---- the exchange
 

@@ -39,7 +39,8 @@ from .workers import Supervisor, ending_signals
 
 
 class Gateway(Struct):
-    """All of it, ready to listen. `simulator` is the socket of the embedded model, if it is needed."""
+    """All of it, ready to listen. `simulator` is the socket of the embedded model, if it is needed; `trouble` is why
+    there is no state, if there is none."""
 
     app: App
     config: Config
@@ -47,6 +48,7 @@ class Gateway(Struct):
     log: Log
     offers: Offers
     simulator: socket.socket | None = None
+    trouble: str | None = None
 
 
 class Crew(Struct, frozen=True):
@@ -72,7 +74,8 @@ def build(
     crew = crew or make_crew(config, environment)
     log = Log()
     transport = Transport()
-    memory = Memory(opened(config.state, environment), config.limits.streams, config.limits.answer)
+    store = opened(config.state, environment)
+    memory = Memory(store, config.limits.streams, config.limits.answer)
     offers = Offers(
         config.mcp.servers,
         Policy(allow=config.policy.allow, ask=config.policy.ask, deny=config.policy.deny),
@@ -93,7 +96,7 @@ def build(
         scoreboard=crew.scoreboard,
         worker=worker,
     )
-    return Gateway(app, config, router, log, offers, embedded)
+    return Gateway(app, config, router, log, offers, embedded, store.trouble)
 
 
 def make_crew(config: Config, environment: Mapping[str, str], workers: int = 1) -> Crew:
@@ -107,6 +110,8 @@ def greeting(gateway: Gateway) -> str:
     root = f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
     key = "$TOOLWIRE_KEY" if server.keys else "none"
     lines = [f"toolwire listens on {root}"]
+    if gateway.trouble is not None:
+        lines.append(f"state is unavailable, and what needs none is served: {gateway.trouble} (see toolwire doctor)")
     if gateway.simulator is not None:
         lines.append("no provider is configured: the embedded simulator answers, in every protocol")
     lines += [f"  {_told(provider)}" for provider in gateway.router.providers.values() if gateway.simulator is None]
@@ -178,12 +183,12 @@ async def serve(gateway: Gateway, listener: socket.socket, parent: int | None = 
 
     `parent` is a descriptor at whose end the supervisor of this worker is gone: then the worker ends, too.
     """
-    async with simulating(gateway.simulator, gateway.config.simulator):
+    async with simulating(gateway.simulator, gateway.config.simulator), contextlib.AsyncExitStack() as closing:
+        closing.callback(gateway.log.flush)
+        closing.push_async_callback(gateway.offers.close)
+        closing.callback(gateway.app.close)
         spare_the_collector()
         server = _Server(uvicorn.Config(gateway.app, **options(gateway.config.limits)))
         if parent is not None:
             asyncio.get_running_loop().add_reader(parent, _end_orphan, server, parent)
         await server.serve(sockets=[listener])
-        gateway.app.close()
-        await gateway.offers.close()
-        gateway.log.flush()

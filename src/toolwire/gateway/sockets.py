@@ -226,7 +226,6 @@ class _Connection:
             await self._tell_all(lane, joined.events)
             ended = await self._respond(lane, joined.request or frame, joined.steers, asked=True)
             while ended.request is not None:
-                await asyncio.sleep(0)  # until the answer is remembered
                 ended = await self._respond(lane, ended.request, ended.steers, asked=False)
 
     async def _respond(self, lane: str, frame: dict[str, Raw], steers: list[Steer], *, asked: bool) -> Turn:

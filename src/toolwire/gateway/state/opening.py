@@ -5,9 +5,9 @@ from pathlib import Path
 
 from toolwire.gateway.config import ConfigError, StateSection
 from toolwire.gateway.seals import state_folder
-from toolwire.journal.files import make_private
+from toolwire.journal.files import DatabaseUnusable, make_private, open_database
 
-from .sqlite import MEMORY, Bounds, SqliteStore
+from .sqlite import MEMORY, SCHEMA, Bounds, SqliteStore
 
 
 def require_file(section: StateSection, environment: Mapping[str, str]) -> None:
@@ -27,7 +27,10 @@ def state_path(section: StateSection, environment: Mapping[str, str]) -> Path:
 
 
 def opened(section: StateSection, environment: Mapping[str, str]) -> SqliteStore:
-    """Where there is no place for a file, and none was named, in memory. The file is first touched when it is used."""
+    """Open the store. Where there is no place for a file, and none was named, it is in memory.
+
+    A file that is damaged or in use is reported, and the gateway serves what needs no state.
+    """
     bounds = Bounds(section.ttl, section.rows, section.bytes, section.queue)
     if section.path == MEMORY:
         return SqliteStore(MEMORY, bounds)
@@ -38,4 +41,12 @@ def opened(section: StateSection, environment: Mapping[str, str]) -> SqliteStore
         if section.path is not None:
             raise ConfigError(f"state.path: {section.path}: {error.strerror}") from None
         return SqliteStore(MEMORY, bounds)
+    try:
+        open_database(path, SCHEMA).close()  # a connection can't be taken along by a process that forks
+    except DatabaseUnusable as trouble:
+        return SqliteStore(str(path), bounds, trouble=trouble)
     return SqliteStore(str(path), bounds)
+
+
+def state_path(section: StateSection, environment: Mapping[str, str]) -> Path:
+    return state_folder(environment) / "state.db" if section.path is None else Path(section.path)
