@@ -83,10 +83,12 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def serving(home: Path, *options: str) -> Iterator[Served]:
-    process = subprocess.Popen(
-        [*COMMAND, "--port", "0", *options], stderr=subprocess.PIPE, text=True, env=environment(home), cwd=home
-    )
+def serving(home: Path, *options: str, files: tuple[int, int] | None = None) -> Iterator[Served]:
+    """`files`: the soft and the hard limit of open files."""
+    command = [*COMMAND, "--port", "0", *options]
+    if files is not None:
+        command = ["sh", "-c", f'ulimit -Sn {files[0]}; ulimit -Hn {files[1]}; exec "$@"', "sh", *command]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(home), cwd=home)
     assert process.stderr is not None
     found = re.fullmatch(r"toolwire listens on (http://127\.0\.0\.1:\d+)\n", process.stderr.readline())
     assert found is not None
