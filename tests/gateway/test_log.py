@@ -11,6 +11,7 @@ import pytest
 
 from tests.gateway.running import run
 from tests.gateway.test_exchange import GOOD, Script, in_front
+from tests.patience import wait_until_async
 from toolwire.canonical.response import Usage
 from toolwire.gateway.log import LIMIT_LINES, LIMIT_TEXT, LIMIT_TRACEBACK, LIMIT_WORD, PAUSE, Line, Log
 
@@ -48,13 +49,22 @@ async def logging(*lines: Line, seconds: float = 0.0) -> AsyncIterator[Log]:
     log = Log()
     for one in lines:
         log.add(one)
-    await asyncio.sleep(seconds)
+    if seconds:
+        await asyncio.sleep(seconds)
     yield log
 
 
 def test_lines_wait_for_each_other_and_go_in_one_write() -> None:
-    assert written(logging(line(1), line(2))) == []
-    (told,) = written(logging(line(1), line(2), seconds=3 * PAUSE))
+    stderr = Stderr()
+
+    async def add() -> None:
+        async with logging(line(1), line(2)):
+            assert stderr.writes == []
+        await wait_until_async(lambda: stderr.writes)
+
+    with contextlib.redirect_stderr(stderr):
+        asyncio.run(add())
+    (told,) = stderr.writes
     assert [one.split()[-1] for one in told.splitlines()] == ["ex_1", "ex_2"]
 
 
