@@ -171,7 +171,7 @@ def test_q_12_a_connection_more_than_there_may_be_is_answered_503() -> None:
             LimitsSection(),
             1024,
             358,
-            537,
+            448,
             "limits.streams is 358 instead of 1000: this process may have 1024 open files",
         ),
         (LimitsSection(streams=5), 1, 1, 1, "limits.streams is 1 instead of 5"),

@@ -42,3 +42,7 @@ def opened(section: StateSection, environment: Mapping[str, str]) -> SqliteStore
     except DatabaseUnusable as trouble:
         return SqliteStore(str(path), bounds, trouble=trouble)
     return SqliteStore(str(path), bounds)
+
+
+def state_path(section: StateSection, environment: Mapping[str, str]) -> Path:
+    return state_folder(environment) / "state.db" if section.path is None else Path(section.path)
