@@ -10,7 +10,7 @@ from tests.gateway.test_exchange import GOOD, Script, in_front
 from tests.gateway.test_faults import error_of
 from toolwire.codec.interface import Route
 from toolwire.codec.surface import Address
-from toolwire.gateway import app, auth, searching
+from toolwire.gateway import auth, headers, searching
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.exchange import Exchanger
 from toolwire.gateway.routing import LIMIT_MODEL, ModelTooLong, Way
@@ -84,7 +84,7 @@ def test_s_16_no_number_of_requests_fills_the_memory_of_what_is_told_outside_bod
 
     def route(number: int) -> None:
         address = Address(model=f"{number:060000d}")
-        app._route(codec, address, {b"anthropic-beta": b"%060000d" % number, b"anthropic-version": b"1"})
+        headers.route_of(codec, address, {b"anthropic-beta": b"%060000d" % number, b"anthropic-version": b"1"})
 
     assert growth(route, 1000) < LIMIT
 
