@@ -28,15 +28,17 @@ LOSSY = {**ASKED, "container": "c_1"}
 class Served:
     """A gateway in processes of its own."""
 
-    def __init__(self, process: subprocess.Popen[str], root: str, log: list[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], home: Path, root: str, log: list[str]) -> None:
         self.process = process
+        self.home = home
         self.root = root
         self.log = log
+        self._seen: set[int] = set()
 
     @property
     def workers(self) -> list[int]:
         """The processes whose parent it is, zombies aside."""
-        found = []
+        found: list[int] = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
@@ -45,7 +47,17 @@ class Served:
                     continue
                 if int(fields[1]) == self.process.pid and fields[0] != "Z":
                     found.append(int(entry.name))
+        self._seen.update(found)
         return sorted(found)
+
+    def kill(self) -> None:
+        """End all its processes, orphans included."""
+        for worker in {*self.workers, *self._seen}:
+            with contextlib.suppress(OSError):
+                if (Path(f"/proc/{worker}/cwd")).samefile(self.home):
+                    os.kill(worker, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait(PATIENCE)
 
     @contextmanager
     def only(self, worker: int) -> Iterator[None]:
@@ -95,14 +107,11 @@ def serving(home: Path, *options: str, files: tuple[int, int] | None = None) -> 
     log: list[str] = []
     reading = threading.Thread(target=log.extend, args=(process.stderr,))
     reading.start()
-    served = Served(process, found[1], log)
+    served = Served(process, home, found[1], log)
     try:
         yield served
     finally:
-        for worker in served.workers:
-            os.kill(worker, signal.SIGKILL)
-        process.kill()
-        process.wait(PATIENCE)
+        served.kill()
         reading.join(PATIENCE)
         process.stderr.close()
 
