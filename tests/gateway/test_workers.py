@@ -128,7 +128,7 @@ def slow_upstream(home: Path) -> Iterator[threading.Event]:
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             self._send({"delta": {"role": "assistant", "content": "be"}, "finish_reason": None})
-            released.wait(PATIENCE)
+            released.wait()
             with contextlib.suppress(ConnectionError):
                 self._send({"delta": {"content": "gun"}, "finish_reason": None})
                 self._send({"delta": {}, "finish_reason": "stop"})
