@@ -98,6 +98,7 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     sockets: int = 1000
     socket_time: float = 3600
     key_share: float = 0.5
+    connections: int | None = None
 
 
 class StateSection(Section, frozen=True, kw_only=True):
@@ -301,6 +302,8 @@ def _check(config: Config) -> None:
     for index, key in enumerate(config.server.keys):
         if len(key) < 8:
             raise ConfigError(f"server.keys[{index}]: shorter than 8 characters")
+    if config.limits.connections is not None and config.limits.connections < 1:
+        raise ConfigError("limits.connections: must be more than 0")
     if not 0 < config.limits.key_share <= 1:
         raise ConfigError("limits.key_share: must be more than 0 and at most 1")
     for name in ("days", "size", "queue"):

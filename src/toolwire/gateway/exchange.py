@@ -20,6 +20,7 @@ from toolwire.codec.answers import failure_of
 from toolwire.codec.carries import Carrier
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.kin import set_apart
+from toolwire.codec.repeated import Repeated
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.codec.settings import settled
 from toolwire.codec.withholding import Withholding
@@ -38,7 +39,7 @@ from .offering import Offers
 from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, changing, repaired
 from .pauses import is_paused, joined, resumed
 from .refusal import Refused
-from .routing import Routed, Router, Way
+from .routing import Routed, Router, Way, size_of
 from .state.holders import HOLDERS
 from .state.memory import Keeping, Memory
 from .state.telling import Following
@@ -71,8 +72,8 @@ class Exchanger:
         self._memory = memory
         self._offers = offers or Offers()
         self._workshop = Workshop(memory.store, seal_keys)
-        self._heads: dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[Origin, bytes]] = {}
-        self._carriers: dict[tuple[str, str, str | None], Carrier] = {}
+        self._heads: Repeated[tuple[str, str, tuple[tuple[str, str], ...]], tuple[Origin, bytes]] = Repeated()
+        self._carriers: Repeated[tuple[str, str, str | None], Carrier] = Repeated()
 
     def close(self) -> None:
         self._transport.close()
@@ -217,8 +218,7 @@ class Exchanger:
         if (known := self._carriers.get(key)) is not None:
             return known
         made = Carrier(self._seal_keys, tenant, realm=way.provider.name, model=way.model or "")
-        if len(self._carriers) < 4096:  # names are the clients' to choose
-            self._carriers[key] = made
+        self._carriers.keep(key, made, size_of(*key))
         return made
 
     async def persist(self, asked: Asked, request: Request, sent: Sent) -> Whole | Streaming:
@@ -263,8 +263,7 @@ class Exchanger:
             joined_words = name == upstream.surface.passed and name in headers
             headers[name] = f"{headers[name]},{words}" if joined_words else words
         found = provider.origin, head_of(provider.origin, provider.address(path), headers.items())
-        if len(self._heads) < 1024:  # Gemini's paths hold names that are the clients' to choose
-            self._heads[key] = found
+        self._heads.keep(key, found, size_of(path, *(words for _, words in route.headers)))
         return found
 
     async def _fault(self, sent: Sent, answer: Answer) -> ApiError:

@@ -17,6 +17,9 @@ STATUS_KINDS: dict[int, ErrorKind] = {401: "authentication", 402: "billing", 403
 
 
 def transport_fault(provider: Provider, error: TransportError) -> ApiError:
+    if error.exhausted:
+        why = f"toolwire has too many open connections or files to reach {provider.name}: try again later"
+        return ApiError(kind="overloaded", message=why, status=503)
     kind: Literal["timeout", "server"] = "timeout" if error.timed_out else "server"
     return ApiError(kind=kind, message=f"{provider.name}: {error}", status=504 if error.timed_out else 502)
 
