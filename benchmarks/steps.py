@@ -53,7 +53,7 @@ async def note(number: int, text: str) -> str:
     return text
 
 
-MEMORY = "/dev/shm"  # noqa: S108 - each round has a folder of its own there
+MEMORY = "/dev/shm"
 """Where a file is in memory, so that nobody waits for a disk."""
 
 
