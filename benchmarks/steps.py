@@ -65,7 +65,7 @@ def step_milliseconds(folder: str | None = MEMORY) -> float:
 
 def sync_milliseconds() -> float:
     """What the disk of temporary files takes to write one page for good."""
-    with tempfile.TemporaryFile() as file:
+    with tempfile.NamedTemporaryFile() as file:
         times = [_synced(file.fileno()) for _ in range(50)]
     return 1000 * statistics.median(times)
 
