@@ -30,7 +30,7 @@ def base_url() -> Iterator[str]:
 
 
 def doctor(folder: Path, config: str | None, **environment: str) -> Result:
-    arguments = ["doctor", "--timeout", "2"]
+    arguments = ["doctor", "--timeout", "120"]
     if config is not None:
         (folder / "toolwire.toml").write_text(config, encoding="utf-8")
         arguments += ["--config", str(folder / "toolwire.toml")]

@@ -35,6 +35,7 @@ EFFORTS = ("minimal", "low", "medium", "high")
 @click.option("--workspace", type=_FOLDER, metavar="DIR", help="What the tools may work on. Default: this folder.")
 @click.option("--continue", "goes_on", is_flag=True, help="Go on with the last conversation of this workspace.")
 @click.option("--yes", is_flag=True, help="Answer every approval with yes. What is denied stays denied.")
+@click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with all of your rights.")
 @click.option("--later", is_flag=True, help="Let approvals wait where nobody can be asked, in place of a no.")
 @click.option("--allow", multiple=True, metavar="RULE", help="Calls that need not ask: tool, or tool(argument=glob).")
 @click.option("--deny", multiple=True, metavar="RULE", help="Calls that are never run.")
@@ -74,13 +75,14 @@ def _asked(
     workspace: Path | None,
     goes_on: bool,
     yes: bool,
+    no_sandbox: bool,
     as_json: bool,
     no_tools: bool,
     config_path: Path | None,
     journal: Path | None,
     **flags: Any,
 ) -> int:
-    from .job import SIMULATED, Job, agent_of, config_of, is_simulated, require_browser, runs_at
+    from .job import SIMULATED, Job, agent_of, config_of, is_simulated, require_browser, runs_at, without_sandbox
     from .running import conduct, person_of, view_of
 
     if flags["hosts"] and flags["browser"] is None:
@@ -96,6 +98,8 @@ def _asked(
         before, job = _last(runs, job, view.note)
     if is_simulated(config):
         view.note(SIMULATED)
+    if job.tools:
+        config = without_sandbox(config, view.note, flag=no_sandbox)
     text = _with_stdin(prompt, view.note)
     require_browser(job, config)
     agent = agent_of(job, config, person=person_of(view, yes=yes, later=job.later), runs=runs)

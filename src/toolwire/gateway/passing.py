@@ -14,14 +14,16 @@ from toolwire.canonical.response import Response, Usage
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.losses import Names, Report
 from toolwire.streaming import Translation
+from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Answer, TransportError
 
-from .faults import cleaned, transport_fault
+from .faults import cleaned, fault_of, transport_fault
+from .lanes import Lane
 from .pauses import Legs
 from .refusal import Refused
 from .routing import Way
 from .state.background import Work
-from .state.memory import Keeping, Lane
+from .state.memory import Keeping
 
 Repair = Callable[[Request, Target, Names, Report], Request]
 GoOn = Callable[[], Awaitable[Answer | None]]
@@ -66,11 +68,31 @@ class Sent(Struct):
     finish: Callable[[Response], None] | None = None
 
 
+class StreamRoom(Struct):
+    """The bytes that may still be read of one streamed answer."""
+
+    provider: Provider
+    left: int
+
+    def take(self, data: bytes) -> None:
+        self.left -= len(data)
+        if self.left < 0:
+            why = "sent a longer stream than limits.stream of this gateway allows"
+            raise Refused(fault_of(self.provider, "server", why))
+
+
 class Streaming:
     """An answer that streams: bytes as they become ready, whole frames each time, always with a proper end."""
 
     def __init__(
-        self, sent: Sent, answer: Answer | None, translation: Translation, first: bytes, go_on: GoOn | None = None
+        self,
+        sent: Sent,
+        answer: Answer | None,
+        translation: Translation,
+        first: bytes,
+        *,
+        go_on: GoOn | None = None,
+        room: StreamRoom | None = None,
     ) -> None:
         self.work: Work | None = None
         self.sent = sent
@@ -79,6 +101,7 @@ class Streaming:
         self._first = first
         self._go_on = go_on
         self._unstored: list[Loss] = []
+        self._room = room or StreamRoom(sent.way.provider, 0)
 
     @property
     def before(self) -> list[Loss]:
@@ -120,12 +143,13 @@ class Streaming:
             return
         try:
             while True:
-                while data := await self._answer.next():
+                while self.error is None and (data := await self._answer.next()):
+                    self._room.take(data)
                     if out := self.translation.feed(data):
                         yield out
                 yield self.translation.drain()
                 self._answer.close()
-                following = None if self._go_on is None else await self._go_on()
+                following = None if self._go_on is None or self.error is not None else await self._go_on()
                 if self.sent.legs is not None and self.sent.legs.ready:
                     yield self.translation.tell(*self.sent.legs.ready)
                     self.sent.legs.ready = []

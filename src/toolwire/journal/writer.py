@@ -29,11 +29,15 @@ class Sink(Protocol):
 
 
 class Journal:
-    """`limit` is how many bytes may wait; `complain` is told what went wrong, once. `trouble`: what went wrong last,
-    until a batch is written."""
+    """A queue of records, written in batches by a thread of its own.
+
+    `limit` is how many bytes may wait; `complain` gets the first failure of each kind; `publish` gets how many records
+    were written and dropped; `trouble` is the last failure, until a batch is written.
+    """
 
     def __init__(self, sinks: Sequence[Sink], redactor: Redactor, limit: int, complain: Callable[[str], None]) -> None:
         self.written = 0
+        self.publish: Callable[[int, int], None] | None = None
         self._refused = self._failed = 0
         self._sinks = tuple(sinks)
         self._redactor = redactor
@@ -129,6 +133,8 @@ class Journal:
             self._pack_rest()
             while self._queue:
                 self._write(self._take())
+            if self.publish is not None:
+                self.publish(self.written, self.dropped)
         self._close_sinks()
 
     def _pack_rest(self) -> None:

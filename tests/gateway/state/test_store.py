@@ -4,13 +4,14 @@ import asyncio
 import os
 import sqlite3
 import stat
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.clock import Clock
+from tests.patience import wait_until
 from toolwire.gateway.config import ConfigError, StateSection
 from toolwire.gateway.state.eviction import fair_share
 from toolwire.gateway.state.opening import opened
@@ -97,18 +98,18 @@ def test_rows_under_a_parent_keep_their_order(place: Path | None) -> None:
     run(place, work)
 
 
-def test_what_is_unused_too_long_is_not_there(place: Path | None) -> None:
+def test_what_is_unused_too_long_is_not_there(place: Path | None, clock: Clock) -> None:
     async def work(store: SqliteStore) -> None:
         store.keep([row("a"), row("b", parent="a")])
         assert await store.get("me", "response", ["a"])
-        await asyncio.sleep(0.3)
+        clock.advance(3601)
         assert await store.get("me", "response", ["a"]) == {}
         assert await store.lineage("me", "response", "b") == []
         assert await store.under("me", "response", "a") == []
         assert not await store.has("me", "response", "a")
         assert not await store.delete("me", "response", "a")
 
-    run(place, work, Bounds(ttl=0.2, rows=1000, bytes=1_000_000))
+    run(place, work, PLENTY)
 
 
 @pytest.mark.parametrize("bounds", [Bounds(3600, 50, 1_000_000), Bounds(3600, 1000, 5000)], ids=["rows", "bytes"])
@@ -198,9 +199,7 @@ def test_rows_that_belong_together_are_kept_together_or_not_at_all(
 
 
 def _until_taken(store: SqliteStore) -> None:
-    deadline = time.monotonic() + 5
-    while store._waiting and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: not store._waiting)
 
 
 def test_what_waits_for_a_disk_that_does_not_answer_is_bounded(

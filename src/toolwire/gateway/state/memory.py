@@ -22,6 +22,7 @@ from toolwire.codec.computer import with_screens
 from toolwire.codec.interface import Codec, Context, Route
 from toolwire.codec.lines import in_one_line
 from toolwire.codec.losses import pinned
+from toolwire.gateway.lanes import Lane
 from toolwire.gateway.refusal import Refused
 
 from .background import RUNNING, Background, status_of
@@ -57,21 +58,6 @@ class Record(Struct, frozen=True):
 class _Body(Struct):
     input: Raw | UnsetType = UNSET
     tools: Raw | UnsetType = UNSET
-
-
-class Lane:
-    """What a connection remembers by itself, also of what is not to be stored: of each of its lanes the last answer,
-    and all that led to it."""
-
-    def __init__(self, name: str, last: dict[str, tuple[str, list[Raw]]]) -> None:
-        self._name = name
-        self._last = last
-
-    def find(self, id: str) -> list[Raw] | None:
-        return next((items for known, items in self._last.values() if known == id), None)
-
-    def put(self, id: str, items: list[Raw]) -> None:
-        self._last[self._name] = (id, items)
 
 
 class History(Struct):

@@ -10,6 +10,22 @@ from toolwire.journal.files import DatabaseUnusable, make_private, open_database
 from .sqlite import MEMORY, SCHEMA, Bounds, SqliteStore
 
 
+def require_file(section: StateSection, environment: Mapping[str, str]) -> None:
+    """Raise a `ConfigError` unless the state is a file that several workers can share."""
+    if section.path == MEMORY:
+        raise ConfigError('state.path: ":memory:" is not shared: --workers needs a file, or one worker')
+    path = state_path(section, environment)
+    try:
+        make_private(path)
+    except OSError as error:
+        why = f"state.path: {path}: {error.strerror}: --workers needs a state file that can be written, or one worker"
+        raise ConfigError(why) from None
+
+
+def state_path(section: StateSection, environment: Mapping[str, str]) -> Path:
+    return state_folder(environment) / "state.db" if section.path is None else Path(section.path)
+
+
 def opened(section: StateSection, environment: Mapping[str, str]) -> SqliteStore:
     """Open the store. Where there is no place for a file, and none was named, it is in memory.
 
@@ -30,7 +46,3 @@ def opened(section: StateSection, environment: Mapping[str, str]) -> SqliteStore
     except DatabaseUnusable as trouble:
         return SqliteStore(str(path), bounds, trouble=trouble)
     return SqliteStore(str(path), bounds)
-
-
-def state_path(section: StateSection, environment: Mapping[str, str]) -> Path:
-    return state_folder(environment) / "state.db" if section.path is None else Path(section.path)
