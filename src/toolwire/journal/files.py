@@ -49,11 +49,7 @@ class DatabaseUnusable(ToolwireError):
 
 def prepare(path: Path, schema: Schema) -> None:
     """Make the file if there is none, and check it."""
-    try:
-        make_private(path)
-    except OSError as error:
-        raise DatabaseUnusable(why(error)) from None
-    open_database(path, schema).close()
+    open_database(path, schema, make=True).close()
 
 
 def make_private(path: Path) -> None:
@@ -66,16 +62,25 @@ def make_private(path: Path) -> None:
 
 
 def open_database(
-    path: Path | str, schema: Schema, *, threads: bool = False, durable: bool = False, checked: bool = False
+    path: Path | str,
+    schema: Schema,
+    *,
+    make: bool = False,
+    threads: bool = False,
+    durable: bool = False,
+    checked: bool = False,
 ) -> sqlite3.Connection:
     """Open a file at the present version of its schema.
 
-    `threads`: several may use the connection, one after the other. `durable`: what was committed survives a power cut,
-    not only the end of the process. `checked`: the file was found sound a moment ago.
+    `make`: it is made for its user alone, should it not be there (any more). `threads`: several may use the connection,
+    one after the other. `durable`: what was committed survives a power cut, not only the end of the process. `checked`:
+    the file was found sound a moment ago.
     """
     try:
+        if make:
+            make_private(Path(path))
         connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=not threads)
-    except sqlite3.Error as error:
+    except (OSError, sqlite3.Error) as error:
         raise unusable(error) from None
     try:
         connection.execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")

@@ -150,7 +150,7 @@ def test_s_8_a_full_disk_is_reported_as_such(tmp_path: Path) -> None:
         await store._run(lambda connection: connection.execute("PRAGMA max_page_count = 1"))
         with pytest.raises(Unavailable, match="database or disk is full"):
             await store.put([row("b", b"x" * 500_000)])
-        await store.put([row("c")])  # on a connection that knows no such bound
+        await store.put([row("c", b"x" * 500_000)])  # on a connection that knows no such bound
         assert list(await store.get("me", "response", ["a", "b", "c"])) == ["a", "c"]
 
     run(path, work)

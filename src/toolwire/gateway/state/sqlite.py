@@ -252,7 +252,7 @@ class SqliteStore:
             if self._trouble is not None and self._clock() < self._reopen:
                 raise self._trouble
             try:
-                self._connection = open_database(self._path, SCHEMA, threads=True)
+                self._connection = open_database(self._path, SCHEMA, make=self._path != MEMORY, threads=True)
             except DatabaseUnusable:
                 self._reopen = self._clock() + _REOPEN
                 raise
