@@ -415,4 +415,4 @@ def test_a_journal_that_can_not_be_read_is_an_error_and_no_traceback(command: st
     assert [one.exit_code for one in (damaged, newer, none)] == [2, 2, 2]
     assert "Error: the run run can't be read from the journal: it is damaged" in damaged.output
     assert f"Error: {path}: a newer toolwire wrote it" in newer.output
-    assert f"Error: {path}: it is no SQLite file, or damaged" in none.output
+    assert f"Error: {path}: the file is damaged, or not of SQLite" in none.output

@@ -296,7 +296,9 @@ def test_damage_that_shows_later_is_told_with_the_file(tmp_path: Path) -> None:
     runs.begin("run", b"{}")
     with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as connection, connection:
         connection.execute("DROP TABLE steps")
-    with pytest.raises(JournalError, match=r"runs\.db: it is damaged, or no file of toolwire \(no such table: steps\)"):
+    with pytest.raises(
+        JournalError, match=r"runs\.db: the file is damaged, or not of toolwire \(no such table: steps\)"
+    ):
         runs.steps("run")
 
 

@@ -178,13 +178,13 @@ def _check(connection: sqlite3.Connection, schema: Schema) -> None:
         there = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
         if missing := sorted(wanted - there):
             what = f"has no column {', '.join(missing)}" if there else "is missing"
-            raise DatabaseUnusable(f"it is damaged, or no file of toolwire: table {table} {what}", _MOVE)
+            raise DatabaseUnusable(f"the file is damaged, or not of toolwire: table {table} {what}", _MOVE)
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     if pages * connection.execute("PRAGMA page_size").fetchone()[0] > LIMIT_CHECK:
         return
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
-        raise DatabaseUnusable(f"it is damaged ({_in_one_line(found)})", _MOVE)
+        raise DatabaseUnusable(f"the file is damaged ({_in_one_line(found)})", _MOVE)
 
 
 def is_busy(error: sqlite3.Error) -> bool:
@@ -197,14 +197,14 @@ def unusable(error: OSError | sqlite3.Error) -> DatabaseUnusable:
     if isinstance(error, OSError):
         return DatabaseUnusable(why(error))
     if is_busy(error):
-        return DatabaseUnusable("another program holds a lock on it (database is locked)", busy=True)
+        return DatabaseUnusable("another program holds a lock on the file (database is locked)", busy=True)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
-        return DatabaseUnusable("it is no SQLite file, or damaged (file is not a database)", _MOVE)
+        return DatabaseUnusable("the file is damaged, or not of SQLite (file is not a database)", _MOVE)
     if code == sqlite3.SQLITE_CORRUPT:
-        return DatabaseUnusable(f"it is damaged ({error})", _MOVE)
+        return DatabaseUnusable(f"the file is damaged ({error})", _MOVE)
     if code == sqlite3.SQLITE_ERROR:  # a statement and the tables do not fit
-        return DatabaseUnusable(f"it is damaged, or no file of toolwire ({error})", _MOVE)
+        return DatabaseUnusable(f"the file is damaged, or not of toolwire ({error})", _MOVE)
     return DatabaseUnusable(str(error))
 
 
