@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Text, ToolResult
 from toolwire.journal.secrets import Redactor
@@ -123,7 +124,7 @@ class Executor:
             outcome = self._outcome(pending, unrun)
         else:
             resumable = pending.tool is not None and pending.tool.resumable
-            intent = Intent(pending.call.name, pending.call.arguments, resumable)
+            intent = Intent(pending.call.name, pending.text, resumable)
             async with self._apart.kept(pending):
                 self._steps.begin(name, msgspec.json.encode(intent))
                 outcome = await self._run_tool(name, pending)
@@ -140,7 +141,11 @@ class Executor:
         if pending.verdict == "allow":
             return None
         approval, call = pending.approval, pending.call
-        if approval is not None and approval.covers(self._run, pending.id, call.name, call.arguments):
+        if (
+            approval is not None
+            and pending.verdict == "ask"
+            and approval.covers(self._run, pending.id, call.name, pending.text)
+        ):
             return None
         by = pending.by if approval is None or pending.verdict == "deny" else approval.why or f"{approval.by} said no"
         return _error(f"denied: {call.name} was not run ({by}). Do not try it again in another way.", "denied")
@@ -176,7 +181,7 @@ class Executor:
             if tool.output_schema is not None and not output.is_error:
                 check_output(tool, output.structured)
         except TimeoutError:
-            return _error(f"{tool.name} took longer than {tool.timeout:g} seconds and was stopped", "timeout")
+            return _error(_timed_out(tool), "timeout")
         except ToolFault as fault:
             return _error(str(fault), fault.kind)
         except Invalid as invalid:
@@ -206,6 +211,8 @@ class Executor:
 
     def _outcome(self, pending: Pending, output: Output, start: float | None = None, retries: int = 0) -> Outcome:
         call, tool = pending.call, pending.tool
+        if pending.edited:
+            output = replace(output, content=(_edited(pending), *output.content))
         made = bounded(output, _LIMIT if tool is None else tool.output_limit, self._redactor)
         status: Literal["ok", "error", "denied"] = "ok"
         if output.is_error:
@@ -226,6 +233,7 @@ class Executor:
             truncated=made.truncated,
             redacted=made.redacted,
             repairs=pending.repairs,
+            edited=pending.edited,
         )
         result = ToolResult(
             call_id=call.id,
@@ -259,6 +267,21 @@ _PASSING = frozenset({"timeout", "crash", "transient"})
 
 def _repeatable(tool: Tool) -> bool:
     return tool.annotations.idempotent or tool.annotations.read_only
+
+
+def _edited(pending: Pending) -> Text:
+    """Tell the model what ran: its own turn still holds the arguments that it wrote."""
+    return Text(text=f"[The arguments were changed before approval. It was called with {pending.text}]\n")
+
+
+def _timed_out(tool: Tool) -> str:
+    late = f"{tool.name} took longer than {tool.timeout:g} seconds"
+    if tool.stoppable:
+        return f"{late} and was stopped. Part of it may have taken effect."
+    return (
+        f"{late}, and it can't be stopped: it may still be running. It may have taken effect, or may yet do so. "
+        "Find out before you repeat it."
+    )
 
 
 def _error(text: str, kind: str) -> Output:

@@ -28,7 +28,7 @@ from toolwire.journal.secrets import Redactor
 
 from .approval import Nobody, Person
 from .caps import Caps, OutOfTime, within
-from .consider import consider
+from .consider import consider, reconsider
 from .deciding import Deciding, wait_or_deny
 from .events import (
     CallProposed,
@@ -268,6 +268,8 @@ class Loop:
 
     async def carry_out(self, state: State) -> AsyncIterator[RunEvent]:
         for pending in state.pending:
+            if pending.edited and pending.tool is not None:
+                reconsider(pending, pending.tool, self._settings.policy.extended(*state.rules))
             if pending.undecided:
                 await self._deciding.decide(state, pending)
         if waiting := [pending.call.name for pending in state.pending if pending.undecided]:

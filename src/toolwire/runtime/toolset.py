@@ -104,6 +104,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     """`parameters` is a JSON Schema; with a `grammar` the input is text instead. Times are in seconds, `output_limit`
     is in characters. `source` says who offers it.
 
+    `stoppable`: a call that is cancelled has ended; a thread or another machine may work on.
     `resumable`: a call that was interrupted is run again, since it remembers itself what was done.
     `touches` names what a call changes: calls of a batch that touch the same wait for each other, None is everything.
     `amounts_to` are the calls that one call stands for (the commands of a shell line), which all must be allowed; None:
@@ -124,6 +125,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     rate: Rate | None = None
     output_limit: int = 40_000
     retries: int = 2
+    stoppable: bool = True
     resumable: bool = False
     defer: bool = False
     allowed_callers: tuple[str, ...] | None = None

@@ -42,13 +42,18 @@ def read_arguments(tool: Tool, text: str, *, repair: bool = False) -> tuple[Argu
         if (error := grammar_error(tool.grammar, text)) is not None:
             raise Invalid(f"the input of {tool.name} does not fit its grammar: {error}", "grammar")
         return text, ()
-    value = _parsed(tool.name, text if text.strip() else "{}")
+    value = parse_input(tool, text)
     repairs: tuple[str, ...] = ()
     if repair:
         value, repairs = repaired(value, tool.parameters, lambda found: not _errors(tool.parameters, found))
     if errors := _errors(tool.parameters, value):
         raise Invalid(_told(tool, errors), "schema")
     return value, repairs
+
+
+def parse_input(tool: Tool, text: str) -> Arguments:
+    """The arguments that a text stands for, which was valid when it was read."""
+    return text if tool.grammar is not None else _parsed(tool.name, text if text.strip() else "{}")
 
 
 def check_output(tool: Tool, value: Any) -> None:
