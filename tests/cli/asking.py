@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE
 from toolwire.gateway.discovery import VARIABLES
 from toolwire.runtime.sandbox.shell import bubblewrap
 
 PROGRAM = "from toolwire.cli import main; main()"
 # The terminal becomes the process's own, so that Ctrl-C is a signal to it.
 AT_TERMINAL = f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); {PROGRAM}"
-PATIENCE = 60
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -25,8 +25,10 @@ from tests.cli.asking import (
     toolwire,
     write,
 )
+from tests.patience import PATIENCE, wait_until
 from tests.runtime.mcp.playing import ACTOR
 from toolwire.runtime.events import RunEvent
+from toolwire.runtime.sandbox.shell import bubblewrap
 
 EVENT = msgspec.json.Decoder(RunEvent)
 
@@ -74,6 +76,7 @@ def test_without_a_terminal_what_no_rule_allows_is_denied_and_the_rule_is_named(
     assert (tmp_path / "new, [1].txt").read_text() == "x"
 
 
+@pytest.mark.skipif(bool(bubblewrap().why_not), reason=f"without a sandbox every command asks: {bubblewrap().why_not}")
 def test_each_command_of_a_line_has_its_rule(tmp_path: Path) -> None:
     scripted(tmp_path, calls(shell("touch one && touch two")), says("Done."))
     done = toolwire(tmp_path, "ask", "touch them")
@@ -347,12 +350,10 @@ def test_always_is_for_this_tool_in_this_run(tmp_path: Path) -> None:
 
 
 def test_what_was_typed_before_the_question_is_no_answer_to_it(tmp_path: Path) -> None:
-    scripted(tmp_path, calls(write(tmp_path, "a.txt", "x")) | {"delay": 1.5}, says("Done."))
+    scripted(tmp_path, calls(write(tmp_path, "a.txt", "x")), says("Done."))
     with at_terminal(tmp_path, "ask", "write") as screen:
-        screen.until("thinking")
         screen.types("y\ny\ny\n")
         screen.until("[l]ater: ")
-        time.sleep(0.5)
         screen.types("n\n")
         assert screen.ends()[0] == 0
     assert not (tmp_path / "a.txt").exists()
@@ -363,11 +364,8 @@ def test_a_question_of_the_model_is_put_to_the_person(tmp_path: Path) -> None:
     scripted(tmp_path, calls(question, write(tmp_path, "a.txt", "a")))
     with at_terminal(tmp_path, "ask", "paint it", "--allow", "write_file", piped="the walls") as screen:
         assert "1. red" in screen.until("answer (a number, or your own words): ")
-        deadline = time.monotonic() + 30
-        while not (tmp_path / "a.txt").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        time.sleep(0.5)
+        wait_until((tmp_path / "a.txt").exists)
+        time.sleep(0.2)  # nothing may be shown now
         screen.types("2\n")
         # What was done meanwhile is told after the answer.
         assert screen.until("+ write_file").startswith("2\n")
@@ -380,15 +378,10 @@ def test_ctrl_c_stops_the_tools_and_is_recorded(tmp_path: Path) -> None:
     scripted(tmp_path, calls(shell("echo $$ > begun; sleep 600; echo x > after")), says("Done."))
     with at_terminal(tmp_path, "ask", "wait", "--yes") as screen:
         screen.until("run_shell_command")
-        deadline = time.monotonic() + 30
-        while not (tmp_path / "begun").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        began = time.monotonic()
+        wait_until((tmp_path / "begun").exists)
         screen.types("\x03")
         code, rest = screen.ends()
     assert code == 130
-    assert time.monotonic() - began < 10
     assert "cancelled (" in rest
     assert "\x1b[?25h" in rest  # the cursor is there again
     (listed,) = [json.loads(line) for line in toolwire(tmp_path, "runs", "list", "--json").out.splitlines()]
@@ -415,7 +408,7 @@ def test_a_signal_without_a_terminal_stops_cleanly_and_events_say_so(tmp_path: P
                 break
         process.send_signal(signal.SIGTERM)
         *_, last = process.stdout.read().splitlines()
-        assert process.wait(20) == 143
+        assert process.wait(PATIENCE) == 143
     assert json.loads(last)["stopped"] == "cancelled"
 
 
@@ -439,18 +432,15 @@ sys.exit(conduct(agent, lambda one: one.stream("block {}", facts={}), view_of(""
 def test_the_second_ctrl_c_kills(tmp_path: Path) -> None:
     environ = environment(tmp_path)
     with subprocess.Popen([sys.executable, "-c", BLOCKS], cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as process:
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "begun").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until((tmp_path / "begun").exists)
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         assert process.stderr.readline() == b"toolwire: stopping; once more to kill\n"
         assert process.stderr.readline().startswith(b"cancelled (")
-        time.sleep(0.5)
+        time.sleep(0.2)  # it may not end by itself
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == -signal.SIGINT
+        assert process.wait(PATIENCE) == -signal.SIGINT
 
 
 # ---- nothing acts on the terminal

@@ -108,21 +108,23 @@ def _asked(
 
 def _last(runs: "Runs", job: "Job", note: Note) -> "tuple[tuple[Message, ...], Job]":
     """What was said last in this workspace, and the job, on the model that said it unless another is named."""
-    import msgspec
+    from msgspec.structs import replace
 
     from toolwire.agent import About
+    from toolwire.journal.runs import decode_entry
     from toolwire.runtime.events import RunEnded
     from toolwire.runtime.recorded import conversation, turns_of
 
     for kept in runs.latest(1000):
-        about = msgspec.json.decode(kept.about, type=About)
+        about = decode_entry(kept.about, About, f"the run {kept.id}")
         if about.facts.get("workspace") == job.workspace:
             if kept.ended is None and runs.is_held(kept.id):
                 raise BadInput(f"the last run of this workspace, {kept.id}, is still going on")
-            if kept.ended is None or msgspec.json.decode(kept.ended, type=RunEnded).stopped == "waiting":
+            ended = None if kept.ended is None else decode_entry(kept.ended, RunEnded, f"the run {kept.id}")
+            if ended is None or ended.stopped == "waiting":
                 note(f"{kept.id} did not come to its end: what it left open counts as not done")
             said = conversation(about.messages, turns_of(runs.steps(kept.id)))
-            return said, msgspec.structs.replace(job, model=job.model or about.model)
+            return said, replace(job, model=job.model or about.model)
     raise BadInput(f"there is no conversation in {job.workspace} yet")
 
 

@@ -8,6 +8,7 @@ import httpx2
 import mcp_types as types
 import pytest
 
+from tests.patience import PATIENCE, wait_until_async
 from tests.runtime.mcp.offering import made, offering
 from tests.runtime.mcp.playing import NEW, OLD, VERSIONS, Someone, actor, called, calling, playing, tool_of, words
 from toolwire.canonical.content import Data, Inline, Media, PlainText, Text, Url
@@ -25,7 +26,7 @@ both = pytest.mark.parametrize("version", VERSIONS)
 
 
 def at(url: str, version: str, **more: Any) -> Server:
-    return Server(url=url, version=version, timeout=20, **more)  # type: ignore[arg-type]
+    return Server(url=url, version=version, timeout=PATIENCE, **more)  # type: ignore[arg-type]
 
 
 NUMBERS = {
@@ -191,7 +192,7 @@ class Plain:
 
     def __init__(self, url: str, version: str, meta: dict[str, Any], **headers: str) -> None:
         self._url, self._version, self._meta = url, version, meta
-        self._client = httpx2.AsyncClient(trust_env=False, timeout=20)
+        self._client = httpx2.AsyncClient(trust_env=False, timeout=PATIENCE)
         self._headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": version, **headers}
 
     async def __aenter__(self) -> Self:
@@ -304,10 +305,7 @@ def test_a_call_that_is_cancelled_is_stopped(version: str) -> None:
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            for _ in range(200):
-                if "cancelled" in ran:
-                    break
-                await asyncio.sleep(0.01)
+            await wait_until_async(lambda: "cancelled" in ran)
         assert ran == ["waiting", "cancelled"]
 
     asyncio.run(work())
@@ -397,10 +395,10 @@ def test_clients_are_told_that_tools_changed(version: str) -> None:
             noticed = asyncio.Event()
             toolset.on_change = noticed.set
             assert [one.name for one in await toolset.tools()] == ["me__add"]
-            await asyncio.sleep(0.3)  # until it listens
             tools.append(CONFIRM)
-            await served.changed()
-            await asyncio.wait_for(noticed.wait(), 5)
+            while not noticed.is_set():  # it may not listen yet
+                await served.changed()
+                await asyncio.sleep(0.01)
             assert [one.name for one in await toolset.tools()] == ["me__add", "me__confirm"]
 
     asyncio.run(work())
