@@ -106,6 +106,27 @@ def test_repairs_are_opt_in_and_reported_and_what_was_cut_off_is_not_repaired() 
         assert (result.status, record.repairs) == ("error", ())
 
 
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ('{"a": 1, "b": 2,}', "json", "not valid JSON"),
+        ("{'a': 1, 'b': 2}", "json", "line 1 column 2 (char 1)"),
+        ('{"a": 1, "b": ', "truncated", "cut off"),
+        ('{"a": 1, "b": "x}', "truncated", "cut off"),
+        ('{"a": 1, "b": 2', "truncated", "cut off"),
+        ('{"a": 1, "b": tr', "truncated", "cut off"),
+        ('{"a": 1, "b": 2}', "truncated", "cut off"),
+    ],
+)
+def test_r_10_invalid_json_is_not_reported_as_cut_off(text: str, error: str, said: str) -> None:
+    """R-10: Chat marks a call that is no JSON as incomplete; a trailing comma is no cut."""
+    result, record = only(Played(turn(call("add", text, complete=False)), says("ok")), [add])
+    assert (record.error, said in words(result)) == (error, True)
+    if error == "json":
+        result, record = only(Played(turn(call("add", text, complete=False)), says("ok")), [add], repair=True)
+        assert (words(result), len(record.repairs)) == ("3", 1)
+
+
 def test_a_denied_call_says_which_rule_and_runs_nothing() -> None:
     ran: list[int] = []
 

@@ -9,7 +9,7 @@ from .callers import takes_calls_of_programs, takes_direct_calls
 from .policy import Policy
 from .state import Pending
 from .toolset import Catalog, Tool
-from .validate import Invalid, read_arguments, unknown_tool
+from .validate import Invalid, is_cut_off, read_arguments, unknown_tool
 
 Caller = Literal["direct", "code"]
 _ELSEWHERE: dict[Caller, str] = {
@@ -25,7 +25,7 @@ def consider(
     if tool is None:
         known = [name for name, one in catalog.tools.items() if _takes(one, caller)]
         return Pending(call=call, id=id, refused=unknown_tool(call.name, known), kind="unknown_tool")
-    if not call.complete:
+    if not call.complete and (call.shape == "freeform" or is_cut_off(call.arguments)):
         why = f"the arguments of {call.name} were cut off before their end; nothing was run"
         return Pending(call=call, id=id, tool=tool, refused=why, kind="truncated")
     try:
