@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Media, Message, Text
 from toolwire.canonical.errors import ToolwireError
@@ -265,10 +266,15 @@ class Agent:
         return run
 
     async def _events(
-        self, run: Run, facts: Mapping[str, str] | None = None, *, resumed: bool = False
+        self,
+        run: Run,
+        facts: Mapping[str, str] | None = None,
+        *,
+        resumed: bool = False,
+        tokens: int | None = None,
     ) -> AsyncIterator[RunEvent]:
         state = run.state
-        loop, held = await self._loop(state, facts, resumed=resumed)
+        loop, held = await self._loop(state, facts, resumed=resumed, tokens=tokens)
         spans = None if self._telemetry is None else RunSpans(self._telemetry.tracer, self.name)
         try:
             async for event in loop.events(state, resumed=resumed):
@@ -330,9 +336,10 @@ class Agent:
                 held.end(msgspec.json.encode(ended(state)))
 
     async def _loop(
-        self, state: State, facts: Mapping[str, str] | None, *, resumed: bool
+        self, state: State, facts: Mapping[str, str] | None, *, resumed: bool, tokens: int | None = None
     ) -> tuple[Loop, RunSteps | None]:
-        """The loop of a run, and the run in the journal, which is held until it is ended or released."""
+        """The loop of a run, and the run in the journal, which is held until it is ended or released. `tokens` is a cap
+        beside its own."""
         model = await self._open()
         held = None
         if self._runs is not None and resumed:
@@ -341,7 +348,11 @@ class Agent:
             about = About(agent=self.name, model=model.name, messages=state.messages, facts=dict(facts or {}))
             held = self._runs.begin(state.run, msgspec.json.encode(about))
         steps: Steps = Remembered() if held is None else held
-        return Loop(model, self._toolbox, self._settings, BoundPictures(steps), self._person), held
+        settings = self._settings
+        if tokens is not None:
+            least = tokens if settings.caps.tokens is None else min(tokens, settings.caps.tokens)
+            settings = replace(settings, caps=replace(settings.caps, tokens=least))
+        return Loop(model, self._toolbox, settings, BoundPictures(steps), self._person), held
 
     async def _open(self) -> Model:
         """The model, for the event loop that asks."""
@@ -363,13 +374,18 @@ class Agent:
             state = self.start(arguments["task"])
             state.run = f"{calling.run}/{calling.key[:8]}"
             run = Run(state)
-            async for _ in self._events(run, resumed=runs is not None and runs.has(state.run)):
+            again = runs is not None and runs.has(state.run)
+            async for _ in self._events(run, resumed=again, tokens=calling.tokens):
                 pass
             if run.stopped == "waiting" and runs is not None:
                 raise Postponed
             if run.stopped != "finished":
-                return Output(content=(Text(text=f"it stopped ({run.stopped}): {run.why}\n{run.text}"),), is_error=True)
-            return Output(content=(Text(text=run.text),))
+                return Output(
+                    content=(Text(text=f"it stopped ({run.stopped}): {run.why}\n{run.text}"),),
+                    is_error=True,
+                    usage=run.usage,
+                )
+            return Output(content=(Text(text=run.text),), usage=run.usage)
 
         task = {"type": "string", "description": "what it is to do, and all that it needs to know for it"}
         return Tool(

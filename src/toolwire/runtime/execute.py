@@ -19,6 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Text, ToolResult
+from toolwire.canonical.response import Usage
+from toolwire.canonical.usage import added
 from toolwire.journal.runs import decode_entry
 from toolwire.journal.secrets import Redactor
 
@@ -53,11 +55,13 @@ class Intent(Struct, frozen=True, array_like=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a call came to, as it is kept. `structured`: the same as data, for a program that asked."""
+    """What a call came to, as it is kept. `structured`: the same as data, for a program that asked. `usage`: tokens of
+    other models that it and the calls within it took."""
 
     result: ToolResult
     record: CallRecord
     structured: Any = None
+    usage: Usage | None = None
 
 
 class Executor:
@@ -76,6 +80,7 @@ class Executor:
         inner: Inner,
         recent: dict[str, deque[float]] | None = None,
         apart: Apart | None = None,
+        tokens: int | None = None,
     ) -> None:
         self._run = run
         self._steps = steps
@@ -86,6 +91,8 @@ class Executor:
         self._places = asyncio.Semaphore(max(1, parallel))
         self._recent = {} if recent is None else recent
         self._apart = apart or Apart()
+        self._tokens = tokens
+        self._charged: dict[str, Usage | None] = {}
 
     async def carry_out(self, turn: str, batch: Sequence[Pending]) -> list[Outcome | None]:
         """All of a batch, in the order of the calls; None for one that waits for a person."""
@@ -133,6 +140,10 @@ class Executor:
         self._tell(CallEnded(call_id=pending.id, status=outcome.result.status, record=outcome.record))
         return outcome
 
+    def charge(self, outer: Pending, usage: Usage | None) -> None:
+        """Count what a call within `outer` used as used by `outer`."""
+        self._charged[outer.id] = added(self._charged.get(outer.id), usage)
+
     def _unrun(self, pending: Pending) -> Output | None:
         """What the model is told of a call that is not run; None if it is to be."""
         if pending.refused:
@@ -173,6 +184,7 @@ class Executor:
             key=hashlib.sha256(msgspec.json.encode([self._run, name])).hexdigest()[:32],
             person=self._person,
             attempt=attempt,
+            tokens=self._tokens,
             progress=lambda text: self._tell(CallProgressed(call_id=pending.id, text=self._redactor.text(text))),
             call=partial(self._called, pending),
         )
@@ -247,7 +259,8 @@ class Executor:
             screen=output.screen,
         )
         whole = pending.by_code and not made.truncated and not made.redacted
-        return Outcome(result=result, record=record, structured=output.structured if whole else None)
+        usage = added(output.usage, self._charged.pop(pending.id, None))
+        return Outcome(result=result, record=record, structured=output.structured if whole else None, usage=usage)
 
     def _kept(self, arguments: Any) -> Any:
         """Arguments in a record: without secrets, and the long ones shortened."""

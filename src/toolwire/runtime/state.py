@@ -65,7 +65,8 @@ def identified(turn: int, calls: Iterable[ToolCall]) -> list[tuple[str, ToolCall
 
 
 class State(Struct, kw_only=True):
-    """`rules` are those that a person added on the way; `stopped` is None while it can go on."""
+    """`rules` are those that a person added on the way; `stopped` is None while it can go on. `recent` are digests of
+    the last turns' calls, by which a run that goes in circles is seen."""
 
     run: str
     messages: tuple[Message, ...] = ()
@@ -77,7 +78,7 @@ class State(Struct, kw_only=True):
     rules: tuple[Rule, ...] = ()
     stopped: StoppedBy | None = None
     why: str = ""
-    repeated: tuple[str, int] = ("", 0)
+    recent: tuple[bytes, ...] = ()
     began: float = 0.0
     working: Any = None
 

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from toolwire.canonical.content import Part, ScreenSeen
+from toolwire.canonical.response import Usage
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool
 
 from .approval import Person
@@ -40,13 +41,15 @@ class Rate(Struct, frozen=True):
 
 class Output(Struct, frozen=True, kw_only=True):
     """What a call gave: parts for the model, `structured` for who checks or computes with it. `kind`: what went wrong,
-    in one word of ours, if `is_error`. `screen` is what it says of a screen besides its picture."""
+    in one word of ours, if `is_error`. `screen` is what it says of a screen besides its picture. `usage` are the tokens
+    that models used for it, which the run counts as its own."""
 
     content: tuple[Part, ...] = ()
     is_error: bool = False
     structured: Any = None
     kind: str = ""
     screen: ScreenSeen | None = None
+    usage: Usage | None = None
 
 
 class Spelled(str):
@@ -84,7 +87,7 @@ class CallsTool(Protocol):
 class Calling(Struct, frozen=True, kw_only=True):
     """What a tool may know of the call that it carries out. `key` is the same for every try of one call, and for no
     other call; `progress` tells who watches how far it is; `call` runs another tool of the same run, under the same
-    rules, and `person` is whom to ask."""
+    rules, and `person` is whom to ask. `tokens` is how many the run may still use, None if it has no cap."""
 
     run: str
     id: str
@@ -92,6 +95,7 @@ class Calling(Struct, frozen=True, kw_only=True):
     key: str
     person: Person
     attempt: int = 1
+    tokens: int | None = None
     progress: Callable[[str], None] = lambda _: None
     call: CallsTool | None = None
 
