@@ -4,6 +4,7 @@ Where a tool comes from makes no difference after this: a Python function, a bui
 validated, authorised, bounded and journalled alike.
 """
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -140,6 +141,12 @@ class Tool(Struct, frozen=True, kw_only=True):
     in_person: Callable[[Arguments], bool] = lambda _: False
     preview: Callable[[Arguments], str | None] = lambda _: None
     native: NativeTool | None = None
+
+    @property
+    def digest(self) -> str:
+        """The definition that a person was shown, or could have been: a tool that is redefined has another one."""
+        shown = [self.name, self.source, self.description, self.parameters, self.output_schema, self.annotations]
+        return hashlib.sha256(msgspec.json.encode([*shown, self.grammar], order="deterministic")).hexdigest()
 
     def declared(self) -> FunctionTool | FreeformTool | NativeTool:
         """What the model is told."""
