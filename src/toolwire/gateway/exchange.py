@@ -169,6 +169,7 @@ class Exchanger:
             realm=provider.name,
             hosted_tools=routed.options.hosted_tools,
             binary_results=routed.options.binary_results,
+            host=provider.profile(way.model or request.model),
         )
         restored = settled(set_apart(restored, client, upstream), client, upstream)
         if (emulating := emulation(restored, client, upstream, way.model, offer)) is not None:

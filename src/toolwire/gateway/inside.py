@@ -66,7 +66,7 @@ class RoutedModel:
         """The answer, once its first event is there."""
         request = with_screens(request, COMMON)
         codec = PROTOCOLS[way.provider.protocol]
-        target = Target(model=way.model, stream=True, realm=way.provider.name)
+        target = Target(model=way.model, stream=True, realm=way.provider.name, host=way.provider.profile(way.model))
         try:
             encoding = codec.encode_request(replace(request, model=way.model), target)
             self.losses = encoding.report.resolve(request, codec.names) if encoding.report else []

@@ -65,7 +65,7 @@ def test_a_limit_that_is_not_set_is_what_the_model_can_write() -> None:
 @pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses", "gemini", "ollama", "openrouter"])
 def test_f_5_blank_text_is_dropped_and_reported(protocol: str, blank: str) -> None:
     """A history with white space before a call, which Anthropic refuses for good."""
-    history = [
+    history: list[dict[str, Any]] = [
         {"role": "user", "content": "Weather?"},
         {"role": "assistant", "content": blank, "tool_calls": [chat_call("call_1")]},
         chat_result("call_1"),

@@ -107,7 +107,8 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: Plan) -> None:
         if limit < LEAST_TOKENS and not plan.home:
             plan.report.approximated(("sampling",), "max_tokens", f"the target gives at least {LEAST_TOKENS}")
             limit = LEAST_TOKENS
-        body["max_tokens" if ALIAS in sampling.form else "max_completion_tokens"] = limit
+        word = "max_completion_tokens" if plan.home else plan.target.host.limit
+        body["max_tokens" if ALIAS in sampling.form else word] = limit
     if sampling.stop is not None:
         stop = list(sampling.stop)
         if len(stop) > 4 and not plan.home:
@@ -133,12 +134,22 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: Plan) -> None:
 
 def encode_thinking(request: Request, body: dict[str, Any], plan: Plan) -> None:
     thinking = request.thinking
+    if not plan.home and not plan.target.host.effort:
+        if thinking is not None:
+            _report_unsent(thinking, plan)
+        return
     if thinking is not None:
         effort = thinking.effort if plan.home else _effort(thinking, plan)
         if effort is not None:
             body["reasoning_effort"] = effort
     if "tools" in body and not plan.home:
         _calm(body, plan)
+
+
+def _report_unsent(thinking: Thinking, plan: Plan) -> None:
+    for field in ("enabled", "effort", "budget_tokens", "visibility"):
+        if getattr(thinking, field) is not None:
+            plan.report.dropped(("thinking",), field, "the host may refuse an effort: its model decides how to think")
 
 
 def _calm(body: dict[str, Any], plan: Plan) -> None:
