@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 import toolwire as tw
 from tests.bodies import GO, chat_request
-from tests.gateway.running import Running, in_front_of, run, running
+from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, question, run, running
 from tests.gateway.strict_hosts import Body, Check, StrictHost, claude_code, codex, deepseek, groq, mistral, template
 from tests.upstream.sockets import upstream
 from toolwire.codec.hosts import PROFILES
@@ -225,3 +225,37 @@ def test_a_host_that_is_not_known_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="no host 'nobody'"):
         tw.translate(chat_request(), "openai-chat", "openai-chat", host="nobody")
     assert {"openai", "generic"} <= PROFILES.keys()
+    with pytest.raises(ConfigError, match=r"providers\.p\.host: only for openai-chat"):
+        parse_config(config.replace("openai-chat", "gemini"), {})
+
+
+async def _dry_run(gateway: Running, protocol: str, body: Any) -> tuple[Any, list[str]]:
+    asked = {"protocol": protocol, "body": body, "model": "m"}
+    status, answer = await _ask(gateway, "/toolwire/translate", asked)
+    assert status == 200, answer
+    made = json.loads(answer)
+    return made["body"], [loss["path"] for loss in made["losses"] if loss["kind"] == "dropped"]
+
+
+@pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses"])
+def test_openai_stores_nothing_for_clients_whose_protocol_stores_nothing(protocol: str) -> None:
+    """Clients of Responses and Interactions say themselves what is stored; what a client says of `store` holds."""
+
+    async def work() -> None:
+        bodies = {name: json.loads(question(name)[1]) for name in PROTOCOL_NAMES if name != protocol}
+        async with upstream(StrictHost(lambda _: None)) as origin:
+            config = in_front_of(origin, protocol)
+            async with running(_with_host(config, "openai")) as gateway:
+                for name, body in bodies.items():
+                    stored = (await _dry_run(gateway, name, body))[0].get("store")
+                    assert stored is (None if name in ("openai-responses", "gemini-interactions") else False), name
+                if "openai-chat" in bodies:
+                    said = bodies["openai-chat"] | {"store": True}
+                    assert (await _dry_run(gateway, "openai-chat", said))[0]["store"] is True
+                own = json.loads(question(protocol)[1])
+                assert "store" not in (await _dry_run(gateway, protocol, own))[0]
+            async with running(config) as gateway:
+                for name, body in bodies.items():
+                    assert "store" not in (await _dry_run(gateway, name, body))[0]
+
+    run(work())

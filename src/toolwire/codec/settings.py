@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from toolwire.canonical.content import SettingChange
-from toolwire.canonical.request import Request
+from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.tools import Thinking
 
 from .interface import Codec
@@ -41,6 +41,12 @@ def _changed(request: Request, part: SettingChange, trail: Trail, reader: Codec)
     if part.output is not None and output is None:
         output = replace(part.output, at=place, extras=None, form=(*part.output.form, _CHANGED))
     return replace(request, thinking=thinking, output=output)
+
+
+def unstored(request: Request) -> Request:
+    """Return a request of a protocol that stores nothing, for a host that stores unless `store` is false."""
+    state = request.continuation or Continuation()
+    return request if state.store is not None else replace(request, continuation=replace(state, store=False))
 
 
 NEVER_SAID = "the target has no word for how much of its thinking is shown"

@@ -289,6 +289,8 @@ def _check(config: Config) -> None:
         for header, value in section.headers.items():
             if not _HEADER.fullmatch(header) or "\n" in value or "\r" in value:
                 raise ConfigError(f"{at}.headers.{header}: not a header")
+        if section.host is not None and section.protocol not in ("openai-chat", "openai-responses"):
+            raise ConfigError(f"{at}.host: only for openai-chat and openai-responses, not {section.protocol}")
         if section.host is not None and section.host not in PROFILES:
             raise ConfigError(f"{at}.host: {section.host!r} is none of {', '.join(PROFILES)}")
         if section.path is not None and not _PATH.fullmatch(section.path):

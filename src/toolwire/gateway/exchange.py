@@ -21,7 +21,7 @@ from toolwire.codec.carries import Carrier
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.kin import set_apart
 from toolwire.codec.restoring import holds_carries, restore_carries
-from toolwire.codec.settings import settled
+from toolwire.codec.settings import settled, unstored
 from toolwire.codec.withholding import Withholding
 from toolwire.protocols import PROTOCOLS
 from toolwire.streaming import Translation
@@ -188,6 +188,8 @@ class Exchanger:
         if client is not upstream and not restored.messages and restored.continuation is None:
             # Each provider does something else with it: refuses it, answers nothing, or loads the model.
             raise Refused(ApiError(kind="invalid_request", message="the request has no messages", status=400))
+        if target.host.stores and client is not upstream and client.name not in HOLDERS:
+            restored = unstored(restored)
         encoding = upstream.encode_request(restored, target)
         if client is not upstream:
             encoding.undo.integers = request
