@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 
 class HostProfile(Struct, frozen=True, kw_only=True):
-    """What a host takes of Chat Completions; the defaults are OpenAI's own."""
+    """What a host takes of its protocol, which is Chat Completions unless said; the defaults are the protocol's own."""
 
     name: str
     hostnames: tuple[str, ...] = ()  # patterns of the host name in a base URL
@@ -24,7 +24,8 @@ class HostProfile(Struct, frozen=True, kw_only=True):
     null_content: bool = True  # `content: null` beside calls
     reasoning_content: bool = True  # where the model is known to want its reasoning back
     limit: str = "max_completion_tokens"  # the field of the output limit
-    effort: bool = True  # `reasoning_effort`
+    effort: bool = True  # `reasoning_effort`; at Ollama, `think`
+    effort_levels: bool = True  # at Ollama, words for `think` besides true and false
     cache_marks: bool = True  # `prompt_cache_breakpoint`
     freeform: bool = True  # `custom` tools
     bare_functions: bool = True  # functions without `parameters`, and `strict: false`

@@ -60,6 +60,13 @@ def report_shown(thinking: Thinking, report: Report, trail: Trail = ("thinking",
         report.approximated(trail, "summary", f"a summary, but the target decides how {thinking.summary} it is")
 
 
+def report_unsent(thinking: Thinking, plan: Plan, why: str) -> None:
+    """Report that nothing is said of thinking."""
+    for field in ("enabled", "effort", "budget_tokens", "visibility"):
+        if getattr(thinking, field) is not None:
+            plan.report.dropped(("thinking",), field, why)
+
+
 def report_setting(part: SettingChange, trail: Trail, plan: Plan) -> None:
     """Of a change, what `settled` has told and what it has not."""
     report, request = plan.report, plan.request

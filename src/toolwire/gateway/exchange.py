@@ -18,6 +18,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.answers import failure_of
 from toolwire.codec.carries import Carrier
+from toolwire.codec.hosts import HostProfile
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.kin import set_apart
 from toolwire.codec.restoring import holds_carries, restore_carries
@@ -29,6 +30,7 @@ from toolwire.translation import answer_for, refuse, to_bytes
 from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Answer, Transport, TransportError, head_of
 
+from .capabilities import Capabilities
 from .config import LimitsSection
 from .emulation import Workshop, emulation, losses_of
 from .faults import STATUS_KINDS, cleaned, fault_of, in_place_of_an_answer, seconds, transport_fault, unreadable
@@ -66,6 +68,7 @@ class Exchanger:
     ) -> None:
         self._router = router
         self._transport = transport
+        self.capabilities = Capabilities(transport)
         self._limits = limits
         self._seal_keys = seal_keys
         self._memory = memory
@@ -128,7 +131,8 @@ class Exchanger:
             if asked.client.name in KEPT_FOR and asked.client.name != way.provider.protocol:
                 proven = await self._memory.turns.recall(request, asked.client, _speaker(asked, way))
             offer = await self._offers.offer(routed.options, request, way) if routed.options.tools else None
-            sent = self._encode(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer)
+            host = await self.capabilities.profile(way.provider, way.model or request.model, request)
+            sent = self._encode(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer, host=host)
             if sends is not None:
                 sends(sent)
             try:
@@ -153,6 +157,7 @@ class Exchanger:
         proven: Request | None = None,
         keeping: Keeping | None = None,
         offer: Offer | None = None,
+        host: HostProfile | None = None,
     ) -> Sent:
         client, upstream, provider = asked.client, PROTOCOLS[way.provider.protocol], way.provider
         carrier = self._carrier(asked.tenant, way)
@@ -169,7 +174,7 @@ class Exchanger:
             realm=provider.name,
             hosted_tools=routed.options.hosted_tools,
             binary_results=routed.options.binary_results,
-            host=provider.profile(way.model or request.model),
+            host=host or self.capabilities.known(provider, way.model or request.model),
         )
         restored = settled(set_apart(restored, client, upstream), client, upstream)
         if (emulating := emulation(restored, client, upstream, way.model, offer)) is not None:

@@ -67,7 +67,8 @@ class RoutedModel:
         """The answer, once its first event is there."""
         request = with_screens(request, COMMON)
         codec = PROTOCOLS[way.provider.protocol]
-        target = Target(model=way.model, stream=True, realm=way.provider.name, host=way.provider.profile(way.model))
+        host = await self._exchanger.capabilities.profile(way.provider, way.model, request)
+        target = Target(model=way.model, stream=True, realm=way.provider.name, host=host)
         try:
             asking = unstored(request) if target.host.stores else request  # the runtime keeps its own history
             encoding = codec.encode_request(replace(asking, model=way.model), target)

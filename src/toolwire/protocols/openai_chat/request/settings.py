@@ -10,7 +10,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import given, joined, known, note_extras
 from toolwire.codec.plan import Plan
-from toolwire.codec.settings import NEVER_SAID
+from toolwire.codec.settings import NEVER_SAID, report_unsent
 from toolwire.protocols.openai import encode_format
 from toolwire.protocols.openai_chat.parts.content import kept, spelled, spelling
 from toolwire.protocols.openai_chat.wire import FAMILY, JsonSchemaShape, RequestShape, ResponseFormatShape
@@ -136,7 +136,7 @@ def encode_thinking(request: Request, body: dict[str, Any], plan: Plan) -> None:
     thinking = request.thinking
     if not plan.home and not plan.target.host.effort:
         if thinking is not None:
-            _report_unsent(thinking, plan)
+            report_unsent(thinking, plan, "the host may refuse an effort: its model decides how to think")
         return
     if thinking is not None:
         effort = thinking.effort if plan.home else _effort(thinking, plan)
@@ -144,12 +144,6 @@ def encode_thinking(request: Request, body: dict[str, Any], plan: Plan) -> None:
             body["reasoning_effort"] = effort
     if "tools" in body and not plan.home:
         _calm(body, plan)
-
-
-def _report_unsent(thinking: Thinking, plan: Plan) -> None:
-    for field in ("enabled", "effort", "budget_tokens", "visibility"):
-        if getattr(thinking, field) is not None:
-            plan.report.dropped(("thinking",), field, "the host may refuse an effort: its model decides how to think")
 
 
 def _calm(body: dict[str, Any], plan: Plan) -> None:
