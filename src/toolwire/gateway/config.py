@@ -88,16 +88,18 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     head: int = 64 * 1024
     body: int = 64 * 1024 * 1024
     answer: int = 64 * 1024 * 1024
+    stream: int = 256 * 1024 * 1024
     streams: int = 1000
     receive: float = 60
     send: float = 60
     retries: int = 2
     heartbeat: float = 15
-    exchanges: int = 1000
+    exchanges: int = 10_000
     pauses: int = 5
     rounds: int = 25
     sockets: int = 1000
     socket_time: float = 3600
+    key_share: float = 0.5
 
 
 class StateSection(Section, frozen=True, kw_only=True):
@@ -147,9 +149,11 @@ class SearchSection(Section, frozen=True, kw_only=True):
 
 
 class ToolsSection(Section, frozen=True, kw_only=True):
-    """What the built-in tools may reach beyond the workspace, and what they may not within it."""
+    """What the built-in tools may reach beyond the workspace, and what they may not within it. Without `sandbox`,
+    commands have all rights of the user."""
 
     network: bool = False
+    sandbox: bool = True
     readable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     fetchable: tuple[str, ...] = ()
@@ -303,6 +307,8 @@ def _check(config: Config) -> None:
     for index, key in enumerate(config.server.keys):
         if len(key) < 8:
             raise ConfigError(f"server.keys[{index}]: shorter than 8 characters")
+    if not 0 < config.limits.key_share <= 1:
+        raise ConfigError("limits.key_share: must be more than 0 and at most 1")
     for name in ("days", "size", "queue"):
         if getattr(config.journal, name) <= 0:
             raise ConfigError(f"journal.{name}: must be more than 0")
