@@ -22,7 +22,7 @@ from toolwire.codec.hosts import HostProfile
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.kin import set_apart
 from toolwire.codec.restoring import holds_carries, restore_carries
-from toolwire.codec.settings import settled, unstored
+from toolwire.codec.settings import settled
 from toolwire.codec.withholding import Withholding
 from toolwire.protocols import PROTOCOLS
 from toolwire.streaming import Translation
@@ -37,7 +37,7 @@ from .faults import STATUS_KINDS, cleaned, fault_of, in_place_of_an_answer, seco
 from .home import as_written
 from .inner import Crossing, InnerCalls, Offer
 from .offering import Offers
-from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, changing, repaired
+from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, changing, prepare_crossing, repaired
 from .pauses import is_paused, joined, resumed
 from .refusal import Refused
 from .routing import Routed, Router, Way
@@ -191,13 +191,8 @@ class Exchanger:
                 context = Context(request=request, created=asked.created, carrier=carrier)
                 route = Route(path=client.surface.endpoints[0].path, headers=asked.route.headers)
                 return Sent(way, upstream, context, losses, route, body)
-        if client is not upstream and (demanded := client.demand(request)) is not None:
-            raise Refused(demanded)
-        if client is not upstream and not restored.messages and restored.continuation is None:
-            # Each provider does something else with it: refuses it, answers nothing, or loads the model.
-            raise Refused(ApiError(kind="invalid_request", message="the request has no messages", status=400))
-        if target.host.stores and client is not upstream and client.name not in HOLDERS:
-            restored = unstored(restored)
+        if client is not upstream:
+            restored = prepare_crossing(client, request, restored, target.host)
         encoding = upstream.encode_request(restored, target)
         if client is not upstream:
             encoding.undo.integers = request
