@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.computer import KINDS
 from toolwire.canonical.errors import ToolwireError
+from toolwire.codec.hosts import PROFILES
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.mcp.settings import McpConfigError, McpSection, check
 from toolwire.runtime.mcp.settings import Server as McpServer
@@ -58,6 +59,7 @@ class ProviderSection(Section, frozen=True, kw_only=True):
     path: str | None = None
     models: tuple[str, ...] = ()
     default_model: str | None = None
+    host: str | None = None
 
 
 class RouteSection(Section, frozen=True, kw_only=True):
@@ -292,6 +294,10 @@ def _check(config: Config) -> None:
         for header, value in section.headers.items():
             if not _HEADER.fullmatch(header) or "\n" in value or "\r" in value:
                 raise ConfigError(f"{at}.headers.{header}: not a header")
+        if section.host is not None and section.protocol not in ("openai-chat", "openai-responses"):
+            raise ConfigError(f"{at}.host: only for openai-chat and openai-responses, not {section.protocol}")
+        if section.host is not None and section.host not in PROFILES:
+            raise ConfigError(f"{at}.host: {section.host!r} is none of {', '.join(PROFILES)}")
         if section.path is not None and not _PATH.fullmatch(section.path):
             raise ConfigError(
                 f"{at}.path: {section.path!r} is no path: begin with '/', and percent-encode what needs it"

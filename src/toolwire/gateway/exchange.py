@@ -18,6 +18,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.answers import failure_of
 from toolwire.codec.carries import Carrier
+from toolwire.codec.hosts import HostProfile
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.kin import set_apart
 from toolwire.codec.repeated import Repeated
@@ -30,13 +31,14 @@ from toolwire.translation import answer_for, refuse, to_bytes
 from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Answer, Transport, TransportError, head_of
 
+from .capabilities import Capabilities
 from .config import LimitsSection
 from .emulation import Workshop, emulation, losses_of
 from .faults import STATUS_KINDS, cleaned, fault_of, in_place_of_an_answer, seconds, transport_fault, unreadable
 from .home import as_written
 from .inner import Crossing, InnerCalls, Offer
 from .offering import Offers
-from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, changing, repaired
+from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, changing, prepare_crossing, repaired
 from .pauses import is_paused, joined, resumed
 from .refusal import Refused
 from .routing import Routed, Router, Way, size_of
@@ -67,6 +69,7 @@ class Exchanger:
     ) -> None:
         self._router = router
         self._transport = transport
+        self.capabilities = Capabilities(transport)
         self._limits = limits
         self._seal_keys = seal_keys
         self._memory = memory
@@ -132,7 +135,8 @@ class Exchanger:
             if asked.client.name in KEPT_FOR and asked.client.name != way.provider.protocol:
                 proven = await self._memory.turns.recall(request, asked.client, _speaker(asked, way))
             offer = await self._offers.offer(routed.options, request, way) if routed.options.tools else None
-            sent = self._encode(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer)
+            host = await self.capabilities.profile(way.provider, way.model or request.model, request)
+            sent = self._encode(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer, host=host)
             if sends is not None:
                 sends(sent)
             try:
@@ -157,6 +161,7 @@ class Exchanger:
         proven: Request | None = None,
         keeping: Keeping | None = None,
         offer: Offer | None = None,
+        host: HostProfile | None = None,
     ) -> Sent:
         client, upstream, provider = asked.client, PROTOCOLS[way.provider.protocol], way.provider
         carrier = self._carrier(asked.tenant, way)
@@ -173,6 +178,7 @@ class Exchanger:
             realm=provider.name,
             hosted_tools=routed.options.hosted_tools,
             binary_results=routed.options.binary_results,
+            host=host or self.capabilities.known(provider, way.model or request.model),
         )
         restored = settled(set_apart(restored, client, upstream), client, upstream)
         if (emulating := emulation(restored, client, upstream, way.model, offer)) is not None:
@@ -186,11 +192,8 @@ class Exchanger:
                 context = Context(request=request, created=asked.created, carrier=carrier)
                 route = Route(path=client.surface.endpoints[0].path, headers=asked.route.headers)
                 return Sent(way, upstream, context, losses, route, body)
-        if client is not upstream and (demanded := client.demand(request)) is not None:
-            raise Refused(demanded)
-        if client is not upstream and not restored.messages and restored.continuation is None:
-            # Each provider does something else with it: refuses it, answers nothing, or loads the model.
-            raise Refused(ApiError(kind="invalid_request", message="the request has no messages", status=400))
+        if client is not upstream:
+            restored = prepare_crossing(client, request, restored, target.host)
         encoding = upstream.encode_request(restored, target)
         if client is not upstream:
             encoding.undo.integers = request

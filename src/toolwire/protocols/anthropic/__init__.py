@@ -3,6 +3,7 @@
 from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
+from toolwire.codec.telling import refuse_compaction
 
 from .request.body import NAMES, decode_request, encode_request
 from .request.computer import SCREEN
@@ -41,7 +42,7 @@ CODEC = Codec(
     stream_encoder=stream_encoder,
     check_request=check_request,
     repair_request=repair_request,
-    demand=demand,
+    demand=lambda request: demand(request) or refuse_compaction(request, NAMES),
     glance=glance,
     counting=COUNTING,
     carriage=Carriage(issuer=FAMILY, kind="signature"),
