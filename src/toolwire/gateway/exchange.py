@@ -95,21 +95,24 @@ class Exchanger:
             expect()
         if keeping is None or not keeping.background:
             meant = request if keeping is None else keeping.request
-            return await self._answer(asked, meant, routed, goes_to, sends, keeping=keeping)
+            answer = await self._answer(asked, meant, routed, goes_to, sends, keeping=keeping)
+            if keeping is not None and isinstance(answer, Whole) and (loss := await keeping.settle()) is not None:
+                answer.losses = [*answer.losses, loss]
+            return answer
         watched = replace(keeping.request, stream=True)
 
-        async def answer() -> Streaming:
+        async def answer_stream() -> Streaming:
             return _streaming(await self._answer(asked, watched, routed, goes_to, sends, keeping=keeping))
 
         context = Context(request=keeping.request, created=asked.created)
-        work = self._memory.background.start(keeping, asked.client, context, answer)
+        work = await self._memory.background.start(keeping, asked.client, context, answer_stream)
         return Following(work.telling.read(-1), work) if asked.streams(request) else Whole(work.queued, [], None, work)
 
     async def warm(self, asked: Asked) -> bytes:
         """The stream of an answer that says nothing, to a request from which the next one goes on."""
         request, _ = self._decode(asked)
         keeping = await self._memory.recall(asked.client, asked.tenant, asked.body, request, asked.lane)
-        return b"" if keeping is None else keeping.warm(asked.client, asked.created)
+        return b"" if keeping is None else await keeping.warm(asked.client, asked.created)
 
     async def _answer(
         self,

@@ -1,6 +1,7 @@
 """What a client asks, what goes upstream for it, and what comes back: whole, or as a stream."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,11 +18,12 @@ from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Answer, TransportError
 
 from .faults import cleaned, fault_of, transport_fault
+from .lanes import Lane
 from .pauses import Legs
 from .refusal import Refused
 from .routing import Way
 from .state.background import Work
-from .state.memory import Keeping, Lane
+from .state.memory import Keeping
 
 Repair = Callable[[Request, Target, Names, Report], Request]
 GoOn = Callable[[], Awaitable[Answer | None]]
@@ -98,6 +100,7 @@ class Streaming:
         self._answer = answer
         self._first = first
         self._go_on = go_on
+        self._unstored: list[Loss] = []
         self._room = room or StreamRoom(sent.way.provider, 0)
 
     @property
@@ -107,7 +110,7 @@ class Streaming:
 
     @property
     def losses(self) -> list[Loss]:
-        return self.sent.losses + self.translation.losses
+        return self.sent.losses + self.translation.losses + self._unstored
 
     @property
     def usage(self) -> Usage | None:
@@ -122,7 +125,18 @@ class Streaming:
         """What ended it early, if something did."""
         return self.translation.error
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        return self._pieces() if self.sent.keeping is None else self._stored_pieces(self.sent.keeping)
+
+    async def _stored_pieces(self, keeping: Keeping) -> AsyncGenerator[bytes, None]:
+        """The pieces, of which the one that completes the answer goes out once the answer is stored."""
+        async with aclosing(self._pieces()) as pieces:
+            async for data in pieces:
+                if (loss := await keeping.settle()) is not None:
+                    self._unstored.append(loss)
+                yield data
+
+    async def _pieces(self) -> AsyncGenerator[bytes, None]:
         if self._first:
             yield self._first
         if self._answer is None:
