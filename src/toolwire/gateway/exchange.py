@@ -26,7 +26,6 @@ from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.codec.settings import settled
 from toolwire.codec.withholding import Withholding
 from toolwire.protocols import PROTOCOLS
-from toolwire.streaming import Translation
 from toolwire.translation import answer_for, refuse, to_bytes
 from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Answer, Transport, TransportError, head_of
@@ -38,7 +37,7 @@ from .faults import STATUS_KINDS, cleaned, fault_of, in_place_of_an_answer, seco
 from .home import as_written
 from .inner import Crossing, InnerCalls, Offer
 from .offering import Offers
-from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, changing, prepare_crossing, repaired
+from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, prepare_crossing, repaired, translating
 from .pauses import is_paused, joined, resumed
 from .refusal import Refused
 from .routing import Routed, Router, Way, size_of
@@ -307,7 +306,7 @@ class Exchanger:
         """An answer that no upstream was asked for."""
         if not asked.streams(request):
             return self._told(asked, sent, response, b"")
-        translation = Translation(sent.upstream, asked.client, sent.context, changing(asked, sent), sent.finish)
+        translation = translating(asked, sent)
         return Streaming(sent, None, translation, translation.whole(unfold(response)))
 
     def _told(self, asked: Asked, sent: Sent, decoded: Response, body: bytes) -> Whole:
@@ -352,7 +351,7 @@ class Exchanger:
 
     async def _stream(self, asked: Asked, sent: Sent, answer: Answer) -> Streaming:
         """The stream from its first event on: until then it may still be given up."""
-        translation = Translation(sent.upstream, asked.client, sent.context, changing(asked, sent), sent.finish)
+        translation = translating(asked, sent)
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/json") and sent.upstream.name != "gemini":
             response = self._read(sent, await self._body(sent, answer))
