@@ -12,10 +12,11 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.losses import Names, Report
+from toolwire.journal.secrets import Redactor
 from toolwire.streaming import Translation
 from toolwire.upstream.transport import Answer, TransportError
 
-from .faults import cleaned, transport_fault
+from .faults import redact_error, redact_extras, transport_fault
 from .pauses import Legs
 from .refusal import Refused
 from .routing import Way
@@ -140,14 +141,15 @@ class Streaming:
         return self.translation.tell(Notice(kind="ping"))
 
 
-def changing(asked: Asked, sent: Sent) -> Callable[[list[Event]], list[Event]]:
-    """What is done to all events of an upstream: no key in its errors, its legs as one, and the name of an answer that
-    is kept."""
+def changing(asked: Asked, sent: Sent, redactor: Redactor) -> Callable[[list[Event]], list[Event]]:
+    """What is done to all events of an upstream: no secret in its errors, its legs as one, and the name of an answer
+    that is kept."""
     name = None if sent.keeping is None or asked.client is sent.upstream else sent.keeping.id
 
     def change(events: list[Event]) -> list[Event]:
         if events and type(failed := events[-1]) is ResponseFailed:
-            events[-1] = replace(failed, error=cleaned(failed.error, sent.way.provider))
+            error, extras = redact_error(failed.error, redactor), redact_extras(failed.extras, redactor)
+            events[-1] = replace(failed, error=error, extras=extras)
         if name is not None and events and type(start := events[0]) is ResponseStart:
             events[0] = replace(start, id=name)
         return events if sent.legs is None else sent.legs.take(events)

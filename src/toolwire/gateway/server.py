@@ -60,15 +60,22 @@ def build(
     log = Log()
     transport = Transport()
     memory = Memory(opened(config.state, environment), config.limits.streams, config.limits.answer)
+    redactor = Redactor(secrets_of(config, found.values()))
     offers = Offers(
         config.mcp.servers,
         Policy(allow=config.policy.allow, ask=config.policy.ask, deny=config.policy.deny),
-        redactor=Redactor(secrets_of(config, found.values())),
+        redactor=redactor,
         folder=state_folder(environment) / "mcp",
         say=log.say,
     )
     exchanger = Exchanger(
-        router, transport, config.limits, seal_keys(config.server, environment), memory, offers=offers
+        router,
+        transport,
+        config.limits,
+        seal_keys(config.server, environment),
+        memory,
+        redactor=redactor,
+        offers=offers,
     )
     app = App(
         exchanger,
