@@ -27,8 +27,10 @@ from tests.wire import (
     translated,
 )
 from toolwire.canonical.fold import fold
+from toolwire.codec.answers import CUT_OFF
 from toolwire.codec.interface import Context
 from toolwire.protocols import PROTOCOLS
+from toolwire.runtime.loop import _CUT
 
 CITIES = ("Paris", "Rome", "Oslo", "Lima", "Kyiv")
 OUTPUTS: list[Any] = ["18C", {"temperature": 25, "wind": None}, [1, 2.5], 0, "No such city."]
@@ -153,3 +155,65 @@ def test_a_previous_interaction_is_the_providers_to_continue_and_reported_elsewh
         if target != INTERACTIONS:
             assert kinds(body, INTERACTIONS, target)["/previous_interaction_id"] == "dropped"
             assert "v1_x" not in json.dumps(translated(body, INTERACTIONS, target))
+
+
+def stopped(protocol: str, word: str) -> dict[str, Any]:
+    """A response with one call that ended by this word of the protocol."""
+    body = answer(protocol, "", ("call_1", "Paris"))
+    match protocol:
+        case "anthropic":
+            body["stop_reason"] = word
+        case "openai-chat" | "openrouter":
+            body["choices"][0]["finish_reason"] = word
+        case "gemini":
+            body["candidates"][0]["finishReason"] = word
+        case "ollama":
+            body["done_reason"] = word
+        case "openai-responses":
+            body |= {"status": "incomplete", "incomplete_details": {"reason": word}}
+        case _:
+            body["status"] = word
+    return body
+
+
+CUT_OFF_BY = {
+    "anthropic": ("max_tokens", "refusal", "model_context_window_exceeded"),
+    CHAT: ("length", "content_filter"),
+    "openrouter": ("length", "content_filter", "error"),
+    "openai-responses": ("max_output_tokens", "content_filter"),
+    GEMINI: ("MAX_TOKENS", "SAFETY", "MALFORMED_FUNCTION_CALL"),
+    INTERACTIONS: ("incomplete", "failed", "cancelled"),
+    OLLAMA: ("length",),
+}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "word"), [(protocol, word) for protocol in SEVEN for word in CUT_OFF_BY[protocol]]
+)
+def test_q_10_a_call_of_a_response_that_was_cut_off_is_not_complete(protocol: str, word: str) -> None:
+    (call,) = toolwire.parse_tool_calls(stopped(protocol, word), protocol)
+    assert (call["name"], call["complete"]) == ("get_weather", False)
+
+
+@pytest.mark.parametrize("target", SEVEN)
+def test_q_10_a_cut_off_call_is_not_complete_after_translation(target: str) -> None:
+    body = stopped("anthropic", "max_tokens")
+    (call,) = toolwire.parse_tool_calls(translated(body, "anthropic", target, "response"), target)
+    assert call["complete"] is False
+
+
+@pytest.mark.parametrize(("protocol", "word"), [("anthropic", "end_turn"), (CHAT, "stop"), ("openrouter", "stop")])
+def test_q_10_strict_parsing_wants_the_stop_for_tools(protocol: str, word: str) -> None:
+    (call,) = toolwire.parse_tool_calls(stopped(protocol, word), protocol)
+    (strict,) = toolwire.parse_tool_calls(stopped(protocol, word), protocol, strict=True)
+    assert (call["complete"], strict["complete"]) == (True, False)
+
+
+@pytest.mark.parametrize("protocol", SEVEN)
+def test_q_10_strict_parsing_takes_a_finished_call(protocol: str) -> None:
+    (call,) = toolwire.parse_tool_calls(answer(protocol, "", ("call_1", "Paris")), protocol, strict=True)
+    assert call["complete"] is True
+
+
+def test_the_runtime_runs_nothing_after_the_same_stops() -> None:
+    assert _CUT.keys() == CUT_OFF

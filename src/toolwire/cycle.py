@@ -11,10 +11,11 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, ToolGroup
-from toolwire.codec.answers import identified
+from toolwire.codec.answers import CUT_OFF, identified
 from toolwire.codec.check import Finding
 from toolwire.codec.fields import well_formed
 from toolwire.codec.interface import Context, Route, Target
+from toolwire.codec.sensitive import check_schemas
 
 from .translation import Body, codec, to_bytes
 
@@ -23,6 +24,13 @@ _HISTORY = {"openai-responses": "input", "gemini-interactions": "input", "gemini
 
 _WITHOUT_IDS = ("gemini", "ollama")
 """Where a call that came without an id goes back without one, and its result finds it by name and order."""
+
+_TOOL_STOPS = {
+    "anthropic": ("tool_use",),
+    "openai-chat": ("tool_calls", "function_call"),
+    "openrouter": ("tool_calls", "function_call"),
+}
+"""The stop reasons of protocols that have one for a stop to call tools."""
 
 _CANONICAL = (FunctionTool, FreeformTool, ToolGroup, NativeTool)
 
@@ -44,19 +52,37 @@ def _chat_tool(tool: Any) -> Any:
     return tool if isinstance(tool, Mapping) and "type" in tool else {"type": "function", "function": tool}
 
 
-def parse_tool_calls(response: Body, protocol: str) -> list[dict[str, Any]]:
-    """The calls that a response leaves to the client, in order: id, name, arguments as text, shape, complete."""
+def parse_tool_calls(response: Body, protocol: str, *, strict: bool = False) -> list[dict[str, Any]]:
+    """Return the tool calls that a response leaves to the client: id, name, arguments as text, shape, complete.
+
+    Run only calls that are `complete`. No call is after a response that failed or was cut off, by its length or a
+    filter for instance: its arguments may be half of what the model meant, even where they parse. With `strict`, the
+    model must also have stopped to call tools (`stop_reason: tool_use`, `finish_reason: tool_calls`).
+    """
+    decoded = identified(_decode_response(response, protocol), Context())
+    finished = _is_finished(decoded, protocol, strict=strict)
     return [
         {
             "id": call.id,
             "name": call.name,
             "arguments": call.arguments,
             "shape": call.shape,
-            "complete": call.complete,
+            "complete": finished and call.complete,
         }
         | ({"namespace": call.namespace} if call.namespace is not None else {})
-        for call in _open_calls(identified(_decode_response(response, protocol), Context()))
+        for call in _open_calls(decoded)
     ]
+
+
+def _is_finished(response: Response, protocol: str, *, strict: bool) -> bool:
+    stop = response.candidates[0].stop if response.candidates else None
+    if response.error is not None or (stop is not None and stop.reason in CUT_OFF):
+        return False
+    if not strict:
+        return True
+    if stop is None or stop.reason != "tool_use":
+        return False
+    return protocol not in _TOOL_STOPS or stop.raw in _TOOL_STOPS[protocol]
 
 
 def _decode_response(response: Body, protocol: str) -> Response:
@@ -178,4 +204,5 @@ def check(
     except (ValueError, RecursionError):
         well_formed(data, protocol)
         raise DecodeError(protocol, "", "JSON", "something else") from None
-    return codec(protocol).check_request(parsed, model=model, version=version, compatible=compatible)
+    findings = codec(protocol).check_request(parsed, model=model, version=version, compatible=compatible)
+    return [*findings, *check_schemas(parsed, protocol)]

@@ -20,10 +20,15 @@ from toolwire.canonical.events import (
     ResponseStart,
     Stopped,
 )
-from toolwire.canonical.response import Candidate, Response, Stop
+from toolwire.canonical.response import Candidate, Response, Stop, StopReason
 
 from .ids import made_id
 from .interface import Context
+
+CUT_OFF: frozenset[StopReason] = frozenset(
+    {"max_tokens", "context_window", "filtered", "refusal", "malformed_call", "cancelled", "error"}
+)
+"""Stop reasons after which no call of the response may be run: its arguments may be incomplete."""
 
 
 class CallNames:

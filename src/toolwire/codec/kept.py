@@ -83,7 +83,8 @@ def left(
             form += tuple([token for token, value in zip(shape.nullable, nullable, strict=False) if value is None])
     if extra == shape.no_extra:
         return NOTHING, form
-    nulls, kept = shape.found if extra == shape.last else shape.look(wire, extra)
+    last, found = shape.memo  # one read: another thread may replace the pair at any time
+    nulls, kept = found if extra == last else shape.look(wire, extra)
     if nulls:
         form += nulls
     if not kept:
@@ -107,8 +108,7 @@ class _Kept:
         self.get_nullable = attrgetter(*(spec.name for spec in nullable), "unknown", "nulls")
         self.get_extra = attrgetter(*(spec.name for spec in extra), "unknown", "nulls")
         self.no_extra = (UNSET,) * (len(extra) + 2)
-        self.last: tuple[Any, ...] = ()
-        self.found: _Found = ((), {})
+        self.memo: tuple[tuple[Any, ...], _Found] = (), ((), {})
         self._names = tuple([spec.encode_name for spec in extra])
         self._null = f"{family}:null:{under}"
         self._under = under
@@ -131,8 +131,8 @@ class _Kept:
             and sum(map(len, map(bytes, kept.values()))) < LIMIT_REMEMBERED
         ):
             # A copy: what is raw holds on to all of the body that it is from.
-            self.last = tuple([value if value is UNSET else value.copy() for value in extra])
-            self.found = found[0], {key: value.copy() for key, value in kept.items()}
+            last = tuple([value if value is UNSET else value.copy() for value in extra])
+            self.memo = last, (found[0], {key: value.copy() for key, value in kept.items()})
         return found
 
 

@@ -87,6 +87,7 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     answer: int = 64 * 1024 * 1024
     streams: int = 1000
     receive: float = 60
+    send: float = 60
     retries: int = 2
     heartbeat: float = 15
     exchanges: int = 1000

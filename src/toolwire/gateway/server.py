@@ -174,9 +174,9 @@ def spare_the_collector() -> None:
 
 async def serve(gateway: Gateway, listener: socket.socket) -> None:
     """Serve until a signal says stop; streams that are under way are finished first."""
-    async with simulating(gateway.simulator, gateway.config.simulator):
+    async with simulating(gateway.simulator, gateway.config.simulator), contextlib.AsyncExitStack() as closing:
+        closing.callback(gateway.log.flush)
+        closing.push_async_callback(gateway.offers.close)
+        closing.callback(gateway.app.close)
         spare_the_collector()
         await _Server(uvicorn.Config(gateway.app, **options(gateway.config.limits))).serve(sockets=[listener])
-        gateway.app.close()
-        await gateway.offers.close()
-        gateway.log.flush()

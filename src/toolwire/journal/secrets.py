@@ -1,17 +1,13 @@
-"""Secrets, taken out of what is kept: those that are known, and what has the shape of a key.
-
-A shape is looked for by how it begins: that is many times faster in a large body than a pattern that may begin
-anywhere, and one long search would hold up everything else in the process.
-"""
+"""Secrets, taken out of what is kept: those that are known, and what has the shape of a key."""
 
 import json
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
 from msgspec.structs import replace
 
 from toolwire.canonical.loss import Loss
+from toolwire.codec.credentials import find_credentials
 
 from .reading import answer_of
 from .records import Bodies, Record
@@ -21,36 +17,10 @@ REMOVED = "[removed]"
 LEAST_LENGTH = 8
 LIMIT_REMEMBERED = 100
 
-# Not in the middle of a word; `\n` and `\u00e9` in JSON end in a letter, and are none.
-_FREE = rb"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
-_TOKEN = rb"[A-Za-z0-9_-]"
-_SHAPES: tuple[tuple[bytes, int, re.Pattern[bytes]], ...] = tuple(
-    (begins, back, re.compile(_FREE + pattern))
-    for begins, back, pattern in (
-        (b"sk-", 0, rb"sk-" + _TOKEN + rb"{8,}"),
-        (b"AIza", 0, rb"AIza" + _TOKEN + rb"{20,}"),
-        (b"earer ", 1, rb"[Bb]earer\s+[A-Za-z0-9._~+/=-]{8,}"),
-        (b"gsk_", 0, rb"gsk_" + _TOKEN + rb"{16,}"),
-        (b"xai-", 0, rb"xai-" + _TOKEN + rb"{16,}"),
-        (b"hf_", 0, rb"hf_[A-Za-z0-9]{16,}"),
-        (b"gh", 0, rb"gh[pousr]_[A-Za-z0-9]{20,}"),
-        (b"github_pat_", 0, rb"github_pat_" + _TOKEN + rb"{20,}"),
-        (b"xox", 0, rb"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
-        (b"AKIA", 0, rb"AKIA[0-9A-Z]{16}"),
-        (b"ya29.", 0, rb"ya29\." + _TOKEN + rb"{20,}"),
-        (b"eyJ", 0, rb"eyJ" + _TOKEN + rb"{10,2000}\.eyJ" + _TOKEN + rb"{10,8000}\." + _TOKEN + rb"{10,}"),
-        (
-            b"-----BEGIN ",
-            0,
-            rb"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----(?:[^\"-]|-(?!-)){0,8000}-----END [A-Z ]{0,20}PRIVATE KEY-----",
-        ),
-    )
-)
-
 
 def without_shapes(data: bytes) -> bytes:
     """The text without what looks like a key."""
-    spans = sorted(span for begins, back, pattern in _SHAPES for span in _found(data, begins, back, pattern))
+    spans = find_credentials(data)
     if not spans:
         return data
     pieces: list[bytes] = []
@@ -60,15 +30,6 @@ def without_shapes(data: bytes) -> bytes:
             pieces += (data[last:start], REMOVED.encode())
         last = max(last, end)
     return b"".join((*pieces, data[last:]))
-
-
-def _found(data: bytes, begins: bytes, back: int, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
-    at = data.find(begins)
-    while at >= 0:
-        match = pattern.match(data, max(0, at - back))
-        if match is not None:
-            yield match.span()
-        at = data.find(begins, at + 1 if match is None else match.end())
 
 
 class Redactor:

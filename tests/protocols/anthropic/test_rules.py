@@ -26,6 +26,9 @@ COMPUTERS = {"type": "computer_toolset_20260801"}
 COMPUTER = {"type": "computer_20251124", "name": "computer", "display_width_px": 1, "display_height_px": 1}
 FORMAT = {"format": {"type": "json_schema", "schema": CLOSED}}
 PROGRAMMATIC = {**TOOL, "allowed_callers": ["code_execution_20260120"]}
+CODE = {"type": "code_execution_20260120", "name": "code_execution"}
+WIKI = {"type": "mcp_toolset", "mcp_server_name": "wiki"}
+WIKI_SERVERS = [{"type": "url", "name": "wiki", "url": "https://wiki.example/mcp"}]
 
 
 def body(*messages: Any, **changes: Any) -> dict[str, Any]:
@@ -232,13 +235,21 @@ BAD: list[tuple[Any, str, str, str]] = [
     (body(tools=[tool(strict=True, input_schema={**CLOSED, "properties": {"n": {"type": "integer", "minimum": 1}}})] ),
      "strict-keyword", "/tools/0/input_schema/properties/n/minimum",
      "tools.0.input_schema.properties.n.minimum: schema keyword 'minimum' is not supported in strict schemas"),
-    (body(tools=[tool(strict=True, input_schema=CLOSED, allowed_callers=["code_execution_20260120"])]),
+    (body(tools=[tool(strict=True, input_schema=CLOSED, allowed_callers=["code_execution_20260120"]), CODE]),
      "strict-programmatic", "/tools/0", "tools.0: strict is not supported with programmatic tool calling"),
     (body(USER, assistant(CALL), user({**RESULT, "content": [{"type": "tool_reference", "tool_name": "lost"}]})),
      "tool-reference-unknown", "/messages/2/content/0/content/0", "Tool reference 'lost' not found in available tools"),
     (body(tools=[{"type": "mcp_toolset", "mcp_server_name": "wiki"}]),
      "mcp-server-unknown", "/tools/0/mcp_server_name",
      "tools.0.mcp_server_name: MCP server 'wiki' not found in mcp_servers"),
+    #
+    (body(tools=[{**WIKI, "allowed_callers": ["code_execution_20260120"]}, CODE], mcp_servers=WIKI_SERVERS),
+     "mcp-programmatic", "/tools/0/allowed_callers",
+     "tools.0.allowed_callers: MCP connector tools cannot be called programmatically"),
+    (body(tools=[{**WIKI, "configs": {"read": {"allowed_callers": ["direct", "code_execution_20260120"]}}}, CODE],
+          mcp_servers=WIKI_SERVERS),
+     "mcp-programmatic", "/tools/0/configs/read/allowed_callers",
+     "tools.0.configs.read.allowed_callers: MCP connector tools cannot be called programmatically"),
     # tool choice
     (body(tools=..., tool_choice={"type": "any"}),
      "choice-without-tools", "/tool_choice", "tool_choice: tool_choice may only be specified while providing tools."),
@@ -248,10 +259,10 @@ BAD: list[tuple[Any, str, str, str]] = [
      "choice-thinking", "/tool_choice", "Thinking may not be enabled when tool_choice forces tool use."),
     (body(tool_choice={"type": "any"}, model="claude-opus-5-5"),
      "choice-model", "/tool_choice", 'tool_choice: type "tool" and "any" are not supported for this model.'),
-    (body(tool_choice={"type": "tool", "name": "get_weather"}, tools=[PROGRAMMATIC]),
+    (body(tool_choice={"type": "tool", "name": "get_weather"}, tools=[PROGRAMMATIC, CODE]),
      "choice-not-direct", "/tool_choice/name",
      "tool_choice.name: a tool without `direct` in allowed_callers cannot be forced"),
-    (body(tool_choice={"type": "auto", "disable_parallel_tool_use": True}, tools=[PROGRAMMATIC]),
+    (body(tool_choice={"type": "auto", "disable_parallel_tool_use": True}, tools=[PROGRAMMATIC, CODE]),
      "choice-programmatic", "/tool_choice",
      "tool_choice: disable_parallel_tool_use is not supported with programmatic tool calling"),
     # settings
@@ -313,22 +324,6 @@ def test_what_a_version_took_away(bad: Any, rule: str, path: str, message: str) 
 
 MANUAL = {"type": "enabled", "budget_tokens": 1024}
 # fmt: off
-MANUAL = {"type": "enabled", "budget_tokens": 1024}
-# fmt: off
-MANUAL = {"type": "enabled", "budget_tokens": 1024}
-# fmt: off
-MANUAL = {"type": "enabled", "budget_tokens": 1024}
-# fmt: off
-MANUAL = {"type": "enabled", "budget_tokens": 1024}
-# fmt: off
-MANUAL = {"type": "enabled", "budget_tokens": 1024}
-# fmt: off
-MANUAL = {"type": "enabled", "budget_tokens": 1024}
-# fmt: off
-MANUAL = {"type": "enabled", "budget_tokens": 1024}
-# fmt: off
-MANUAL = {"type": "enabled", "budget_tokens": 1024}
-# fmt: off
 SAMPLED: list[tuple[Any, str, str]] = [
     (body(temperature=0.5, thinking=MANUAL),
      "sampling-thinking", "`temperature` may only be set to 1 when thinking is enabled."),
@@ -343,15 +338,8 @@ def test_sampling_where_it_is_refused(bad: Any, rule: str, message: str) -> None
 
 
 # fmt: off
-# fmt: off
-# fmt: off
-# fmt: off
-# fmt: off
-# fmt: off
-# fmt: off
-# fmt: off
-# fmt: off
 UNSURE: list[tuple[Any, str, str]] = [
+    (body(tools=[PROGRAMMATIC]), "callers-without-code", "/tools/0/allowed_callers"),
     (body(output_config={"effort": "ultra"}), "field-word", "/output_config/effort"),
     (body(user({"type": "hologram"})), "tag-unknown", "/messages/0/content/0"),
     (body(tools=[TOOL, {"type": "teleport_20270101", "name": "teleport"}]), "tag-unknown", "/tools/1"),
@@ -369,22 +357,6 @@ def test_what_a_newer_wire_may_take_is_only_a_warning(odd: Any, rule: str, path:
     assert [(found.rule, found.path, found.level) for found in findings] == [(f"anthropic.{rule}", path, "warning")]
 
 
-OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
-# fmt: off
-OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
-# fmt: off
-OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
-# fmt: off
-OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
-# fmt: off
-OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
-# fmt: off
-OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
-# fmt: off
-OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
-# fmt: off
-OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
-# fmt: off
 OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
 # fmt: off
 GOOD: dict[str, Any] = {

@@ -197,6 +197,7 @@ UNSURE: list[tuple[Any, str, str]] = [
     (body(tools=[{"type": "teleport"}]), "tag-unknown", "/tools/0/type"),
     (body({"type": "web_search_call", "id": "search_1"}), "item-id", "/input/0/id"),
     (body(tools=[function(), function()]), "tool-name-duplicate", "/tools/1"),
+    (body(tools=[function(allowed_callers=["programmatic"])]), "callers-without-programs", "/tools/0/allowed_callers"),
     (body(CALL, OUTPUT, CALL), "call-id-duplicate", "/input/2"),
     (body(CALL, OUTPUT, OUTPUT), "output-duplicate", "/input/2"),
 ]

@@ -333,6 +333,26 @@ def _references(request: _Request) -> Findings:
         yield _found("choice-unknown", ("tool_choice", "name"), f"Tool '{name}' not found in provided tools")
 
 
+def _programmatic_callers(request: _Request) -> Findings:
+    """Programmatic calling needs a code execution tool, and does not reach the tools of the MCP connector."""
+    has_code = any(text_of(tool.get("type")).startswith("code_execution_") for _, tool in request.tools)
+    for path, tool in request.tools:
+        configs = object_of(tool.get("configs"))
+        settings = [(path, tool), ((*path, "default_config"), object_of(tool.get("default_config")))]
+        settings += [((*path, "configs", name), object_of(config)) for name, config in configs.items()]
+        for place, setting in settings:
+            callers = [text_of(caller) for caller in list_of(setting.get("allowed_callers"))]
+            if not any(caller.startswith("code_execution_") for caller in callers):
+                continue
+            at = (*place, "allowed_callers")
+            if tool.get("type") == "mcp_toolset":
+                said = "{at}: MCP connector tools cannot be called programmatically"
+                yield _found("mcp-programmatic", at, said)
+            elif not has_code:
+                said = "{at}: programmatic tool calling needs a code execution tool in `tools`"
+                yield _found("callers-without-code", at, said, "warning")
+
+
 # ---- settings
 
 
@@ -377,5 +397,5 @@ def _citations(request: _Request) -> Findings:
 
 _RULES = (
     _shapes, _messages, _prefill, _system_messages, _call_ids, _calls, _results, _toolsets, _server_calls,
-    _programmatic, _cache, _tools, _references, _choice, _thinking, _citations,
+    _programmatic, _programmatic_callers, _cache, _tools, _references, _choice, _thinking, _citations,
 )  # fmt: skip

@@ -30,7 +30,7 @@ from toolwire.canonical.events import (
     Stopped,
     UsageReport,
 )
-from toolwire.codec.fields import BAD_JSON, Reader
+from toolwire.codec.fields import BAD_JSON, Reader, check_candidate
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.kept import joined, known, rest
 from toolwire.protocols.gemini.parts.content import decode_part
@@ -318,6 +318,7 @@ class Decoder:
         for place, candidate in enumerate(shape.candidates if shape.candidates is not UNSET else ()):
             number = place if candidate.index is UNSET else candidate.index
             if (speaker := self._speakers.get(number)) is None:
+                check_candidate(number, FAMILY, f"/candidates/{place}/index")
                 speaker = self._speakers[number] = Speaker(number)
             speaker.take(candidate, events)
             if (talking := speaker.open_text) is not None:

@@ -5,7 +5,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from toolwire.codec.check import Finding, Findings, Object, Path, dig, members, number_of, object_of, text_of, words
+from toolwire.codec.check import (
+    Finding,
+    Findings,
+    Object,
+    Path,
+    dig,
+    list_of,
+    members,
+    number_of,
+    object_of,
+    text_of,
+    words,
+)
 
 from .computer import check_computer
 from .vocabulary import VOICE, check_count, check_fields, check_item, check_tool, item_type
@@ -164,8 +176,12 @@ def _items(request: _Request) -> Findings:
 def _tools(request: _Request) -> Findings:
     functions = [tool for _, tool in request.tools if tool.get("type") in ("function", "custom")]
     yield from check_count(("tools",), len(functions), 128)
+    has_programs = any(tool.get("type") == "programmatic_tool_calling" for _, tool in request.tools)
     seen: set[tuple[str, str]] = set()
     for path, tool in request.tools:
+        if not has_programs and "programmatic" in list_of(tool.get("allowed_callers")):
+            said = "'programmatic' in '{at}' needs a tool of type 'programmatic_tool_calling'."
+            yield _found("callers-without-programs", (*path, "allowed_callers"), said, "warning")
         key = (text_of(tool.get("type")), text_of(tool.get("name")) or text_of(tool.get("server_label")))
         if key[1] and key in seen:
             yield _found("tool-name-duplicate", path, f"Tool '{key[1]}' is declared twice.", "warning")
