@@ -8,6 +8,8 @@ from tempfile import TemporaryDirectory
 import certifi
 import pytest
 
+from tests.clock import Clock
+
 # The collector would go again and again through the types of five SDKs and 15,000 tests, none of which are garbage.
 gc.set_threshold(20_000, 20, 20)
 
@@ -18,6 +20,11 @@ _FOLDER = TemporaryDirectory(prefix="toolwire-tests-", ignore_cleanup_errors=Tru
 _AUTHORITIES = Path(_FOLDER.name) / "authorities.pem"
 _AUTHORITIES.write_text(Path(certifi.where()).read_text(encoding="utf-8").partition(_END)[0] + _END, encoding="utf-8")
 os.environ["SSL_CERT_FILE"] = str(_AUTHORITIES)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from benchmarks.gateway.peers import tree
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 COMMAND = [sys.executable, "-m", "benchmarks.gateway", "--only", "W4", "--rounds", "10000"]
@@ -35,8 +36,8 @@ def test_a_signal_stops_it_and_all_that_it_started() -> None:
     try:
         started = wait_for(20, "gateway.upstream", "gateway.load", "toolwire serve", process=process)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 1
+        assert process.wait(PATIENCE) == 1
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE)
     assert [command for pid, command in started.items() if Path(f"/proc/{pid}").exists()] == []

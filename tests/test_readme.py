@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from toolwire.protocols import PROTOCOLS
 
 ROOT = Path(__file__).parents[1]
@@ -52,7 +53,7 @@ def run(command: list[str], folder: Path) -> tuple[int, str]:
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
     return done.returncode, done.stdout
 

@@ -1,7 +1,7 @@
 """WS: websockets, and what Responses clients expect to be remembered."""
 
 import json
-import time
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +9,7 @@ import openai
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from tests.patience import wait_until
 from tests.scenarios.socket import FUNCTION, opened, outputs_for, text_of, user
 from tests.scenarios.watching import UPSTREAM_KEY, Place, gateway_in_front_of, model_of
 from tests.upstream.clients import CLIENTS
@@ -22,7 +23,12 @@ SCRIPT = """
 when = "take your time"
 repeat = 0
 text = "at last"
-delay = 0.4
+
+[[turns]]
+when = "for very long"
+repeat = 0
+text = "never"
+delay = 3600
 
 [[turns]]
 when = "much too long"
@@ -173,20 +179,30 @@ def test_ws_8_items_that_are_sent_again_are_not_there_twice(place: Place) -> Non
             assert [item["type"] for item in items].count("function_call") == 1
 
 
+def hold_back(place: Place) -> threading.Event:
+    """Have the upstream say nothing to who tells it to take its time, until the event is set."""
+    return place.upstream.hold(lambda seen, _: b"take your time" in seen.asked)
+
+
 def test_ws_9_one_answer_at_a_time_in_a_lane_and_a_connection_does_not_last_for_ever(place: Place) -> None:
     with opened(place, "anthropic", KEYS[0]) as codex:
-        began = time.monotonic()
+        released = hold_back(place)
         codex.send("take your time")
         codex.send("Hi")
+        assert "Hello" in text_of(codex.ask("Hello", stream_id="other"))  # so both were read
+        assert len(place.upstream.seen) == 2
+        released.set()
         slow, quick = codex.events(), codex.events()
         assert "at last" in text_of(slow[-1]["response"])
         assert "Hi" in text_of(quick[-1]["response"])
         assert {event["response"]["id"] for event in slow if "response" in event} == {slow[0]["response"]["id"]}
-        assert time.monotonic() - began >= 0.4
         # Lanes do not wait for each other, and each event says whose it is.
+        released = hold_back(place)
         codex.send("take your time", stream_id="one")
         codex.send("Hi", stream_id="two")
-        first_done, second_done = codex.events(), codex.events()
+        first_done = codex.events()
+        released.set()
+        second_done = codex.events()
         assert {event["stream_id"] for event in first_done} == {"two"}
         assert {event["stream_id"] for event in second_done} == {"one"}
         # Each lane's last answer is known to all of the connection, an earlier one is not.
@@ -196,11 +212,13 @@ def test_ws_9_one_answer_at_a_time_in_a_lane_and_a_connection_does_not_last_for_
 
 
 def test_the_bounds_of_a_connection(place: Place) -> None:
+    released = hold_back(place)
     with opened(place, "anthropic", KEYS[0]) as codex:
         for number in range(17):
             codex.send("take your time", stream_id=f"lane-{number}")
         first = codex.event()
         assert (first["stream_id"], first["error"]["code"]) == ("lane-16", "websocket_stream_limit_reached")
+        released.set()
     with (
         gateway_in_front_of(Simulator(), "[limits]\nsocket_time = 0.2") as short,
         opened(short, "anthropic") as codex,
@@ -236,14 +254,9 @@ def test_what_makes_no_sense_is_told_and_the_connection_goes_on(place: Place, te
 
 def test_a_client_that_leaves_lets_go_of_the_upstream(place: Place) -> None:
     with opened(place, "anthropic", KEYS[0]) as codex:
-        codex.send("take your time")
-        deadline = time.monotonic() + 5
-        while not place.upstream.seen:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-    while not place.upstream.seen[0].let_go:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+        codex.send("for very long")
+        wait_until(lambda: place.upstream.seen)
+    wait_until(lambda: place.upstream.seen[0].let_go)
     assert not place.upstream.seen[0].whole
 
 

@@ -1,6 +1,7 @@
 """`toolwire ask`, in processes of its own, on the embedded model."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -24,8 +25,10 @@ from tests.cli.asking import (
     toolwire,
     write,
 )
+from tests.patience import PATIENCE, wait_until
 from tests.runtime.mcp.playing import ACTOR
 from toolwire.runtime.events import RunEvent
+from toolwire.runtime.sandbox.shell import bubblewrap
 
 EVENT = msgspec.json.Decoder(RunEvent)
 
@@ -73,6 +76,7 @@ def test_without_a_terminal_what_no_rule_allows_is_denied_and_the_rule_is_named(
     assert (tmp_path / "new, [1].txt").read_text() == "x"
 
 
+@pytest.mark.skipif(bool(bubblewrap().why_not), reason=f"without a sandbox every command asks: {bubblewrap().why_not}")
 def test_each_command_of_a_line_has_its_rule(tmp_path: Path) -> None:
     scripted(tmp_path, calls(shell("touch one && touch two")), says("Done."))
     done = toolwire(tmp_path, "ask", "touch them")
@@ -97,6 +101,30 @@ def test_yes_answers_asks_and_nothing_else(tmp_path: Path) -> None:
     scripted(tmp_path, outside, says("Done."))
     assert "outside" in toolwire(tmp_path, "ask", "write outside", "--yes").err
     assert not (tmp_path.parent / "out.txt").exists()
+
+
+def test_s_15_yes_runs_no_command_outside_a_sandbox(tmp_path: Path) -> None:
+    """S-15: where bubblewrap does not work, `--yes` ran commands with all rights and said nothing."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "bwrap").write_text("#!/bin/sh\necho no namespaces here >&2\nexit 1\n")
+    (tmp_path / "bin" / "bwrap").chmod(0o755)
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    scripted(tmp_path, calls(shell("touch made")), says("Done."), sandbox=True)
+    for more in ([], ["--allow", "run_shell_command"]):
+        done = toolwire(tmp_path, "ask", "make it", "--yes", *more, PATH=path)
+        assert not (tmp_path / "made").exists()
+        assert "denied: run_shell_command (it is not sandboxed: bubblewrap does not work here: no names" in done.err
+        assert "--no-sandbox does" in done.err
+    done = toolwire(tmp_path, "ask", "make it", "--yes", "--no-sandbox", PATH=path)
+    assert "toolwire: commands run without a sandbox, with all of your rights\n" in done.err
+    assert (tmp_path / "made").exists()
+
+
+def test_s_15_the_sandbox_can_be_turned_off_by_the_configuration(tmp_path: Path) -> None:
+    scripted(tmp_path, calls(shell("touch made")), says("Done."), sandbox=False)
+    done = toolwire(tmp_path, "ask", "make it", "--allow", "run_shell_command(command=touch made)")
+    assert "commands run without a sandbox" in done.err
+    assert (tmp_path / "made").exists()
 
 
 def test_rules_of_the_configuration_hold(tmp_path: Path) -> None:
@@ -275,6 +303,39 @@ def test_a_change_is_shown_and_asked_for(tmp_path: Path) -> None:
     assert "no by person" in rest
 
 
+@pytest.mark.parametrize("answer", ["y", "a"])
+def test_s_7_a_call_is_approved_only_after_all_of_it_was_shown(answer: str, tmp_path: Path) -> None:
+    """S-7: blanks hid the end of a long line, and `y` ran it."""
+    command = f"touch seen{' ' * 2500}middle{' ' * 2500}; touch HIDDEN"
+    scripted(tmp_path, calls(shell(command)), says("Done."))
+    with at_terminal(tmp_path, "ask", "touch") as screen:
+        shown = screen.until("[l]ater, [d] show all of it: ")
+        assert "characters not shown ...]" in shown
+        assert "; touch HIDDEN" in shown
+        assert "middle" not in shown
+        screen.types(f"{answer}\n")
+        assert "characters of this call were not shown: type d" in screen.until("[l]ater, [d] show all of it: ")
+        assert not (tmp_path / "seen").exists()
+        screen.types("d\n")
+        assert "middle" in screen.until("[l]ater: ")
+        screen.types(f"{answer}\n")
+        assert screen.ends()[0] == 0
+    assert (tmp_path / "HIDDEN").exists()
+
+
+def test_s_7_the_end_of_many_lines_is_shown_and_a_no_needs_no_more(tmp_path: Path) -> None:
+    text = "".join(f"line {number}\n" for number in range(100))
+    scripted(tmp_path, calls(write(tmp_path, "a.txt", text)), says("Done."))
+    with at_terminal(tmp_path, "ask", "write") as screen:
+        shown = screen.until("[d] show all of it: ")
+        assert "line 99" in shown
+        assert "lines, " in shown
+        assert "line 50" not in shown
+        screen.types("n\n")
+        assert screen.ends()[0] == 0
+    assert not (tmp_path / "a.txt").exists()
+
+
 def test_always_is_for_this_tool_in_this_run(tmp_path: Path) -> None:
     turns = [calls(write(tmp_path, f"{number}.txt", "x")) for number in range(3)]
     scripted(tmp_path, *turns, calls(shell("touch sh")), says("Done."))
@@ -289,12 +350,10 @@ def test_always_is_for_this_tool_in_this_run(tmp_path: Path) -> None:
 
 
 def test_what_was_typed_before_the_question_is_no_answer_to_it(tmp_path: Path) -> None:
-    scripted(tmp_path, calls(write(tmp_path, "a.txt", "x")) | {"delay": 1.5}, says("Done."))
+    scripted(tmp_path, calls(write(tmp_path, "a.txt", "x")), says("Done."))
     with at_terminal(tmp_path, "ask", "write") as screen:
-        screen.until("thinking")
         screen.types("y\ny\ny\n")
         screen.until("[l]ater: ")
-        time.sleep(0.5)
         screen.types("n\n")
         assert screen.ends()[0] == 0
     assert not (tmp_path / "a.txt").exists()
@@ -305,11 +364,8 @@ def test_a_question_of_the_model_is_put_to_the_person(tmp_path: Path) -> None:
     scripted(tmp_path, calls(question, write(tmp_path, "a.txt", "a")))
     with at_terminal(tmp_path, "ask", "paint it", "--allow", "write_file", piped="the walls") as screen:
         assert "1. red" in screen.until("answer (a number, or your own words): ")
-        deadline = time.monotonic() + 30
-        while not (tmp_path / "a.txt").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        time.sleep(0.5)
+        wait_until((tmp_path / "a.txt").exists)
+        time.sleep(0.2)  # nothing may be shown now
         screen.types("2\n")
         # What was done meanwhile is told after the answer.
         assert screen.until("+ write_file").startswith("2\n")
@@ -322,15 +378,10 @@ def test_ctrl_c_stops_the_tools_and_is_recorded(tmp_path: Path) -> None:
     scripted(tmp_path, calls(shell("echo $$ > begun; sleep 600; echo x > after")), says("Done."))
     with at_terminal(tmp_path, "ask", "wait", "--yes") as screen:
         screen.until("run_shell_command")
-        deadline = time.monotonic() + 30
-        while not (tmp_path / "begun").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        began = time.monotonic()
+        wait_until((tmp_path / "begun").exists)
         screen.types("\x03")
         code, rest = screen.ends()
     assert code == 130
-    assert time.monotonic() - began < 10
     assert "cancelled (" in rest
     assert "\x1b[?25h" in rest  # the cursor is there again
     (listed,) = [json.loads(line) for line in toolwire(tmp_path, "runs", "list", "--json").out.splitlines()]
@@ -357,7 +408,7 @@ def test_a_signal_without_a_terminal_stops_cleanly_and_events_say_so(tmp_path: P
                 break
         process.send_signal(signal.SIGTERM)
         *_, last = process.stdout.read().splitlines()
-        assert process.wait(20) == 143
+        assert process.wait(PATIENCE) == 143
     assert json.loads(last)["stopped"] == "cancelled"
 
 
@@ -381,18 +432,15 @@ sys.exit(conduct(agent, lambda one: one.stream("block {}", facts={}), view_of(""
 def test_the_second_ctrl_c_kills(tmp_path: Path) -> None:
     environ = environment(tmp_path)
     with subprocess.Popen([sys.executable, "-c", BLOCKS], cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as process:
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "begun").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until((tmp_path / "begun").exists)
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         assert process.stderr.readline() == b"toolwire: stopping; once more to kill\n"
         assert process.stderr.readline().startswith(b"cancelled (")
-        time.sleep(0.5)
+        time.sleep(0.2)  # it may not end by itself
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == -signal.SIGINT
+        assert process.wait(PATIENCE) == -signal.SIGINT
 
 
 # ---- nothing acts on the terminal

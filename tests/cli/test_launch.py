@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from msgspec import Struct
 
+from tests.patience import PATIENCE, wait_until
 from tests.upstream.serving import http, served
 from toolwire.cli import main
 from toolwire.cli.agents import AGENTS
@@ -85,7 +86,7 @@ class Desk(Struct):
 
     def launch(self, *arguments: str, **environment: str) -> tuple[int, str]:
         with self.start(*arguments, **environment) as process:
-            said, _ = process.communicate(timeout=30)
+            said, _ = process.communicate()
             return process.returncode, said
 
 
@@ -212,14 +213,11 @@ def test_nothing_is_left_behind_and_nothing_of_the_users_is_touched(desk: Desk) 
 
 
 def test_what_would_end_it_ends_the_agent_first(desk: Desk) -> None:
-    with desk.start("claude", FAKE_WAITS="30") as process:
-        deadline = time.monotonic() + 20
-        while not (desk.folder / "work" / "told.json").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+    with desk.start("claude", FAKE_WAITS="600") as process:
+        wait_until((desk.folder / "work" / "told.json").exists)
         process.send_signal(signal.SIGINT)  # the agent's to understand
         process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == 7
+        assert process.wait(PATIENCE) == 7
     assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"seal.key", "state.db"}
 
 
@@ -259,7 +257,7 @@ def test_an_agent_that_is_not_installed(tmp_path: Path, name: str) -> None:
 
 
 def test_a_gateway_of_its_own_ends_even_if_it_is_killed(desk: Desk) -> None:
-    process = desk.start("claude", FAKE_WAITS="30")
+    process = desk.start("claude", FAKE_WAITS="600")
     waited((desk.folder / "work" / "told.json").exists)
     root = desk.told.environment["ANTHROPIC_BASE_URL"]
     assert answers(root)

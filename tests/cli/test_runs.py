@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.asking import (
-    PATIENCE,
     at_terminal,
     calls,
     environment,
@@ -25,6 +23,7 @@ from tests.cli.asking import (
     toolwire,
     write,
 )
+from tests.patience import PATIENCE, wait_until
 from toolwire.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +46,6 @@ def deaths(folder: Path, *more: str) -> Iterator[Any]:
         env=environment(folder),
         capture_output=True,
         text=True,
-        timeout=3 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -115,17 +113,14 @@ def test_killed_at_any_point_a_program_goes_on_and_repeats_none_of_its_calls(tmp
 
 
 def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(path.exists)
 
 
 def killed(folder: Path) -> str:
     """A run that was killed while a command of it ran."""
     turn = calls(shell("echo x >> effects; touch begun; sleep 600"), write(folder, "a.txt", "a"))
     scripted(folder, turn, says("I can't tell whether it took effect."))
-    with started(folder, "ask", "do it", "--allow", "*") as process:
+    with started(folder, "ask", "do it", "--allow", "*", "--yes") as process:
         wait_for(folder / "begun")
         assert "  running  " in toolwire(folder, "runs", "list").out
         process.kill()
@@ -188,10 +183,7 @@ def test_of_two_that_take_up_one_run_at_once_one_does(tmp_path: Path) -> None:
     assert toolwire(tmp_path, "ask", "do it", "--later").code == 3
     call = shown(tmp_path)["waiting"][0]["call_id"]
     both = [started(tmp_path, "runs", "resume", "last", "--approve", call) for _ in range(2)]
-    deadline = time.monotonic() + PATIENCE
-    while all(process.poll() is None for process in both):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: any(process.poll() is not None for process in both))
     (tmp_path / "go").touch()
     told = [(*process.communicate(timeout=PATIENCE), process.returncode) for process in both]
     assert sorted(code for *_, code in told) == [0, 2]
@@ -398,6 +390,6 @@ def test_replay_with_live_tools_shows_which_result_differs_and_how(tmp_path: Pat
 def test_what_was_never_started_here_can_not_be_taken_up(tmp_path: Path) -> None:
     assert toolwire(tmp_path, "runs", "resume", "last").code == 2
     program = "import toolwire as tw; tw.Agent(journal='runs.db').run('hello')"
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment(tmp_path), check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment(tmp_path), check=True)
     done = toolwire(tmp_path, "runs", "replay", "last", "--journal", "runs.db")
     assert (done.code, "only the program that did can take it up" in done.err) == (2, True)

@@ -6,14 +6,16 @@ import zlib
 
 import pytest
 
-from tests.gateway.running import PROTOCOL_NAMES, Running, question, run
+from tests.gateway.running import NEVER, PROTOCOL_NAMES, Running, question, run
 from tests.gateway.test_exchange import GOOD, Script, in_front
 from tests.gateway.test_faults import error_of
 from toolwire.upstream.transport import head_of
 
 
 async def ask(gateway: Running, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
-    answer = await gateway.transport.send(gateway.origin, head_of(gateway.origin, path, [], method), None, silence=10)
+    answer = await gateway.transport.send(
+        gateway.origin, head_of(gateway.origin, path, [], method), None, silence=NEVER
+    )
     return answer.status, answer.headers, await answer.read(100_000)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.bodies import anthropic_request, anthropic_response
-from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, question, run, running
+from tests.clock import Clock
+from tests.gateway.running import NEVER, PROTOCOL_NAMES, Running, in_front_of, question, run, running
 from tests.gateway.test_faults import BEGUN, STREAM, chunk, error_of, events_of, piece, told, whole
 from tests.upstream.sockets import received, upstream
 from toolwire.canonical.errors import ApiError
@@ -81,11 +82,11 @@ async def _all(scripts: list[Script], origins: list[Origin]) -> AsyncIterator[No
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_busy_upstream_is_asked_again(stream: bool) -> None:
+def test_a_busy_upstream_is_asked_again(stream: bool, clock: Clock) -> None:
     async def work() -> None:
         script = Script(BUSY, BUSY, STREAMED if stream else GOOD)
         async with in_front(script) as gateway:
-            answer = await gateway.ask("anthropic", stream=stream)
+            answer = await clock.expire(gateway.ask("anthropic", stream=stream), step=0.1)
             body = await answer.read(10_000)
             assert answer.status == 200
             assert b"sunny" in body if stream else b"fine" in body
@@ -256,21 +257,27 @@ def test_a_dry_run_says_what_would_be_sent() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_silent_upstream_does_not_make_a_silent_stream(protocol: str) -> None:
-    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await received(reader)
-        writer.write(STREAM + piece(BEGUN))
-        await writer.drain()
-        await asyncio.sleep(0.6)
-        writer.write(piece(chunk({}, "stop") + b"data: [DONE]\n\n") + b"0\r\n\r\n")
-        await reader.read()
-
+def test_a_silent_upstream_does_not_make_a_silent_stream(protocol: str, clock: Clock) -> None:
     async def work() -> None:
+        go_on = asyncio.Event()
+
+        async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await received(reader)
+            writer.write(STREAM + piece(BEGUN))
+            await go_on.wait()
+            writer.write(piece(chunk({}, "stop") + b"data: [DONE]\n\n") + b"0\r\n\r\n")
+            await reader.read()
+
         async with upstream(slow) as origin:
-            async with running(in_front_of(origin, more="[limits]\nheartbeat = 0.1")) as gateway:
+            config = in_front_of(origin, more="[limits]\nheartbeat = 10", timeout=NEVER)
+            async with running(config) as gateway:
                 answer = await gateway.ask(protocol, stream=True)
-                pieces = [piece async for piece in answer.chunks()]
-            assert len(pieces) >= 4  # what came before, at least two beats, the end
+                pieces = [await answer.next()]
+                while b"sunny" not in b"".join(pieces):
+                    pieces.append(await answer.next())
+                pieces += [await clock.expire(answer.next()) for _ in range(3)]  # beats: the upstream says nothing
+                go_on.set()
+                pieces += [piece async for piece in answer.chunks()]
             events = events_of(protocol, b"".join(pieces))
             assert isinstance(events[-1], ResponseEnd)
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import uvicorn
 
-from tests.gateway.running import in_front_of, running
+from tests.clock import Clock
+from tests.gateway.running import in_front_of, run, running
+from tests.patience import turn
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.http import LIMIT_BUFFERED, options
 from toolwire.gateway.providing import listening
@@ -22,7 +24,7 @@ Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def talking_to(application: Application, **more: Any) -> AsyncIterator[Wire]:
     """A connection to a server of an application; the server is stopped as by a signal."""
     listener = listening("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(application, **options(LimitsSection(receive=0.3)) | more))
+    server = uvicorn.Server(uvicorn.Config(application, **options(LimitsSection()) | more))
     serving = asyncio.create_task(server._serve([listener]))
     reader, writer = await asyncio.open_connection(*listener.getsockname())
     try:
@@ -56,14 +58,6 @@ async def in_pieces(scope: Any, receive: Any, send: Any) -> None:
     for piece in (b"one ", b"two ", b"", b"three"):
         await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
-
-
-def run(work: Awaitable[None]) -> None:
-    async def whole() -> None:
-        async with asyncio.timeout(20):
-            await work
-
-    asyncio.run(whole())
 
 
 async def told(wire: Wire, asked: bytes) -> bytes:
@@ -172,59 +166,76 @@ def test_a_body_of_another_length_than_said_closes_the_connection(body: bytes) -
     run(work())
 
 
-def test_a_silent_connection_is_closed_and_a_busy_one_is_not() -> None:
-    async def slow(scope: Any, receive: Any, send: Any) -> None:
-        await asyncio.sleep(1)
-        await answer(send, b"done")
-
+def test_a_silent_connection_is_closed_and_a_busy_one_is_not(clock: Clock) -> None:
     async def work() -> None:
-        async with talking_to(slow, timeout_keep_alive=0.4) as (reader, writer):
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(scope: Any, receive: Any, send: Any) -> None:
+            begun.set()
+            await go_on.wait()
+            await answer(send, b"done")
+
+        async with talking_to(slow, timeout_keep_alive=100) as (reader, writer):
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await begun.wait()
+            for _ in range(10):
+                clock.advance(100)
+                await turn()
+            go_on.set()
             await reader.readuntil(b"done")
-            began = asyncio.get_running_loop().time()
-            assert await reader.read() == b""
-            assert 0.3 < asyncio.get_running_loop().time() - began < 2
+            reading = asyncio.create_task(reader.read())
+            await turn()
+            assert not reading.done()
+            assert await clock.expire(reading) == b""
 
     run(work())
 
 
 def test_a_client_that_leaves_is_told_of_in_every_request_that_it_made() -> None:
-    left: list[str] = []
-
-    async def application(scope: Any, receive: Any, send: Any) -> None:
-        await whole_body(receive)
-        assert (await receive())["type"] == "http.disconnect"
-        left.append(scope["path"])
-
     async def work() -> None:
+        left: list[str] = []
+        begun, noticed = asyncio.Event(), asyncio.Event()
+
+        async def application(scope: Any, receive: Any, send: Any) -> None:
+            await whole_body(receive)
+            begun.set()
+            assert (await receive())["type"] == "http.disconnect"
+            left.append(scope["path"])
+            noticed.set()
+
         async with talking_to(application) as (_, writer):
             writer.write(b"GET /a HTTP/1.1\r\n\r\n")
-            await asyncio.sleep(0.1)
+            await begun.wait()
             writer.write(b"GET /b HTTP/1.1\r\n\r\n")
-            await asyncio.sleep(0.1)
+            await turn()
             assert left == []
             writer.transport.abort()
-            await asyncio.sleep(0.1)
+            await noticed.wait()
+            await turn()
             assert left == ["/a"]  # nobody waits for the other
 
     run(work())
 
 
 def test_what_is_asked_before_the_server_stops_is_answered() -> None:
-    async def slow(scope: Any, receive: Any, send: Any) -> None:
-        await asyncio.sleep(0.5)
-        await answer(send, b"done")
-
     async def work() -> None:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(scope: Any, receive: Any, send: Any) -> None:
+            begun.set()
+            await go_on.wait()
+            await answer(send, b"done")
+
         listener = listening("127.0.0.1", 0)
         server = uvicorn.Server(uvicorn.Config(slow, **options(LimitsSection())))
         serving = asyncio.create_task(server._serve([listener]))
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         idle, other = await asyncio.open_connection(*listener.getsockname())
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        await asyncio.sleep(0.1)
+        await begun.wait()
         server.should_exit = True
         assert await idle.read() == b""
+        go_on.set()
         assert (await reader.read()).endswith(b"\r\n\r\ndone")
         await serving
         writer.close()

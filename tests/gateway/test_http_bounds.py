@@ -365,7 +365,7 @@ def test_q_5_a_stream_that_nobody_reads_is_let_go_of() -> None:
             assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             await endless.left.wait()
-            await wait_until(lambda: gateway.gateway.app._room.taken == 0)
+            await wait_until(lambda: gateway.gateway.app._streams.taken == 0)
             writer.close()
 
     run(work())

@@ -1,6 +1,5 @@
 """The gateway's journal: what an exchange leaves in it, and what never gets there."""
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, question, run, running
 from tests.gateway.test_exchange import GOOD, Script, in_front
 from tests.gateway.test_faults import told, whole
+from tests.patience import turn, wait_until_async
 from tests.upstream.serving import served
 from tests.upstream.sockets import upstream
 from toolwire import __version__
@@ -155,10 +155,8 @@ def test_a_client_that_leaves_is_recorded(tmp_path: Path) -> None:
             await answer.next()
             answer.close()
             gateway.transport.close()
-            for _ in range(100):
-                await asyncio.sleep(0.02)
-                if b'client="anthropic"' in (await gateway.get("/metrics"))[1]:
-                    break
+            while b'client="anthropic"' not in (await gateway.get("/metrics"))[1]:
+                await turn()
         (record,) = recorded(tmp_path)
         assert (record.status, record.streamed) == (499, True)
         assert record.bodies is not None
@@ -242,14 +240,13 @@ def test_what_keeps_the_journal_from_being_written_stops_no_exchange(
         async with in_front(Script(GOOD), more=journal(tmp_path)) as gateway:
             replaced_by_a_folder(tmp_path / "journal.db")
             await answered(gateway, "anthropic", stream=False)
-            for _ in range(100):
-                await asyncio.sleep(0.02)
-                if b"dropped_total 1" in (await gateway.get("/metrics"))[1]:
-                    return
-            raise AssertionError("nothing was counted")
+            while b"dropped_total 1" not in (await gateway.get("/metrics"))[1]:
+                await turn()
+            health = json.loads((await gateway.get("/healthz"))[1])
+            assert (health["status"], list(health["reasons"])) == ("degraded", ["journal"])
 
     run(work())
-    assert "journal: OperationalError: unable to open database file" in capsys.readouterr().err
+    assert "journal: DatabaseUnusable: unable to open database file" in capsys.readouterr().err
 
 
 def test_lists_and_health_are_not_exchanges(tmp_path: Path) -> None:
@@ -272,10 +269,7 @@ def test_what_is_made_in_the_background_is_recorded_once_it_is_there(stream: boo
             body = {"model": "m", "input": said, "background": True, "stream": stream}
             answer = await gateway.post("/v1/responses", json.dumps(body).encode())
             await answer.read(100_000)
-            for _ in range(100):
-                await asyncio.sleep(0.05)
-                if recorded(tmp_path):
-                    break
+            await wait_until_async(lambda: recorded(tmp_path))
         (record,) = recorded(tmp_path)
         assert (record.id, record.provider) == (answer.headers["toolwire-exchange"], "up")
         assert record.bodies is not None

@@ -12,6 +12,7 @@ import toolwire as tw
 from tests.gateway.running import Running, in_front_of, run, running
 from tests.gateway.test_exchange import Script
 from tests.gateway.test_searching import BM25, CLIENTS, answer, call, declared, items, told, wired
+from tests.patience import PATIENCE
 from tests.upstream.sockets import upstream
 from toolwire.canonical.content import Seal, Text
 from toolwire.codec.interface import Route
@@ -411,7 +412,7 @@ client, upstream = PROTOCOLS["anthropic"], PROTOCOLS["openai-chat"]
 assert prepared(client.decode_request(sys.stdin.buffer.read(), Route()), client, upstream) is None
 """
     _, asked = body("anthropic")
-    subprocess.run([sys.executable, "-c", program], input=asked, check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", program], input=asked, check=True, timeout=PATIENCE)
 
 
 def test_a_choice_of_what_only_programs_may_call_is_refused() -> None:

@@ -6,7 +6,8 @@ import json
 import anthropic
 import pytest
 
-from tests.gateway.running import PROTOCOL_NAMES, in_front_of, run, running
+from tests.clock import Clock
+from tests.gateway.running import NEVER, PROTOCOL_NAMES, in_front_of, run, running
 from tests.gateway.test_exchange import STREAMED, Script, in_front
 from tests.gateway.test_faults import BEGUN, STREAM, chunk, events_of, piece, told, whole
 from tests.upstream.sockets import received, upstream
@@ -61,23 +62,29 @@ def test_an_answer_that_lost_nothing_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_the_next_upstream_is_asked_behind_the_beats(protocol: str) -> None:
-    async def slow_and_busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await received(reader)
-        await asyncio.sleep(0.25)
-        writer.write(whole("503 Busy", told("busy")))
-        await reader.read()
-
+def test_the_next_upstream_is_asked_behind_the_beats(protocol: str, clock: Clock) -> None:
     async def work() -> None:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow_and_busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await received(reader)
+            begun.set()
+            await go_on.wait()
+            writer.write(whole("503 Busy", told("busy")))
+            await reader.read()
+
         second = Script(STREAMED)
         async with upstream(slow_and_busy) as one, upstream(second) as two:
-            config = in_front_of(one, more="[limits]\nretries = 0\nheartbeat = 0.1")
+            config = in_front_of(one, more="[limits]\nretries = 0\nheartbeat = 10", timeout=NEVER)
             config = config.replace('provider = "up"', 'providers = ["up", "next"]')
             config += f'[providers.next]\nprotocol = "openai-chat"\nbase_url = "http://{two.authority}"'
             async with running(config) as gateway:
-                answer = await gateway.ask(protocol, stream=True)
+                asking = asyncio.create_task(gateway.ask(protocol, stream=True))
+                await begun.wait()
+                answer = await clock.expire(asking)
                 assert answer.status == 200
                 assert second.asked == []  # the head came first
+                go_on.set()
                 wire = await answer.read(100_000)
         assert b"sunny" in wire
         assert isinstance(events_of(protocol, wire)[-1], ResponseEnd)

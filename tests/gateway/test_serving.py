@@ -8,13 +8,15 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
+
+from tests.patience import PATIENCE
 
 COMMAND = [sys.executable, "-c", "from toolwire.cli import main; main()", "serve"]
 ASKED = {"model": "any-name", "max_tokens": 99, "messages": [{"role": "user", "content": "Say heliotrope."}]}
@@ -26,9 +28,9 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @contextmanager
-def serving(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(home: Path, *options: str, command: Sequence[str] = COMMAND) -> Iterator[tuple[subprocess.Popen[str], str]]:
     process = subprocess.Popen(
-        [*COMMAND, "--port", "0", *options], stderr=subprocess.PIPE, text=True, env=environment(home), cwd=home
+        [*command, "--port", "0", *options], stderr=subprocess.PIPE, text=True, env=environment(home), cwd=home
     )
     try:
         assert process.stderr is not None
@@ -37,7 +39,7 @@ def serving(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], 
         yield process, found[1]
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE)
         if process.stderr is not None:
             process.stderr.close()
 
@@ -45,11 +47,11 @@ def serving(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_it_answers_with_no_key_and_ends_when_told(tmp_path: Path, workers: str) -> None:
     with serving(tmp_path, "--workers", workers) as (process, root):
-        answer = httpx.post(f"{root}/v1/messages", json=ASKED, timeout=10)
+        answer = httpx.post(f"{root}/v1/messages", json=ASKED, timeout=PATIENCE)
         assert answer.status_code == 200
         assert "heliotrope" in answer.json()["content"][0]["text"]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE) == 0
         assert process.stderr is not None
         told = process.stderr.read()
         assert "the embedded simulator answers" in told
@@ -97,7 +99,7 @@ def test_what_an_ollama_has_is_offered_and_the_first_answers_any_name(tmp_path: 
                 "local/gemma3:4b",
             ]
             for asked, answers in (("claude-x", "qwen3:latest"), ("gemma3:4b", "gemma3:4b")):
-                answer = httpx.post(f"{root}/v1/messages", json={**ASKED, "model": asked}, timeout=10)
+                answer = httpx.post(f"{root}/v1/messages", json={**ASKED, "model": asked}, timeout=PATIENCE)
                 assert answer.json()["content"][0]["text"] == f"I am {answers}."
             process.send_signal(signal.SIGTERM)
             assert process.stderr is not None
@@ -107,13 +109,13 @@ def test_what_an_ollama_has_is_offered_and_the_first_answers_any_name(tmp_path: 
 def test_a_stream_that_is_under_way_is_finished_first(tmp_path: Path) -> None:
     with (
         serving(tmp_path) as (process, root),
-        httpx.stream("POST", f"{root}/v1/messages", json={**ASKED, "stream": True}, timeout=10) as answer,
+        httpx.stream("POST", f"{root}/v1/messages", json={**ASKED, "stream": True}, timeout=PATIENCE) as answer,
     ):
         lines = answer.iter_lines()
         assert next(lines) == "event: message_start"
         process.send_signal(signal.SIGTERM)
         assert "event: message_stop" in list(lines)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
@@ -126,7 +128,7 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
             text=True,
             env=environment(tmp_path),
             cwd=tmp_path,
-            timeout=20,
+            timeout=PATIENCE,
         )
     assert done.returncode == 2
     assert done.stderr == f"Error: can't listen on 127.0.0.1:{port}: Address already in use\n"
@@ -150,7 +152,7 @@ def test_what_can_not_be_served_is_said_in_one_line(tmp_path: Path, options: lis
         text=True,
         env=environment(tmp_path),
         cwd=tmp_path,
-        timeout=20,
+        timeout=PATIENCE,
     )
     assert done.returncode == 2
     assert why in done.stderr
@@ -159,7 +161,7 @@ def test_what_can_not_be_served_is_said_in_one_line(tmp_path: Path, options: lis
 
 def test_the_key_of_carries_is_kept_for_the_user_alone(tmp_path: Path) -> None:
     with serving(tmp_path) as (_, root):
-        httpx.post(f"{root}/v1/messages", json=ASKED, timeout=10)
+        httpx.post(f"{root}/v1/messages", json=ASKED, timeout=PATIENCE)
     kept = tmp_path / "toolwire" / "seal.key"
     assert kept.stat().st_mode & 0o777 == 0o600
     assert len(bytes.fromhex(json.loads(f'"{kept.read_text().strip()}"'))) == 32
@@ -169,7 +171,7 @@ def test_workers_share_what_is_kept_and_it_outlives_them(tmp_path: Path) -> None
     def went_on(root: str, previous: str | None) -> str:
         # A connection of its own each time: whichever worker takes it.
         body = {"model": "any-name", "input": "Say heliotrope.", "previous_response_id": previous}
-        answer = httpx.post(f"{root}/v1/responses", json=body, timeout=10)
+        answer = httpx.post(f"{root}/v1/responses", json=body, timeout=PATIENCE)
         assert answer.status_code == 200, answer.text
         id: str = answer.json()["id"]
         return id
@@ -180,6 +182,6 @@ def test_workers_share_what_is_kept_and_it_outlives_them(tmp_path: Path) -> None
             for _ in range(8):
                 last = went_on(root, last)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(10) == 0
+            assert process.wait(PATIENCE) == 0
     kept = tmp_path / "toolwire" / "state.db"
     assert kept.stat().st_mode & 0o777 == 0o600

@@ -15,6 +15,7 @@ from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, question
 from tests.gateway.test_exchange import Script
 from tests.gateway.test_faults import told, whole
 from tests.gateway.test_journal import journal, recorded
+from tests.patience import PATIENCE
 from tests.upstream.serving import served
 from tests.upstream.sockets import upstream
 from toolwire import __version__
@@ -190,7 +191,7 @@ gateway.simulator.close()
 assert gateway.app._recorder is None
 assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE)
 
 
 def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

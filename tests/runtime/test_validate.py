@@ -1,5 +1,4 @@
 import json
-import time
 from typing import Any
 
 import pytest
@@ -81,10 +80,8 @@ def test_a_remote_reference_is_never_fetched() -> None:
 
 def test_a_pattern_can_not_hold_up_everything() -> None:
     evil = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a|a?)+$"}}}
-    began = time.process_time()
-    with pytest.raises(Invalid):
-        read_arguments(tool(evil), json.dumps({"a": "a" * 40 + "!"}))
-    assert time.process_time() - began < 2
+    with pytest.raises(Invalid):  # by backtracking it would take 2 to the power of 90 steps
+        read_arguments(tool(evil), json.dumps({"a": "a" * 90 + "!"}))
 
 
 # ---- repairs
@@ -178,9 +175,8 @@ def test_a_grammar_that_is_wrong_says_so(bad: Grammar) -> None:
 def test_arguments_that_would_take_for_ever_to_check_are_refused_at_once() -> None:
     branch = {"properties": {"a": {"$ref": "#"}}, "required": ["a", "b"]}
     text = '{"a": ' * 40 + "{}" + ', "b": 1}' * 40
-    begun = time.monotonic()
+    # Ten to the power of forty branches: it would never end.
     assert "nested so deeply" in said(text, {"type": "object", "anyOf": [branch] * 10})
-    assert time.monotonic() - begun < 1
 
 
 def test_a_tree_may_be_deep() -> None:

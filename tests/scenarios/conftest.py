@@ -42,7 +42,7 @@ cut = 4
 when = "think long"
 repeat = 0
 text = "at last"
-delay = 20
+delay = 3600
 """
 
 

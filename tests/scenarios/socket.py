@@ -7,6 +7,7 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
+from tests.patience import PATIENCE
 from tests.scenarios.watching import Place, model_of
 from tests.upstream.clients import WEATHER
 
@@ -40,7 +41,7 @@ class Socket:
         self.connection.send(json.dumps({name: value for name, value in frame.items() if value is not None}))
 
     def event(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.connection.recv(timeout=10))
+        found: dict[str, Any] = json.loads(self.connection.recv(timeout=PATIENCE))
         return found
 
     def events(self) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """Answers that nobody waits for."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import openai
 import pytest
 
+from tests.patience import wait_until
 from tests.scenarios.test_sdk_state import KEYS, Restarting, google_client, interact, openai_client, respond, results
 from tests.scenarios.watching import Place, gateway_in_front_of, model_of
 from tests.upstream.clients import CLIENTS
@@ -19,13 +19,12 @@ SCRIPT = b"""
 when = "take your time"
 repeat = 0
 text = "at last"
-delay = 0.5
 
 [[turns]]
 when = "for very long"
 repeat = 0
 text = "never"
-delay = 60
+delay = 3600
 
 [[turns]]
 when = "senseless"
@@ -49,20 +48,25 @@ def place(only_place: Place) -> Place:
 
 
 def waited(look: Any, id: str, *running: str) -> Any:
-    deadline = time.monotonic() + 10
-    while (found := look(id)).status in running:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
+    found: list[Any] = []
+
+    def over() -> bool:
+        found.append(look(id))
+        return found[-1].status not in running
+
+    wait_until(over)
+    return found[-1]
 
 
 @pytest.mark.parametrize("upstream", CLIENTS)
 def test_a_response(place: Place, upstream: str) -> None:
+    released = place.upstream.hold(lambda _, body: b"last" in body)
     with openai_client(place) as client:
         made = respond(place, upstream, "take your time", background=True)
         assert (made.status, made.output, made.background) == ("queued", [], True)
         with pytest.raises(openai.BadRequestError, match="still in progress"):
             respond(place, upstream, "And?", previous_response_id=made.id)
+        released.set()
         done = waited(client.responses.retrieve, made.id, "queued", "in_progress")
         assert (done.id, done.status, done.output_text, done.background) == (made.id, "completed", "at last", True)
         assert client.responses.cancel(made.id).status == "completed"
@@ -81,8 +85,11 @@ def test_it_can_be_read_as_a_stream_once_it_is_there(place: Place) -> None:
 @pytest.mark.parametrize("upstream", CLIENTS)
 def test_an_interaction(place: Place, upstream: str) -> None:
     with google_client(place) as client:
+        released = place.upstream.hold(lambda _, body: b"last" in body)
         made = interact(place, upstream, "take your time", background=True)
         assert made.status == "in_progress"
+        assert client.interactions.get(made.id).status == "in_progress"
+        released.set()
         done = waited(client.interactions.get, made.id, "in_progress")
         assert (done.status, done.output_text) == ("completed", "at last")
         following = interact(place, upstream, "What is the weather in Oslo?", previous_interaction_id=made.id)
@@ -92,18 +99,13 @@ def test_an_interaction(place: Place, upstream: str) -> None:
 def test_one_that_is_cancelled_lets_go_of_the_upstream(place: Place) -> None:
     with openai_client(place) as client, openai_client(place, KEYS[1]) as stranger:
         made = respond(place, "anthropic", "for very long", background=True)
-        deadline = time.monotonic() + 5
-        while not place.upstream.seen:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: place.upstream.seen)
         with pytest.raises(openai.NotFoundError):
             stranger.responses.cancel(made.id)
         assert client.responses.retrieve(made.id).status == "queued"
         assert client.responses.cancel(made.id).status == "cancelled"
         assert client.responses.retrieve(made.id).status == "cancelled"
-        while not place.upstream.seen[0].let_go:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: place.upstream.seen[0].let_go)
         assert client.responses.cancel(made.id).status == "cancelled"
 
 
@@ -117,10 +119,7 @@ def test_one_that_another_process_cancels_or_deletes_is_given_up(place: Place, t
             more = f'[server]\nkeys = ["{KEYS[0]}"]\n[state]\npath = "{state}"\n'
             with gateway_in_front_of(Simulator(), more) as other, openai_client(other) as elsewhere:
                 getattr(elsewhere.responses, deed.__name__)(made.id)
-            deadline = time.monotonic() + 5
-            while not place.upstream.seen or not place.upstream.seen[0].let_go:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            wait_until(lambda: place.upstream.seen and place.upstream.seen[0].let_go)
 
 
 def test_one_that_fails_says_so(place: Place) -> None:

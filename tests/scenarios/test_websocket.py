@@ -1,12 +1,12 @@
 """Codex's websocket, and that of the openai SDK, in front of every upstream."""
 
-import time
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
+from tests.patience import wait_until
 from tests.scenarios.socket import FUNCTION, opened, outputs_for, text_of, user
 from tests.scenarios.test_sdk_matrix import PROVING
 from tests.scenarios.test_sdk_state import KEYS, Restarting
@@ -146,11 +146,9 @@ def test_what_goes_over_it_is_recorded(tmp_path: Path) -> None:
         warm = codex.ask([user("Be brief.")], generate=False)
         first = codex.ask("What is the weather in Oslo?", warm["id"])
         codex.refused("And?", "resp_of_nobody")
-        deadline = time.monotonic() + 10
         store = found_at(tmp_path / "journal.db")
-        while len(found := store.latest(10)) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: len(store.latest(10)) == 2)
+        found = store.latest(10)
         store.close()
     (done, refused) = [record for _, record in found]
     assert (done.client, done.provider, done.protocol, done.status) == ("openai-responses", "gemini", "gemini", 200)

@@ -1,7 +1,9 @@
 """A gateway in front of the strict simulator, in every protocol at once, and what goes in and out of both."""
 
+import asyncio
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,6 +61,13 @@ class Watched:
     def __init__(self, app: Any) -> None:
         self._app = app
         self.seen: list[Seen] = []
+        self.holds: Callable[[Seen, bytes], bool] | None = None
+
+    def hold(self, matches: Callable[[Seen, bytes], bool]) -> threading.Event:
+        """Hold back each message of an answer that matches until the event is set."""
+        released = threading.Event()
+        self.holds = lambda seen, body: not released.is_set() and matches(seen, body)
+        return released
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -73,6 +82,8 @@ class Watched:
             return message
 
         async def watched_send(message: Any) -> None:
+            while self.holds is not None and self.holds(seen, message.get("body", b"")):  # noqa: ASYNC110 - any thread ends it
+                await asyncio.sleep(0.002)
             if message["type"] == "http.response.start":
                 seen.status = message["status"]
                 seen.headers = {name.decode(): value.decode() for name, value in message["headers"]}
@@ -98,6 +109,7 @@ class Place(Struct):
     def forget(self) -> None:
         self.gateway.seen.clear()
         self.upstream.seen.clear()
+        self.gateway.holds = self.upstream.holds = None
 
     def losses(self, seen: Seen | None = None) -> list[dict[str, str]]:
         """What the gateway reports of an exchange, if not told otherwise the last one."""

@@ -2,26 +2,20 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable
 
 import pytest
 
+from tests.clock import Clock
+from tests.gateway.running import NEVER, run
+from tests.patience import turn
 from tests.upstream.sockets import OK, answering, received, upstream
 from toolwire.upstream.provider import Origin
 from toolwire.upstream.transport import LIMIT_HEAD, Answer, Transport, TransportError, head_of
 
 
-async def ask(transport: Transport, origin: Origin, body: bytes = b"{}", silence: float = 5) -> Answer:
+async def ask(transport: Transport, origin: Origin, body: bytes = b"{}", silence: float = NEVER) -> Answer:
     head = head_of(origin, "/x", [("x-api-key", "k")])
-    return await transport.send(origin, head, body, silence=silence, patience=2)
-
-
-def run(work: Awaitable[None]) -> None:
-    async def whole() -> None:
-        async with asyncio.timeout(20):
-            await work
-
-    asyncio.run(whole())
+    return await transport.send(origin, head, body, silence=silence, patience=NEVER)
 
 
 def test_a_request_is_what_was_asked_for() -> None:
@@ -45,20 +39,21 @@ def test_a_request_is_what_was_asked_for() -> None:
 
 
 def test_a_body_arrives_piece_by_piece_as_it_is_sent() -> None:
-    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await received(reader)
-        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-        for piece in (b"one", b"two"):
-            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-            await writer.drain()
-            await asyncio.sleep(0.05)
-        writer.write(b"0\r\n\r\n")
-        await reader.read()
-
     async def work() -> None:
+        taken = asyncio.Event()
+
+        async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await received(reader)
+            writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n")
+            await taken.wait()
+            writer.write(b"3\r\ntwo\r\n0\r\n\r\n")
+            await reader.read()
+
         async with upstream(handler) as origin:
             answer = await ask(Transport(), origin)
-            assert [piece async for piece in answer.chunks()] == [b"one", b"two"]
+            assert await answer.next() == b"one"
+            taken.set()
+            assert [piece async for piece in answer.chunks()] == [b"two"]
 
     run(work())
 
@@ -187,20 +182,24 @@ FAULTS = {
     ),
     "switching to nothing (S-18)": (answering(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), "status 101", True),
     "status 000 (S-18)": (answering(b"HTTP/1.1 000 Nothing\r\ncontent-length: 2\r\n\r\nok"), "status 000", True),
-    "silent": (answering(b"HTTP/1.1 200 OK\r\n"), "was silent for 0.2 seconds", True),
-    "silent in the body": (answering(OK[:-1]), "was silent for 0.2 seconds", True),
+    "silent": (answering(b"HTTP/1.1 200 OK\r\n"), "was silent for 60 seconds", True),
+    "silent in the body": (answering(OK[:-1]), "was silent for 60 seconds", True),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_an_upstream_does_wrong_is_said(name: str) -> None:
+def test_what_an_upstream_does_wrong_is_said(name: str, clock: Clock) -> None:
     handler, why, sent = FAULTS[name]
 
     async def work() -> None:
         async with upstream(handler) as origin:
             transport = Transport()
+
+            async def read() -> bytes:
+                return await (await ask(transport, origin, silence=60)).read(100)
+
             with pytest.raises(TransportError, match=why) as failed:
-                await (await ask(transport, origin, silence=0.2 if name.startswith("silent") else 30)).read(100)
+                await (clock.expire(read()) if name.startswith("silent") else read())
             assert failed.value.sent is sent
             assert failed.value.timed_out is name.startswith("silent")
 
@@ -288,7 +287,10 @@ def test_an_upstream_waits_for_a_slow_reader() -> None:
     async def work() -> None:
         async with upstream(fast) as origin:
             answer = await ask(Transport(), origin)
-            await asyncio.sleep(0.5)
+            before = -1
+            while sent > before:  # until all that lies between is full
+                before = sent
+                await turn()
             assert sent < 30_000_000  # socket buffers and ours, then it has to wait
             assert await answer.next()
             answer.close()
@@ -298,19 +300,19 @@ def test_an_upstream_waits_for_a_slow_reader() -> None:
 
 def test_whoever_is_cancelled_closes_the_connection_at_once() -> None:
     async def work() -> None:
-        left = asyncio.Event()
+        begun, left = asyncio.Event(), asyncio.Event()
 
         async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await received(reader)
+            begun.set()
             await reader.read()
             left.set()
 
         async with upstream(handler) as origin:
             task = asyncio.create_task(ask(Transport(), origin))
-            await asyncio.sleep(0.1)
+            await begun.wait()
             task.cancel()
-            async with asyncio.timeout(1):
-                await left.wait()
+            await left.wait()
             with pytest.raises(asyncio.CancelledError):
                 await task
 

@@ -9,6 +9,7 @@
 """
 
 import asyncio
+import re
 import select
 import ssl
 import time
@@ -27,6 +28,7 @@ IDLE_SECONDS = 30.0
 IDLE_PER_ORIGIN = 256
 
 Headers = Iterable[tuple[str, str]]
+_UNSAFE = re.compile(r"[^\x21-\x7e]")
 
 
 class TransportError(Exception):
@@ -170,10 +172,12 @@ class Transport:
 
 def head_of(origin: Origin, address: str, headers: Headers, method: str = "POST") -> bytes:
     """The head of a request, but for the length of its body: the same for every request to one address."""
+    if _UNSAFE.search(address):
+        raise ValueError("an address has white space, control characters or characters outside ASCII")
     lines = [f"{method} {address} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
     lines += [f"{name}: {value}" for name, value in headers]
     if any("\n" in line or "\r" in line for line in lines):
-        raise ValueError("a header or an address has a line break")
+        raise ValueError("a header has a line break")
     return "\r\n".join([*lines, ""]).encode("latin-1")
 
 

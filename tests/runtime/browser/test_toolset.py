@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import Computer, NativeTool
@@ -113,5 +114,7 @@ def test_without_playwright_it_can_be_given_to_an_agent_and_says_what_is_missing
         "assert len(asyncio.run(browser.tools())) == 1\n"
         "try: asyncio.run(browser.open())\nexcept Exception as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
     assert done.stdout == "it needs Playwright: pip install 'toolwire[browser]'\n", done.stderr

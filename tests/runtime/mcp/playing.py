@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE
 from toolwire.canonical.content import Text
 from toolwire.runtime.approval import Answer, Ask, Person
 from toolwire.runtime.mcp.settings import Server
@@ -45,8 +46,8 @@ def actor(version: str = OLD, *, env: dict[str, str] | None = None, pin: str = "
         args=("-S", str(ACTOR), settings),
         env=env or {},
         version=pin,  # type: ignore[arg-type]
-        timeout=20,
-        connect_timeout=20,
+        timeout=PATIENCE,
+        connect_timeout=PATIENCE,
     )
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from typing import Any
 
 import pytest
@@ -75,11 +74,10 @@ HUGE = {"type": "object", "description": "x" * 70_000}
 @pytest.mark.parametrize("field", ["inputSchema", "outputSchema"])
 @pytest.mark.parametrize("schema", [bomb(40), nested(40), long_way(40), HUGE], ids=["bomb", "deep", "long", "huge"])
 def test_a_schema_that_would_cost_too_much_leaves_its_tool_out_and_no_other(field: str, schema: dict[str, Any]) -> None:
-    begun = time.monotonic()
+    # Written out, the worst of them has 2 to the power of 40 places: it would never be listed.
     tools, warned = listed(tools=[{**tool("bad"), field: schema}, tool("good")])
     assert [one.name for one in tools] == ["actor__good"]
     assert "'bad'" in warned[0]
-    assert time.monotonic() - begun < 5
 
 
 def test_a_schema_that_leads_back_to_itself_is_no_bomb() -> None:

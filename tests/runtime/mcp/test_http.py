@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import uvicorn
 
+from tests.patience import PATIENCE
 from tests.runtime.mcp.offering import made, offering
 from tests.runtime.mcp.playing import NEW, OLD, VERSIONS, called, playing, words
 from tests.runtime.mcp.test_serving import ADD, at
@@ -61,7 +62,7 @@ def faulted(answer: Answer) -> ToolFault:
     async def work() -> ToolFault:
         async with answering(answer) as url, playing(at(url, NEW), "far") as toolset:
             with pytest.raises(ToolFault) as fault:
-                await asyncio.wait_for(called(toolset, "go"), 20)
+                await called(toolset, "go")
             return fault.value
 
     return asyncio.run(work())
@@ -73,7 +74,7 @@ def test_an_address_where_nobody_is_is_told() -> None:
         port = probe.getsockname()[1]
 
     async def work() -> None:
-        async with playing(Server(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=10), "far") as toolset:
+        async with playing(Server(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=PATIENCE), "far") as toolset:
             assert await toolset.tools() == ()
             assert toolset.state == "down"
             assert "the MCP server far is not there: " in toolset.warned()[0]

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from mcp.shared.auth import OAuthToken
 
+from tests.patience import PATIENCE
 from tests.runtime.mcp.authority import Authority, authority
 from toolwire.runtime.mcp.oauth import SignInNeeded, TokenFile, WayBack, signing_in
 from toolwire.runtime.mcp.settings import OAuth, Server
@@ -116,7 +117,7 @@ async def follow(url: str) -> None:
 
 
 async def used(given: Authority, folder: Path | None, *, browses: bool, **more: Any) -> McpToolset:
-    settings = Server(url=given.url, oauth=OAuth(**more), connect_timeout=20)
+    settings = Server(url=given.url, oauth=OAuth(**more), connect_timeout=PATIENCE)
     toolset = McpToolset("far", settings, folder=folder, browse=follow if browses else None)
     await toolset.tools()
     await toolset.close()

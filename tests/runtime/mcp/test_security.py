@@ -11,6 +11,7 @@ import pytest
 import toolwire.runtime.mcp
 from tests.gateway.running import run
 from tests.gateway.test_exchange import GOOD, Script, in_front
+from tests.patience import PATIENCE
 from tests.runtime.mcp.authority import authority
 from tests.runtime.mcp.offering import made, offering
 from tests.runtime.mcp.playing import NEW, actor, playing
@@ -102,7 +103,7 @@ def test_no_credential_is_in_what_is_told_of_a_failure() -> None:
 
     async def work() -> None:
         async with authority() as given:
-            settings = Server(url=given.url, headers={"Authorization": secret}, connect_timeout=10)
+            settings = Server(url=given.url, headers={"Authorization": secret}, connect_timeout=PATIENCE)
             async with playing(settings, "far") as toolset:
                 await toolset.tools()
                 told = " ".join([*toolset.warned(), toolset.why])
@@ -117,7 +118,7 @@ def test_an_address_that_was_changed_gets_no_token_of_the_old_one(tmp_path: Path
     async def work() -> None:
         async with authority() as first, authority() as second:
             for given in (first, second):
-                settings = Server(url=given.url, connect_timeout=10)
+                settings = Server(url=given.url, connect_timeout=PATIENCE)
                 toolset = McpToolset("far", settings, folder=tmp_path)
                 await toolset.tools()
                 await toolset.close()

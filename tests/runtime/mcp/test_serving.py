@@ -5,13 +5,17 @@ import json
 from typing import Any, Self
 
 import httpx2
+import mcp_types as types
 import pytest
 
+from tests.patience import PATIENCE, wait_until_async
 from tests.runtime.mcp.offering import made, offering
 from tests.runtime.mcp.playing import NEW, OLD, VERSIONS, Someone, actor, called, calling, playing, tool_of, words
 from toolwire.canonical.content import Data, Inline, Media, PlainText, Text, Url
 from toolwire.canonical.tools import Grammar
+from toolwire.runtime.approval import Ask
 from toolwire.runtime.mcp import content
+from toolwire.runtime.mcp.eliciting import Eliciting
 from toolwire.runtime.mcp.settings import Server
 from toolwire.runtime.mcp.suspended import Calls
 from toolwire.runtime.mcp.toolset import McpToolset
@@ -22,7 +26,7 @@ both = pytest.mark.parametrize("version", VERSIONS)
 
 
 def at(url: str, version: str, **more: Any) -> Server:
-    return Server(url=url, version=version, timeout=20, **more)  # type: ignore[arg-type]
+    return Server(url=url, version=version, timeout=PATIENCE, **more)  # type: ignore[arg-type]
 
 
 NUMBERS = {
@@ -151,6 +155,20 @@ def test_what_the_policy_asks_is_asked_of_the_clients_user(version: str, answer:
     asyncio.run(work())
 
 
+def test_s_7_the_clients_user_sees_the_complete_call() -> None:
+    """S-7: the form showed the first 2,000 characters of the arguments."""
+    forms: list[str] = []
+
+    async def fill(_: str, form: types.ElicitRequestFormParams) -> types.ElicitResult:
+        forms.append(form.message)
+        return types.ElicitResult(action="accept", content={"answer": "no"})
+
+    arguments = f"git status{' ' * 2500}; touch HIDDEN"
+    ask = Ask(run="r", call_id="c", tool="sh", arguments=arguments, why="no rule allows it")
+    assert asyncio.run(Eliciting(fill).approve(ask)) == "no"
+    assert arguments in forms[0]
+
+
 @both
 def test_a_client_that_can_not_ask_is_denied(version: str) -> None:
     async def work() -> None:
@@ -174,7 +192,7 @@ class Plain:
 
     def __init__(self, url: str, version: str, meta: dict[str, Any], **headers: str) -> None:
         self._url, self._version, self._meta = url, version, meta
-        self._client = httpx2.AsyncClient(trust_env=False, timeout=20)
+        self._client = httpx2.AsyncClient(trust_env=False, timeout=PATIENCE)
         self._headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": version, **headers}
 
     async def __aenter__(self) -> Self:
@@ -287,10 +305,7 @@ def test_a_call_that_is_cancelled_is_stopped(version: str) -> None:
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            for _ in range(200):
-                if "cancelled" in ran:
-                    break
-                await asyncio.sleep(0.01)
+            await wait_until_async(lambda: "cancelled" in ran)
         assert ran == ["waiting", "cancelled"]
 
     asyncio.run(work())
@@ -380,10 +395,10 @@ def test_clients_are_told_that_tools_changed(version: str) -> None:
             noticed = asyncio.Event()
             toolset.on_change = noticed.set
             assert [one.name for one in await toolset.tools()] == ["me__add"]
-            await asyncio.sleep(0.3)  # until it listens
             tools.append(CONFIRM)
-            await served.changed()
-            await asyncio.wait_for(noticed.wait(), 5)
+            while not noticed.is_set():  # it may not listen yet
+                await served.changed()
+                await asyncio.sleep(0.01)
             assert [one.name for one in await toolset.tools()] == ["me__add", "me__confirm"]
 
     asyncio.run(work())

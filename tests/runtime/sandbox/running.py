@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwire.canonical.content import Text
 from toolwire.runtime.approval import Nobody
 from toolwire.runtime.sandbox.code.limits import Limits
 from toolwire.runtime.sandbox.code.tool import Keeping, Sandbox
 from toolwire.runtime.toolset import Calling, Output, Tool, ToolFault
 
-SMALL = Limits(memory=32 * 1024 * 1024, seconds=1.0, calls=30, output=2_000)
+SMALL = Limits(memory=32 * 1024 * 1024, seconds=120.0, calls=30, output=2_000)
+QUICK = replace(SMALL, seconds=1.0)
 NUMBERS: dict[str, Any] = {
     "type": "object",
     "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
@@ -46,6 +49,7 @@ class Desk:
         self.made: list[tuple[str, Any]] = []
         self.now = self.most = 0
         self.stop_at: int | None = None
+        self.stopped = asyncio.Event()
         tools = [
             Tool(name="add", description="Adds two numbers.", run=self._add, parameters=NUMBERS),
             Tool(name="fail", description="Always fails.", run=self._fail),
@@ -69,7 +73,8 @@ class Desk:
 
     async def call(self, name: str, arguments: Any, id: str | None = None) -> Output:
         if self.stop_at is not None and len(self.made) >= self.stop_at:
-            await asyncio.sleep(3600)
+            self.stopped.set()
+            await asyncio.Event().wait()
         self.made.append((name, arguments))
         found: Output = await self.tools[name].run(arguments, self.calling())
         return found
@@ -86,7 +91,6 @@ def run(
     *,
     key: bytes = b"k" * 32,
     name: str = "run/1",
-    patience: float = 30,
 ) -> Output:
     """What `run_code` gives for it."""
     asked = desk or Desk()
@@ -95,10 +99,9 @@ def run(
         keeping = None if memory is None else Keeping(lambda _: memory, key)
         sandbox = Sandbox(limits, keeping)
         try:
-            async with asyncio.timeout(patience):
-                tool = sandbox.tool(list(asked.tools.values()))
-                found: Output = await tool.run({"code": code}, asked.calling(name))
-                return found
+            tool = sandbox.tool(list(asked.tools.values()))
+            found: Output = await tool.run({"code": code}, asked.calling(name))
+            return found
         finally:
             await sandbox.close()
 

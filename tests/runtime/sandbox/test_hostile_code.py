@@ -1,12 +1,12 @@
 """Code that wants out, or wants everything: it gets an error, and the next program runs as if nothing had been."""
 
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from tests.runtime.sandbox.running import SMALL, Desk, run, text
+from tests.runtime.sandbox.running import QUICK, SMALL, Desk, run, text
 from toolwire.canonical.content import Text
 from toolwire.runtime.sandbox.code.limits import Limits
 from toolwire.runtime.toolset import Calling, Output, Tool
@@ -81,12 +81,10 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_nothing_goes_over_its_bounds(name: str) -> None:
-    begun = time.monotonic()
-    output = run(BOMBS[name])
+    output = run(BOMBS[name], limits=QUICK)
     assert output.is_error
     assert "caught" not in text(output)
     assert len(text(output)) < 5_000
-    assert time.monotonic() - begun < 15
 
 
 @pytest.mark.parametrize("name", ["memory", "time", "joined"])
@@ -96,7 +94,7 @@ def test_the_next_program_runs_as_if_nothing_had_been(name: str) -> None:
     from toolwire.runtime.sandbox.code.tool import Sandbox
 
     async def both() -> tuple[Output, Output]:
-        sandbox, desk = Sandbox(SMALL), Desk()
+        sandbox, desk = Sandbox(replace(SMALL, seconds=2.0)), Desk()
         tool = sandbox.tool(list(desk.tools.values()))
         try:
             first = await tool.run({"code": BOMBS[name]}, desk.calling())
@@ -110,7 +108,7 @@ def test_the_next_program_runs_as_if_nothing_had_been(name: str) -> None:
 
 
 def test_printing_without_end_is_stopped_and_the_beginning_kept() -> None:
-    output = run("while True:\n    print('flood')")
+    output = run("while True:\n    print('flood')", limits=QUICK)
     assert output.kind == "code_limit"
     assert text(output).startswith("flood\nflood\n")
     assert "it printed more than 2,000 characters" in text(output)

@@ -1,11 +1,11 @@
 """`run_code`: tools as functions, what comes back, and programs that go on after an interruption."""
 
 import asyncio
-import contextlib
 from typing import Any
 
 import pytest
 
+from tests.patience import turn, wait_until_async
 from tests.runtime.sandbox.running import SMALL, Desk, Memory, described, run, text
 from toolwire.runtime.sandbox.code.limits import Limits
 from toolwire.runtime.sandbox.code.python import LACKS, MODULES
@@ -198,11 +198,15 @@ async def _interrupted(code: str, desk: Desk, memory: Memory, limits: Limits) ->
     from toolwire.runtime.sandbox.code.tool import Keeping
 
     sandbox = Sandbox(limits, Keeping(lambda _: memory, b"k" * 32))
+    running = asyncio.ensure_future(sandbox.tool(list(desk.tools.values())).run({"code": code}, desk.calling()))
     try:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(3):
-                await sandbox.tool(list(desk.tools.values())).run({"code": code}, desk.calling())
-                raise AssertionError("it should not come to an end")
+        await desk.stopped.wait()
+        await wait_until_async(lambda: desk.now == 0)  # what was begun is done
+        await turn()
+        assert not running.done()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
     finally:
         await sandbox.close()
 
@@ -257,7 +261,7 @@ def test_calls_and_output_are_counted_over_interruptions() -> None:
     desk.stop_at = 4
     asyncio.run(_interrupted(LONG, desk, memory, SMALL))
     desk.stop_at = None
-    few = Limits(memory=SMALL.memory, seconds=1, calls=5, output=2_000)
+    few = Limits(memory=SMALL.memory, seconds=SMALL.seconds, calls=5, output=2_000)
     assert "no more than 5 calls" in text(run(LONG, desk, few, memory))
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.patience import PATIENCE
 from tests.runtime.tools.calling import tool
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.tools.shell_line import simple_commands
@@ -217,7 +218,7 @@ def test_what_a_shell_really_runs_was_told(probed: Path, pieces: list[str]) -> N
     log.unlink(missing_ok=True)
     shell = shutil.which("bash") or "/bin/sh"
     subprocess.run(
-        [shell, "-c", line], env={"PATH": str(probed)}, cwd=probed, timeout=10, check=False, capture_output=True
+        [shell, "-c", line], env={"PATH": str(probed)}, cwd=probed, timeout=PATIENCE, check=False, capture_output=True
     )
     ran = log.read_text().splitlines() if log.exists() else []
     spoken = [command for command in told if command.split()[0] == "probe" or " probe" in command]
