@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.asking import (
-    PATIENCE,
     at_terminal,
     calls,
     environment,
@@ -24,7 +23,7 @@ from tests.cli.asking import (
     toolwire,
     write,
 )
-from tests.patience import wait_until
+from tests.patience import PATIENCE, wait_until
 from toolwire.cli import main
 
 ROOT = Path(__file__).parents[2]
