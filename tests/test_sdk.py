@@ -8,7 +8,7 @@ import anthropic
 import openai
 import pytest
 
-from tests.corpus import Exchange, exchanges
+from tests.corpus import Exchange, exchanges, needs_recordings
 from tests.corpus_age import EXCEPTIONS, excepted, typed, typed_stream
 from tests.fixture_files import PROTOCOLS as EVERY_PROTOCOL
 from tests.fixture_files import fixture
@@ -287,6 +287,7 @@ def _refused_stream(exchange: Exchange) -> str | None:
     return None
 
 
+@needs_recordings
 @pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_what_was_recorded_is_accepted_but_for_the_listed_exceptions(protocol: str) -> None:
     refused: dict[str, str] = {}
