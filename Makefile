@@ -10,7 +10,7 @@ CACHE := .cache
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-laws test-agents test-comply test-frameworks test-mcp check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean
+.PHONY: help serve test test-laws test-agents test-comply test-frameworks test-mcp fuzz check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test-frameworks: $(READY) $(CACHE)/frameworks/.ready ## run agent frameworks thr
 
 test-mcp: $(READY) ## run the official MCP conformance suite, and servers by others (needs npm)
 	$(BIN)/python -m tests.mcp --cache $(CACHE)/mcp
+
+fuzz: $(READY) ## mutate recorded input against every reader; ARGUMENTS='--seconds 60 --only sse'
+	$(BIN)/python -m tests.fuzz $(ARGUMENTS)
 
 test-sandbox: $(READY) ## try what a shell command can't do in bubblewrap; says what is missing where it can't
 	$(BIN)/python -m tests.sandbox

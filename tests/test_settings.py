@@ -258,3 +258,23 @@ def test_who_asks_is_told_by_the_field_that_each_has(source: str) -> None:
     assert body["metadata"] == {"user_id": "u_2"}
     assert losses == [("dropped", "/safety_identifier")]
     assert tw.translate(both, source, other).value["user"] == "u_2"
+
+
+@pytest.mark.parametrize("target", ["openai-chat", "openai-responses", "openrouter"])
+def test_f_2_a_long_user_id_is_sent_as_a_digest(target: str) -> None:
+    """Claude Code's `metadata.user_id` is JSON text of 155 characters; OpenAI takes 64, OpenRouter 128."""
+    ids = [f'{{"device_id":"{number:064x}","account_uuid":"","session_id":"{number:036}"}}' for number in (1, 1, 2)]
+    asked = [{"max_tokens": 99, "messages": [GO], "metadata": {"user_id": one}} for one in ids]
+    first, again, other = (translated(one, "anthropic", target, "m") for one in asked)
+    assert first == again
+    assert first[0]["user"] != other[0]["user"]
+    assert len(first[0]["user"]) == 64
+    assert first[1] == [("approximated", "/metadata/user_id")]
+    short = {"max_tokens": 99, "messages": [GO], "metadata": {"user_id": "u" * 64}}
+    body, losses = translated(short, "anthropic", target, "m")
+    assert (body["user"], losses) == ("u" * 64, [])
+
+
+def test_a_long_user_id_at_home_stays() -> None:
+    asked = {"model": "m", "messages": [GO], "user": "u" * 200}
+    assert tw.translate(asked, "openai-chat", "openai-chat").value == asked

@@ -24,7 +24,7 @@ from toolwire.canonical.response import Usage
 from toolwire.canonical.tools import Sampling, Thinking
 from toolwire.gateway.config import Config
 from toolwire.gateway.inside import open_model
-from toolwire.journal.runs import Runs
+from toolwire.journal.runs import Runs, RunSteps, decode_entry
 from toolwire.journal.secrets import Redactor
 from toolwire.journal.telemetry import telemetry_of
 from toolwire.runtime.approval import Person
@@ -203,7 +203,7 @@ class Agent:
         if self._runs is None:
             raise ToolwireError("an agent without a journal has nothing to resume")
         kept = self._runs.find(run)
-        about = msgspec.json.decode(kept.about, type=About)
+        about = decode_entry(kept.about, About, f"the run {kept.id}")
         resumed = Run(State(run=kept.id, messages=about.messages))
         return RunStream(resumed, self._events(resumed, resumed=True))
 
@@ -224,7 +224,7 @@ class Agent:
         self, run: Run, facts: Mapping[str, str] | None = None, *, resumed: bool = False
     ) -> AsyncIterator[RunEvent]:
         state = run.state
-        loop = await self._loop(state, facts, resumed=resumed)
+        loop, held = await self._loop(state, facts, resumed=resumed)
         spans = None if self._telemetry is None else RunSpans(self._telemetry.tracer, self.name)
         try:
             async for event in loop.events(state, resumed=resumed):
@@ -239,8 +239,8 @@ class Agent:
                 spans.close()
             if state.stopped is None:  # left by who read it, or by a fault of ours
                 state.stopped, state.why = "cancelled", "it was not followed to its end"
-            if self._runs is not None:
-                self._runs.end(state.run, msgspec.json.encode(ended(state)))
+            if held is not None:
+                held.end(msgspec.json.encode(ended(state)))
 
     # ---- one step at a time
 
@@ -267,7 +267,7 @@ class Agent:
             raise ToolwireError(f"the run has ended: {state.stopped}")
         if not state.began:
             state.began = time.monotonic()
-        loop = await self._loop(state, None, resumed=state.turn > 0)
+        loop, held = await self._loop(state, None, resumed=state.turn > 0)
         try:
             if state.pending:
                 async for _ in loop.carry_out(state):
@@ -279,20 +279,26 @@ class Agent:
             state.stopped, state.why = "failed", str(failed)
         finally:
             await loop.close()
+            if held is not None and state.stopped is None:
+                held.release()  # until the next step
         if state.stopped is not None:
             await self._toolbox.end_run(state.run)
-        if state.stopped is not None and self._runs is not None:
-            self._runs.end(state.run, msgspec.json.encode(ended(state)))
+            if held is not None:
+                held.end(msgspec.json.encode(ended(state)))
 
-    async def _loop(self, state: State, facts: Mapping[str, str] | None, *, resumed: bool) -> Loop:
+    async def _loop(
+        self, state: State, facts: Mapping[str, str] | None, *, resumed: bool
+    ) -> tuple[Loop, RunSteps | None]:
+        """The loop of a run, and the run in the journal, which is held until it is ended or released."""
         model = await self._open()
-        steps: Steps = Remembered()
+        held = None
         if self._runs is not None and resumed:
-            steps = self._runs.take_up(state.run)
+            held = self._runs.take_up(state.run)
         elif self._runs is not None:
             about = About(agent=self.name, model=model.name, messages=state.messages, facts=dict(facts or {}))
-            steps = self._runs.begin(state.run, msgspec.json.encode(about))
-        return Loop(model, self._toolbox, self._settings, BoundPictures(steps), self._person)
+            held = self._runs.begin(state.run, msgspec.json.encode(about))
+        steps: Steps = Remembered() if held is None else held
+        return Loop(model, self._toolbox, self._settings, BoundPictures(steps), self._person), held
 
     async def _open(self) -> Model:
         """The model, for the event loop that asks."""

@@ -3,41 +3,39 @@
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, LossRefused
 from toolwire.canonical.events import (
-    UNKNOWN,
     Event,
     Notice,
     PartDelta,
-    PartEnd,
-    PartStart,
     ResponseEnd,
     ResponseFailed,
     ResponseStart,
     Stopped,
     UsageReport,
 )
-from toolwire.canonical.fold import fold
+from toolwire.canonical.fold import Folder
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.codec.answers import CallNames, Failing, before_failure
 from toolwire.codec.carrying import StreamCarrying
-from toolwire.codec.fields import escape
+from toolwire.codec.frame_fields import FrameFields
 from toolwire.codec.interface import Codec, Context
 from toolwire.codec.kin import are_related, set_apart
 from toolwire.codec.lines import in_one_line
-from toolwire.codec.losses import Report, Trail, foreign_extras, guards
+from toolwire.codec.losses import Report, guards
 from toolwire.codec.probabilities import handing_on
 from toolwire.codec.raising import StreamRaiser
 
 
 class Translation:
     """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed; `begun`: it has
-    said something that is no error; `told` are its events so far. `change` sees all events first, and says what becomes
-    of them; `finish` gets the answer as the client has it, once it is complete."""
+    said something that is no error. `change` sees all events first, and says what becomes of them; `finish` gets the
+    answer as the client has it, once it is complete. After its terminal event a stream says nothing more, and no
+    further input is decoded. The answer is folded as it comes, and only if something reads it: its losses, or
+    `finish`."""
 
     def __init__(
         self,
@@ -65,7 +63,9 @@ class Translation:
         self._change = change
         self._finish = finish
         self._carrying = StreamCarrying(writer, reader.names, context)
-        self.told: list[Event] = []
+        self._folder = Folder() if self._finish is not None or not self._home else None
+        self._frame_fields = None if self._home else FrameFields(writer.families)
+        self._failed: ResponseFailed | None = None
         self._start = ResponseStart(origin=reader.name)
         self._stops: dict[int, Stop | None] = {}
         self._over = False
@@ -73,7 +73,7 @@ class Translation:
         self._losses: list[Loss] | None = None
 
     def feed(self, data: bytes) -> bytes:
-        return self._pass(self._decoder.feed(data))
+        return b"" if self._over else self._pass(self._decoder.feed(data))
 
     def go_on(self) -> None:
         """Another stream continues this one."""
@@ -81,7 +81,7 @@ class Translation:
 
     def drain(self) -> bytes:
         """What the decoder still held, at the end of a stream that another one may continue."""
-        return self._pass(self._decoder.close())
+        return b"" if self._over else self._pass(self._decoder.close())
 
     def tell(self, *events: Event) -> bytes:
         """Events that are not in the stream itself."""
@@ -119,12 +119,11 @@ class Translation:
         return self._losses
 
     def _find_losses(self) -> list[Loss]:
-        if self._reader is self._writer and not self._encoder.report:
+        if self._folder is None or (self._home and not self._encoder.report):
             return []  # home is exact
-        response, writer = fold(self.told), self._writer
-        last = self.told[-1] if self.told else None
-        if isinstance(last, ResponseFailed) and last.status is None and last.error.at is None:
-            response = replace(response, error=replace(last.error, at=""))  # it has a frame of its own
+        response, writer, failed = self._folder.response(), self._writer, self._failed
+        if failed is not None and failed.status is None and failed.error.at is None:
+            response = replace(response, error=replace(failed.error, at=""))  # it has a frame of its own
         if response.origin in writer.families:
             report = self._encoder.report
             report.unclaimed(response, writer.families)
@@ -136,36 +135,9 @@ class Translation:
                 report.include(writer.encode_error(response.error).report, ("error",))
         for trail in self._carrying.unnamed:
             report.dropped(trail, "id")
-        self._report_frames(response, report)
+        if self._frame_fields is not None:
+            self._frame_fields.report(response, report)
         return report.resolve(response, self._reader.names)
-
-    def _report_frames(self, response: Response, report: Report) -> None:
-        """Unknown fields of the frames that told a part, which the folded response has no place for."""
-        foreign = foreign_extras(response, self._writer.families)
-        folded = {key.partition("/")[0] for _, _, kept in foreign for key in kept}
-        trails: dict[tuple[int, int], Trail] = {}
-        counts: dict[Trail, int] = {}
-        for event in _more_than_growth(self.told):
-            if type(event) is Notice and event.kind == UNKNOWN:
-                self._report_unknown(event, report)
-            if isinstance(event, PartStart):
-                message = ("candidates", event.candidate, "messages", event.message)
-                place = counts.get(message, 0)
-                counts[message] = place + 1
-                trails[event.candidate, event.index] = (*message, "parts", place)
-            if isinstance(event, PartStart | PartDelta | PartEnd) and event.extras:
-                for family, kept in event.extras.items():
-                    if family not in self._writer.families:
-                        for key in [key for key in kept if key.removeprefix("delta/") not in folded]:
-                            trail = trails.get((event.candidate, event.index), ())
-                            report.dropped(trail, "//" + key, "a field that only its own protocol has")
-
-    def _report_unknown(self, event: Notice, report: Report) -> None:
-        for family, kept in (event.extras or {}).items():
-            if family not in self._writer.families:
-                told = msgspec.json.decode(kept["frame"])
-                named = told.get("type", told.get("event_type", "frame"))
-                report.dropped((), "//" + escape(str(named)), "a frame that nobody here knows")
 
     def _pass(self, events: list[Event]) -> bytes:
         if self._over:
@@ -189,16 +161,13 @@ class Translation:
         if ready is not events:
             events = ready if type(ready) is list else list(ready)
             told = _more_than_growth(events)
-        self.told += events
         for event in told:
-            if type(event) is PartDelta:
-                continue
-            if not self._home and guards(event, self._writer.families):
-                place = events.index(event)
-                passed = self._encoder.encode(events[:place])
-                del self.told[len(self.told) - len(events) + place + 1 :]
-                return passed + self._give_up(ResponseFailed(error=self._refusal()))
-            self._note(event)
+            if not self._home and type(event) is not PartDelta and guards(event, self._writer.families):
+                return self._refuse(events, events.index(event))
+        self._fold(events, told)
+        for event in told:
+            if type(event) is not PartDelta:
+                self._note(event)
         out = self._encoder.encode(events)
         if (failure := self._encoder.failure) is not None and self.error is None:
             out += self._give_up(ResponseFailed(error=failure, broken=True))
@@ -208,6 +177,7 @@ class Translation:
         """What an event says of the answer as a whole."""
         kind = type(event)
         if kind is ResponseFailed:
+            self._over, self._failed = True, event
             self.error, self.broken = event.error, event.broken
         elif kind is UsageReport:
             self.usage = event.usage
@@ -217,19 +187,37 @@ class Translation:
                 self._stops[event.candidate] = event.stop
             elif kind is ResponseStart:
                 self._start, self.usage = event, event.usage or self.usage
-            elif kind is ResponseEnd and self._finish is not None:
-                self._finish(fold(self.told))
+            elif kind is ResponseEnd:
+                self._over = True
+                if self._finish is not None and self._folder is not None:
+                    self._finish(self._folder.response())
+
+    def _fold(self, events: list[Event], told: list[Event]) -> None:
+        """Add events to what is known of the answer; `told` are those of them that do more than make a text grow."""
+        if self._folder is not None:
+            self._folder.add_all(events)
+        if self._frame_fields is not None:
+            self._frame_fields.add_all(told)
+
+    def _refuse(self, events: list[Event], place: int) -> bytes:
+        """End the stream before an event that may not be dropped: what it guards is not passed on without it."""
+        before, upto = events[:place], events[: place + 1]
+        self._fold(upto, _more_than_growth(upto))
+        for event in _more_than_growth(before):
+            if type(event) is not PartDelta:
+                self._note(event)
+        return self._encoder.encode(before) + self._give_up(ResponseFailed(error=self._refusal()))
 
     def _give_up(self, failed: ResponseFailed) -> bytes:
         """End the stream here: what still comes is not passed on."""
-        self._over = True
-        self.told.append(failed)
-        self.error, self.broken = failed.error, failed.broken
+        self._fold([failed], [failed])
+        self._note(failed)
         return self._encoder.encode([failed])
 
     def _refusal(self) -> ApiError:
-        """Of a thing that may not be dropped: what it guards is not passed on without it."""
-        report, response = Report(), fold(self.told)
+        if self._folder is None:
+            raise AssertionError("a stream to another protocol is folded")
+        report, response = Report(), self._folder.response()
         report.unclaimed(response, self._writer.families)
         guarded = [loss for loss in report.resolve(response, self._reader.names) if loss.guarded]
         return ApiError(kind="invalid_request", message=str(LossRefused(guarded, self._writer.name)))
@@ -267,6 +255,8 @@ class TranslatedStream:
         for chunk in self._chunks:
             if data := self._translation.feed(chunk):
                 yield data
+            if self._translation.error is not None:
+                break  # a stream that failed is over
         if data := self._translation.close():
             yield data
 
@@ -275,6 +265,8 @@ class TranslatedStream:
             async for chunk in self._chunks:
                 if data := self._translation.feed(chunk):
                     yield data
+                if self._translation.error is not None:
+                    break
             if data := self._translation.close():
                 yield data
         else:

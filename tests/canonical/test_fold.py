@@ -232,15 +232,14 @@ def test_a_folder_tells_at_any_time_what_it_knows() -> None:
 
 
 def test_many_deltas_are_joined_once() -> None:
-    """Taking one in costs the same whatever came before: nothing grows but a list."""
+    """Q-11: taking one in costs the same whatever came before, and only the text is retained."""
     folder = Folder()
     folder.add(PartStart(index=0, part=Text(text="")))
     (part,) = folder._parts.values()
     for _ in range(20_000):
         folder.add(PartDelta(index=0, text="ab"))
     assert part.start.part == Text(text="")
-    assert len(part.deltas) == 20_000
-    assert {len(delta.text) for delta in part.deltas} == {2}
+    assert len(part.text) < 20_000 / 100
     assert folder.response().candidates[0].messages[0].parts == (Text(text="ab" * 20_000),)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.patience import PATIENCE
 from toolwire.gateway.discovery import VARIABLES
+from toolwire.runtime.sandbox.shell import bubblewrap
 
 PROGRAM = "from toolwire.cli import main; main()"
 # The terminal becomes the process's own, so that Ctrl-C is a signal to it.
@@ -40,12 +41,12 @@ class Done:
         return str(re.findall(r"run_\d+_[0-9a-f]{8}", self.err)[-1])
 
 
-def toolwire(folder: Path, *arguments: str, piped: str = "") -> Done:
-    """In this folder, with nobody at a terminal."""
+def toolwire(folder: Path, *arguments: str, piped: str = "", **variables: str) -> Done:
+    """In this folder, with nobody at a terminal; `variables` are those of the environment that differ."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
         cwd=folder,
-        env=environment(folder),
+        env=environment(folder) | variables,
         input=piped,
         capture_output=True,
         text=True,
@@ -135,8 +136,11 @@ def at_terminal(folder: Path, *arguments: str, piped: str | None = None) -> Iter
         os.close(handle)
 
 
-def scripted(folder: Path, *turns: Mapping[str, Any], more: str = "") -> None:
-    """The embedded model plays these turns, each after as many answers as stand before it."""
+def scripted(folder: Path, *turns: Mapping[str, Any], more: str = "", sandbox: bool | None = None) -> None:
+    """The embedded model plays these turns, each after as many answers as stand before it. Commands run in a sandbox
+    where one works, unless a test says which."""
+    if not (bubblewrap().why_not == "" if sandbox is None else sandbox):
+        more += "[tools]\nsandbox = false\n"
     played = [{"after": number, "repeat": 0, **turn} for number, turn in enumerate(turns)]
     (folder / "turns.json").write_text(json.dumps({"turns": played}), encoding="utf-8")
     (folder / "toolwire.toml").write_text(f'[simulator]\nscript = "{folder}/turns.json"\n{more}', encoding="utf-8")

@@ -19,7 +19,7 @@ from toolwire.canonical.events import Event
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop
-from toolwire.journal.runs import Runs, RunSteps
+from toolwire.journal.runs import Connection, Runs, RunSteps
 from toolwire.journal.store import JournalError
 from toolwire.runtime.approval import Consenting
 from toolwire.runtime.functions import tool
@@ -85,27 +85,27 @@ class DeadlySteps(RunSteps):
     def finish(self, name: str, outcome: bytes) -> None:
         self.points.around(f"finish {name}", lambda: super(DeadlySteps, self).finish(name, outcome))
 
+    def end(self, ended: bytes) -> None:
+        self.points.around("end", lambda: super(DeadlySteps, self).end(ended))
+
 
 class DeadlyRuns(Runs):
     def __init__(self, path: Path, points: Points) -> None:
         super().__init__(path)
         self.points = points
 
-    def _deadly(self, run: str) -> DeadlySteps:
-        steps = DeadlySteps(self._connection, run)
+    def _steps(self, run: str, token: str) -> DeadlySteps:
+        steps = DeadlySteps(self._connection, run, token, self._heartbeat)
         steps.points = self.points
         return steps
 
-    def begin(self, run: str, about: bytes) -> DeadlySteps:
-        self.points.around("begin", lambda: super(DeadlyRuns, self).begin(run, about))
-        return self._deadly(run)
+    def begin(self, run: str, about: bytes) -> RunSteps:
+        held: RunSteps = self.points.around("begin", lambda: super(DeadlyRuns, self).begin(run, about))
+        return held
 
-    def take_up(self, run: str) -> DeadlySteps:
-        self.points.around("take up", lambda: super(DeadlyRuns, self).take_up(run))
-        return self._deadly(run)
-
-    def end(self, run: str, ended: bytes) -> None:
-        self.points.around("end", lambda: super(DeadlyRuns, self).end(run, ended))
+    def take_up(self, run: str) -> RunSteps:
+        held: RunSteps = self.points.around("take up", lambda: super(DeadlyRuns, self).take_up(run))
+        return held
 
 
 def writing(folder: Path, points: Points) -> list[Any]:
@@ -225,17 +225,16 @@ def main(folder: Path, *, twice: bool) -> None:
 class Watched:
     """A connection that tells when it has looked who holds a run, and then waits."""
 
-    def __init__(self, connection: Any, told: int, go: int) -> None:
+    def __init__(self, connection: Connection, told: int, go: int) -> None:
+        self.change = connection.change
         self._connection, self._told, self._go = connection, told, go
 
-    def execute(self, statement: str, *values: Any) -> Any:
-        found = self._connection.execute(statement, *values)
-        if not statement.startswith("SELECT holder"):
-            return found
-        rows = found.fetchall()
-        os.write(self._told, b".")
-        os.read(self._go, 1)
-        return self._connection.execute("SELECT ?", rows[0])
+    def select(self, statement: str, values: Any = ()) -> Any:
+        rows = self._connection.select(statement, values)
+        if statement.startswith("SELECT holder"):
+            os.write(self._told, b".")
+            os.read(self._go, 1)
+        return rows
 
 
 def take(path: Path, told: int, go: int) -> str:
@@ -252,8 +251,7 @@ def race(folder: Path) -> None:
     """Two processes take up a run, both of which saw that nobody holds it."""
     path = folder / "runs.db"
     runs = Runs(path)
-    runs.begin("run", b"{}")
-    runs.end("run", b"{}")
+    runs.begin("run", b"{}").end(b"{}")
     runs.close()
     (told, tells), (go, goes) = os.pipe(), os.pipe()
     children, answers = [], []

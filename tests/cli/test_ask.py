@@ -1,6 +1,7 @@
 """`toolwire ask`, in processes of its own, on the embedded model."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -100,6 +101,30 @@ def test_yes_answers_asks_and_nothing_else(tmp_path: Path) -> None:
     scripted(tmp_path, outside, says("Done."))
     assert "outside" in toolwire(tmp_path, "ask", "write outside", "--yes").err
     assert not (tmp_path.parent / "out.txt").exists()
+
+
+def test_s_15_yes_runs_no_command_outside_a_sandbox(tmp_path: Path) -> None:
+    """S-15: where bubblewrap does not work, `--yes` ran commands with all rights and said nothing."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "bwrap").write_text("#!/bin/sh\necho no namespaces here >&2\nexit 1\n")
+    (tmp_path / "bin" / "bwrap").chmod(0o755)
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    scripted(tmp_path, calls(shell("touch made")), says("Done."), sandbox=True)
+    for more in ([], ["--allow", "run_shell_command"]):
+        done = toolwire(tmp_path, "ask", "make it", "--yes", *more, PATH=path)
+        assert not (tmp_path / "made").exists()
+        assert "denied: run_shell_command (it is not sandboxed: bubblewrap does not work here: no names" in done.err
+        assert "--no-sandbox does" in done.err
+    done = toolwire(tmp_path, "ask", "make it", "--yes", "--no-sandbox", PATH=path)
+    assert "toolwire: commands run without a sandbox, with all of your rights\n" in done.err
+    assert (tmp_path / "made").exists()
+
+
+def test_s_15_the_sandbox_can_be_turned_off_by_the_configuration(tmp_path: Path) -> None:
+    scripted(tmp_path, calls(shell("touch made")), says("Done."), sandbox=False)
+    done = toolwire(tmp_path, "ask", "make it", "--allow", "run_shell_command(command=touch made)")
+    assert "commands run without a sandbox" in done.err
+    assert (tmp_path / "made").exists()
 
 
 def test_rules_of_the_configuration_hold(tmp_path: Path) -> None:
@@ -276,6 +301,39 @@ def test_a_change_is_shown_and_asked_for(tmp_path: Path) -> None:
     assert not (tmp_path / "b.txt").exists()
     assert "Done." in rest
     assert "no by person" in rest
+
+
+@pytest.mark.parametrize("answer", ["y", "a"])
+def test_s_7_a_call_is_approved_only_after_all_of_it_was_shown(answer: str, tmp_path: Path) -> None:
+    """S-7: blanks hid the end of a long line, and `y` ran it."""
+    command = f"touch seen{' ' * 2500}middle{' ' * 2500}; touch HIDDEN"
+    scripted(tmp_path, calls(shell(command)), says("Done."))
+    with at_terminal(tmp_path, "ask", "touch") as screen:
+        shown = screen.until("[l]ater, [d] show all of it: ")
+        assert "characters not shown ...]" in shown
+        assert "; touch HIDDEN" in shown
+        assert "middle" not in shown
+        screen.types(f"{answer}\n")
+        assert "characters of this call were not shown: type d" in screen.until("[l]ater, [d] show all of it: ")
+        assert not (tmp_path / "seen").exists()
+        screen.types("d\n")
+        assert "middle" in screen.until("[l]ater: ")
+        screen.types(f"{answer}\n")
+        assert screen.ends()[0] == 0
+    assert (tmp_path / "HIDDEN").exists()
+
+
+def test_s_7_the_end_of_many_lines_is_shown_and_a_no_needs_no_more(tmp_path: Path) -> None:
+    text = "".join(f"line {number}\n" for number in range(100))
+    scripted(tmp_path, calls(write(tmp_path, "a.txt", text)), says("Done."))
+    with at_terminal(tmp_path, "ask", "write") as screen:
+        shown = screen.until("[d] show all of it: ")
+        assert "line 99" in shown
+        assert "lines, " in shown
+        assert "line 50" not in shown
+        screen.types("n\n")
+        assert screen.ends()[0] == 0
+    assert not (tmp_path / "a.txt").exists()
 
 
 def test_always_is_for_this_tool_in_this_run(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """`toolwire doctor`, against providers on loopback."""
 
+import contextlib
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +10,11 @@ from click.testing import CliRunner, Result
 
 from tests.upstream.serving import served
 from toolwire.cli import main
+from toolwire.gateway.config import StateSection
 from toolwire.gateway.discovery import VARIABLES
+from toolwire.gateway.state.opening import opened
+from toolwire.journal.runs import Runs
+from toolwire.journal.store import kept_at
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.app import Simulator
 
@@ -28,7 +34,8 @@ def doctor(folder: Path, config: str | None, **environment: str) -> Result:
     if config is not None:
         (folder / "toolwire.toml").write_text(config, encoding="utf-8")
         arguments += ["--config", str(folder / "toolwire.toml")]
-    result = CliRunner().invoke(main, arguments, env=NO_KEYS | environment)
+    state = {"XDG_STATE_HOME": str(folder / "state")}  # nor their files
+    result = CliRunner().invoke(main, arguments, env=NO_KEYS | state | environment)
     assert SECRET not in result.output
     return result
 
@@ -129,3 +136,41 @@ def test_a_configuration_that_can_not_be_read(tmp_path: Path, config: str, said:
     result = doctor(tmp_path, config)
     assert result.exit_code == 2
     assert said in result.output
+
+
+FILES = ("state", "journal", "runs")
+
+
+def laid_out(folder: Path) -> dict[str, Path]:
+    """The three files, each as the program itself makes it."""
+    here = folder / "state" / "toolwire"
+    opened(StateSection(), {"XDG_STATE_HOME": str(folder / "state")}).close()
+    kept_at(here / "journal.db", days=1, size=1_000_000).close()
+    Runs(here / "runs.db").close()
+    return {name: here / f"{name}.db" for name in FILES}
+
+
+def test_its_files_are_checked(tmp_path: Path) -> None:
+    files = laid_out(tmp_path)
+    result = doctor(tmp_path, "")
+    assert result.exit_code == 0, result.output
+    for name, path in files.items():
+        assert f"ok       {name}: {path}\n" in result.output
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_s_8_a_file_that_can_not_be_used_is_a_problem(name: str, tmp_path: Path) -> None:
+    """S-8 and item 3: one that is damaged, of a newer version, or without a column."""
+    path = laid_out(tmp_path)[name]
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    result = doctor(tmp_path, "")
+    assert result.exit_code == 1
+    assert f"problem  {name}: {path}: a newer toolwire wrote it (schema version 99;" in result.output
+    assert "upgrade toolwire" in result.output
+    path.write_bytes(b"this is no database, whatever its name says" * 100)
+    damaged = doctor(tmp_path, "")
+    assert damaged.exit_code == 1
+    assert f"problem  {name}: {path}: it is no SQLite file, or damaged" in damaged.output
+    assert "move the file away" in damaged.output
+    assert "Traceback" not in damaged.output

@@ -244,6 +244,16 @@ def test_what_is_asked_before_the_server_stops_is_answered() -> None:
     run(work())
 
 
+def test_a_request_that_closes_leaves_the_responses_before_it_complete() -> None:
+    async def work() -> None:
+        async with talking_to(echo) as wire:
+            found = await told(wire, b"POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\none" + CLOSING)
+        assert found.count(b"HTTP/1.1 200 OK") == 2
+        assert b"\r\n\r\none" in found
+
+    run(work())
+
+
 def test_requests_in_a_row_on_one_connection_are_answered_in_order() -> None:
     async def work() -> None:
         async with running(in_front_of(Origin("http", "127.0.0.1", 9))) as place:

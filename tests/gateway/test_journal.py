@@ -242,9 +242,11 @@ def test_what_keeps_the_journal_from_being_written_stops_no_exchange(
             await answered(gateway, "anthropic", stream=False)
             while b"dropped_total 1" not in (await gateway.get("/metrics"))[1]:
                 await turn()
+            health = json.loads((await gateway.get("/healthz"))[1])
+            assert (health["status"], list(health["reasons"])) == ("degraded", ["journal"])
 
     run(work())
-    assert "journal: OperationalError: unable to open database file" in capsys.readouterr().err
+    assert "journal: DatabaseUnusable: unable to open database file" in capsys.readouterr().err
 
 
 def test_lists_and_health_are_not_exchanges(tmp_path: Path) -> None:

@@ -3,11 +3,17 @@
 import asyncio
 import contextlib
 import io
+import json
+import re
 from collections.abc import AsyncIterator
 
+import pytest
+
+from tests.gateway.running import run
+from tests.gateway.test_exchange import GOOD, Script, in_front
 from tests.patience import wait_until_async
 from toolwire.canonical.response import Usage
-from toolwire.gateway.log import LIMIT_LINES, PAUSE, Line, Log
+from toolwire.gateway.log import LIMIT_LINES, LIMIT_TEXT, LIMIT_TRACEBACK, LIMIT_WORD, PAUSE, Line, Log
 
 
 class Stderr(io.StringIO):
@@ -98,7 +104,60 @@ def test_a_crash_is_told_with_where_it_happened_and_health_is_not() -> None:
     assert "test_log.py" in told
 
 
-def test_no_line_break_of_a_stranger_gets_into_the_log() -> None:
+def test_s_13_no_line_break_of_a_stranger_gets_into_the_log() -> None:
     one = line(6)
-    one.why = "no\nsuch\x1b[31m thing"
-    assert one.text("12:00:00").endswith("ex_6 | no such [31m thing")
+    one.why = "no\nsuch\x1b[31m\u202e thing"
+    assert one.text("12:00:00").endswith(r"ex_6 | no\nsuch\x1b[31m\u202e thing")
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("x\n04:00:00 200 POST /admin", "x%0A04:00:00%20200%20POST%20/admin"),
+        ("x\x1b[31m", "x%1B[31m"),
+        ("x 200ms ex_forged | fine", "x%20200ms%20ex_forged%20%7C%20fine"),
+        ("x\u2028\u202e", "x%E2%80%A8%E2%80%AE"),
+        ("x\ud800\r", r"x\ud800%0D".replace("\\", "%5C")),
+        ("gpt-ü", "gpt-ü"),
+    ],
+)
+def test_s_13_a_path_or_a_model_is_one_word_of_its_line(given: str, shown: str) -> None:
+    one = line(7, f"/v1/{given}")
+    one.goes_to("up", given)
+    assert one.text("12:00:00") == f"12:00:00 200 POST /v1/{shown} -> up/{shown} 250ms ex_7"
+
+
+def test_s_13_a_line_is_bounded_whatever_is_asked() -> None:
+    for sign in ("x", "\n", "\U0001f600 "):
+        one = line(8, f"/v1/{sign * 1_000_000}")
+        one.goes_to("up", sign * 5_000_000)
+        one.why = sign * 1_000_000
+        assert len(one.text("12:00:00")) < 16 * LIMIT_WORD + 16 * LIMIT_TEXT
+
+
+def test_s_13_no_line_of_a_traceback_passes_for_another() -> None:
+    crashed = line(9)
+    crashed.crash = ValueError("no\n04:00:00 200 POST /admin 1ms ex_1\x1b[31m\n" + "x" * 1_000_000 + "\nthe end\r\n")
+    (told,) = written(logging(crashed, seconds=3 * PAUSE))
+    first, *others = told.splitlines()
+    assert first.endswith("ex_9")
+    assert all(one.startswith("  | ") for one in others)
+    assert others[-1] == r"  | the end\r"
+    assert len(told) < 2 * LIMIT_TRACEBACK
+    assert "\x1b" not in told
+
+
+def test_s_13_a_request_without_a_key_forges_no_line(capfd: pytest.CaptureFixture[str]) -> None:
+    async def work() -> None:
+        async with in_front(Script(GOOD), more='[server]\nkeys = ["first-key-1"]') as gateway:
+            path = "/v1/x%0a04:00:00%20200%20POST%20/admin%20forged%1b[31m"
+            assert (await gateway.post(path, b"{}")).status == 401
+            model = "m\n04:00:00 200 POST /admin forged\x1b[31m"
+            body = json.dumps({"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]})
+            assert (await gateway.post("/v1/messages", body.encode(), x_api_key="first-key-1")).status == 200
+            gateway.gateway.log.flush()
+
+    run(work())
+    told = capfd.readouterr().err
+    assert re.fullmatch(r"(\d\d:\d\d:\d\d \d{3} POST /v1/\S+( -> p0/\S+)? .*\n){2}", told)
+    assert "\x1b" not in told

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,9 +28,9 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @contextmanager
-def serving(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(home: Path, *options: str, command: Sequence[str] = COMMAND) -> Iterator[tuple[subprocess.Popen[str], str]]:
     process = subprocess.Popen(
-        [*COMMAND, "--port", "0", *options], stderr=subprocess.PIPE, text=True, env=environment(home), cwd=home
+        [*command, "--port", "0", *options], stderr=subprocess.PIPE, text=True, env=environment(home), cwd=home
     )
     try:
         assert process.stderr is not None

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from toolwire.journal.files import lay_out, prepare
+from toolwire.journal.files import DatabaseUnusable, Schema, lay_out, prepare
 
-TABLE = "CREATE TABLE IF NOT EXISTS things (name TEXT)"
+THINGS = Schema((("CREATE TABLE IF NOT EXISTS things (name TEXT)",),), {"things": frozenset({"name"})})
 
 
 def test_who_lays_out_a_file_waits_even_where_sqlite_would_not(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_who_lays_out_a_file_waits_even_where_sqlite_would_not(tmp_path: Path) -
     release = threading.Timer(0.2, first.execute, ("COMMIT",))
     release.start()
     with contextlib.closing(first), contextlib.closing(sqlite3.connect(path, timeout=0)) as second:
-        lay_out(second, (TABLE,))
+        lay_out(second, THINGS)
         assert second.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert second.execute("SELECT * FROM things").fetchall() == []
         release.join()
@@ -30,9 +30,9 @@ def test_what_no_waiting_mends_is_told_at_once(tmp_path: Path, monkeypatch: pyte
     path = tmp_path / "some.db"
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
-    with pytest.raises(sqlite3.OperationalError, match="syntax error"):
-        prepare(path, ("CREATE NONSENSE",))
+    with pytest.raises(DatabaseUnusable, match="syntax error"):
+        prepare(path, Schema((("CREATE NONSENSE",),), {}))
     path.write_bytes(b"no database, but long enough to be looked at" * 100)
-    with pytest.raises(sqlite3.DatabaseError, match="not a database"):
-        prepare(path, (TABLE,))
+    with pytest.raises(DatabaseUnusable, match="not a database"):
+        prepare(path, THINGS)
     assert waits == []

@@ -187,8 +187,9 @@ def test_an_approval_from_elsewhere_allows_nothing(bound: tuple[str, str, str, s
     of, *rest = bound
     forged = binding(run if of == "RUN" else of, *rest)
     approval = Approval(answer="yes", binding=forged, by="person")
-    runs.take_up(run).finish("approval/1/c1", msgspec.json.encode(Decided(approval)))
-    runs.end(run, b"{}")
+    steps = runs.take_up(run)
+    steps.finish("approval/1/c1", msgspec.json.encode(Decided(approval)))
+    steps.end(b"{}")
     ended = resumed(runs, run, done)
     assert done == []
     assert ended.calls[0].error == "denied"
@@ -197,8 +198,9 @@ def test_an_approval_from_elsewhere_allows_nothing(bound: tuple[str, str, str, s
 def test_the_approval_of_this_very_call_does(tmp_path: Path) -> None:
     runs, run, done = waiting(tmp_path)
     approval = Approval(answer="yes", binding=binding(run, "c1", "pay", '{"amount": 5}'), by="person")
-    runs.take_up(run).finish("approval/1/c1", msgspec.json.encode(Decided(approval)))
-    runs.end(run, b"{}")
+    steps = runs.take_up(run)
+    steps.finish("approval/1/c1", msgspec.json.encode(Decided(approval)))
+    steps.end(b"{}")
     resumed(runs, run, done)
     assert done == [5]
 
@@ -209,7 +211,7 @@ def test_a_call_that_was_in_flight_is_in_doubt_and_not_run_again(tmp_path: Path)
     approval = Approval(answer="yes", binding=binding(run, "c1", "pay", '{"amount": 5}'), by="person")
     steps.finish("approval/1/c1", msgspec.json.encode(Decided(approval)))
     steps.begin("call/1/c1", b"")  # and there the process died
-    runs.end(run, b"{}")
+    steps.end(b"{}")
     ended = resumed(runs, run, done)
     assert done == []
     assert ended.calls[0].error == "in_doubt"
@@ -217,20 +219,6 @@ def test_a_call_that_was_in_flight_is_in_doubt_and_not_run_again(tmp_path: Path)
     result = ended.messages[-2].parts[0]
     assert result.status == "error"
     assert words(result).startswith("in doubt:")
-
-
-def test_two_can_not_take_up_one_run(tmp_path: Path) -> None:
-    runs, run, _ = waiting(tmp_path)
-    other = Runs(tmp_path / "runs.db")
-    runs._connection.execute("UPDATE runs SET holder = '1:0' WHERE id = ?", (run,))
-    other.take_up(run)  # process 1 started at another moment: whoever held it is gone
-    runs._connection.execute("UPDATE runs SET holder = ? WHERE id = ?", (f"1:{_started(1)}", run))
-    with pytest.raises(Exception, match="is still going on, in process 1"):
-        other.take_up(run)
-
-
-def _started(process: int) -> str:
-    return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
 
 
 def test_the_journal_is_for_its_user_alone(tmp_path: Path) -> None:

@@ -138,6 +138,7 @@ def test_without_a_length_the_end_of_the_connection_ends_the_body() -> None:
     run(work())
 
 
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 FAULTS = {
     "closed at once": (answering(b"", keep=False), "closed the connection", True),
     "cut in the head": (answering(b"HTTP/1.1 200 OK\r\ncont", keep=False), "closed the connection", True),
@@ -154,6 +155,15 @@ FAULTS = {
         True,
     ),
     "endless head": (answering(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * LIMIT_HEAD), "of headers", True),
+    "endless trailers (S-1)": (answering(CHUNKED + b"0\r\n" + b"a: \r\n" * LIMIT_HEAD), "of headers", True),
+    "one endless trailer (S-1)": (answering(CHUNKED + b"0\r\na: " + b"x" * 2 * 1024 * 1024), "of headers", True),
+    "switching protocols (S-18)": (
+        answering(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc"),
+        "status 101",
+        True,
+    ),
+    "switching to nothing (S-18)": (answering(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), "status 101", True),
+    "status 000 (S-18)": (answering(b"HTTP/1.1 000 Nothing\r\ncontent-length: 2\r\n\r\nok"), "status 000", True),
     "silent": (answering(b"HTTP/1.1 200 OK\r\n"), "was silent for 60 seconds", True),
     "silent in the body": (answering(OK[:-1]), "was silent for 60 seconds", True),
 }
@@ -174,6 +184,45 @@ def test_what_an_upstream_does_wrong_is_said(name: str, clock: Clock) -> None:
                 await (clock.expire(read()) if name.startswith("silent") else read())
             assert failed.value.sent is sent
             assert failed.value.timed_out is name.startswith("silent")
+
+    run(work())
+
+
+def test_s_1_trailers_are_dropped() -> None:
+    async def work() -> None:
+        trailed = CHUNKED + b"2\r\nok\r\n0\r\ncontent-encoding: gzip\r\nx-more: 1\r\n\r\n"
+        async with upstream(answering(trailed)) as origin:
+            answer = await ask(Transport(), origin)
+            assert await answer.read(10) == b"ok"
+            assert answer.headers == {"transfer-encoding": "chunked"}
+
+    run(work())
+
+
+@pytest.mark.parametrize("more", [b"HTTP/1.", OK, OK.replace(b"200", b"500") * 2, b"x"])
+def test_s_18_a_connection_with_part_of_another_response_is_not_used_again(more: bytes) -> None:
+    connections = 0
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await answering(OK + more, OK)(reader, writer)
+
+    async def work() -> None:
+        async with upstream(handler) as origin:
+            transport = Transport()
+            for _ in range(2):
+                answer = await ask(transport, origin)
+                assert (answer.status, await answer.read(10)) == (200, b"ok")
+            assert connections == 2
+
+    run(work())
+
+
+def test_s_18_any_status_of_three_digits_is_passed_on() -> None:
+    async def work() -> None:
+        async with upstream(answering(OK.replace(b"200", b"999"))) as origin:
+            assert (await ask(Transport(), origin)).status == 999
 
     run(work())
 

@@ -4,7 +4,18 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from .content import Media, Message, Part, Reasoning, ReasoningText, Refusal, Text, ToolCall
+from .content import (
+    Citation,
+    Media,
+    Message,
+    Part,
+    Reasoning,
+    ReasoningText,
+    Refusal,
+    Seal,
+    Text,
+    ToolCall,
+)
 from .errors import ApiError
 from .events import (
     Event,
@@ -23,64 +34,81 @@ from .events import (
 from .node import Extras, Node
 from .request import Continuation
 from .response import Candidate, Response, Usage
+from .text_pieces import TextPieces
 
 
-class _OpenPart:
-    """A part while it grows. Texts are lists, so that long ones are joined once."""
+class PartGrowth:
+    """The additions to one part, joined as they arrive: memory grows with their text, not with their number."""
+
+    def __init__(self) -> None:
+        self.text = TextPieces()
+        self._blocks: dict[tuple[str, int], TextPieces] = {}
+        self._citations: list[Citation] = []
+        self._seal: Seal | None = None
+
+    def add(self, delta: PartDelta) -> None:
+        if delta.kind is None:
+            self.text.append(delta.text)
+        elif (block := self._blocks.get((delta.kind, delta.block))) is not None:
+            block.append(delta.text)
+        else:
+            block = self._blocks[delta.kind, delta.block] = TextPieces()
+            block.append(delta.text)
+        if delta.annotation is not None:
+            self._citations.append(delta.annotation)
+        if delta.seal is not None:
+            self._seal = delta.seal
+
+    def apply(self, part: Part) -> Part:
+        """The part with everything that was added to it."""
+        text, seal = "".join(self.text), self._seal
+        if not (text or seal or self._blocks or self._citations):
+            return part
+        if isinstance(part, ToolCall):
+            return replace(part, arguments=part.arguments + text, seal=seal or part.seal)
+        if isinstance(part, Text):
+            cited = tuple(self._citations)
+            notes = (part.annotations or ()) + cited if cited else part.annotations
+            return replace(part, text=part.text + text, annotations=notes, seal=seal or part.seal)
+        if isinstance(part, Refusal):
+            return replace(part, text=part.text + text)
+        if isinstance(part, Reasoning):
+            return replace(part, content=self._extend_reasoning(part), seal=seal or part.seal)
+        return part
+
+    def _extend_reasoning(self, part: Reasoning) -> tuple[ReasoningText | Media, ...]:
+        content: list[ReasoningText | Media] = list(part.content)
+        counts = {"full": 0, "summary": 0}
+        places: dict[tuple[str, int], int] = {}
+        for position, block in enumerate(content):
+            if isinstance(block, ReasoningText):
+                places[block.kind, counts[block.kind]] = position
+                counts[block.kind] += 1
+        for (kind, number), pieces in self._blocks.items():
+            added = "".join(pieces)
+            position = places.get((kind, number), -1)
+            if position < 0:
+                content.append(ReasoningText(kind="summary" if kind == "summary" else "full", text=added))
+            elif isinstance(block := content[position], ReasoningText):
+                content[position] = replace(block, text=block.text + added)
+        return tuple(content)
+
+
+class _OpenPart(PartGrowth):
+    """A part while it grows."""
 
     def __init__(self, start: PartStart) -> None:
+        super().__init__()
         self.start = start
-        self.deltas: list[PartDelta] = []
         self.end: PartEnd | None = None
 
     def finish(self) -> Part:
         if self.end is not None and self.end.final is not None:
             return self.end.final
-        part = self.start.part
-        if self.deltas:
-            part = grown(part, self.deltas)
+        part = self.apply(self.start.part)
         if self.end is None and isinstance(part, ToolCall):
             part = replace(part, complete=False)
         return part
-
-
-def grown(part: Part, deltas: list[PartDelta]) -> Part:
-    """The part with what the deltas brought."""
-    text = "".join([delta.text for delta in deltas])
-    seal = next((delta.seal for delta in reversed(deltas) if delta.seal is not None), None)
-    if isinstance(part, ToolCall):
-        return replace(part, arguments=part.arguments + text, seal=seal or part.seal)
-    if isinstance(part, Text):
-        cited = tuple(delta.annotation for delta in deltas if delta.annotation is not None)
-        notes = (part.annotations or ()) + cited if cited else part.annotations
-        return replace(part, text=part.text + text, annotations=notes, seal=seal or part.seal)
-    if isinstance(part, Refusal):
-        return replace(part, text=part.text + text)
-    if isinstance(part, Reasoning):
-        return replace(part, content=_grown_reasoning(part, deltas), seal=seal or part.seal)
-    return part
-
-
-def _grown_reasoning(part: Reasoning, deltas: list[PartDelta]) -> tuple[ReasoningText | Media, ...]:
-    content: list[ReasoningText | Media] = list(part.content)
-    texts: dict[tuple[str, int], list[str]] = {}
-    counts = {"full": 0, "summary": 0}
-    places: dict[tuple[str, int], int] = {}
-    for position, block in enumerate(content):
-        if isinstance(block, ReasoningText):
-            places[block.kind, counts[block.kind]] = position
-            counts[block.kind] += 1
-    for delta in deltas:
-        if delta.kind is not None:
-            texts.setdefault((delta.kind, delta.block), []).append(delta.text)
-    for (kind, number), pieces in texts.items():
-        grown = "".join(pieces)
-        position = places.get((kind, number), -1)
-        if position < 0:
-            content.append(ReasoningText(kind="summary" if kind == "summary" else "full", text=grown))
-        elif isinstance(block := content[position], ReasoningText):
-            content[position] = replace(block, text=block.text + grown)
-    return tuple(content)
 
 
 class _OpenMessage:
@@ -133,7 +161,10 @@ class Folder:
             if type(event) is not PartDelta:
                 self.add(event)
             elif (part := self._parts.get((event.candidate, event.index))) is not None:
-                part.deltas.append(event)
+                if event.plain:
+                    part.text.append(event.text)
+                else:
+                    part.add(event)
 
     def add(self, event: Event) -> None:
         match event:

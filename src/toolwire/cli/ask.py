@@ -35,6 +35,7 @@ EFFORTS = ("minimal", "low", "medium", "high")
 @click.option("--workspace", type=_FOLDER, metavar="DIR", help="What the tools may work on. Default: this folder.")
 @click.option("--continue", "goes_on", is_flag=True, help="Go on with the last conversation of this workspace.")
 @click.option("--yes", is_flag=True, help="Answer every approval with yes. What is denied stays denied.")
+@click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with all of your rights.")
 @click.option("--later", is_flag=True, help="Let approvals wait where nobody can be asked, in place of a no.")
 @click.option("--allow", multiple=True, metavar="RULE", help="Calls that need not ask: tool, or tool(argument=glob).")
 @click.option("--deny", multiple=True, metavar="RULE", help="Calls that are never run.")
@@ -74,13 +75,14 @@ def _asked(
     workspace: Path | None,
     goes_on: bool,
     yes: bool,
+    no_sandbox: bool,
     as_json: bool,
     no_tools: bool,
     config_path: Path | None,
     journal: Path | None,
     **flags: Any,
 ) -> int:
-    from .job import SIMULATED, Job, agent_of, config_of, is_simulated, require_browser, runs_at
+    from .job import SIMULATED, Job, agent_of, config_of, is_simulated, require_browser, runs_at, without_sandbox
     from .running import conduct, person_of, view_of
 
     if flags["hosts"] and flags["browser"] is None:
@@ -96,6 +98,8 @@ def _asked(
         before, job = _last(runs, job, view.note)
     if is_simulated(config):
         view.note(SIMULATED)
+    if job.tools:
+        config = without_sandbox(config, view.note, flag=no_sandbox)
     text = _with_stdin(prompt, view.note)
     require_browser(job, config)
     agent = agent_of(job, config, person=person_of(view, yes=yes, later=job.later), runs=runs)
@@ -104,21 +108,23 @@ def _asked(
 
 def _last(runs: "Runs", job: "Job", note: Note) -> "tuple[tuple[Message, ...], Job]":
     """What was said last in this workspace, and the job, on the model that said it unless another is named."""
-    import msgspec
+    from msgspec.structs import replace
 
     from toolwire.agent import About
+    from toolwire.journal.runs import decode_entry
     from toolwire.runtime.events import RunEnded
     from toolwire.runtime.recorded import conversation, turns_of
 
     for kept in runs.latest(1000):
-        about = msgspec.json.decode(kept.about, type=About)
+        about = decode_entry(kept.about, About, f"the run {kept.id}")
         if about.facts.get("workspace") == job.workspace:
             if kept.ended is None and runs.is_held(kept.id):
                 raise BadInput(f"the last run of this workspace, {kept.id}, is still going on")
-            if kept.ended is None or msgspec.json.decode(kept.ended, type=RunEnded).stopped == "waiting":
+            ended = None if kept.ended is None else decode_entry(kept.ended, RunEnded, f"the run {kept.id}")
+            if ended is None or ended.stopped == "waiting":
                 note(f"{kept.id} did not come to its end: what it left open counts as not done")
             said = conversation(about.messages, turns_of(runs.steps(kept.id)))
-            return said, msgspec.structs.replace(job, model=job.model or about.model)
+            return said, replace(job, model=job.model or about.model)
     raise BadInput(f"there is no conversation in {job.workspace} yet")
 
 

@@ -2,13 +2,14 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.agent import Agent
 from toolwire.gateway.config import Config, SearchSection, read_config
@@ -72,6 +73,15 @@ def config_of(path: Path | None) -> tuple[Config, Path | None]:
 def runs_at(path: Path | None, config: Config) -> Runs:
     """Runs stand beside the journal of exchanges: those come and go by size, and these don't."""
     return Runs(path or journal_path(config, os.environ).with_name("runs.db"))
+
+
+def without_sandbox(config: Config, note: Callable[[str], None], *, flag: bool) -> Config:
+    """The configuration with the sandbox of commands turned off, if the flag says so. What is off is announced."""
+    if flag:
+        config = replace(config, tools=replace(config.tools, sandbox=False))
+    if not config.tools.sandbox:
+        note("commands run without a sandbox, with all of your rights")
+    return config
 
 
 def is_simulated(config: Config) -> bool:
@@ -167,6 +177,7 @@ def require_browser(job: Job, config: Config) -> None:
 
 
 def built_in_tools(workspace: Path, config: Config, protected: "Sequence[Path]" = ()) -> "list[Tool]":
+    from toolwire.runtime.sandbox.shell import NO_SANDBOX
     from toolwire.runtime.tools.builtin import built_in
 
     section = config.tools
@@ -178,6 +189,7 @@ def built_in_tools(workspace: Path, config: Config, protected: "Sequence[Path]" 
         fetchable=frozenset(section.fetchable),
         search=_search(config.search),
         protected=protected,
+        sandbox=None if section.sandbox else NO_SANDBOX,
     )
 
 

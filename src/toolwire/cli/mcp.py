@@ -215,12 +215,12 @@ def _kept(config: "Config", carrying: "Carrying") -> Iterator[None]:
 
     runs = runs_at(None, config)
     about = About(agent="mcp serve", model="", messages=())
-    carrying.steps = runs.begin(carrying.run, msgspec.json.encode(about))
+    carrying.steps = held = runs.begin(carrying.run, msgspec.json.encode(about))
     try:
         yield
     finally:
         ended = RunEnded(run=carrying.run, stopped="finished", calls=carrying.calls)
-        runs.end(carrying.run, msgspec.json.encode(ended))
+        held.end(msgspec.json.encode(ended))
 
 
 async def _serve_http(served: "Served", config: "Config", host: str, port: int) -> None:

@@ -78,37 +78,35 @@ class AtTerminal:
         return said or None
 
     async def _decided(self, ask: Ask) -> Answer:
-        self._screen.line(f"? {spelled(ask.tool)} ({spelled(ask.why)})", "bold")
-        whole = self._show(ask, cut=True)
-        more = "" if whole else ", [d] all of it"
+        tool = spelled(ask.tool)
+        self._screen.line(f"? {tool} ({spelled(ask.why)})", "bold")
+        hidden = self._show(ask, limited=True)
         while True:
-            said = await self._line(f"run it? [y]es, [n]o, [a]lways {ask.tool} in this run, [l]ater{more}: ")
+            more = ", [d] show all of it" if hidden else ""
+            said = await self._line(f"run it? [y]es, [n]o, [a]lways {tool} in this run, [l]ater{more}: ")
             if said is None:
                 return "no"
             if said.lower() == "d":
-                self._show(ask, cut=False)
-            elif (answer := _ANSWERS.get(said.lower())) is not None:
+                hidden = self._show(ask, limited=False)
+            elif (answer := _ANSWERS.get(said.lower())) in ("yes", "always") and hidden:
+                self._screen.line(f"  {hidden} characters of this call were not shown: type d to see all of it first")
+            elif answer is not None:
                 return answer
 
-    def _show(self, ask: Ask, *, cut: bool) -> bool:
-        """Whether all of it was shown."""
-        whole = True
+    def _show(self, ask: Ask, *, limited: bool) -> int:
+        """Show a call, and return how many of its characters are left out."""
+        texts = list[tuple[str, Callable[[str], str]]]()
         if ask.preview is None or not ask.preview.startswith("--- "):  # a difference shows all that is given
-            for name, text in _arguments(ask):
-                whole &= self._lines(f"{name}: {text}" if name else text, cut=cut)
+            texts += [(f"{name}: {text}" if name else text, lambda _: "") for name, text in _arguments(ask)]
         if ask.preview is not None:
-            whole &= self._lines(ask.preview, cut=cut, style=_style)
-        return whole
-
-    def _lines(self, text: str, *, cut: bool, style: Callable[[str], str] = lambda _: "") -> bool:
-        lines = spelled(text).rstrip("\n").split("\n")
-        long = cut and (len(lines) > _LINES or len(text) > _LINES * _LENGTH)
-        for line in lines[:_LINES] if long else lines:
-            shown = line[:_LENGTH] if cut else line
-            self._screen.line(f"  {shown}", style(line))
-        if long:
-            self._screen.line(f"  ... {len(lines) - min(_LINES, len(lines))} more lines, {len(text)} characters in all")
-        return not long and all(len(line) <= _LENGTH for line in lines)
+            texts.append((ask.preview, _style))
+        hidden = 0
+        for text, style in texts:
+            lines, left_out = _excerpt(spelled(text).rstrip("\n").split("\n"), limited=limited)
+            hidden += left_out
+            for line in lines:
+                self._screen.line(f"  {line}", style(line))
+        return hidden
 
     async def _line(self, prompt: str) -> str | None:
         """What is typed from now on; what was typed before the question was not an answer to it. None at the end."""
@@ -135,6 +133,26 @@ def _arguments(ask: Ask) -> Iterable[tuple[str, str]]:
     return [(name, one if isinstance(one, str) else json.dumps(one)) for name, one in given.items()]
 
 
+def _excerpt(lines: list[str], *, limited: bool) -> tuple[list[str], int]:
+    """Cut the middle out of many lines and of long ones, and say there how much is missing."""
+    if not limited:
+        return lines, 0
+    hidden, tail = 0, _LINES // 4
+    if len(lines) > _LINES:
+        middle = lines[_LINES - tail : -tail]
+        hidden = sum(map(len, middle)) + len(middle)
+        mark = f"[... {len(middle)} lines, {hidden} characters not shown ...]"
+        lines = [*lines[: _LINES - tail], mark, *lines[-tail:]]
+    shown = list[str]()
+    for line in lines:
+        if (left_out := len(line) - _LENGTH) > 0:
+            hidden += left_out
+            tail = _LENGTH // 4
+            line = f"{line[: _LENGTH - tail]}[... {left_out} characters not shown ...]{line[-tail:]}"  # noqa: PLW2901
+        shown.append(line)
+    return shown, hidden
+
+
 def _style(line: str) -> str:
     if line.startswith(("+++", "---", "@@")):
         return "dim"
@@ -159,6 +177,8 @@ class Away:
 
 
 def _way_out(ask: Ask) -> str:
+    if ask.in_person:
+        return "Only a person at a terminal can allow it; for commands without a sandbox, --no-sandbox does"
     if not ask.allow:
         return "No rule can allow it: --yes does, or a person at a terminal"
     quoted = " ".join(f"--allow {shlex.quote(rule)}" for rule in map(spelled, ask.allow))

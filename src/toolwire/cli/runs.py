@@ -98,6 +98,7 @@ def show(*, run: str, as_json: bool, pictures: Path | None, journal: Path | None
 @click.option("--approve", multiple=True, metavar="CALL", help="Run this call, which waits for an approval.")
 @click.option("--deny", multiple=True, metavar="CALL", help="Don't run this call, which waits for an approval.")
 @click.option("--yes", is_flag=True, help="Answer every approval with yes. What is denied stays denied.")
+@click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with all of your rights.")
 @click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Default: as it was started.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON lines on stdout, and nothing else.")
 @_with_journal
@@ -126,13 +127,14 @@ def _resumed(
     approve: tuple[str, ...],
     deny: tuple[str, ...],
     yes: bool,
+    no_sandbox: bool,
     max_turns: int | None,
     as_json: bool,
     named: bool,
 ) -> int:
     from msgspec.structs import replace
 
-    from .job import SIMULATED, agent_of, is_simulated, job_of, require_browser
+    from .job import SIMULATED, agent_of, is_simulated, job_of, require_browser, without_sandbox
     from .person import Decided
     from .running import ANSWERED, conduct, person_of, view_of
     from .story import story_of
@@ -148,6 +150,8 @@ def _resumed(
     answers = _answers(story, approve, deny)
     if is_simulated(config):
         view.note(SIMULATED)
+    if job.tools:
+        config = without_sandbox(config, view.note, flag=no_sandbox)
     for id in story.in_doubt:
         view.note(f"in doubt: {id} was under way when the run ended; it is not run again")
     other = person_of(view, yes=yes, later=job.later or bool(answers))
@@ -185,6 +189,7 @@ def _answers(story: "Story", approve: tuple[str, ...], deny: tuple[str, ...]) ->
 )
 @click.option("--workspace", type=_FOLDER, metavar="DIR", help="For live tools: another folder than the run's.")
 @click.option("--yes", is_flag=True, help="For live tools: answer every approval with yes.")
+@click.option("--no-sandbox", is_flag=True, help="For live tools: run commands without a sandbox.")
 @_with_journal
 def replay(*, run: str, journal: Path | None, config_path: Path | None, **given: Any) -> None:
     """Play what the model said again, and show which calls come to something else, field by field.
@@ -202,7 +207,15 @@ def replay(*, run: str, journal: Path | None, config_path: Path | None, **given:
 
 
 def _replayed(
-    runs: "Runs", config: "Config", run: str, *, tools: str, workspace: Path | None, yes: bool, named: bool
+    runs: "Runs",
+    config: "Config",
+    run: str,
+    *,
+    tools: str,
+    workspace: Path | None,
+    yes: bool,
+    no_sandbox: bool,
+    named: bool,
 ) -> int:
     import os
 
@@ -210,7 +223,7 @@ def _replayed(
 
     from toolwire.runtime.replaying import PlayedModel, PlayedPerson, compared, played_tools
 
-    from .job import agent_of, job_of, tools_of
+    from .job import agent_of, job_of, tools_of, without_sandbox
     from .running import conduct, person_of
     from .story import difference_lines, story_of
     from .view import Lines
@@ -223,6 +236,8 @@ def _replayed(
     if workspace is not None:
         job = replace(job, workspace=os.path.realpath(workspace))
     view = Lines(out=sys.stderr, workspace=job.workspace)
+    if live and job.tools:
+        config = without_sandbox(config, view.note, flag=no_sandbox)
     person = person_of(view, yes=yes, later=False) if live else PlayedPerson(story.turns)
     offered = tools_of(job, config)
     asked = story.about.messages

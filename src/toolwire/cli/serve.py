@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def command(
             threading.Thread(target=_stop_after_input, daemon=True).start()
         found = path or (USUAL if USUAL.exists() else None)
         config = Config() if found is None else read_config(found)
-        run(with_server(config, host, port), model, workers, lambda text: click.echo(text, err=True))
+        code = run(with_server(config, host, port), model, workers, lambda text: click.echo(text, err=True))
+    sys.exit(code)
 
 
 def _stop_after_input() -> None:

@@ -16,7 +16,7 @@ from toolwire.codec.pictures import size_of
 from toolwire.gateway.config import Config
 from toolwire.gateway.providing import configured
 from toolwire.gateway.recording import secrets_of
-from toolwire.journal.runs import KeptRun, Runs
+from toolwire.journal.runs import KeptRun, Runs, decode_entry
 from toolwire.journal.secrets import Redactor
 from toolwire.runtime.approval import Ask
 from toolwire.runtime.events import RunEnded
@@ -37,8 +37,8 @@ class Story:
         self.id = kept.id
         self.at = kept.at
         self.redactor = redactor
-        self.about = msgspec.json.decode(kept.about, type=About)
-        self.ended = None if kept.ended is None else msgspec.json.decode(kept.ended, type=RunEnded)
+        self.about = decode_entry(kept.about, About, f"the run {kept.id}")
+        self.ended = None if kept.ended is None else decode_entry(kept.ended, RunEnded, f"the end of the run {kept.id}")
         self._runs = runs
 
     @cached_property

@@ -27,7 +27,7 @@ from toolwire.canonical.events import (
     ResponseStart,
     Stopped,
 )
-from toolwire.canonical.fold import fold, grown, unfold
+from toolwire.canonical.fold import PartGrowth, fold, unfold
 from toolwire.canonical.response import Response
 
 from .carries import Carriage, Carried, Carrier
@@ -92,10 +92,10 @@ class _Thought:
         self.start = start
         self.id = id
         self.place = place
-        self.deltas: list[PartDelta] = []
+        self.growth = PartGrowth()
 
     def whole(self, end: PartEnd) -> Reasoning | None:
-        part = end.final if end.final is not None else grown(self.start.part, self.deltas)
+        part = end.final if end.final is not None else self.growth.apply(self.start.part)
         return part if isinstance(part, Reasoning) else None
 
 
@@ -284,7 +284,7 @@ class StreamCarrying:
     def _delta(self, event: PartDelta) -> PartDelta:
         key = (event.candidate, event.index)
         if (thought := self._thoughts.get(key)) is not None:
-            thought.deltas.append(event)
+            thought.growth.add(event)
             event = event if event.seal is None else replace(event, seal=None)
         elif event.index in (speaker := self._speakers[event.candidate]).texts:
             speaker.characters += len(event.text)

@@ -60,6 +60,8 @@ _NOTHING: dict[str, Any] = {}
 BAD_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 LIMIT_BYTES = 256 * 1024 * 1024
+LIMIT_CANDIDATES = 128
+"""OpenAI's limit of `n`, the largest of any provider. Encoders open all candidates below the one that begins."""
 
 
 class Reader(Generic[W]):
@@ -84,6 +86,12 @@ class Reader(Generic[W]):
             return self._open(raw, path), False
         except Mismatch as mismatch:
             raise DecodeError(self._protocol, path, str(mismatch), told(raw)) from None
+
+
+def check_candidate(index: int, protocol: str, path: str) -> None:
+    """Refuse a candidate that no provider can have been asked for."""
+    if not 0 <= index < LIMIT_CANDIDATES:
+        raise DecodeError(protocol, path, f"an index from 0 to {LIMIT_CANDIDATES - 1}", str(index))
 
 
 def well_formed(data: bytes | Raw, protocol: str, path: str = "") -> Raw:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Text
 from toolwire.canonical.events import Event, Notice, PartDelta, PartEnd, PartStart, Stopped
-from toolwire.canonical.fold import grown
+from toolwire.canonical.fold import PartGrowth
 from toolwire.canonical.node import Node
 from toolwire.canonical.response import Candidate, Response
 
@@ -88,7 +88,7 @@ class _Growing:
 
     def __init__(self, start: PartStart) -> None:
         self.start = start
-        self.deltas: list[PartDelta] = []
+        self.growth = PartGrowth()
         self.tokens: Tokens = []
 
 
@@ -109,7 +109,7 @@ class StreamProbabilities:
                 handed += move(event)
                 continue
             if (text := texts.get((event.candidate, event.index))) is not None:
-                text.deltas.append(event)
+                text.growth.text.append(event.text)
             handed.append(event)
         return handed
 
@@ -118,7 +118,7 @@ class StreamProbabilities:
             case PartStart(part=Text()):
                 self._texts[event.candidate, event.index] = _Growing(event)
             case PartDelta() if (text := self._texts.get((event.candidate, event.index))) is not None:
-                text.deltas.append(event)
+                text.growth.add(event)
                 if tokens := _told(event, self._here):
                     return (self._grow(_without(event, self._here), text, tokens),)
             case Notice() if event.kind.startswith(_CHOICE) and (tokens := _told(event, self._here)):
@@ -129,7 +129,7 @@ class StreamProbabilities:
                     return (_without(event, self._here), self._grow(delta, open_texts[-1], tokens))
             case PartEnd() if (text := self._texts.pop((event.candidate, event.index), None)) is not None:
                 if text.tokens:
-                    final = grown(text.start.part, text.deltas) if event.final is None else event.final
+                    final = text.growth.apply(text.start.part) if event.final is None else event.final
                     return (replace(event, final=_with(final, text.tokens, self._there)),)
             case Stopped() if tokens := _told(event, self._here):
                 if len(tokens) == len(self._tokens.get(event.candidate, ())):

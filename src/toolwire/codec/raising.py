@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Part, ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
 from toolwire.canonical.response import Candidate, Response
+from toolwire.canonical.text_pieces import TextPieces
 
 from .acting import StreamActing, act_message
 from .computer import Form, OnScreen
@@ -167,7 +168,7 @@ class WholeArguments:
     def __init__(self, parameters: Raw, integers: Any) -> None:
         self._parameters = parameters
         self._integers = integers
-        self._pieces: list[str] = []
+        self._pieces = TextPieces()
 
     def feed(self, text: str) -> str:
         self._pieces.append(text)
@@ -191,7 +192,7 @@ class InputText:
     """
 
     def __init__(self) -> None:
-        self._head: list[str] = []
+        self._head = TextPieces()
         self._inside = False
         self._strange = False
         self._done = False

@@ -27,10 +27,12 @@ from .log import Line
 from .metrics import Metrics
 from .models import LISTS, Catalogue
 from .passing import Asked, Whole
+from .quota import Quota
 from .recording import Recorder
 from .refusal import Refused
-from .relay import Relay, Room
-from .report import Exchanges, losses_body, losses_header
+from .relay import Relay
+from .report import losses_body, losses_header
+from .scoreboard import Scoreboard
 from .sockets import Sockets
 from .state.resources import Resources
 from .watch import Receive, Watching
@@ -65,6 +67,8 @@ class App:
         resources: Resources,
         counter: Counter,
         recorder: Recorder | None = None,
+        scoreboard: Scoreboard | None = None,
+        worker: int = 0,
     ) -> None:
         self._exchanger = exchanger
         self._gate = gate
@@ -74,11 +78,14 @@ class App:
         self._counter = counter
         self._recorder = recorder
         self._resources = resources
-        self._sockets = Sockets(exchanger, gate, limits, self._note, recorder)
-        self._metrics = Metrics()
+        scoreboard = scoreboard or Scoreboard()
+        self._metrics = metrics = Metrics(scoreboard, worker)
+        self._exchanges = scoreboard.exchanges(worker)
+        self._streams = Quota("streams", limits.streams, gate.share(limits.streams), metrics.count_streams)
+        self._sockets = Sockets(exchanger, gate, limits, self._streams, note=self._note, recorder=recorder)
         self._watching = Watching(limits.receive)
-        self._exchanges = Exchanges(limits.exchanges)
-        self._room = Room(limits.streams)
+        if recorder is not None:
+            recorder.journal.publish = metrics.count_journal
         self._codecs = tuple(PROTOCOLS.values())
         self._addresses = {
             endpoint.path: (codec, Address(stream=endpoint.stream, counts=endpoint.counts))
@@ -97,8 +104,7 @@ class App:
 
     def _note(self, line: Line, caller: Caller, losses: list[Loss]) -> None:
         """One exchange over a websocket."""
-        if losses:
-            self._exchanges.keep(line.id, caller, losses_body(losses))
+        self._exchanges.add(line.id, caller, losses_body(losses) if losses else b"")
         line.seconds = time.monotonic() - line.began
         self._metrics.count(line)
         self._log(line)
@@ -162,7 +168,7 @@ class App:
 
     async def _serve(self, incoming: Incoming, codec: Codec, address: Address | None) -> None:
         if incoming.path == "/healthz":
-            await incoming.answer(200, b'{"status":"ok"}', [_JSON])
+            await incoming.answer(200, self._health(), [_JSON])
             return
         if (why := self._gate.stranger(incoming.headers)) is not None:
             raise Refused(ApiError(kind="permission", message=why, status=403))
@@ -182,6 +188,17 @@ class App:
         else:
             await self._look_up(incoming, codec)
 
+    def _health(self) -> bytes:
+        """Whether all of it works. What serves without state is up: the status of the answer stays 200."""
+        reasons: dict[str, str] = {}
+        if (trouble := self._resources.trouble) is not None:
+            reasons["state"] = trouble
+        if self._recorder is not None and self._recorder.journal.trouble:
+            reasons["journal"] = "records can't be written: the log says why"
+        if not reasons:
+            return b'{"status":"ok"}'
+        return msgspec.json.encode({"status": "degraded", "reasons": reasons})
+
     # ---- the exchange
 
     async def _exchange(self, incoming: Incoming, codec: Codec, address: Address) -> None:
@@ -189,7 +206,7 @@ class App:
         line = incoming.line
         note = None if self._recorder is None else self._recorder.note(asked, incoming.headers)
         incoming.note = note
-        relay = Relay(incoming, codec, self._room, self._limits.heartbeat)
+        relay = Relay(incoming, codec, self._streams, self._limits.heartbeat)
         try:
             answer = await self._exchanger.exchange(
                 asked, line.goes_to, relay.expect, None if note is None else note.sends
@@ -224,7 +241,7 @@ class App:
     def _keep(self, incoming: Incoming, losses: list[Loss]) -> bytes:
         told = losses_body(losses)
         incoming.line.losses = len(losses)
-        self._exchanges.keep(incoming.line.id, incoming.caller, told)
+        self._exchanges.add(incoming.line.id, incoming.caller, told)
         return told
 
     async def _count(self, incoming: Incoming, codec: Codec, address: Address) -> None:
@@ -241,6 +258,7 @@ class App:
         body = await incoming.body(self._limits.body)
         line, headers = incoming.line, incoming.headers
         line.client = codec.name
+        self._exchanges.add(line.id, incoming.caller)
         return Asked(
             client=codec,
             body=body,
@@ -297,7 +315,7 @@ class App:
             await incoming.answer(200, found.body, [_JSON])
             return
         incoming.watch.received()
-        relay = Relay(incoming, codec, self._room, self._limits.heartbeat)
+        relay = Relay(incoming, codec, self._streams, self._limits.heartbeat)
         try:
             relay.expect()
             await relay.pass_on(found.stream)
@@ -322,7 +340,7 @@ class App:
             return b"toolwire is running\n", (b"content-type", b"text/plain")
         if path == "/metrics":
             journal = None if self._recorder is None else self._recorder.journal
-            return self._metrics.told(self._room.taken, journal), (b"content-type", b"text/plain; version=0.0.4")
+            return self._metrics.render(journal), (b"content-type", b"text/plain; version=0.0.4")
         if path.startswith("/toolwire/exchanges/") and path.endswith("/losses"):
             id = path.removeprefix("/toolwire/exchanges/").removesuffix("/losses")
             losses = self._exchanges.losses(id, caller)

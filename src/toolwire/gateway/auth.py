@@ -24,11 +24,18 @@ ANYONE = Caller("")
 class Gate:
     """Checks keys, if there are any; without keys, that the request was meant for this machine by this machine."""
 
-    def __init__(self, keys: Iterable[str], hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> None:
+    def __init__(
+        self, keys: Iterable[str], hosts: Iterable[str] = (), origins: Iterable[str] = (), share: float = 1.0
+    ) -> None:
         self._keys = tuple(key.encode() for key in keys)
         self._callers = tuple(Caller(hashlib.blake2s(key, digest_size=8).hexdigest()) for key in self._keys)
         self._hosts = _LOCAL_NAMES | {host.lower() for host in hosts}
         self._origins = frozenset(origins)
+        self._share = share
+
+    def share(self, limit: int) -> int:
+        """Return how many of `limit` places one key may hold: all of them where there is no other key."""
+        return limit if len(self._keys) < 2 else max(1, int(limit * self._share))
 
     def admit(self, headers: dict[bytes, bytes], query: bytes) -> Caller | None:
         """The caller; None if a key is wanted and there is no right one."""

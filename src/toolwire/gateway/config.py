@@ -24,6 +24,7 @@ _ENVIRONMENT = "env:"
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?")
 _AT = re.compile(r"(.*) - at `\$(.*)`")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_PATH = re.compile(r"/[\x21-\x7e]*")
 
 
 class ConfigError(ToolwireError):
@@ -85,15 +86,18 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     head: int = 64 * 1024
     body: int = 64 * 1024 * 1024
     answer: int = 64 * 1024 * 1024
+    stream: int = 256 * 1024 * 1024
     streams: int = 1000
     receive: float = 60
+    send: float = 60
     retries: int = 2
     heartbeat: float = 15
-    exchanges: int = 1000
+    exchanges: int = 10_000
     pauses: int = 5
     rounds: int = 25
     sockets: int = 1000
     socket_time: float = 3600
+    key_share: float = 0.5
 
 
 class StateSection(Section, frozen=True, kw_only=True):
@@ -143,9 +147,11 @@ class SearchSection(Section, frozen=True, kw_only=True):
 
 
 class ToolsSection(Section, frozen=True, kw_only=True):
-    """What the built-in tools may reach beyond the workspace, and what they may not within it."""
+    """What the built-in tools may reach beyond the workspace, and what they may not within it. Without `sandbox`,
+    commands have all rights of the user."""
 
     network: bool = False
+    sandbox: bool = True
     readable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     fetchable: tuple[str, ...] = ()
@@ -285,12 +291,18 @@ def _check(config: Config) -> None:
         for header, value in section.headers.items():
             if not _HEADER.fullmatch(header) or "\n" in value or "\r" in value:
                 raise ConfigError(f"{at}.headers.{header}: not a header")
+        if section.path is not None and not _PATH.fullmatch(section.path):
+            raise ConfigError(
+                f"{at}.path: {section.path!r} is no path: begin with '/', and percent-encode what needs it"
+            )
         if section.api_key is not None and not section.api_key.isprintable():
             raise ConfigError(f"{at}.api_key: has characters that no header has")
     _check_routes(config)
     for index, key in enumerate(config.server.keys):
         if len(key) < 8:
             raise ConfigError(f"server.keys[{index}]: shorter than 8 characters")
+    if not 0 < config.limits.key_share <= 1:
+        raise ConfigError("limits.key_share: must be more than 0 and at most 1")
     for name in ("days", "size", "queue"):
         if getattr(config.journal, name) <= 0:
             raise ConfigError(f"journal.{name}: must be more than 0")

@@ -1,11 +1,14 @@
-"""What would keep the gateway from working: who may ask it, and whether each provider answers to its key."""
+"""What would keep the gateway from working: who may ask it, its files, and whether each provider answers to its key."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from toolwire.journal.files import DatabaseUnusable, inspect_database
+from toolwire.journal.runs import SCHEMA as RUNS
+from toolwire.journal.store import SCHEMA as JOURNAL
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Transport, TransportError, head_of
@@ -13,6 +16,9 @@ from toolwire.upstream.transport import Transport, TransportError, head_of
 from .auth import is_loopback
 from .config import Config, ServerSection, provider_of
 from .discovery import VARIABLES, discover
+from .recording import journal_path
+from .state.opening import state_path
+from .state.sqlite import SCHEMA as STATE
 
 LIMIT_ANSWER = 16 * 1024 * 1024
 _LISTS = {
@@ -47,7 +53,7 @@ async def diagnose(
     config: Config, variables: Mapping[str, str], environment: Mapping[str, str], seconds: float
 ) -> list[Finding]:
     """Look at everything. `variables`: which one of the environment each provider's key is configured to come from."""
-    found = [check_server(config.server)]
+    found = [check_server(config.server), *check_files(config, environment)]
     providers = {name: provider_of(name, section) for name, section in config.providers.items()}
     if not providers:
         providers, variables = discover(environment), VARIABLES
@@ -69,6 +75,24 @@ def check_server(server: ServerSection) -> Finding:
         return Finding("server", f"{server.host}:{server.port}, for this machine only, without a key")
     said = f"{server.host} can be reached from outside, and there are no keys"
     return Finding("server", said, "set server.keys, or listen on 127.0.0.1")
+
+
+def check_files(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """The files of state, journal and runs, as far as they are there: the others are made when they are needed."""
+    journal = journal_path(config, environment)
+    files = [
+        ("state", state_path(config.state, environment), STATE),
+        ("journal", journal, JOURNAL),
+        ("runs", journal.with_name("runs.db"), RUNS),
+    ]
+    for about, path, schema in files:
+        if path.is_file():
+            try:
+                inspect_database(path, schema)
+            except DatabaseUnusable as trouble:
+                yield Finding(about, f"{path}: {trouble.why}", trouble.advice or "see who uses it, and whether it may")
+            else:
+                yield Finding(about, str(path))
 
 
 async def _check(provider: Provider, variable: str | None, transport: Transport, seconds: float) -> Finding:

@@ -35,7 +35,7 @@ from .faults import STATUS_KINDS, cleaned, fault_of, in_place_of_an_answer, seco
 from .home import as_written
 from .inner import Crossing, InnerCalls, Offer
 from .offering import Offers
-from .passing import Asked, GoOn, Sent, Streaming, Whole, changing, repaired
+from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, changing, repaired
 from .pauses import is_paused, joined, resumed
 from .refusal import Refused
 from .routing import Routed, Router, Way
@@ -96,21 +96,24 @@ class Exchanger:
             expect()
         if keeping is None or not keeping.background:
             meant = request if keeping is None else keeping.request
-            return await self._answer(asked, meant, routed, goes_to, sends, keeping=keeping)
+            answer = await self._answer(asked, meant, routed, goes_to, sends, keeping=keeping)
+            if keeping is not None and isinstance(answer, Whole) and (loss := await keeping.settle()) is not None:
+                answer.losses = [*answer.losses, loss]
+            return answer
         watched = replace(keeping.request, stream=True)
 
-        async def answer() -> Streaming:
+        async def answer_stream() -> Streaming:
             return _streaming(await self._answer(asked, watched, routed, goes_to, sends, keeping=keeping))
 
         context = Context(request=keeping.request, created=asked.created)
-        work = self._memory.background.start(keeping, asked.client, context, answer)
+        work = await self._memory.background.start(keeping, asked.client, context, answer_stream)
         return Following(work.telling.read(-1), work) if asked.streams(request) else Whole(work.queued, [], None, work)
 
     async def warm(self, asked: Asked) -> bytes:
         """The stream of an answer that says nothing, to a request from which the next one goes on."""
         request, _ = self._decode(asked)
         keeping = await self._memory.recall(asked.client, asked.tenant, asked.body, request, asked.lane)
-        return b"" if keeping is None else keeping.warm(asked.client, asked.created)
+        return b"" if keeping is None else await keeping.warm(asked.client, asked.created)
 
     async def _answer(
         self,
@@ -355,11 +358,12 @@ class Exchanger:
                 response = await sent.legs.whole(response, lambda body: self._ask(sent, body), self._rounds(sent))
             whole = unfold(set_apart(response, sent.upstream, asked.client))
             return Streaming(sent, None, translation, translation.whole(whole))
-        first = b""
+        first, room = b"", StreamRoom(sent.way.provider, self._limits.stream)
         try:
             while not translation.begun and translation.error is None:
                 data = await answer.next()
-                first = translation.feed(data) if data else translation.close()
+                room.take(data)
+                first += translation.feed(data) if data else translation.close()
         except TransportError as error:
             raise Refused(transport_fault(sent.way.provider, error)) from None
         except BaseException:
@@ -368,7 +372,7 @@ class Exchanger:
         if not translation.begun and translation.error is not None:
             answer.close()
             raise Refused(in_place_of_an_answer(translation.error))
-        return Streaming(sent, answer, translation, first, self._going_on(sent))
+        return Streaming(sent, answer, translation, first, go_on=self._going_on(sent), room=room)
 
     def _rounds(self, sent: Sent) -> int:
         """How many more legs an answer may have."""

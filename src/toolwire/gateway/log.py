@@ -1,9 +1,13 @@
-"""One line per request, and what it says."""
+"""One line per request, and what it says.
+
+Whatever comes from outside is escaped and bounded: no client forges a line, or sends escape codes to a terminal.
+"""
 
 import asyncio
 import sys
 import time
 import traceback
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -11,6 +15,9 @@ from toolwire.canonical.response import Usage
 
 PAUSE = 0.05
 LIMIT_LINES = 1000
+LIMIT_WORD = 256
+LIMIT_TEXT = 300
+LIMIT_TRACEBACK = 16 * 1024
 
 
 class Line(Struct, kw_only=True):
@@ -39,21 +46,36 @@ class Line(Struct, kw_only=True):
         self.provider, self.model = provider, model or ""
 
     def text(self, clock: str) -> str:
-        goes = f" -> {self.provider}/{self.model}" if self.provider else ""
+        goes = f" -> {_word(self.provider)}/{_word(self.model)}" if self.provider else ""
         stream = " stream" if self.streamed else ""
         used, losses, why = "", f" losses={self.losses}" if self.losses else "", ""
         if (usage := self.usage) is not None:
             used = f" in={usage.input_tokens or 0} out={usage.output_tokens or 0}"
         if self.why or self.failed:
-            why = f" | {_one_line(self.why) if self.why else 'the upstream failed midway'}"
+            why = f" | {_escape(self.why) if self.why else 'the upstream failed midway'}"
         took = f"{self.seconds * 1000:.0f}ms"
         status = self.status or 499
-        return f"{clock} {status} {self.method} {self.path}{goes} {took}{stream}{used}{losses} {self.id}{why}"
+        return f"{clock} {status} {self.method} {_word(self.path)}{goes} {took}{stream}{used}{losses} {self.id}{why}"
 
 
-def _one_line(text: str) -> str:
-    shown = "".join(one if one.isprintable() else " " for one in text)
-    return shown if len(shown) <= 300 else shown[:300] + "..."
+def _word(text: str) -> str:
+    """Percent-encode what is not one printable word, and cut what is too long."""
+    if len(text) <= LIMIT_WORD and text.isprintable() and " " not in text:
+        return text
+    cut = text if len(text) <= LIMIT_WORD else text[:LIMIT_WORD] + "..."
+    return quote(cut, safe="!$&'()*+,/:;=@[]~", errors="backslashreplace")
+
+
+def _escape(text: str, limit: int = LIMIT_TEXT) -> str:
+    """Escape control characters as Python does, and cut what is too long."""
+    cut = text if len(text) <= limit else text[:limit] + "..."
+    return cut if cut.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
+
+
+def _traceback(error: Exception) -> str:
+    """The end of a traceback. Its lines are marked, for an error's text may hold line breaks."""
+    text = "".join(traceback.format_exception(error)).rstrip("\n")[-LIMIT_TRACEBACK:]
+    return "".join(f"  | {_escape(line, LIMIT_TRACEBACK)}\n" for line in text.split("\n"))
 
 
 class Log:
@@ -71,7 +93,7 @@ class Log:
 
     def say(self, text: str) -> None:
         """A line that is about no request; from any thread."""
-        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {_one_line(text)}\n")
+        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {_escape(text)}\n")
 
     def flush(self) -> None:
         lines, self._lines = self._lines, []
@@ -81,5 +103,5 @@ class Log:
             if line.path != "/healthz":
                 told.append(line.text(clock) + "\n")
             if line.crash is not None:
-                told += traceback.format_exception(line.crash)
+                told.append(_traceback(line.crash))
         sys.stderr.write("".join(told))

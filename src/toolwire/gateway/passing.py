@@ -1,6 +1,7 @@
 """What a client asks, what goes upstream for it, and what comes back: whole, or as a stream."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,14 +14,16 @@ from toolwire.canonical.response import Response, Usage
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.losses import Names, Report
 from toolwire.streaming import Translation
+from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Answer, TransportError
 
-from .faults import cleaned, transport_fault
+from .faults import cleaned, fault_of, transport_fault
+from .lanes import Lane
 from .pauses import Legs
 from .refusal import Refused
 from .routing import Way
 from .state.background import Work
-from .state.memory import Keeping, Lane
+from .state.memory import Keeping
 
 Repair = Callable[[Request, Target, Names, Report], Request]
 GoOn = Callable[[], Awaitable[Answer | None]]
@@ -65,11 +68,31 @@ class Sent(Struct):
     finish: Callable[[Response], None] | None = None
 
 
+class StreamRoom(Struct):
+    """The bytes that may still be read of one streamed answer."""
+
+    provider: Provider
+    left: int
+
+    def take(self, data: bytes) -> None:
+        self.left -= len(data)
+        if self.left < 0:
+            why = "sent a longer stream than limits.stream of this gateway allows"
+            raise Refused(fault_of(self.provider, "server", why))
+
+
 class Streaming:
     """An answer that streams: bytes as they become ready, whole frames each time, always with a proper end."""
 
     def __init__(
-        self, sent: Sent, answer: Answer | None, translation: Translation, first: bytes, go_on: GoOn | None = None
+        self,
+        sent: Sent,
+        answer: Answer | None,
+        translation: Translation,
+        first: bytes,
+        *,
+        go_on: GoOn | None = None,
+        room: StreamRoom | None = None,
     ) -> None:
         self.work: Work | None = None
         self.sent = sent
@@ -77,6 +100,8 @@ class Streaming:
         self._answer = answer
         self._first = first
         self._go_on = go_on
+        self._unstored: list[Loss] = []
+        self._room = room or StreamRoom(sent.way.provider, 0)
 
     @property
     def before(self) -> list[Loss]:
@@ -85,7 +110,7 @@ class Streaming:
 
     @property
     def losses(self) -> list[Loss]:
-        return self.sent.losses + self.translation.losses
+        return self.sent.losses + self.translation.losses + self._unstored
 
     @property
     def usage(self) -> Usage | None:
@@ -100,19 +125,31 @@ class Streaming:
         """What ended it early, if something did."""
         return self.translation.error
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        return self._pieces() if self.sent.keeping is None else self._stored_pieces(self.sent.keeping)
+
+    async def _stored_pieces(self, keeping: Keeping) -> AsyncGenerator[bytes, None]:
+        """The pieces, of which the one that completes the answer goes out once the answer is stored."""
+        async with aclosing(self._pieces()) as pieces:
+            async for data in pieces:
+                if (loss := await keeping.settle()) is not None:
+                    self._unstored.append(loss)
+                yield data
+
+    async def _pieces(self) -> AsyncGenerator[bytes, None]:
         if self._first:
             yield self._first
         if self._answer is None:
             return
         try:
             while True:
-                while data := await self._answer.next():
+                while self.error is None and (data := await self._answer.next()):
+                    self._room.take(data)
                     if out := self.translation.feed(data):
                         yield out
                 yield self.translation.drain()
                 self._answer.close()
-                following = None if self._go_on is None else await self._go_on()
+                following = None if self._go_on is None or self.error is not None else await self._go_on()
                 if self.sent.legs is not None and self.sent.legs.ready:
                     yield self.translation.tell(*self.sent.legs.ready)
                     self.sent.legs.ready = []

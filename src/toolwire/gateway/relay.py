@@ -12,7 +12,6 @@ import contextlib
 import time
 from collections.abc import Awaitable, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError
@@ -24,23 +23,16 @@ from toolwire.streaming import Translation
 
 from .incoming import Header, Incoming
 from .passing import Streaming
-from .refusal import Refused
+from .quota import Quota
 from .report import losses_body, losses_header
 from .state.telling import Following
 
 
-class Room(Struct):
-    """How many streams there may be at once, and how many there are."""
-
-    limit: int
-    taken: int = 0
-
-
 class Relay:
-    def __init__(self, incoming: Incoming, codec: Codec, room: Room, pause: float) -> None:
+    def __init__(self, incoming: Incoming, codec: Codec, streams: Quota, pause: float) -> None:
         self._incoming = incoming
         self._codec = codec
-        self._room = room
+        self._streams = streams
         self._pause = pause
         self._array = ArrayFraming() if codec.surface.is_array(incoming.scope["query_string"]) else None
         self._expected = False
@@ -55,16 +47,14 @@ class Relay:
 
     def expect(self) -> None:
         """The client wants a stream."""
-        if self._room.taken >= self._room.limit:
-            raise Refused(ApiError(kind="overloaded", message="too many streams at once", status=503))
-        self._room.taken += 1
+        self._streams.take(self._incoming.caller.tenant)
         self._expected = True
         self._timer = asyncio.get_running_loop().call_later(self._pause, self._beat)
 
     def close(self) -> None:
         if not self._expected:
             return
-        self._room.taken -= 1
+        self._streams.give_back(self._incoming.caller.tenant)
         line = self._incoming.line
         line.over = True
         if self._timer is not None:

@@ -1,17 +1,16 @@
 """What the gateway tells of its work: losses in a header and by exchange, and texts without secrets."""
 
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
-from msgspec import Struct
 
 from toolwire.canonical.loss import Loss
 from toolwire.journal.secrets import REMOVED, without_shapes
 
-from .auth import Caller
-
 LIMIT_HEADER = 2048
+LIMIT_REPORT = 256 * 1024
+
+_json = msgspec.json.encode
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
@@ -23,24 +22,29 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
 
 
 def losses_body(losses: Sequence[Loss]) -> bytes:
-    """All of them, as JSON."""
-    return msgspec.json.encode({"losses": losses})
+    """The losses as JSON. A report that is too long is cut, with `more` for the number of losses that are missing."""
+    body = _json({"losses": losses})
+    return body if len(body) <= LIMIT_REPORT else _cut(losses, LIMIT_REPORT, _json)
 
 
 def losses_header(losses: Sequence[Loss], body: bytes) -> bytes:
-    """The body of these losses as ASCII; what is too long for a header is cut at whole losses, with `more` for the
-    rest."""
+    """The body of these losses as ASCII, cut to the length of a header."""
     if len(body) <= LIMIT_HEADER and len(whole := _ascii(body)) <= LIMIT_HEADER:
         return whole
-    room = LIMIT_HEADER - len(b'{"losses":[],"more":%d}' % len(losses))
-    told: list[bytes] = []
+    return _cut(losses, LIMIT_HEADER, lambda loss: _ascii(_json(loss)))
+
+
+def _cut(losses: Sequence[Loss], limit: int, encode: Callable[[Loss], bytes]) -> bytes:
+    """Encode as many whole losses as fit, and count the rest in `more`."""
+    room = limit - len(b'{"losses":[],"more":%d}' % len(losses))
+    encoded: list[bytes] = []
     for loss in losses:
-        told.append(_ascii(msgspec.json.encode(loss)))
-        room -= len(told[-1]) + len(b",")
+        one = encode(loss)
+        room -= len(one) + len(b",")
         if room < 0:
-            told.pop()
             break
-    return b'{"losses":[%b],"more":%d}' % (b",".join(told), len(losses) - len(told))
+        encoded.append(one)
+    return b'{"losses":[%b],"more":%d}' % (b",".join(encoded), len(losses) - len(encoded))
 
 
 def _ascii(data: bytes) -> bytes:
@@ -55,27 +59,3 @@ def _ascii(data: bytes) -> bytes:
 def _pair(one: str) -> str:
     units = one.encode("utf-16-be").hex()
     return f"\\u{units[:4]}\\u{units[4:]}"
-
-
-class Kept(Struct):
-    """What is remembered of one exchange, for the key that made it."""
-
-    caller: Caller
-    losses: bytes
-
-
-class Exchanges:
-    """The latest exchanges, bounded."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
-
-    def keep(self, id: str, caller: Caller, losses: bytes) -> None:
-        self._kept[id] = Kept(caller, losses)
-        if len(self._kept) > self._limit:
-            self._kept.popitem(last=False)
-
-    def losses(self, id: str, caller: Caller) -> bytes | None:
-        found = self._kept.get(id)
-        return found.losses if found is not None and found.caller == caller else None

@@ -29,15 +29,18 @@ from .offering import Offers
 from .providing import configured, listening, or_simulated, providers_of, simulating
 from .recording import recorder_of, secrets_of
 from .routing import Router
+from .scoreboard import Scoreboard
 from .seals import seal_keys, state_folder
 from .state.memory import Memory
-from .state.opening import opened
+from .state.opening import opened, require_file
 from .state.resources import Resources
 from .tags import with_tags
+from .workers import Supervisor, ending_signals
 
 
 class Gateway(Struct):
-    """All of it, ready to listen. `simulator` is the socket of the embedded model, if it is needed."""
+    """All of it, ready to listen. `simulator` is the socket of the embedded model, if it is needed; `trouble` is why
+    there is no state, if there is none."""
 
     app: App
     config: Config
@@ -45,6 +48,14 @@ class Gateway(Struct):
     log: Log
     offers: Offers
     simulator: socket.socket | None = None
+    trouble: str | None = None
+
+
+class Crew(Struct, frozen=True):
+    """What all workers of a gateway share. It is made before they are."""
+
+    scoreboard: Scoreboard
+    seal_keys: list[bytes]
 
 
 def build(
@@ -52,14 +63,19 @@ def build(
     catch_all: str | None = None,
     environment: Mapping[str, str] = os.environ,
     providers: dict[str, Provider] | None = None,
+    *,
+    crew: Crew | None = None,
+    worker: int = 0,
 ) -> Gateway:
     if not config.server.keys and not is_loopback(config.server.host):
         raise ConfigError(f"{config.server.host} can be reached from outside: set server.keys, or listen on 127.0.0.1")
     found, embedded = providers_of(config, environment) if providers is None else or_simulated(providers)
     router = Router(found, config.routes, catch_all)
+    crew = crew or make_crew(config, environment)
     log = Log()
     transport = Transport()
-    memory = Memory(opened(config.state, environment), config.limits.streams, config.limits.answer)
+    store = opened(config.state, environment)
+    memory = Memory(store, config.limits.streams, config.limits.answer)
     offers = Offers(
         config.mcp.servers,
         Policy(allow=config.policy.allow, ask=config.policy.ask, deny=config.policy.deny),
@@ -67,20 +83,24 @@ def build(
         folder=state_folder(environment) / "mcp",
         say=log.say,
     )
-    exchanger = Exchanger(
-        router, transport, config.limits, seal_keys(config.server, environment), memory, offers=offers
-    )
+    exchanger = Exchanger(router, transport, config.limits, crew.seal_keys, memory, offers=offers)
     app = App(
         exchanger,
-        Gate(config.server.keys, config.server.hosts, config.server.origins),
+        Gate(config.server.keys, config.server.hosts, config.server.origins, config.limits.key_share),
         Catalogue(router),
         config.limits,
         log=log.add,
         resources=Resources(memory),
         counter=Counter(exchanger, transport),
         recorder=recorder_of(config, found.values(), environment, log.say),
+        scoreboard=crew.scoreboard,
+        worker=worker,
     )
-    return Gateway(app, config, router, log, offers, embedded)
+    return Gateway(app, config, router, log, offers, embedded, store.trouble)
+
+
+def make_crew(config: Config, environment: Mapping[str, str], workers: int = 1) -> Crew:
+    return Crew(Scoreboard(workers, config.limits.exchanges), seal_keys(config.server, environment))
 
 
 def greeting(gateway: Gateway) -> str:
@@ -90,6 +110,8 @@ def greeting(gateway: Gateway) -> str:
     root = f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
     key = "$TOOLWIRE_KEY" if server.keys else "none"
     lines = [f"toolwire listens on {root}"]
+    if gateway.trouble is not None:
+        lines.append(f"state is unavailable, and what needs none is served: {gateway.trouble} (see toolwire doctor)")
     if gateway.simulator is not None:
         lines.append("no provider is configured: the embedded simulator answers, in every protocol")
     lines += [f"  {_told(provider)}" for provider in gateway.router.providers.values() if gateway.simulator is None]
@@ -112,39 +134,25 @@ def _told(provider: Provider) -> str:
     return f"{provider.name}/MODEL -> {provider.base_url} ({provider.protocol}{default})"
 
 
-def run(config: Config, catch_all: str | None, workers: int, say: Callable[[str], None]) -> None:
-    """Serve until told to stop."""
+def run(config: Config, catch_all: str | None, workers: int, say: Callable[[str], None]) -> int:
+    """Serve until a signal ends it. Return the exit code."""
+    if workers > 1:
+        require_file(config.state, os.environ)
     listener = listening(config.server.host, config.server.port)
     config = with_server(config, None, listener.getsockname()[1])
     providers = asyncio.run(with_tags(configured(config)))
-    gateway = build(config, catch_all, providers=providers)
+    crew = make_crew(config, os.environ, workers)
+    gateway = build(config, catch_all, providers=providers, crew=crew)
     say(greeting(gateway))
     if workers == 1:
-        _run(gateway, listener)
-        return
-    children = [_fork(config, catch_all, providers, listener) for _ in range(workers)]
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: _stop(children))
-    for child in children:
-        os.waitpid(child, 0)
+        uvloop.run(serve(gateway, listener))
+        return 0
 
+    def work(number: int, parent: int) -> None:
+        mine = build(config, catch_all, providers=providers, crew=crew, worker=number)
+        uvloop.run(serve(mine, listener, parent))
 
-def _stop(children: list[int]) -> None:
-    for child in children:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGTERM)
-
-
-def _fork(config: Config, catch_all: str | None, providers: dict[str, Provider], listener: socket.socket) -> int:
-    child = os.fork()
-    if child == 0:
-        _run(build(config, catch_all, providers=providers), listener)
-        os._exit(0)
-    return child
-
-
-def _run(gateway: Gateway, listener: socket.socket) -> None:
-    uvloop.run(serve(gateway, listener))
+    return Supervisor(work, workers, close=listener.close, say=gateway.log.say).run()
 
 
 class _Server(uvicorn.Server):
@@ -153,9 +161,14 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in ending_signals():
             loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
+
+
+def _end_orphan(server: _Server, parent: int) -> None:
+    asyncio.get_running_loop().remove_reader(parent)
+    server.handle_exit(signal.SIGTERM, None)
 
 
 def spare_the_collector() -> None:
@@ -165,11 +178,17 @@ def spare_the_collector() -> None:
     gc.set_threshold(20_000, 5, 5)
 
 
-async def serve(gateway: Gateway, listener: socket.socket) -> None:
-    """Serve until a signal says stop; streams that are under way are finished first."""
-    async with simulating(gateway.simulator, gateway.config.simulator):
+async def serve(gateway: Gateway, listener: socket.socket, parent: int | None = None) -> None:
+    """Serve until a signal says stop; streams that are under way are finished first.
+
+    `parent` is a descriptor at whose end the supervisor of this worker is gone: then the worker ends, too.
+    """
+    async with simulating(gateway.simulator, gateway.config.simulator), contextlib.AsyncExitStack() as closing:
+        closing.callback(gateway.log.flush)
+        closing.push_async_callback(gateway.offers.close)
+        closing.callback(gateway.app.close)
         spare_the_collector()
-        await _Server(uvicorn.Config(gateway.app, **options(gateway.config.limits))).serve(sockets=[listener])
-        gateway.app.close()
-        await gateway.offers.close()
-        gateway.log.flush()
+        server = _Server(uvicorn.Config(gateway.app, **options(gateway.config.limits)))
+        if parent is not None:
+            asyncio.get_running_loop().add_reader(parent, _end_orphan, server, parent)
+        await server.serve(sockets=[listener])

@@ -30,17 +30,19 @@ from .auth import Caller, Gate
 from .config import LimitsSection
 from .exchange import Exchanger
 from .faults import told
+from .lanes import Histories, Lane, Lanes
 from .log import Line
 from .passing import Asked, Streaming
+from .quota import Quota
 from .recording import Note, Recorder
 from .refusal import Refused
-from .state.memory import Lane
 from .steering import Steer, Steering, Turn
 from .watch import Receive
 
 _RESPONSES = PROTOCOLS["openai-responses"]
 _MOST_LANES = 32
 _MOST_REQUESTS = 16
+_LONGEST_HISTORIES = 4  # so many of the longest fit in memory, of all websockets
 _LANE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _OUTSIDE = ("type", "stream_id", "generate", "stream")
 _DATA = b"data: "
@@ -53,14 +55,23 @@ _encode = msgspec.json.encode
 
 class Sockets:
     def __init__(
-        self, exchanger: Exchanger, gate: Gate, limits: LimitsSection, note: Noting, recorder: Recorder | None
+        self,
+        exchanger: Exchanger,
+        gate: Gate,
+        limits: LimitsSection,
+        streams: Quota,
+        *,
+        note: Noting,
+        recorder: Recorder | None,
     ) -> None:
         self._exchanger = exchanger
         self._gate = gate
         self._limits = limits
+        self._streams = streams
         self._note = note
         self._recorder = recorder
-        self._open = 0
+        self._sockets = Quota("websockets", limits.sockets, gate.share(limits.sockets))
+        self._histories = Histories(limits.body, _LONGEST_HISTORIES * limits.body)
 
     async def serve(self, scope: Any, receive: Receive, send: Callable[[Any], Any]) -> None:
         await receive()
@@ -68,20 +79,26 @@ class Sockets:
         if isinstance(caller, ApiError):
             await _refuse(scope, send, caller)
             return
-        await send({"type": "websocket.accept"})
-        self._open += 1
         try:
+            await send({"type": "websocket.accept"})
             model = parse_qs(scope["query_string"].decode("latin-1")).get("model", [None])[0]
             opening = _Opening(caller, model, dict(scope["headers"]))
             connection = _Connection(
-                self._exchanger, opening, self._limits.body, send=send, note=self._note, recorder=self._recorder
+                self._exchanger,
+                opening,
+                self._limits.body,
+                streams=self._streams,
+                lanes=Lanes(self._histories),
+                send=send,
+                note=self._note,
+                recorder=self._recorder,
             )
             await connection.run(receive, self._limits.socket_time)
         finally:
-            self._open -= 1
+            self._sockets.give_back(caller.tenant)
 
     def _admitted(self, scope: Any) -> Caller | ApiError:
-        """Who it is, or why there is to be no connection."""
+        """Who it is, with a place taken; or why there is to be no connection."""
         headers = dict(scope["headers"])
         if _RESPONSES.surface.match(scope["path"]) is None:
             return ApiError(kind="not_found", message=f"there is no websocket at {scope['path']}", status=404)
@@ -92,8 +109,10 @@ class Sockets:
         if not self._limits.sockets:
             # At this status clients ask again without a websocket.
             return ApiError(kind="invalid_request", message="websockets are turned off: use POST", status=426)
-        if self._open >= self._limits.sockets:
-            return ApiError(kind="overloaded", message="too many websockets at once", status=503)
+        try:
+            self._sockets.take(caller.tenant)
+        except Refused as refused:
+            return refused.error
         return caller
 
 
@@ -133,6 +152,8 @@ class _Connection:
         opening: _Opening,
         limit: int,
         *,
+        streams: Quota,
+        lanes: Lanes,
         send: Callable[[Any], Any],
         note: Noting,
         recorder: Recorder | None,
@@ -144,8 +165,9 @@ class _Connection:
         self._note = note
         self._recorder = recorder
         self._steering = Steering()
-        self._last: dict[str, tuple[str, list[Raw]]] = {}
-        self._lanes: dict[str, asyncio.Lock] = {}
+        self._streams = streams
+        self._lanes = lanes
+        self._locks: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, receive: Receive, longest: float) -> None:
@@ -162,6 +184,7 @@ class _Connection:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._lanes.close()
 
     async def _take(self, text: bytes) -> None:
         lane = ""
@@ -169,14 +192,14 @@ class _Connection:
             frame = self._read(text)
             kind = _decode(frame.get("type", b"null"))
             if kind == "response.steer":
-                lane, event = self._steering.take(frame, {id for id, _ in self._last.values()})
+                lane, event = self._steering.take(frame, self._lanes.ids)
                 await self._tell(lane, _encode(event))
                 return
             lane = _lane_of(frame)
             if kind != "response.create":
                 why = "only response.create and response.steer are known here"
                 raise Refused(_error(why, None))  # noqa: TRY301 - told as all others are
-            if lane not in self._lanes and len(self._lanes) >= _MOST_LANES:
+            if lane not in self._locks and len(self._locks) >= _MOST_LANES:
                 raise Refused(_error(f"more than {_MOST_LANES} lanes", "websocket_stream_limit_reached"))  # noqa: TRY301
             if len(self._tasks) >= _MOST_REQUESTS:
                 why = f"more than {_MOST_REQUESTS} requests at once"
@@ -184,7 +207,7 @@ class _Connection:
         except Refused as refused:
             await self._tell_error(lane, refused.error)
             return
-        lock = self._lanes.setdefault(lane, asyncio.Lock())
+        lock = self._locks.setdefault(lane, asyncio.Lock())
         self._tasks.add(task := asyncio.ensure_future(self._answer(lane, lock, frame)))
         task.add_done_callback(self._tasks.discard)
 
@@ -203,7 +226,6 @@ class _Connection:
             await self._tell_all(lane, joined.events)
             ended = await self._respond(lane, joined.request or frame, joined.steers, asked=True)
             while ended.request is not None:
-                await asyncio.sleep(0)  # until the answer is remembered
                 ended = await self._respond(lane, ended.request, ended.steers, asked=False)
 
     async def _respond(self, lane: str, frame: dict[str, Raw], steers: list[Steer], *, asked: bool) -> Turn:
@@ -211,10 +233,13 @@ class _Connection:
         line = Line(id=f"ex_{secrets.token_hex(8)}", method="WS", path="/v1/responses", began=time.monotonic())
         line.client, line.status, line.streamed = _RESPONSES.name, 499, True
         losses: list[Loss] = []
-        id, last, note = "", b"", None
+        id, last, note, streams = "", b"", None, False
         try:
             wanted = self._wanted(lane, frame)
             warm = _decode(frame.get("generate", b"true")) is False
+            if not warm:
+                self._streams.take(wanted.tenant)
+                streams = True
             if not warm and self._recorder is not None:
                 note = self._recorder.note(wanted, self._opening.headers)
             frames = self._warmed(wanted) if warm else self._frames(wanted, line, losses, note)
@@ -235,6 +260,8 @@ class _Connection:
                 await self._tell_error(lane, known)
             last = _encode({"type": "error"})
         finally:
+            if streams:
+                self._streams.give_back(self._opening.caller.tenant)
             self._note(line, self._opening.caller, losses)
             if self._recorder is not None and note is not None:
                 note.losses = losses
@@ -253,7 +280,7 @@ class _Connection:
             route=Route(model=self._opening.model),
             tenant=self._opening.caller.tenant,
             created=int(time.time()),
-            lane=Lane(lane, self._last),
+            lane=Lane(lane, self._lanes),
         )
 
     async def _warmed(self, asked: Asked) -> AsyncIterator[bytes]:

@@ -1,20 +1,59 @@
-"""SQLite files that only their user may read, and that several processes may open at once."""
+"""SQLite files that only their user may read, and that several processes may open at once.
+
+A file carries the version of its schema in `user_version`. Opening it brings an older one up to date, refuses one that
+a newer program wrote, and checks that it can be used, so that later statements fail for reasons of the moment only.
+"""
 
 import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-_PATIENCE = 5.0  # seconds, for others that use the same file
+from msgspec import Struct
+
+from toolwire.canonical.errors import ToolwireError
+
+PATIENCE = 5.0  # seconds, for others that use the same file
+LIMIT_CHECK = 64 * 1024 * 1024
+"""Larger files are not read through when they are opened: `quick_check` takes more than a millisecond per megabyte."""
+
+_MOVE = "move the file away to start with a new one, or restore it from a copy"
 
 
-def prepare(path: Path, tables: Sequence[str]) -> None:
-    """A file with these tables in it."""
-    make_private(path)
-    with contextlib.closing(connected(path)) as connection:
-        lay_out(connection, tables)
+class Schema(Struct, frozen=True):
+    """The tables of one kind of file.
+
+    `steps[n]` are the statements that bring version n to version n + 1. Files from before versions count as 0, so that
+    the first step repeats harmlessly. `columns` are those that the program uses, by table.
+    """
+
+    steps: tuple[tuple[str, ...], ...]
+    columns: Mapping[str, frozenset[str]]
+
+    @property
+    def version(self) -> int:
+        return len(self.steps)
+
+
+class DatabaseUnusable(ToolwireError):
+    """A file can't be used. `advice` is for who looks after it; `busy`: another program holds it, which may pass."""
+
+    def __init__(self, why: str, advice: str = "", *, busy: bool = False) -> None:
+        super().__init__(f"{why}; {advice}" if advice else why)
+        self.why = why
+        self.advice = advice
+        self.busy = busy
+
+
+def prepare(path: Path, schema: Schema) -> None:
+    """Make the file if there is none, and check it."""
+    try:
+        make_private(path)
+    except OSError as error:
+        raise DatabaseUnusable(why(error)) from None
+    open_database(path, schema).close()
 
 
 def make_private(path: Path) -> None:
@@ -26,31 +65,147 @@ def make_private(path: Path) -> None:
         os.close(descriptor)
 
 
-def connected(path: Path | str, *, threads: bool = False) -> sqlite3.Connection:
-    """`threads`: it may be used by several, one after the other."""
-    connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=not threads)
-    connection.execute("PRAGMA synchronous = NORMAL")
+def open_database(
+    path: Path | str, schema: Schema, *, threads: bool = False, durable: bool = False, checked: bool = False
+) -> sqlite3.Connection:
+    """Open a file at the present version of its schema.
+
+    `threads`: several may use the connection, one after the other. `durable`: what was committed survives a power cut,
+    not only the end of the process. `checked`: the file was found sound a moment ago.
+    """
+    try:
+        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=not threads)
+    except sqlite3.Error as error:
+        raise unusable(error) from None
+    try:
+        connection.execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
+        lay_out(connection, schema)
+        if not checked:
+            _check(connection, schema)
+    except sqlite3.Error as error:
+        connection.close()
+        raise unusable(error) from None
+    except DatabaseUnusable:
+        connection.close()
+        raise
     return connection
 
 
-def lay_out(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
-    """Statements that do nothing when they are repeated.
+def inspect_database(path: Path, schema: Schema) -> None:
+    """Check that a file can be read and written, without changing it; raises `DatabaseUnusable`."""
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", PATIENCE, isolation_level=None, uri=True)
+        with contextlib.closing(connection):
+            _refuse_newer(version := _version(connection), schema)
+            _check(connection, schema if version == schema.version else Schema((), {}))
+            with transaction(connection):
+                pass
+    except sqlite3.Error as error:
+        raise unusable(error) from None
 
-    Two that lay out the same new file at once are in each other's way while its journal's mode changes, and SQLite
-    does not wait for that as it does for an ordinary lock.
+
+def lay_out(connection: sqlite3.Connection, schema: Schema) -> None:
+    """Bring a file to the version of this schema; one that is there already is not written to.
+
+    Two processes that lay out the same new file at once are in each other's way while its journal's mode changes, and
+    SQLite does not wait for that as it does for other locks.
     """
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + PATIENCE
     while True:
         try:
-            for statement in ("PRAGMA auto_vacuum = INCREMENTAL", "PRAGMA journal_mode = WAL", *statements):
-                connection.execute(statement)
+            _lay_out(connection, schema)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+            if not is_busy(error) or time.monotonic() > until:
                 raise
             time.sleep(0.01)
         else:
             return
 
 
-def why(error: OSError | sqlite3.Error) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+def _lay_out(connection: sqlite3.Connection, schema: Schema) -> None:
+    _refuse_newer(_version(connection), schema)
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("PRAGMA journal_mode = WAL")
+    if _version(connection) == schema.version:
+        return
+    with transaction(connection):
+        _refuse_newer(version := _version(connection), schema)  # another process may have been faster
+        for step in schema.steps[version:]:
+            for statement in step:
+                connection.execute(statement)
+        version = schema.version
+        connection.execute(f"PRAGMA user_version = {version:d}")
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of it or nothing: an error leaves no transaction open, and is not hidden by a rollback that fails as well."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        roll_back(connection)
+        raise
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """End the transaction, if there is still one: on a full disk SQLite has ended it by itself."""
+    if connection.in_transaction:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _refuse_newer(version: int, schema: Schema) -> None:
+    if version > schema.version:
+        raise DatabaseUnusable(
+            f"a newer toolwire wrote it (schema version {version}; this one knows {schema.version})",
+            "upgrade toolwire, or name another file",
+        )
+
+
+def _check(connection: sqlite3.Connection, schema: Schema) -> None:
+    for table, wanted in schema.columns.items():
+        there = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+        if missing := sorted(wanted - there):
+            what = f"has no column {', '.join(missing)}" if there else "is missing"
+            raise DatabaseUnusable(f"it is damaged, or no file of toolwire: table {table} {what}", _MOVE)
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    if pages * connection.execute("PRAGMA page_size").fetchone()[0] > LIMIT_CHECK:
+        return
+    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise DatabaseUnusable(f"it is damaged ({_in_one_line(found)})", _MOVE)
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another program holds the file."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def unusable(error: OSError | sqlite3.Error) -> DatabaseUnusable:
+    """An error of the system or of SQLite, with what to do about it."""
+    if isinstance(error, OSError):
+        return DatabaseUnusable(why(error))
+    if is_busy(error):
+        return DatabaseUnusable("another program holds a lock on it (database is locked)", busy=True)
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB:
+        return DatabaseUnusable("it is no SQLite file, or damaged (file is not a database)", _MOVE)
+    if code == sqlite3.SQLITE_CORRUPT:
+        return DatabaseUnusable(f"it is damaged ({error})", _MOVE)
+    if code == sqlite3.SQLITE_ERROR:  # a statement and the tables do not fit
+        return DatabaseUnusable(f"it is damaged, or no file of toolwire ({error})", _MOVE)
+    return DatabaseUnusable(str(error))
+
+
+def why(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())[:200]

@@ -18,12 +18,15 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
 
-from .files import connected, prepare, why
+from .files import DatabaseUnusable, Schema, open_database, prepare, unusable, why
 from .records import Batch, Record, decode_records, encode_records
 from .writer import Sink
 
 _DAY = 86_400.0
-_TABLE = "CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY, at REAL, records BLOB)"
+SCHEMA = Schema(
+    steps=(("CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY, at REAL, records BLOB)",),),
+    columns={"batches": frozenset({"number", "at", "records"})},
+)
 
 
 class JournalError(ToolwireError):
@@ -39,10 +42,20 @@ class Store(Sink, Protocol):
 
 
 class SqliteStore:
-    """`days` and `size`: how old a record gets, and how many bytes all of them take; `bodies`: they are kept."""
+    """`days` and `size`: how old a record gets, and how many bytes all of them take; `bodies`: they are kept.
+    `checked`: the file was found sound when it was prepared."""
 
-    def __init__(self, path: Path, *, days: float | None = None, size: int | None = None, bodies: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        days: float | None = None,
+        size: int | None = None,
+        bodies: bool = True,
+        checked: bool = False,
+    ) -> None:
         self._path = path
+        self._checked = checked
         self._days = days
         self._size = size
         self._bodies = bodies
@@ -50,7 +63,7 @@ class SqliteStore:
     @cached_property
     def _connection(self) -> sqlite3.Connection:
         """Opened by the thread that uses it, and not taken along by a process that forks."""
-        return connected(self._path)
+        return open_database(self._path, SCHEMA, checked=self._checked)
 
     def add(self, batch: Batch) -> None:
         data = bytes(batch)
@@ -88,8 +101,10 @@ class SqliteStore:
         try:
             for number, data in self._connection.execute(statement, values):
                 yield number, decode_records(data)
+        except DatabaseUnusable as error:
+            raise JournalError(f"the journal can't be read: {self._path}: {error}") from None
         except sqlite3.Error as error:
-            raise JournalError(f"the journal can't be read: {error}") from None
+            raise JournalError(f"the journal can't be read: {self._path}: {unusable(error)}") from None
         except msgspec.MsgspecError as error:
             raise JournalError(f"the journal holds what is no record: {error}") from None
 
@@ -117,10 +132,10 @@ class SqliteStore:
 def kept_at(path: Path, *, days: float, size: int, bodies: bool = True) -> SqliteStore:
     """A journal to write to, which is made if it is not there."""
     try:
-        prepare(path, (_TABLE,))
-    except (OSError, sqlite3.Error) as error:
-        raise JournalError(f"{path}: {why(error)}") from None
-    return SqliteStore(path, days=days, size=size, bodies=bodies)
+        prepare(path, SCHEMA)
+    except DatabaseUnusable as error:
+        raise JournalError(f"{path}: {error}") from None
+    return SqliteStore(path, days=days, size=size, bodies=bodies, checked=True)
 
 
 def found_at(path: Path) -> SqliteStore:

@@ -29,16 +29,22 @@ class Sink(Protocol):
 
 
 class Journal:
-    """`limit` is how many bytes may wait; `complain` is told what went wrong, once."""
+    """A queue of records, written in batches by a thread of its own.
+
+    `limit` is how many bytes may wait; `complain` gets the first failure of each kind; `publish` gets how many records
+    were written and dropped; `trouble` is the last failure, until a batch is written.
+    """
 
     def __init__(self, sinks: Sequence[Sink], redactor: Redactor, limit: int, complain: Callable[[str], None]) -> None:
         self.written = 0
+        self.publish: Callable[[int, int], None] | None = None
         self._refused = self._failed = 0
         self._sinks = tuple(sinks)
         self._redactor = redactor
         self._limit = limit
         self._complain = complain
         self._complaint = ""
+        self.trouble = ""
         self._lock = threading.Lock()  # of what waits to be packed, and of how much waits
         self._fresh: list[Entry] = []
         self._large: list[Entry] = []
@@ -127,6 +133,8 @@ class Journal:
             self._pack_rest()
             while self._queue:
                 self._write(self._take())
+            if self.publish is not None:
+                self.publish(self.written, self.dropped)
         self._close_sinks()
 
     def _pack_rest(self) -> None:
@@ -167,8 +175,10 @@ class Journal:
             self._failed += batch.count
         else:
             self.written += batch.count
+            self.trouble = ""
 
     def _tell(self, complaint: str) -> None:
+        self.trouble = complaint
         if complaint != self._complaint:
             self._complaint = complaint
             self._complain(complaint)

@@ -1,6 +1,7 @@
 """What is the same in both of OpenAI's protocols: how its servers put what they refuse, their strict schemas, what a
 status means, and how they list models."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -274,6 +275,17 @@ def identified(user: str | None, kept: dict[str, Any]) -> str | None:
         return user
     kept["form"] = (*kept.get("form", ()), *IDENTIFIED)
     return named
+
+
+LIMIT_USER = 64
+
+
+def encode_user(user: str, report: Report) -> str:
+    """Return the end user's id for `user`; one that is too long is replaced by a digest, the same each time."""
+    if len(user) <= LIMIT_USER:
+        return user
+    report.approximated((), "end_user", f"longer than {LIMIT_USER} characters: sent as a digest")
+    return hashlib.sha256(user.encode(errors="surrogatepass")).hexdigest()
 
 
 MISALIGNMENT = ("error/misalignment", "misalignment")

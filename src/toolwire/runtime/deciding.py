@@ -6,6 +6,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from toolwire.journal.runs import decode_entry
+
 from .approval import Answer, Approval, Ask, Person
 from .policy import Rule
 from .state import Pending, State
@@ -33,7 +35,7 @@ class Deciding:
         ask, name = state.ask(pending), f"approval/{state.turn}/{pending.id}"
         async with self._asking:  # what is said of one call can be meant for the next
             if (known := self._steps.outcome(name)) is not None:
-                decided: Decided | None = msgspec.json.decode(known, type=Decided)
+                decided: Decided | None = decode_entry(known, Decided, f"the step {name}")
             elif not ask.in_person and _covered(state.rules, pending):
                 pending.approval = Approval(answer="yes", binding=ask.binding, by="always for this run")
                 return
@@ -61,7 +63,7 @@ class Deciding:
     def recall(self, state: State) -> None:
         """What was said of this turn for all of the run: of what a tool called, nobody is asked again."""
         if (known := self._steps.outcome(_always(state))) is not None:
-            state.rules = msgspec.json.decode(known, type=tuple[Rule, ...])
+            state.rules = decode_entry(known, tuple[Rule, ...], f"the step {_always(state)}")
 
 
 def wait_or_deny(state: State, outer: Pending, pending: Pending) -> None:

@@ -1,7 +1,7 @@
 """Carrying out calls that may be run: at once where they don't touch each other, bounded, recorded, never twice.
 
 1. An intent is written before a tool is started, an outcome after it ended. A call that was begun and has no outcome is
-   in doubt: it is reported as such, and not run again.
+   in doubt: it is reported as such, and not run again, unless its tool is resumable, idempotent or only reads.
 2. An approval counts for the call it was given for, and no other.
 3. A tool's failure is a result for the model. Only a cancellation goes further.
 """
@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from toolwire.canonical.content import Text, ToolResult
+from toolwire.journal.runs import decode_entry
 from toolwire.journal.secrets import Redactor
 
 from .apart import Apart, must_wait
@@ -43,7 +44,7 @@ IN_DOUBT = (
 
 
 class Intent(Struct, frozen=True, array_like=True):
-    """What is about to be run. `resumable`: interrupted, it is taken up again, so that it is never in doubt."""
+    """What is about to be run. `resumable`: interrupted, it is taken up or run again, so that it is never in doubt."""
 
     tool: str
     arguments: str
@@ -116,14 +117,14 @@ class Executor:
         """One call, from its decision to its outcome."""
         name = f"call/{turn}/{pending.id}"
         if (known := self._steps.outcome(name)) is not None:
-            return msgspec.json.decode(known, type=Outcome)
-        if self._steps.begun(name) is not None and not (pending.tool is not None and pending.tool.resumable):
+            return decode_entry(known, Outcome, f"the step {name}")
+        again = pending.tool is not None and _may_run_again(pending.tool)
+        if self._steps.begun(name) is not None and not again:
             outcome = self._outcome(pending, _error(IN_DOUBT, "in_doubt"))
         elif (unrun := self._unrun(pending)) is not None:
             outcome = self._outcome(pending, unrun)
         else:
-            resumable = pending.tool is not None and pending.tool.resumable
-            intent = Intent(pending.call.name, pending.call.arguments, resumable)
+            intent = Intent(pending.call.name, pending.call.arguments, again)
             async with self._apart.kept(pending):
                 self._steps.begin(name, msgspec.json.encode(intent))
                 outcome = await self._run_tool(name, pending)
@@ -259,6 +260,11 @@ _PASSING = frozenset({"timeout", "crash", "transient"})
 
 def _repeatable(tool: Tool) -> bool:
     return tool.annotations.idempotent or tool.annotations.read_only
+
+
+def _may_run_again(tool: Tool) -> bool:
+    """Whether a call that was interrupted may be run once more: then nobody need find out whether it took effect."""
+    return tool.resumable or _repeatable(tool)
 
 
 def _error(text: str, kind: str) -> Output:

@@ -24,12 +24,14 @@ from toolwire.canonical.response import Response, StopReason
 from toolwire.canonical.tools import Sampling, Thinking, ToolChoice
 from toolwire.canonical.tools import Tool as Declared
 from toolwire.canonical.usage import added, plain, spent
+from toolwire.journal.runs import decode_entry
 from toolwire.journal.secrets import Redactor
 
 from .approval import Nobody, Person
 from .caps import Caps, OutOfTime, within
 from .consider import consider
 from .deciding import Deciding, wait_or_deny
+from .definitions import Definitions
 from .events import (
     CallProposed,
     RunEnded,
@@ -109,6 +111,7 @@ class Loop:
         self._declared: tuple[Declared, ...] = ()
         self._sandbox: Sandbox | None = None
         self._deciding = Deciding(steps, self._person)
+        self._definitions = Definitions(steps)
 
     async def events(self, state: State, *, resumed: bool = False) -> AsyncIterator[RunEvent]:
         """The whole run, from where it stands."""
@@ -137,10 +140,10 @@ class Loop:
             return
         state.turn += 1
         await self._declare(state)
-        for warning in self._toolbox.warned():
+        for warning in (*self._toolbox.warned(), *self._definitions.warned()):
             yield Warned(text=warning)
         folder, name = Folder(), f"turn/{state.turn}"
-        known = _answered(self._steps.outcome(name))
+        known = _answered(self._steps.outcome(name), name)
         yield TurnStarted(turn=state.turn, recorded=known is not None)
         if known is not None:
             response = known
@@ -179,6 +182,7 @@ class Loop:
     async def _declare(self, state: State) -> None:
         """What there is to call, and what of it the model is told."""
         catalog = await self._toolbox.catalog()
+        self._definitions.compare(catalog.tools.values())
         policy = self._settings.policy.extended(*state.rules)
         if self._settings.code:
             if self._sandbox is None:
@@ -358,9 +362,9 @@ def ended(state: State) -> RunEnded:
     )
 
 
-def _answered(known: bytes | None) -> Response | None:
+def _answered(known: bytes | None, name: str) -> Response | None:
     """A turn that was recorded, unless it failed: that is asked for again."""
-    response = None if known is None else msgspec.json.decode(known, type=Response)
+    response = None if known is None else decode_entry(known, Response, f"the step {name}")
     if response is None or response.error is not None or _CUT.get(_reason(response), ("",))[0] == "failed":
         return None
     return response

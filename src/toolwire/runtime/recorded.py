@@ -1,14 +1,14 @@
 """A run as it was recorded: its steps, read as turns, calls and what was asked of a person."""
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
 from toolwire.canonical.response import Response
-from toolwire.journal.runs import KeptStep
+from toolwire.journal.runs import KeptStep, decode_entry
 
 from .approval import Ask
 from .deciding import Decided
@@ -16,6 +16,7 @@ from .execute import IN_DOUBT, Intent, Outcome
 from .expanding import expanded
 from .state import identified
 
+T = TypeVar("T")
 NOT_RUN = "not run: the run was stopped before this call was carried out"
 HALF_DONE = "not finished: the run was stopped while this was being carried out. What it did until then stays done."
 
@@ -82,20 +83,23 @@ def turns_of(steps: Sequence[KeptStep]) -> list[RecordedTurn]:
         match kind:
             case "turn":
                 turn.begun, turn.finished = step.begun, step.finished
-                turn.response = None if step.outcome is None else msgspec.json.decode(step.outcome, type=Response)
+                turn.response = _decoded(step, step.outcome, Response)
             case "approval":
                 call = turn.calls.setdefault(id, RecordedCall(id=id))
-                call.ask = msgspec.json.decode(step.intent, type=Ask) if step.intent else None
-                call.decided = None if step.outcome is None else msgspec.json.decode(step.outcome, type=Decided)
+                call.ask = _decoded(step, step.intent, Ask)
+                call.decided = _decoded(step, step.outcome, Decided)
             case "call":
                 call = turn.calls.setdefault(id, RecordedCall(id=id))
-                if step.intent:
-                    call.begun = step.begun
-                    call.intent = msgspec.json.decode(step.intent, type=Intent)
-                call.outcome = None if step.outcome is None else msgspec.json.decode(step.outcome, type=Outcome)
+                call.intent = _decoded(step, step.intent, Intent)
+                call.begun = None if call.intent is None else step.begun
+                call.outcome = _decoded(step, step.outcome, Outcome)
             case _:
                 pass
     return [found[number] for number in sorted(found)]
+
+
+def _decoded(step: KeptStep, data: bytes | None, kind: type[T]) -> T | None:
+    return decode_entry(data, kind, f"the step {step.name}") if data else None
 
 
 def conversation(asked: Sequence[Message], turns: Sequence[RecordedTurn]) -> tuple[Message, ...]:

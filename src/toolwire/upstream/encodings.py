@@ -5,6 +5,9 @@ import zlib
 _AUTOMATIC = 32 + zlib.MAX_WBITS  # zlib itself tells gzip and its own form apart
 _LAYERS = {"gzip": _AUTOMATIC, "x-gzip": _AUTOMATIC, "deflate": _AUTOMATIC}
 _MOST_LAYERS = 4
+# zlib copies all of its input that is left after each gzip member: the input is short, and the members are few.
+_INPUT = 16 * 1024
+_MOST_MEMBERS = 1000
 
 
 class EncodingError(ValueError):
@@ -50,19 +53,25 @@ class _Layer:
         return self._inflating.eof or not self._begun
 
     def feed(self, data: bytes, limit: int) -> bytes:
-        pieces = []
-        size = 0
-        while data:
-            if self._inflating.eof:  # gzip may hold several files, one after the other
-                self._inflating = zlib.decompressobj(self._bits)
-            self._begun = True
-            try:
-                piece = self._inflating.decompress(data, limit - size + 1)
-            except zlib.error as error:
-                raise EncodingError(f"not packed as it says: {error}") from None
-            size += len(piece)
-            if size > limit:
-                raise TooLarge(f"unpacked it is longer than {limit} bytes")
-            pieces.append(piece)
-            data = self._inflating.unconsumed_tail or self._inflating.unused_data
+        pieces: list[bytes] = []
+        size = members = 0
+        view = memoryview(data)
+        for start in range(0, len(data), _INPUT):
+            left: bytes | memoryview = view[start : start + _INPUT]
+            while left:
+                if self._inflating.eof:  # gzip may hold several files, one after the other
+                    members += 1
+                    if members > _MOST_MEMBERS:
+                        raise EncodingError(f"more than {_MOST_MEMBERS} gzip members at once")
+                    self._inflating = zlib.decompressobj(self._bits)
+                self._begun = True
+                try:
+                    piece = self._inflating.decompress(left, limit - size + 1)
+                except zlib.error as error:
+                    raise EncodingError(f"not packed as it says: {error}") from None
+                size += len(piece)
+                if size > limit:
+                    raise TooLarge(f"unpacked it is longer than {limit} bytes")
+                pieces.append(piece)
+                left = self._inflating.unconsumed_tail or self._inflating.unused_data
         return b"".join(pieces)

@@ -8,6 +8,7 @@
 """
 
 import asyncio
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterable
@@ -25,6 +26,7 @@ IDLE_SECONDS = 30.0
 IDLE_PER_ORIGIN = 256
 
 Headers = Iterable[tuple[str, str]]
+_UNSAFE = re.compile(r"[^\x21-\x7e]")
 
 
 class TransportError(Exception):
@@ -177,10 +179,12 @@ class Transport:
 
 def head_of(origin: Origin, address: str, headers: Headers, method: str = "POST") -> bytes:
     """The head of a request, but for the length of its body: the same for every request to one address."""
+    if _UNSAFE.search(address):
+        raise ValueError("an address has white space, control characters or characters outside ASCII")
     lines = [f"{method} {address} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
     lines += [f"{name}: {value}" for name, value in headers]
     if any("\n" in line or "\r" in line for line in lines):
-        raise ValueError("a header or an address has a line break")
+        raise ValueError("a header has a line break")
     return "\r\n".join([*lines, ""]).encode("latin-1")
 
 
@@ -201,7 +205,7 @@ class _Connection(asyncio.Protocol):
         self._alarm: asyncio.TimerHandle | None = None
         self._chunks: list[bytes] = []
         self._buffered = 0
-        self._head_size = 0
+        self._overhead = 0  # bytes that have come since the head or the last piece of the body
         self._asked = self._headed = self._complete = self._keep = self._lost = self._paused = False
         self._failure: TransportError | None = None
 
@@ -224,7 +228,7 @@ class _Connection(asyncio.Protocol):
         self.status, self.headers, self.heard = 0, {}, False
         self._headed = self._complete = self._keep = False
         self._asked = True
-        self._head_size = self._buffered = 0
+        self._overhead = self._buffered = 0
         self._chunks, self._failure = [], None
         if self._transport is None or self._lost:
             raise TransportError("the connection was closed", sent=False)
@@ -298,13 +302,12 @@ class _Connection(asyncio.Protocol):
             self.abort()  # nobody asked
             return
         self.heard = True
-        if not self._headed:
-            self._head_size += len(data)
+        self._overhead += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(f"{self.origin.authority} does not speak HTTP: {error}")
-        if not self._headed and self._head_size > LIMIT_HEAD:
+        if self._overhead > LIMIT_HEAD and not self._complete:
             self._fail(f"{self.origin.authority} sent more than {LIMIT_HEAD} bytes of headers")
         if self._buffered > LIMIT_BUFFERED and not self._paused and self._transport is not None:
             self._paused = True
@@ -312,7 +315,8 @@ class _Connection(asyncio.Protocol):
         self._wake()
 
     def _fail(self, why: str) -> None:
-        self._failure = TransportError(why, sent=True)
+        if self._failure is None:
+            self._failure = TransportError(why, sent=True)
         self.abort()
 
     def eof_received(self) -> bool:
@@ -330,18 +334,26 @@ class _Connection(asyncio.Protocol):
 
     # ---- what the parser tells
 
+    def on_message_begin(self) -> None:
+        if self._complete:  # this stops httptools, and so ends the connection: nobody requested what follows
+            raise ValueError("a response without a request")
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        if not self._headed:  # else a trailer, which is dropped
+            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        if status < 200:  # an informational answer: the real one follows
+        if status < 100 or status == 101:
+            self._fail(f"{self.origin.authority} answered with status {status:03}, which no request leads to")
+        elif status < 200:  # an informational answer: the real one follows
             self.headers = {}
-            return
-        self.status = status
-        self._headed = True
+        else:
+            self.status = status
+            self._headed = True
 
     def on_body(self, data: bytes) -> None:
+        self._overhead = 0
         self._chunks.append(data)
         self._buffered += len(data)
 

@@ -13,9 +13,10 @@ import pytest
 from tests.clock import Clock
 from tests.patience import wait_until
 from toolwire.gateway.config import ConfigError, StateSection
+from toolwire.gateway.state.eviction import fair_share
 from toolwire.gateway.state.opening import opened
 from toolwire.gateway.state.sqlite import MEMORY, Bounds, SqliteStore
-from toolwire.gateway.state.store import Row
+from toolwire.gateway.state.store import Row, Unavailable
 from toolwire.journal.files import make_private
 
 PLENTY = Bounds(ttl=3600, rows=1000, bytes=1_000_000)
@@ -192,7 +193,7 @@ def test_rows_that_belong_together_are_kept_together_or_not_at_all(
         assert await store.get("me", "response", ["c"])
 
     run(tmp_path / "state.db", work)
-    assert "not kept" in capsys.readouterr().err
+    assert "state: unavailable" in capsys.readouterr().err
 
 
 def _until_taken(store: SqliteStore) -> None:
@@ -221,7 +222,7 @@ def test_what_waits_for_a_disk_that_does_not_answer_is_bounded(
         assert await store.get("me", "response", ["after"])
 
     run(path, work, Bounds(ttl=3600, rows=1000, bytes=1_000_000, queue=1000))
-    assert capsys.readouterr().err == "state: 1 not kept: more than 1000 bytes wait to be written\n"
+    assert capsys.readouterr().err == "state: 1 rows are not stored: more than 1000 bytes wait to be written\n"
 
 
 def test_a_file_that_is_none_is_told_and_nothing_else_breaks(
@@ -232,11 +233,11 @@ def test_a_file_that_is_none_is_told_and_nothing_else_breaks(
 
     async def work(store: SqliteStore) -> None:
         store.keep([row("a")])
-        with pytest.raises(sqlite3.DatabaseError):
+        with pytest.raises(Unavailable, match="not a database"):
             await store.get("me", "response", ["a"])
 
     run(path, work)
-    assert "not kept" in capsys.readouterr().err
+    assert "state: unavailable" in capsys.readouterr().err
 
 
 def test_where_it_is_opened(tmp_path: Path) -> None:
@@ -248,3 +249,29 @@ def test_where_it_is_opened(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"state\.path"):
         opened(StateSection(path=str(blocked)), {})
     opened(StateSection(), {"XDG_STATE_HOME": str(blocked)}).close()  # in memory then
+
+
+@pytest.mark.parametrize("bounds", [Bounds(3600, 50, 1_000_000), Bounds(3600, 1000, 5000)], ids=["rows", "bytes"])
+def test_q_20_one_key_does_not_evict_what_others_stored(place: Path | None, bounds: Bounds) -> None:
+    """Q-20: whoever holds the most makes room, whoever stored last or uses it least."""
+
+    async def work(store: SqliteStore) -> None:
+        for owner in ("you", "they"):
+            await store.put([row(f"{number:03}", b"x" * 100, owner=owner) for number in range(10)])
+        for number in range(200):
+            await store.put([row(f"{number:03}", b"x" * 100)])
+        names = [f"{number:03}" for number in range(200)]
+        assert [len(await store.get(owner, "response", names)) for owner in ("you", "they")] == [10, 10]
+        assert 0 < len(kept := await store.get("me", "response", names)) <= 30
+        assert list(kept) == names[200 - len(kept) :]
+
+    run(place, work, bounds)
+
+
+@pytest.mark.parametrize(
+    ("held", "room", "share"),
+    [([], 10, 0), ([3, 4], 10, 4), ([3, 4], 7, 4), ([100, 2], 10, 8), ([100, 100, 1], 11, 5), ([5, 5, 5], 6, 2)],
+)
+def test_a_fair_share_leaves_alone_who_holds_less(held: list[int], room: int, share: int) -> None:
+    assert fair_share(held, room) == share
+    assert sum(min(one, share) for one in held) <= room

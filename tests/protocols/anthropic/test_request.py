@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 import toolwire as tw
-from tests.bodies import chat_request, chat_tool
+from tests.bodies import chat_call, chat_request, chat_response, chat_result, chat_tool, chat_turn
 from tests.wire import ANTHROPIC, CHAT, lost, translated
 
 
@@ -57,3 +59,33 @@ def test_a_limit_that_is_not_set_is_what_the_model_can_write() -> None:
         ("m", 8192),
     ):
         assert translated(chat_request(model=model), CHAT, ANTHROPIC)["max_tokens"] == limit
+
+
+@pytest.mark.parametrize("blank", [" ", "\n\n", "\t\u00a0"])
+@pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses", "gemini", "ollama", "openrouter"])
+def test_f_5_blank_text_is_dropped_and_reported(protocol: str, blank: str) -> None:
+    """A history with white space before a call, which Anthropic refuses for good."""
+    history: list[dict[str, Any]] = [
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": blank, "tool_calls": [chat_call("call_1")]},
+        chat_result("call_1"),
+        {"role": "user", "content": blank},
+        {"role": "user", "content": "Well?"},
+    ]
+    body = tw.translate(chat_request(*history, tools=[chat_tool()]), CHAT, protocol, model="m").value
+    made = tw.translate(body, protocol, ANTHROPIC, model="claude-sonnet-4-5")
+    assert [one.rule for one in tw.check(made.value, ANTHROPIC) if one.level == "error"] == []
+    assert [loss.kind for loss in made.losses if loss.why == "the target refuses blank text"] == ["dropped"] * 2
+    kinds = [[block["type"] for block in one["content"]] for one in made.value["messages"][1:]]
+    assert kinds == [["tool_use"], ["tool_result", "text"]]
+
+
+def test_blank_text_of_an_answer_stays() -> None:
+    answer = chat_response({"role": "assistant", "content": "\n\n", "tool_calls": [chat_call("call_1")]})
+    made = tw.translate(answer, CHAT, ANTHROPIC, "response")
+    assert made.value["content"][0]["text"] == "\n\n"
+
+
+def test_a_blank_result_stays() -> None:
+    made = translated(chat_turn([chat_call("call_1")], [chat_result("call_1", "\n")]), CHAT, ANTHROPIC)
+    assert made["messages"][-1]["content"][0]["content"] == "\n"

@@ -5,6 +5,7 @@ import json
 from typing import Any, Self
 
 import httpx2
+import mcp_types as types
 import pytest
 
 from tests.patience import PATIENCE, wait_until_async
@@ -12,7 +13,9 @@ from tests.runtime.mcp.offering import made, offering
 from tests.runtime.mcp.playing import NEW, OLD, VERSIONS, Someone, actor, called, calling, playing, tool_of, words
 from toolwire.canonical.content import Data, Inline, Media, PlainText, Text, Url
 from toolwire.canonical.tools import Grammar
+from toolwire.runtime.approval import Ask
 from toolwire.runtime.mcp import content
+from toolwire.runtime.mcp.eliciting import Eliciting
 from toolwire.runtime.mcp.settings import Server
 from toolwire.runtime.mcp.suspended import Calls
 from toolwire.runtime.mcp.toolset import McpToolset
@@ -150,6 +153,20 @@ def test_what_the_policy_asks_is_asked_of_the_clients_user(version: str, answer:
         assert choices == ("yes", "no")
 
     asyncio.run(work())
+
+
+def test_s_7_the_clients_user_sees_the_complete_call() -> None:
+    """S-7: the form showed the first 2,000 characters of the arguments."""
+    forms: list[str] = []
+
+    async def fill(_: str, form: types.ElicitRequestFormParams) -> types.ElicitResult:
+        forms.append(form.message)
+        return types.ElicitResult(action="accept", content={"answer": "no"})
+
+    arguments = f"git status{' ' * 2500}; touch HIDDEN"
+    ask = Ask(run="r", call_id="c", tool="sh", arguments=arguments, why="no rule allows it")
+    assert asyncio.run(Eliciting(fill).approve(ask)) == "no"
+    assert arguments in forms[0]
 
 
 @both

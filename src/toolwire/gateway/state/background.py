@@ -20,7 +20,7 @@ from toolwire.codec.interface import Codec, Context
 from toolwire.gateway.refusal import Refused
 
 from .holders import Holder
-from .store import Row, Store
+from .store import Row, Store, Unavailable
 from .telling import FRAMES, Telling, frames_of, has_ended, numbered
 
 RUNNING = ("queued", "in_progress")
@@ -51,16 +51,18 @@ Answering = Callable[[], Awaitable[Stream]]
 
 
 class Kept(Protocol):
-    """An answer that is to be kept under an id: `note` while it is not complete, then `keep`. `complete`: it is, and
-    this is it."""
+    """An answer that is to be kept under an id: `announce` before the client has the id, `note` while it is not
+    complete, then `keep` and `settle`. `complete`: it is, and this is it."""
 
     id: str
     owner: str
     holder: Holder
     complete: bytes | None
 
+    async def announce(self, answer: bytes) -> None: ...
     def note(self, answer: bytes) -> None: ...
     def keep(self, answer: bytes) -> None: ...
+    async def settle(self) -> Loss | None: ...
 
 
 class Work(Struct, eq=False):
@@ -98,8 +100,8 @@ class Background:
         self._limit = limit
         self._working: dict[tuple[str, str], Work] = {}
 
-    def start(self, kept: Kept, client: Codec, context: Context, answer: Answering) -> Work:
-        """Have it answered."""
+    async def start(self, kept: Kept, client: Codec, context: Context, answer: Answering) -> Work:
+        """Have it answered. The id is stored before anybody is asked."""
         if len(self._working) >= self._most:
             raise Refused(ApiError(kind="overloaded", message="too many answers in the background", status=503))
         asked = context.request
@@ -108,7 +110,7 @@ class Background:
         queued = _changed(body, status=kept.holder.waiting, background=True) | {kept.holder.output: Raw(b"[]")}
         queued |= {"usage": Raw(b"null")} if "usage" in queued else {}
         told = _encode(queued)
-        kept.note(told)
+        await kept.announce(told)
         self._beat(kept)
         work = Work(kept, told, Telling(self._store, kept.owner, kept.holder, kept.id, told))
         work.task = asyncio.ensure_future(self._work(work, answer))
@@ -122,18 +124,18 @@ class Background:
             async for data in work.telling.read(after):
                 yield data
             return
+        reader = _FrameReader(self._store, owner, id, after)
         while True:
             # First how it is, then what was told: the last frames are kept before the answer is.
             record = (await self._store.get(owner, holder.kind, [id])).get(id)
             answer = None if record is None else await self.seen(owner, holder, id, _answer(record))
-            frames = frames_of(await self._store.under(owner, FRAMES, id))
+            fresh = await reader.read()
             running = answer is not None and status_of(answer) in RUNNING
-            if not running and answer is not None and not has_ended(holder, frames):
+            if not running and answer is not None and not has_ended(holder, reader.last):
                 members = {holder.tag: holder.ends_with(bytes(answer)), holder.kind: answer}
-                frames.append(numbered(holder, members, len(frames)))
-            if rest := frames[after + 1 :]:
-                yield b"".join(rest)
-                after = len(frames) - 1
+                fresh.append(numbered(holder, members, reader.count))
+            if fresh:
+                yield b"".join(fresh)
             if not running:
                 return
             await asyncio.sleep(_LOOK)
@@ -148,13 +150,22 @@ class Background:
                 self._beat(kept)
                 telling.flush()
             if await self._is_wanted(kept):
-                telling.end(work.ended)
-                telling.flush()
-                (kept.keep if work.failure is None else kept.note)(work.ended)
+                await self._settle(work)
         finally:
             task.cancel()
             telling.end(_encode(_changed(_decode(work.queued, type=dict[str, Raw]), status="cancelled")))
-        await self._store.delete(kept.owner, _BEAT, kept.id)
+            self._store.discard(kept.owner, _BEAT, kept.id)
+
+    async def _settle(self, work: Work) -> None:
+        """Store what became of it, the frames first, and only then show how it ended."""
+        work.telling.end(work.ended, shown=False)
+        work.telling.flush()
+        if work.failure is None:
+            work.kept.keep(work.ended)
+            await work.kept.settle()
+        else:
+            work.kept.note(work.ended)
+        work.telling.show()
 
     def _beat(self, kept: Kept) -> None:
         self._store.keep([Row(kept.owner, _BEAT, kept.id, str(time.time()).encode())])
@@ -166,7 +177,7 @@ class Background:
             try:
                 await self._begin(work)
                 async for data in stream.chunks():
-                    work.telling.add(data)
+                    work.telling.add(data, shown=work.kept.complete is None)
                     if work.telling.size > self._limit:
                         work.failure = _failure(f"the answer is longer than {self._limit} bytes")
                         return
@@ -187,8 +198,11 @@ class Background:
             work.kept.note(work.queued)
 
     async def _is_wanted(self, kept: Kept) -> bool:
-        """Whether it was neither deleted nor cancelled."""
-        found = await self._store.get(kept.owner, kept.holder.kind, [kept.id])
+        """Whether it was neither deleted nor cancelled, as far as can be known."""
+        try:
+            found = await self._store.get(kept.owner, kept.holder.kind, [kept.id])
+        except Unavailable:
+            return True
         return kept.id in found and status_of(_answer(found[kept.id])) in RUNNING
 
     async def seen(self, owner: str, holder: Holder, id: str, answer: Raw) -> Raw:
@@ -211,8 +225,32 @@ class Background:
             work.telling.end(work.ended)
             work.telling.flush()
             work.kept.note(work.ended)
+            self._store.discard(work.kept.owner, _BEAT, work.kept.id)
             if work.task is not None:
                 work.task.cancel()
+
+
+class _FrameReader:
+    """The frames of an answer that another process makes, or made: each is read from the store once."""
+
+    def __init__(self, store: Store, owner: str, id: str, after: int) -> None:
+        self.count = 0
+        self.last = b""
+        self._store = store
+        self._owner = owner
+        self._id = id
+        self._after = after
+        self._row = ""
+
+    async def read(self) -> list[bytes]:
+        """Those that are new, and behind the number that was asked for."""
+        rows = await self._store.under(self._owner, FRAMES, self._id, self._row)
+        if not rows:
+            return []
+        frames = frames_of(rows)
+        behind = max(0, self._after + 1 - self.count)
+        self._row, self.last, self.count = rows[-1].id, frames[-1], self.count + len(frames)
+        return frames[behind:]
 
 
 def _failure(why: str) -> ApiError:

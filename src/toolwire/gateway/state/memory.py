@@ -15,17 +15,19 @@ from msgspec.structs import replace
 from toolwire.canonical.content import ItemRef
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.fold import unfold
+from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.codec.computer import with_screens
 from toolwire.codec.interface import Codec, Context, Route
 from toolwire.codec.lines import in_one_line
 from toolwire.codec.losses import pinned
+from toolwire.gateway.lanes import Lane
 from toolwire.gateway.refusal import Refused
 
 from .background import RUNNING, Background, status_of
 from .holders import HOLDERS, Holder, named_item, no_conversation, no_item, unnamed_item
-from .store import Row, Store
+from .store import Row, Store, Unavailable
 from .turns import Speaker, Turns
 
 CONVERSATION = "conversation"
@@ -56,21 +58,6 @@ class Record(Struct, frozen=True):
 class _Body(Struct):
     input: Raw | UnsetType = UNSET
     tools: Raw | UnsetType = UNSET
-
-
-class Lane:
-    """What a connection remembers by itself, also of what is not to be stored: of each of its lanes the last answer,
-    and all that led to it."""
-
-    def __init__(self, name: str, last: dict[str, tuple[str, list[Raw]]]) -> None:
-        self._name = name
-        self._last = last
-
-    def find(self, id: str) -> list[Raw] | None:
-        return next((items for known, items in self._last.values() if known == id), None)
-
-    def put(self, id: str, items: list[Raw]) -> None:
-        self._last[self._name] = (id, items)
 
 
 class History(Struct):
@@ -107,6 +94,7 @@ class Keeping:
         self._fresh = fresh
         self._history = history
         self._lane = lane
+        self._unwritten: list[Row] = []
 
     @property
     def background(self) -> bool:
@@ -120,7 +108,7 @@ class Keeping:
         store = said.store if home or said.store is False else None
         return replace(request, continuation=None if store is None else Continuation(store=store))
 
-    def warm(self, client: Codec, created: int) -> bytes:
+    async def warm(self, client: Codec, created: int) -> bytes:
         """Keep the request alone: nothing was said yet, but the next one goes on from here."""
         context = Context(request=self.request, created=created)
         nothing = Response(
@@ -132,6 +120,7 @@ class Keeping:
             usage=Usage(input_tokens=0, output_tokens=0),
         )
         self.keep(client.encode_response(nothing, context).to_bytes())
+        await self.settle()
         encoder = client.stream_encoder(context)
         return in_one_line(encoder.encode(unfold(nothing)) + encoder.close())
 
@@ -147,7 +136,24 @@ class Keeping:
         """Keep an answer that is not complete: nobody can go on from it."""
         self._store.keep([self._row(self.id, self._record(answer))])
 
+    async def announce(self, answer: bytes) -> None:
+        """Store an answer that is not complete, before its client is told the id."""
+        await self._store.put([self._row(self.id, self._record(answer))])
+
+    async def settle(self) -> Loss | None:
+        """Wait until the answer is stored, if it is complete: called before its last byte goes out, so that an id which
+        the client has read is there whatever happens to the gateway. The loss, if it could not be stored."""
+        if not self._unwritten:
+            return None
+        rows, self._unwritten = self._unwritten, []
+        try:
+            await self._store.put(rows)
+        except Unavailable as error:
+            return Loss(kind="dropped", path="/store", why=f"the answer was not stored: {error.why}")
+        return None
+
     def keep(self, answer: bytes) -> None:
+        """Take a complete answer; `settle` stores it."""
         held, history = self._held, self._history
         record = self._record(answer)
         whole = _decode(answer, type=dict[str, Raw])
@@ -157,8 +163,7 @@ class Keeping:
             rows += [self._row(id, record), *self._references(id, whole)]
         if held.kind == CONVERSATION and held.id is not None:
             rows += item_rows(self.owner, held.id, record.new_items(self.holder))
-        if rows:
-            self._store.keep(rows)
+        self._unwritten += rows
         if self._lane is not None and id is not None:
             self._lane.put(id, history.items + record.new_items(self.holder))
 
@@ -207,6 +212,9 @@ class Memory:
         if held.background and not stores:
             why = "background needs an answer that is stored: store is false"
             raise Refused(ApiError(kind="invalid_request", message=why, status=400, param="background"))
+        must_store = bool(held.store or held.background or (held.kind == CONVERSATION and held.id))
+        if must_store and self.store.trouble is not None:
+            await self.store.check()  # it is better refused now than once it is paid for
         asked = _asked(body)
         fresh = [] if asked.input is UNSET or bytes(asked.input) == b"null" else holder.items(asked.input)
         history = await self._history(owner, holder, held, lane)
@@ -234,18 +242,13 @@ class Memory:
         """What is done with a complete answer, as the client has it, to remember it."""
         withheld = context.withholding
 
-        def remember(response: Response) -> None:
+        def finish(response: Response) -> None:
             if withheld is not None:
-                self.turns.keep(withheld, response, client, context, speaker)
+                # It can wait until the answer is on its way, but not until the client has asked again.
+                keep = self.turns.keep
+                asyncio.get_running_loop().call_soon(keep, withheld, response, client, context, speaker)
             if keeping is not None:
                 keeping.finished(client.encode_response(response, context).to_bytes())
-
-        def finish(response: Response) -> None:
-            if keeping is not None and keeping.background:
-                remember(response)
-            else:
-                # It can wait until the answer is on its way, but not until the client has asked again.
-                asyncio.get_running_loop().call_soon(remember, response)
 
         return finish
 

@@ -63,6 +63,13 @@ class Resources:
         self._memory = memory
         self._store = memory.store
 
+    @property
+    def trouble(self) -> str | None:
+        """Why state is unavailable, if it is. Asking has the store find out whether it still is."""
+        if (trouble := self._store.trouble) is not None:
+            self._store.recheck()
+        return trouble
+
     def speaker(self, path: str) -> str | None:
         """In whose words an address is answered; None, if there is nothing here under it."""
         if path.startswith(("/v1/responses/input_tokens", "/v1/responses/compact")):
@@ -143,7 +150,7 @@ class Resources:
         told = cancelled(record.answer)
         parents = [row.parent for row in await self._store.lineage(owner, holder.kind, id)]
         body = _encode(replace(record, answer=Raw(told)))
-        self._store.keep([Row(owner, holder.kind, id, body, parents[-1] if parents else None)])
+        await self._store.put([Row(owner, holder.kind, id, body, parents[-1] if parents else None)])
         self._memory.background.stop(owner, id)
         return told
 
@@ -165,7 +172,7 @@ class Resources:
                 return Raw(kept)
             case "POST":
                 changed = _decode(kept) | {"metadata": (await _sent(asking)).get("metadata")}
-                self._store.keep([Row(asking.owner, CONVERSATION, id, _encode(changed))])
+                await self._store.put([Row(asking.owner, CONVERSATION, id, _encode(changed))])
                 return changed
             case "DELETE":
                 await self._store.delete(asking.owner, CONVERSATION, id)
@@ -184,7 +191,7 @@ class Resources:
             "metadata": sent.get("metadata") or {},
         }
         items = item_rows(asking.owner, id, _items_of(sent))
-        self._store.keep([Row(asking.owner, CONVERSATION, id, _encode(made)), *items])
+        await self._store.put([Row(asking.owner, CONVERSATION, id, _encode(made)), *items])
         return made
 
     async def _items(self, asking: Asking, id: str, item: str | None, conversation: Raw) -> Any:
@@ -194,7 +201,7 @@ class Resources:
                 return _listed([Raw(row.body) for row in rows], asking)
             case "POST", None:
                 added = item_rows(asking.owner, id, _items_of(await _sent(asking)))
-                self._store.keep(added)
+                await self._store.put(added)
                 return _page([Raw(row.body) for row in added], more=False)
             case "GET", str():
                 known = await self._store.get(asking.owner, ITEM, [f"{id}/{item}"])

@@ -31,7 +31,7 @@ _encode = msgspec.json.encode
 
 
 class Telling:
-    """The frames while they are made. `size`: of all of them, in bytes."""
+    """The frames while they are made. `size`: of all of them, in bytes. Readers get those that are shown."""
 
     def __init__(self, store: Store, owner: str, holder: Holder, id: str, queued: bytes) -> None:
         self.frames: list[bytes] = []
@@ -42,26 +42,34 @@ class Telling:
         self._holder = holder
         self._id = id
         self._flushed = 0
+        self._shown = 0
         self._news = asyncio.Event()
         self._ended = False
         for kind in holder.begins:
             self._add({holder.tag: kind, holder.kind: Raw(queued)})
+        self._shown = len(self.frames)
 
-    def add(self, data: bytes) -> None:
+    def add(self, data: bytes, *, shown: bool = True) -> None:
         """Whole frames, as the codec wrote them."""
         for members in _members(data):
             if members.get(self._holder.tag) != self._holder.begins[0]:  # which was told
                 self._add(members)
-        self._tell()
+        if shown:
+            self.show()
 
-    def end(self, answer: bytes) -> None:
+    def end(self, answer: bytes, *, shown: bool = True) -> None:
         """It is over, and this is what became of it."""
-        if self.over:
-            return
-        if not self._ended:
+        if not self.over and not self._ended:
             self._add({self._holder.tag: self._holder.ends_with(answer), self._holder.kind: Raw(answer)})
         self.over = True
-        self._tell()
+        if shown:
+            self.show()
+
+    def show(self) -> None:
+        """Let those who read have all frames so far."""
+        self._shown = len(self.frames)
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
     def flush(self) -> None:
         if self._flushed < len(self.frames):
@@ -74,10 +82,10 @@ class Telling:
         told = after + 1
         while True:
             news = self._news
-            if told < len(self.frames):
-                yield b"".join(self.frames[told:])
-                told = len(self.frames)
-            elif self.over:
+            if told < self._shown:
+                frames, told = self.frames[told : self._shown], self._shown
+                yield b"".join(frames)
+            elif self.over and self._shown == len(self.frames):
                 return
             else:
                 await news.wait()
@@ -93,10 +101,6 @@ class Telling:
         written = numbered(self._holder, members, len(self.frames))
         self.frames.append(written)
         self.size += len(written)
-
-    def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
 
 
 class Following:
@@ -142,8 +146,8 @@ def frames_of(rows: Iterable[Row]) -> list[bytes]:
     return frames
 
 
-def has_ended(holder: Holder, frames: list[bytes]) -> bool:
-    return bool(frames) and any(members[holder.tag] in holder.ends for members in _members(frames[-1]))
+def has_ended(holder: Holder, last: bytes) -> bool:
+    return any(members[holder.tag] in holder.ends for members in _members(last))
 
 
 def _members(data: bytes) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ from toolwire.codec.interface import Codec, Context, Route
 from toolwire.codec.losses import pinned
 from toolwire.codec.withholding import Withholding, put_back
 
-from .store import Row, Store
+from .store import Row, Store, Unavailable
 
 KIND = "turn"
 _ECHOED = {"openai-chat": ("choices", 0, "message"), "ollama": ("message",)}
@@ -50,7 +50,14 @@ class Turns:
         self._empty: dict[Speaker, object] = {}
 
     async def recall(self, request: Request, client: Codec, speaker: Speaker) -> Request:
-        """The request with the turns that this upstream said as it said them."""
+        """The request with the turns that this upstream said as it said them. Without state it is as the client has it:
+        the answer is then worse at most, where a refusal would be none."""
+        try:
+            return await self._recall(request, client, speaker)
+        except Unavailable:
+            return request
+
+    async def _recall(self, request: Request, client: Codec, speaker: Speaker) -> Request:
         if not any(message.role == "assistant" for message in request.messages) or await self._is_empty(speaker):
             return request
         place = speaker.place

@@ -10,8 +10,6 @@ from toolwire.runtime.approval import Answer, Ask
 Form: TypeAlias = Callable[[str, types.ElicitRequestFormParams], Awaitable[types.ElicitResult]]
 """Puts a form before the client's user; the text names the question among those of one call."""
 
-_ARGUMENTS = 2_000
-
 
 class Eliciting:
     name = "the client's user"
@@ -21,8 +19,9 @@ class Eliciting:
         self._asked = 0
 
     async def approve(self, ask: Ask) -> Answer:
+        """Ask with the complete call: a form has no way to show the rest of a shortened one."""
         shown = f"\n{ask.preview}" if ask.preview else ""
-        message = f"Allow {ask.tool} with {ask.arguments[:_ARGUMENTS]}? ({ask.why}){shown}"
+        message = f"Allow {ask.tool} with {ask.arguments}? ({ask.why}){shown}"
         return "yes" if await self.answer(message, ("yes", "no")) == "yes" else "no"
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:

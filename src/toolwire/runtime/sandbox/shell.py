@@ -60,11 +60,12 @@ def private_places(environment: Mapping[str, str]) -> list[Path]:
 
 class Sandbox(Struct, frozen=True, kw_only=True):
     """`program` is bubblewrap's, `identity` its options that make the user. `why_not`: why there is none, then every
-    command asks."""
+    command asks a person, unless the sandbox is `waived`."""
 
     program: str = ""
     identity: tuple[str, ...] = ()
     why_not: str = ""
+    waived: bool = False
 
     def wrapped(
         self,
@@ -102,6 +103,9 @@ class Sandbox(Struct, frozen=True, kw_only=True):
             *limits.wrapped(list(command), counted=True),
         ]
 
+
+NO_SANDBOX = Sandbox(why_not="the sandbox is turned off", waived=True)
+"""The explicit choice to run commands with all rights of the user: rules and `--yes` then cover them."""
 
 _ISOLATED = (
     *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent"),

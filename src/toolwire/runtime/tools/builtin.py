@@ -39,7 +39,8 @@ def built_in(
     `readable`: what commands see of the home folder beside programs. `network`: whether commands may use it.
     `environment`: variables that commands are given beside the harmless ones. `fetchable`: names of hosts that are
     fetched from though their address is private. `search` finds pages. `protected`: files that are not written, beside
-    `toolwire.toml`. `sandbox` absent: bubblewrap if it works here, else none."""
+    `toolwire.toml`. `sandbox` absent: bubblewrap; where it does not work, a person decides on each command. With
+    `NO_SANDBOX` commands run without one."""
     unseen = (*private_places(os.environ), *hidden)
     root = Workspace(workspace, hidden=unseen, protected=protected, reserved=(CONFIGURATION,))
     shell = Shell(

@@ -69,6 +69,7 @@ def shell_tools(workspace: Workspace, shell: Shell) -> list[Tool]:
         return await _run(workspace, shell, calling, **arguments)
 
     why_not = shell.sandbox.why_not
+    exposed = bool(why_not) and not shell.sandbox.waived
     where = "the network can be used" if shell.network or why_not else "there is no network"
     tool = Tool(
         name="run_shell_command",
@@ -89,7 +90,8 @@ def shell_tools(workspace: Workspace, shell: Shell) -> list[Tool]:
         retries=0,
         touches=lambda _: None,
         amounts_to=_amounts_to,
-        always_ask=lambda _: f"it is not sandboxed: {why_not}" if why_not else None,
+        always_ask=lambda _: f"it is not sandboxed: {why_not}" if exposed else None,
+        in_person=lambda _: exposed,
     )
     return [tool]
 

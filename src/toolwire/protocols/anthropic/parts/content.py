@@ -215,12 +215,13 @@ def encode_parts(places: list[Placed], plan: Plan, first: int = 0) -> list[Any]:
 
 
 def _encode_text(part: Text, placed: Placed, plan: Plan) -> Any:
-    if part.cache is None and part.annotations is None and part.seal is None and (plan.home or part.text):
+    refused = not plan.home and (not part.text or (part.text.isspace() and not plan.answering))
+    if part.cache is None and part.annotations is None and part.seal is None and not refused:
         return emit(TextBlock(text=part.text), part, FAMILY)
     if part.seal is not None:
         plan.report.dropped((*placed.trail, "seal"), "", "a seal goes only to its issuer")
-    if not part.text and not plan.home:
-        plan.report.dropped(placed.trail, "", "the target refuses empty text")
+    if refused:
+        plan.report.dropped(placed.trail, "", f"the target refuses {'blank' if part.text else 'empty'} text")
         return None
     notes: list[Any] | UnsetType = UNSET
     if part.annotations is not None and plan.home:

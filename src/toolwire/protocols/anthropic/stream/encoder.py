@@ -22,6 +22,7 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Stop, Usage
+from toolwire.canonical.text_pieces import TextPieces
 from toolwire.codec.connectors import is_connected
 from toolwire.codec.fields import tag_of
 from toolwire.codec.interface import Context, StreamEncoder, Target
@@ -159,7 +160,7 @@ class Encoder:
         self._trails[key] = ("candidates", 0, "messages", event.message, "parts", position)
         part = event.part
         if not self._plan.home and (getattr(part, "use", None) is not None or _is_called(part)):
-            self._held[key] = (part, [])
+            self._held[key] = (part, TextPieces())
             return b""
         if isinstance(part, Reasoning) and not self._plan.home and (part.seal is None or part.seal.issuer != FAMILY):
             self._thoughts[key] = part  # a block is only started if there is something in it

@@ -32,6 +32,7 @@ from toolwire.protocols.gemini.wire import FAMILY, GenerationShape, OrdinaryRequ
 
 from .choice import decode_choice, encode_choice, tool_config
 from .computer import SCREEN, computing
+from .resources import is_legal_name, resource_path
 from .settings import (
     decode_output,
     decode_sampling,
@@ -52,7 +53,6 @@ RULES = Rules(
 )
 _SDK = "gemini:sdk"
 _OWN_MODEL = "gemini:body:model"
-_RESOURCES = ("models/", "tunedModels/", "projects/", "publishers/")
 _HAD = "gemini:had:"
 _TIERS = {name: name for name in ("flex", "priority", "standard")} | dict.fromkeys(
     ("default", "standard_only"), "standard"
@@ -214,19 +214,17 @@ def encode_request(request: Request, target: Target) -> Encoding:
     restore(body, request, FAMILY)
     if not plan.home and not request.plain:
         plan.report.unclaimed(request, (FAMILY,))
+    if model is not None and not is_legal_name(model):
+        why = "the name can't stand in a path: use the model's name without white space, '?', '#' or '..'"
+        plan.report.dropped((), "model", why, guarded=True)
     return Encoding(body, plan.report, plan.tools.undo, _route(request, model, target))
-
-
-def _resource(model: str) -> str:
-    """The name in an address, as google-genai makes it; the vendor before it is how routers write the same model."""
-    return model if model.startswith(_RESOURCES) else f"models/{model.removeprefix('google/')}"
 
 
 def _route(request: Request, model: str | None, target: Target) -> Route:
     stream = request.stream if target.stream is None else target.stream
     method = ":streamGenerateContent?alt=sse" if stream else ":generateContent"
-    named = None if model is None else _resource(model)
-    return Route(path=None if named is None else f"/v1beta/{named}{method}", model=model, stream=stream)
+    path = None if model is None else f"/v1beta/{resource_path(model)}{method}"
+    return Route(path=path, model=model, stream=stream)
 
 
 def _encode_generation(request: Request, plan: Plan) -> GenerationShape:

@@ -5,6 +5,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from toolwire.codec.counting import Counting
 
+from .resources import resource_name
+
 
 class Wrapped(Struct):
     """Vertex AI's clients write the fields of the request itself."""
@@ -19,7 +21,7 @@ class CountAnswer(Struct):
 def _wrap(body: bytes, path: str) -> bytes:
     """The wrapped request must name the model, too."""
     place, colon, _ = path.rpartition(":")
-    model = "/".join(place.split("/")[-2:]) if colon else ""
+    model = resource_name("/".join(place.split("/")[-2:])) if colon else ""
     fields = msgspec.json.decode(body, type=dict[str, Raw])
     return msgspec.json.encode({"generateContentRequest": {"model": model, **fields}})
 

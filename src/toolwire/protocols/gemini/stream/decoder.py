@@ -30,7 +30,8 @@ from toolwire.canonical.events import (
     Stopped,
     UsageReport,
 )
-from toolwire.codec.fields import BAD_JSON, Reader
+from toolwire.canonical.text_pieces import TextPieces
+from toolwire.codec.fields import BAD_JSON, Reader, check_candidate
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.kept import joined, known, rest
 from toolwire.protocols.gemini.parts.content import decode_part
@@ -76,7 +77,7 @@ class Speaker:
         self.calls = False
         self.reason: Any = UNSET
         self.kept: dict[str, Any] = {}
-        self._texts: dict[int, list[str]] = {}
+        self._texts: dict[int, TextPieces] = {}
         self._next = 0
         self._kind: str | None = None
         self._call: tuple[int, Arguments] | None = None
@@ -127,7 +128,7 @@ class Speaker:
             part: Part = Text(text="") if kind == "text" else Reasoning()
             events.append(PartStart(index=self._next, part=part, candidate=self.number))
         if kind == "text":
-            self._texts.setdefault(self._next, []).append(text)
+            self._texts.setdefault(self._next, TextPieces()).append(text)
             events.append(PartDelta(index=self._next, text=text, candidate=self.number, plain=True))
         else:
             events.append(PartDelta(index=self._next, text=text, candidate=self.number, kind="summary"))
@@ -318,6 +319,7 @@ class Decoder:
         for place, candidate in enumerate(shape.candidates if shape.candidates is not UNSET else ()):
             number = place if candidate.index is UNSET else candidate.index
             if (speaker := self._speakers.get(number)) is None:
+                check_candidate(number, FAMILY, f"/candidates/{place}/index")
                 speaker = self._speakers[number] = Speaker(number)
             speaker.take(candidate, events)
             if (talking := speaker.open_text) is not None:

@@ -23,6 +23,7 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Stop, Usage
+from toolwire.canonical.text_pieces import TextPieces
 from toolwire.codec.ids import made_answer_id
 from toolwire.codec.interface import Context, StreamEncoder, Target
 from toolwire.codec.kept import given, restore
@@ -51,7 +52,7 @@ class Growing:
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        self.texts: list[str] = []
+        self.texts = TextPieces()
 
     def complete(self) -> Part:
         part, text = self.part, "".join(self.texts)
@@ -74,7 +75,7 @@ class Encoder:
         self._first: dict[str, Any] = {}
         self._head: dict[str, Any] = {}
         self._tail = b""
-        self._tails: dict[tuple[int, int], tuple[bytes, list[str]]] = {}
+        self._tails: dict[tuple[int, int], tuple[bytes, TextPieces]] = {}
         self._growing: dict[tuple[int, int], Growing] = {}
         self._trails: dict[tuple[int, int], Trail] = {}
         self._counts: dict[tuple[int, int], int] = {}
@@ -175,7 +176,7 @@ class Encoder:
         elif isinstance(part, Reasoning) and not self._plan.home:
             self._report_thought(part, trail)
         ending = b',"thought":true}' if isinstance(part, Reasoning) else b"}"
-        self._tails[key] = ending + _TAIL % (event.candidate, self._tail), []
+        self._tails[key] = ending + _TAIL % (event.candidate, self._tail), TextPieces()
         text = part.text if isinstance(part, Text | Refusal) else _thought(part)
         return self._said(key, text)
 
@@ -241,7 +242,7 @@ class Encoder:
 
     def _part_end(self, event: PartEnd) -> bytes:
         key = (event.candidate, event.index)
-        _, texts = self._tails.pop(key, (b"", []))
+        _, texts = self._tails.pop(key, (b"", TextPieces()))
         if (growing := self._growing.pop(key, None)) is None:
             if texts:
                 self._cite(event, "".join(texts))

@@ -33,6 +33,7 @@ from toolwire.canonical.events import (
     Stopped,
     UsageReport,
 )
+from toolwire.canonical.text_pieces import TextPieces
 from toolwire.codec.fields import Other, Reader
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.kept import joined, known, rest
@@ -261,7 +262,7 @@ class Decoder:
         step.open = self._parts
         self._parts += 1
         if isinstance(part, Text):
-            step.text, step.pieces = step.open, [part.text]
+            step.text, step.pieces = step.open, TextPieces([part.text])
         events.append(PartStart(index=step.open, part=part, message=step.number))
         return events
 
@@ -372,7 +373,7 @@ class Decoder:
             text = "".join(step.pieces)
             for raw, more in step.notes:
                 events.append(PartDelta(index=index, annotation=decode_annotation(raw, text), **more))
-            step.text, step.pieces, step.notes = -1, [], []
+            step.text, step.pieces, step.notes = -1, TextPieces(), []
         elif step.call == index:
             if not step.grown:
                 said = step.part.arguments if isinstance(step.part, ToolCall) else ""

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Media, Part, ReasoningText, Seal
 from toolwire.canonical.events import Notice, ResponseStart
+from toolwire.canonical.text_pieces import TextPieces
 from toolwire.codec.kept import rest
 from toolwire.protocols.gemini_interactions.response.body import decode_created, envelope
 from toolwire.protocols.gemini_interactions.wire import FAMILY, CompletedFrame, CreatedFrame, ResponseShape, StartFrame
@@ -30,7 +31,7 @@ class OpenStep:
         self.call = -1
         self.open = -1
         self.grown = False
-        self.pieces: list[str] = []
+        self.pieces = TextPieces()
         self.notes: list[tuple[Raw, dict[str, Any]]] = []
         self.summary: list[ReasoningText | Media] = []
         self.seal: Seal | None = None

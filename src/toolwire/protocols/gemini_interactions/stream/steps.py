@@ -22,6 +22,7 @@ from toolwire.canonical.content import (
     ToolResult,
 )
 from toolwire.canonical.events import MessageEnd, MessageStart, PartDelta, PartEnd, PartStart
+from toolwire.canonical.text_pieces import TextPieces
 from toolwire.codec.kept import as_object, restore
 from toolwire.codec.losses import Trail
 from toolwire.codec.sse import frame
@@ -50,7 +51,7 @@ class OpenPart:
         self.part = part
         self.trail = trail
         self.head = head
-        self.pieces: list[str] = []
+        self.pieces = TextPieces()
         self.notes = 0
         self.lowered = False
         self.proven = False

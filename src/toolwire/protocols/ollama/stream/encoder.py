@@ -29,6 +29,7 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.node import Extras
 from toolwire.canonical.response import Usage
+from toolwire.canonical.text_pieces import TextPieces
 from toolwire.codec.interface import Context, StreamEncoder, Target
 from toolwire.codec.kept import restore
 from toolwire.codec.losses import Report, Trail
@@ -57,7 +58,7 @@ class _Part(Struct):
     trail: Trail
     before: bytes = b""
     after: bytes = b""
-    pieces: list[str] = msgspec.field(default_factory=list)
+    pieces: TextPieces = msgspec.field(default_factory=TextPieces)
     block: int = 0
     silent: bool = True
     notes: int = 0

@@ -22,7 +22,7 @@ from toolwire.codec.screen_function import FUNCTION
 from toolwire.codec.screens import on_screen, screened
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Placed, Turn, as_written, assemble
-from toolwire.protocols.openai import IDENTIFIED, identified
+from toolwire.protocols.openai import IDENTIFIED, encode_user, identified
 from toolwire.protocols.openai_chat.parts.content import kept
 from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED, RequestShape
@@ -292,7 +292,7 @@ def _encode_stream(request: Request, body: dict[str, Any], plan: Plan) -> None:
 
 def _encode_rest(request: Request, body: dict[str, Any], plan: Plan) -> None:
     if request.end_user is not None and IDENTIFIED[0] not in request.form:
-        body["user"] = request.end_user
+        body["user"] = request.end_user if plan.home else encode_user(request.end_user, plan.report)
     if request.labels is not None:
         body["metadata"] = request.labels
     if request.tier is not None:

@@ -253,7 +253,8 @@ def _grown(before: Any, more: Any) -> Any:
     if isinstance(before, list) and isinstance(more, list):
         for item in more:
             index = item.get("index") if isinstance(item, dict) else None
-            same = next((one for one in before if index is not None and one.get("index") == index), None)
+            known = [one for one in before if isinstance(one, dict)] if index is not None else []
+            same = next((one for one in known if one.get("index") == index), None)
             if same is None:
                 before.append(item)
             else:

@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import Event, ResponseEnd, ResponseFailed, ResponseStart, UsageReport
-from toolwire.codec.fields import BAD_JSON, Reader
+from toolwire.codec.fields import BAD_JSON, Reader, check_candidate
 from toolwire.codec.interface import Context, StreamDecoder
 from toolwire.codec.kept import known
 from toolwire.codec.sse import SseSplitter
@@ -105,9 +105,10 @@ class Decoder:
             self._start(shape, events)
         elif shape.unknown is not UNSET or _chunk_extras(shape) != self._said:
             self._notice_extras(shape)
-        for choice in shape.choices or ():
+        for place, choice in enumerate(shape.choices or ()):
             number = 0 if choice.index is UNSET else choice.index
             if (state := self._choices.get(number)) is None:
+                check_candidate(number, FAMILY, f"/choices/{place}/index")
                 state = self._choices[number] = Choice(number, self._id)
             state.take(choice, events)
             if state.finished:

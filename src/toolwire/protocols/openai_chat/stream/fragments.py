@@ -20,6 +20,7 @@ from msgspec import UNSET, UnsetType
 
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
+from toolwire.canonical.text_pieces import TextPieces
 from toolwire.codec.ids import made_id
 from toolwire.codec.kept import joined, known
 from toolwire.protocols.openai_chat.parts.calls import CUSTOM_NAMES, LEGACY, LEGACY_NAMES, decode_arguments, is_json
@@ -47,12 +48,12 @@ class _Balance:
         self._closed = False
         self._wrong = False
 
-    def is_even(self, pieces: list[str]) -> bool:
-        for piece in pieces[self._seen :]:
+    def is_even(self, pieces: TextPieces) -> bool:
+        for piece in pieces.since(self._seen, self._length):
             self._wrong = self._wrong or (self._closed and not piece.isspace())
             self._length += len(piece)
             self._look(piece)
-        self._seen = len(pieces)
+        self._seen = pieces.added
         if self._wrong or self._quoted or self._depth:
             return False
         return self._closed or self._length < _LONGEST_NUMBER
@@ -75,7 +76,7 @@ class _Call:
         self.name: str | None = None
         self.freeform = freeform
         self.legacy = legacy
-        self.pieces: list[str] = []
+        self.pieces = TextPieces()
         self.rests: list[dict[str, Any]] = []
         self.part: ToolCall | None = None
         self.index = -1

@@ -20,7 +20,7 @@ from toolwire.codec.plan import Rules
 from toolwire.codec.screens import on_screen, screened
 from toolwire.codec.tools import NameRules
 from toolwire.codec.turns import Turn, as_written, assemble, leading_system
-from toolwire.protocols.openai import IDENTIFIED, identified
+from toolwire.protocols.openai import IDENTIFIED, encode_user, identified
 from toolwire.protocols.openai_responses.parts.computer import SCREEN
 from toolwire.protocols.openai_responses.parts.messages import ItemReader, encode_items
 from toolwire.protocols.openai_responses.parts.ordinary import decode_ordinary, encode_at_home, encode_elsewhere
@@ -289,7 +289,8 @@ def encode_request(request: Request, target: Target) -> Encoding:
     body["text"] = encode_output(request.output, ("output",), plan)
     encode_continuation(request, body, plan)
     body["stream"] = given(request.stream if target.stream is None else target.stream)
-    body["user"] = UNSET if IDENTIFIED[0] in request.form else given(request.end_user)
+    if request.end_user is not None and IDENTIFIED[0] not in request.form:
+        body["user"] = request.end_user if plan.home else encode_user(request.end_user, plan.report)
     body["service_tier"] = _encode_tier(request, plan)
     body["metadata"] = given(request.labels)
     if request.cache is not None:

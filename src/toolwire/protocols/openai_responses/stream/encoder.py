@@ -97,7 +97,7 @@ class Encoder:
             return b""
         held, frames = self._items.parts[index], self._frames
         first, frames.number = frames.number, frames.number + len(texts)
-        held.pieces += texts
+        held.pieces.extend(texts)
         numbers = _NUMBERED[first : frames.number]
         if frames.number > _COUNTED:
             numbers = [b'%d,"delta":' % number for number in range(first, frames.number)]

@@ -24,6 +24,7 @@ from toolwire.canonical.content import (
     ToolCall,
 )
 from toolwire.canonical.events import MessageEnd, MessageStart, PartDelta, PartEnd, PartStart
+from toolwire.canonical.text_pieces import TextPieces
 from toolwire.codec.ids import made_id
 from toolwire.codec.losses import Trail
 from toolwire.codec.turns import Placed
@@ -337,7 +338,7 @@ class ItemWriter:
             opening += self._thought_done(held, item)
             held.speaking = key
             if key not in held.thoughts:
-                held.thoughts[key] = []
+                held.thoughts[key] = TextPieces()
                 opening += self._thought(held, item, key, "added", "")
             held.head = b""
         if not event.text:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Citation, Message, Part, Reasoning, ReasoningText, Refusal, Seal, Text, ToolCall
 from toolwire.canonical.events import PartEnd, PartStart
+from toolwire.canonical.text_pieces import TextPieces
 from toolwire.codec.losses import Trail
 from toolwire.codec.turns import Placed
 
@@ -36,11 +37,11 @@ class OpenPart:
         self.item: OpenItem | None = None
         self.content = 0
         self.head = b""
-        self.pieces: list[str] = []
+        self.pieces = TextPieces()
         self.notes: list[Citation] = []
         self.seal: Seal | None = None
         self.call_id: str | None = None
-        self.thoughts: dict[tuple[str, int], list[str]] = {}
+        self.thoughts: dict[tuple[str, int], TextPieces] = {}
         self.speaking: tuple[str, int] | None = None
 
     def final(self, end: PartEnd) -> Part:

@@ -126,7 +126,9 @@ def _decode_run(shape: EntryShape, position: int) -> Foreign | None:
     kind: Any = name.removeprefix(SERVER)
     use = None
     if kind in _KINDS:
-        asked, found = use_of(kind, json_of(arguments), id=members.get("tool_call_id")), json_of(result)
+        id = members.get("tool_call_id")
+        asked = use_of(kind, json_of(arguments), id=id if isinstance(id, str) else None)
+        found = json_of(result)
         told_of = use_of(kind, result if found is None else found)
         use = msgspec.structs.replace(asked, pages=told_of.pages, output=told_of.output or result)
     gist = f"[{name} was called with {arguments}]\n[{name}: {result}]"

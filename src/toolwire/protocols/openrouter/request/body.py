@@ -17,6 +17,7 @@ from toolwire.codec.plan import Plan, Rules
 from toolwire.codec.screen_function import FUNCTION
 from toolwire.codec.screens import on_screen, screened
 from toolwire.codec.turns import Placed, Turn, assemble
+from toolwire.protocols.openai import encode_user
 from toolwire.protocols.openai_chat.parts.messages import report_message
 from toolwire.protocols.openai_chat.request import body as chat
 from toolwire.protocols.openai_chat.request.settings import encode_output, encode_sampling
@@ -187,7 +188,7 @@ def _encode_settings(request: Request, body: dict[str, Any], plan: Plan) -> None
 def _encode_rest(request: Request, body: dict[str, Any], plan: Plan) -> None:
     report = plan.report
     if request.end_user is not None:
-        body["user"] = request.end_user
+        body["user"] = encode_user(request.end_user, report)
     if request.labels is not None:
         body["metadata"] = request.labels
     if request.tier in TIERS:

@@ -26,6 +26,7 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Stop
+from toolwire.canonical.text_pieces import TextPieces
 from toolwire.codec.interface import Context, StreamEncoder
 from toolwire.codec.losses import Trail
 from toolwire.codec.tools import LOWERED_END, lower_input
@@ -50,7 +51,7 @@ class _Thought(Struct):
     id: str | None
     seal: Seal | None
     first: int
-    texts: list[tuple[str, int, list[str]]] = field(default_factory=list)
+    texts: list[tuple[str, int, TextPieces]] = field(default_factory=list)
 
 
 class Encoder:
@@ -187,7 +188,7 @@ class Encoder:
         candidate, thought = key[0], self._thoughts[key]
         plain = text
         if not thought.texts or thought.texts[-1][:2] != (kind, block):
-            thought.texts.append((kind, block, []))
+            thought.texts.append((kind, block, TextPieces()))
             plain = "\n\n" + text if candidate in self._spoken else text
         thought.texts[-1][2].append(text)
         self._spoken.add(candidate)

@@ -1,0 +1,53 @@
+"""Bodies of every protocol: decoded, encoded again, translated and checked, whatever is in them."""
+
+import json
+from typing import Any
+
+import toolwire as tw
+from tests.fixture_files import PROTOCOLS, fixtures
+
+from .engine import Target
+
+_KINDS = {"request": "requests", "response": "responses", "error": "errors"}
+
+
+def _check(protocol: str, kind: Any) -> Any:
+    def check(data: bytes) -> None:
+        refused: tw.DecodeError | None = None
+        for target in PROTOCOLS:
+            try:
+                made = tw.translate(data, protocol, target, kind)
+                json.loads(made.to_bytes())
+                losses = made.losses
+            except tw.DecodeError as error:
+                refused = error
+                break
+            except tw.LossRefused as error:
+                losses = error.losses
+                if target == protocol or not losses:
+                    raise
+            assert all(map(_is_pointer, [loss.path for loss in losses])), losses
+        if refused is not None:
+            assert refused.protocol == protocol, refused
+            assert _is_pointer(refused.path), refused
+        elif kind == "request":
+            tw.check(data, protocol)
+        elif kind == "response":
+            tw.parse_tool_calls(data, protocol)
+
+    return check
+
+
+def _is_pointer(path: str) -> bool:
+    return path == "" or path.startswith("/")
+
+
+def _seeds(protocol: str, kind: str) -> Any:
+    return lambda: [json.dumps(body).encode() for _, body in fixtures(protocol, _KINDS[kind])]
+
+
+TARGETS = [
+    Target(f"{kind}-{protocol}", _seeds(protocol, kind), _check(protocol, kind))
+    for protocol in PROTOCOLS
+    for kind in _KINDS
+]

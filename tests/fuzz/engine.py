@@ -1,0 +1,110 @@
+"""Runs a target: draws mutations, checks each case, and makes the input of a finding as small as it gets."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from .mutations import MAX_MUTATIONS, OPERATIONS, Mutation, apply_mutations, draw_mutations
+
+FINDINGS = Path(__file__).parent / "corpus" / "findings"
+SLOW_SECONDS = 20.0
+"""No input of a few kilobytes takes that long, on however busy a machine: the time is that of the thread alone."""
+MINIMIZE_CHECKS = 3_000
+HYPOTHESIS_CASES = 400
+"""Cases of one Hypothesis run: between runs the clock is looked at."""
+
+
+class Target(NamedTuple):
+    """`check` raises for input that shows a defect, and returns for all other, valid or not."""
+
+    name: str
+    make_seeds: Callable[[], Sequence[bytes]]
+    check: Callable[[bytes], None]
+
+    def seeds(self) -> list[bytes]:
+        """Valid input to mutate, and the input of earlier findings: `corpus/findings/NAME.NUMBER`."""
+        return [*self.make_seeds(), *(path.read_bytes() for path in sorted(FINDINGS.glob(f"{self.name}.*")))]
+
+
+class Finding(Exception):
+    """Input for which a check failed, minimized."""
+
+    def __init__(self, target: str, data: bytes, cause: BaseException) -> None:
+        super().__init__(f"{target}: {type(cause).__name__}: {cause}")
+        self.target = target
+        self.data = data
+
+
+class SlowInput(Exception):
+    """Input that takes more time than any of its size should."""
+
+
+def run_random(target: Target, source: random.Random, *, seconds: float = 0, cases: int = 0) -> int:
+    """Check cases that a random source draws until the time is over or there were so many. Return their number."""
+    seeds, done, end = target.seeds(), 0, time.monotonic() + seconds
+    while done < cases or time.monotonic() < end:
+        data = apply_mutations(source.choice(seeds), draw_mutations(source))
+        if (cause := _failure(target, data)) is not None:
+            small = minimize(target, data)
+            raise Finding(target.name, small, cause) from cause
+        done += 1
+    return done
+
+
+def run_hypothesis(target: Target, source: random.Random, *, seconds: float = 0, runs: int = 0) -> int:
+    """The same with cases that Hypothesis draws, and shrinks by itself."""
+    mutations = st.builds(Mutation, st.sampled_from(OPERATIONS), st.floats(0, 0.999), st.integers(0, (1 << 16) - 1))
+    seeds, done, end = target.seeds(), 0, time.monotonic() + seconds
+    failed: list[tuple[bytes, BaseException]] = []
+
+    @settings(max_examples=HYPOTHESIS_CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from(seeds), st.lists(mutations, max_size=MAX_MUTATIONS))
+    def check(data: bytes, drawn: list[Mutation]) -> None:
+        nonlocal done
+        done += 1
+        mutated = apply_mutations(data, drawn)
+        if (cause := _failure(target, mutated)) is not None:
+            failed.append((mutated, cause))
+            raise cause
+
+    while runs > 0 or time.monotonic() < end:
+        runs -= 1
+        try:
+            seed(source.randrange(1 << 32))(check)()
+        except BaseException as error:
+            if not failed:
+                raise
+            data, cause = failed[-1]
+            raise Finding(target.name, minimize(target, data), cause) from error
+    return done
+
+
+def minimize(target: Target, data: bytes) -> bytes:
+    """Take away pieces as long as the check still fails, from large ones to single bytes."""
+    left, size = MINIMIZE_CHECKS, len(data) // 2
+    while size and left > 0:
+        at = 0
+        while at < len(data) and left > 0:
+            shorter = data[:at] + data[at + size :]
+            left -= 1
+            if _failure(target, shorter) is None:
+                at += size
+            else:
+                data = shorter
+        size //= 2
+    return data
+
+
+def _failure(target: Target, data: bytes) -> Exception | None:
+    started = time.thread_time()
+    try:
+        target.check(data)
+    except Exception as error:  # noqa: BLE001 - whatever a check lets through is the finding
+        return error
+    taken = time.thread_time() - started
+    return SlowInput(f"{len(data)} bytes took {taken:.1f} s") if taken > SLOW_SECONDS else None

@@ -1,0 +1,87 @@
+"""Fast paths of the codecs: each must read and write what the slow path does, whatever came before."""
+
+import json
+from typing import Any
+from unittest import mock
+
+import toolwire as tw
+from tests.fixture_files import fixtures
+from tests.protocols.openai_chat.test_alike import ORDINARY
+from toolwire.canonical.errors import DecodeError, ToolwireError
+from toolwire.codec.fields import Reader
+from toolwire.codec.interface import Context
+from toolwire.protocols import PROTOCOLS as CODECS
+from toolwire.protocols.anthropic.response import body as anthropic_responses
+from toolwire.protocols.openai_chat.response import body as chat_responses
+from toolwire.protocols.openai_chat.response.alike import Alike
+from toolwire.protocols.openai_chat.wire import FAMILY, ResponseShape
+
+from .engine import Target
+
+_ORDINARY = json.dumps(ORDINARY, separators=(",", ":")).encode()
+
+
+def _response_seeds() -> list[bytes]:
+    others = [json.dumps(body).encode() for _, body in fixtures("openai-chat", "responses")]
+    return [_ORDINARY] * len(others) + others
+
+
+def _check_decoding(data: bytes) -> None:
+    """A Chat response is decoded alike, after an ordinary one and by a decoder that has seen none."""
+
+    def decode(remembered: bool) -> Any:
+        try:
+            if remembered:
+                return CODECS["openai-chat"].decode_response(data, Context())
+            return chat_responses._decode_response(Reader[ResponseShape](ResponseShape, FAMILY).read(data), data)
+        except DecodeError as error:
+            return str(error)
+
+    CODECS["openai-chat"].decode_response(_ORDINARY, Context())
+    assert decode(remembered=True) == decode(remembered=False)
+    assert decode(remembered=True) == decode(remembered=False)
+
+
+def _check_usage(data: bytes) -> None:
+    """A glance at a response passed through finds what decoding it finds."""
+    for name in ("openai-chat", "anthropic", "gemini", "openai-responses"):
+        codec = CODECS[name]
+        if (glanced := codec.glance(data)) is None:
+            continue
+        try:
+            decoded = codec.decode_response(data, Context())
+        except DecodeError as error:
+            raise AssertionError(f"{name}: a glance took what decoding refuses: {error}") from None
+        assert glanced.model == decoded.model, name
+        assert (glanced.usage and glanced.usage.input_tokens) == (decoded.usage and decoded.usage.input_tokens), name
+        assert (glanced.usage and glanced.usage.output_tokens) == (decoded.usage and decoded.usage.output_tokens), name
+
+
+def _check_encoding(data: bytes) -> None:
+    """A Chat response becomes the same Anthropic message, with the same losses, on either path."""
+
+    def translate() -> Any:
+        try:
+            made = tw.translate(data, "openai-chat", "anthropic", "response")
+            return made.to_bytes(), made.losses
+        except ToolwireError as error:
+            return str(error)
+
+    fast = translate()
+    with (
+        mock.patch.object(anthropic_responses, "encode_ordinary", return_value=None),
+        mock.patch.object(chat_responses, "_alike", Alike()),
+    ):
+        assert fast == translate()
+
+
+def _usage_seeds() -> list[bytes]:
+    names = ("openai-chat", "anthropic", "gemini", "openai-responses")
+    return [json.dumps(body).encode() for name in names for _, body in fixtures(name, "responses")]
+
+
+TARGETS = [
+    Target("fast-chat-decoding", _response_seeds, _check_decoding),
+    Target("fast-usage", _usage_seeds, _check_usage),
+    Target("fast-anthropic-encoding", _response_seeds, _check_encoding),
+]

@@ -1,0 +1,72 @@
+"""Streams of every protocol, spoiled and cut: each ends properly for every client, and however the bytes are split."""
+
+from typing import Any
+
+import toolwire as tw
+from tests.fixture_files import PROTOCOLS, fixtures
+from toolwire.canonical.fold import fold
+from toolwire.codec.interface import Context
+from toolwire.codec.ndjson import LineSplitter
+from toolwire.codec.sse import SseSplitter
+from toolwire.protocols import PROTOCOLS as CODECS
+
+from .engine import Target
+
+_LONGEST_SEED = 20_000
+_SPLITS = (1, 7, 64)
+
+
+def _seeds(protocol: str) -> Any:
+    def seeds() -> list[bytes]:
+        found = [wire for kind in ("streams", "broken_streams") for _, wire in fixtures(protocol, kind)]
+        return [wire for wire in found if len(wire) <= _LONGEST_SEED]
+
+    return seeds
+
+
+def _pieces(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def _check_translation(protocol: str) -> Any:
+    def check(data: bytes) -> None:
+        for target in PROTOCOLS:
+            assert b"".join(tw.translate_stream([data], protocol, target)).decode()
+
+    return check
+
+
+def _check_splits(protocol: str) -> Any:
+    """A decoder reads the same response from one piece and from many."""
+
+    def folded(pieces: list[bytes]) -> Any:
+        decoder = CODECS[protocol].stream_decoder(Context())
+        return fold([event for piece in pieces for event in decoder.feed(piece)] + decoder.close())
+
+    def check(data: bytes) -> None:
+        whole = folded([data])
+        for size in _SPLITS:
+            assert folded(_pieces(data, size)) == whole, f"split every {size} bytes"
+
+    return check
+
+
+def _check_splitter(make: Any) -> Any:
+    def frames(pieces: list[bytes]) -> list[bytes]:
+        splitter: SseSplitter | LineSplitter = make()
+        return [frame for piece in pieces for frame in splitter.feed(piece)] + splitter.close()
+
+    def check(data: bytes) -> None:
+        whole = frames([data])
+        for size in _SPLITS:
+            assert frames(_pieces(data, size)) == whole, f"split every {size} bytes"
+
+    return check
+
+
+TARGETS = [
+    *(Target(f"stream-{protocol}", _seeds(protocol), _check_translation(protocol)) for protocol in PROTOCOLS),
+    *(Target(f"stream-splits-{protocol}", _seeds(protocol), _check_splits(protocol)) for protocol in PROTOCOLS),
+    Target("sse", _seeds("openai-chat"), _check_splitter(SseSplitter)),
+    Target("ndjson", _seeds("ollama"), _check_splitter(LineSplitter)),
+]

@@ -1,0 +1,11 @@
+"""All targets, by module."""
+
+from importlib import import_module
+
+from .engine import Target
+
+MODULES = ("bodies", "streams", "fast_paths", "config")
+
+
+def all_targets() -> list[Target]:
+    return [target for name in MODULES for target in import_module(f"tests.fuzz.{name}").TARGETS]

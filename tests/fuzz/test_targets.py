@@ -1,0 +1,36 @@
+"""A short round of every target; `make fuzz` runs them for minutes."""
+
+import random
+
+import pytest
+
+from tests.fuzz.engine import Finding, Target, run_hypothesis, run_random
+from tests.fuzz.targets import all_targets
+
+CASES = 25
+
+
+@pytest.mark.parametrize("target", all_targets(), ids=lambda target: target.name)
+def test_a_short_round_finds_nothing(target: Target) -> None:
+    for seed in target.seeds():
+        target.check(seed)
+    assert run_random(target, random.Random(1), cases=CASES) == CASES
+
+
+def _refuse_marks(data: bytes) -> None:
+    assert b"[[" not in data
+
+
+BROKEN = Target("broken", lambda: [b'{"a": [1, 2, 3], "b": "some text that does not matter"}'], _refuse_marks)
+
+
+def test_a_random_finding_is_minimized() -> None:
+    with pytest.raises(Finding) as found:
+        run_random(BROKEN, random.Random(1), cases=100_000)
+    assert found.value.data == b"[["
+
+
+def test_hypothesis_finds_the_same() -> None:
+    with pytest.raises(Finding) as found:
+        run_hypothesis(BROKEN, random.Random(1), runs=100)
+    assert found.value.data == b"[["
