@@ -33,7 +33,7 @@ def functions_in(file: str) -> frozenset[str]:
     """The names of the tests that pytest collects from a file, given by its path from the project's root."""
     if file.startswith(APART):
         return _functions_at_top(file)
-    return frozenset(_COLLECTED.get(file) or _all_collected().get(file, ()))
+    return frozenset(_COLLECTED.get(file) or _all_collected().get(file) or ())
 
 
 def exists(node: str) -> bool:

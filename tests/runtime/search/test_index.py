@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.search.catalog import catalog
+from tests.loops import some
 from toolwire.runtime.search.index import Entry, Index, SearchFault
 from toolwire.runtime.search.words import asked, words_of
 
@@ -192,7 +193,7 @@ def test_the_right_tool_is_among_the_first_five_of_thousands() -> None:
 
 def test_questions_are_no_copies_of_descriptions() -> None:
     entries, questions = catalog()
-    for entry, question in zip(entries, questions, strict=True):
+    for entry, question in some(zip(entries, questions, strict=True)):
         assert question.text not in entry.description
         shared = set(words_of(question.text)) & set(words_of(entry.description))
         assert len(shared) < len(set(words_of(question.text)))
