@@ -14,6 +14,16 @@ COUNTS = {
     "failure modes": 15,
     "protocol invariants": 7,
     "the runtime's responsibilities": 12,
+    "where execution happens": 6,
+    "tool search": 4,
+    "programmatic tool calling": 4,
+    "computer use": 5,
+    "strict schemas": 6,
+    "parallel calls": 2,
+    "streamed calls": 1,
+    "failure encoding": 3,
+    "untrusted input": 5,
+    "SDK-managed loops": 8,
     "MCP release track": 6,
     "verification": 17,
     "do and don't": 30,
@@ -27,10 +37,23 @@ BOUNDS = {
         "The runtime is the orchestrator. It owns:",
         "The model owns only planning",
     ),
+    "where execution happens": ("Execution locus Who runs the tool What the app still owns", "Tool Search And"),
+    "tool search": ("Pattern Flow Failure mode", "Deferred loading changes"),
+    "programmatic tool calling": ("Variant What changes What must remain explicit", "For Anthropic's programmatic"),
+    "computer use": ("Element Protocol meaning Runtime duty", "Browser-control harnesses"),
+    "strict schemas": ("Strict Schemas And Runtime Validation", "Parallel Tool Calls"),
+    "parallel calls": ("Parallel Tool Calls", "Streaming Tool Calls"),
+    "streamed calls": ("Streaming Tool Calls", "Failure Encoding"),
+    "failure encoding": ("Failure layer Examples Handling", "Tool Results Are Untrusted Input"),
+    "untrusted input": ("Tool Results Are Untrusted Input", "The Runtime's Responsibilities"),
+    "SDK-managed loops": ("Current SDKs and providers automate more loop mechanics:", "MCP Release-Track Note"),
     "MCP release track": ("Version-gate these RC/draft points:", "Do not silently apply"),
     "verification": ("After applying this skill, verify:", "Do NOT Use When"),
 }
 PATTERNS = {
+    "strict schemas": r"\s*•",
+    "parallel calls": r"Protocols allow|If a batched",
+    "untrusted input": r"\s*•",
     "do and don't": r"- (Do|Don't): ",
     "adapter contract": r"- `(parseModelToolCalls|buildToolResultMessages)\(",
     "function tables": r"\| (OpenAI|Anthropic|Ollama|OpenRouter) \|",
@@ -61,7 +84,7 @@ def expected(name: str, document: list[str]) -> list[tuple[int, str]]:
 
 def test_the_manifest_has_every_line() -> None:
     assert Counter(line.section for line in LINES) == COUNTS
-    assert len({(line.seed, line.number, line.text) for line in LINES}) == len(LINES) == 101
+    assert len({(line.seed, line.number, line.text) for line in LINES}) == len(LINES) == 145
 
 
 @needs("seeds")
