@@ -26,6 +26,7 @@ from .websocket import WebSocket, refusal
 
 DRAIN_SECONDS = 30
 LIMIT_WAITING = 8
+LIMIT_REFUSED = 32
 LINGER_SECONDS = 5.0
 _VERSIONS = ("1.1", "1.0")
 _ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
@@ -53,6 +54,8 @@ class Connection(HttpToolsProtocol):
         self._asked: deque[Cycle] = deque()
         self._answering: asyncio.Task[None] | None = None
         self._resting: asyncio.Future[None] | None = None
+        if self.limits.connections is not None and len(self.connections) > self.limits.connections:
+            self._refuse_connection(len(self.connections) - self.limits.connections)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
@@ -112,6 +115,12 @@ class Connection(HttpToolsProtocol):
             cycle.leave()
         answered = reading is not None and reading.response_complete
         self._end(b"" if answered else refusal(status, why), linger=True)
+
+    def _refuse_connection(self, excess: int) -> None:
+        if excess > LIMIT_REFUSED:
+            self.transport.abort()
+        else:
+            self._refuse(b"503 Service Unavailable", "Too many connections at once (limits.connections): try again.")
 
     def _end(self, last: bytes = b"", *, linger: bool) -> None:
         """Read and answer nothing more; close once what is ready is written."""
