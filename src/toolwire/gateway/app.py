@@ -19,7 +19,7 @@ from .auth import Caller, Gate
 from .config import LimitsSection
 from .counting import Counter
 from .exchange import Exchanger
-from .faults import told
+from .faults import retry_after_of, told
 from .headers import is_strict, route_of, speaker
 from .incoming import Gone, Header, Incoming, Scope, Send
 from .log import Line
@@ -287,7 +287,7 @@ class App:
         told = {
             "provider": provider.name,
             "protocol": provider.protocol,
-            "address": provider.address(sent.route.path or "/"),
+            "address": replace(provider, query={}).address(sent.route.path or "/"),  # `query` may hold keys
             "body": msgspec.Raw(sent.body),
             "losses": sent.losses,
         }
@@ -348,8 +348,8 @@ class App:
         incoming.line.why = error.message
         encoding = codec.encode_error(error)
         headers = [_JSON, *more]
-        if error.retry_after is not None:
-            headers.append((b"retry-after", f"{error.retry_after:g}".encode()))
+        if (seconds := retry_after_of(error)) is not None:
+            headers.append((b"retry-after", seconds))
         status = error.status or codec.surface.status_of(error.kind)
         body = encoding.to_bytes()
         if incoming.note is not None:

@@ -80,14 +80,15 @@ def build(
     server, streams = config.server, config.limits.streams
     gate = Gate(server.keys, server.hosts, server.origins, config.limits.key_share)
     memory = Memory(store, streams, config.limits.answer, gate.share(streams))
+    redactor = Redactor(secrets_of(config, found.values()))
     offers = Offers(
         config.mcp.servers,
         Policy(allow=config.policy.allow, ask=config.policy.ask, deny=config.policy.deny),
-        redactor=Redactor(secrets_of(config, found.values())),
+        redactor=redactor,
         folder=state_folder(environment) / "mcp",
         say=log.say,
     )
-    exchanger = Exchanger(router, transport, config.limits, crew.seal_keys, memory, offers=offers)
+    exchanger = Exchanger(router, transport, config.limits, crew.seal_keys, memory, redactor=redactor, offers=offers)
     app = App(
         exchanger,
         gate,
