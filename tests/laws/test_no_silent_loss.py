@@ -104,6 +104,10 @@ def test_a_value_of_another_type_comes_home_or_is_refused_by_name(protocol: str,
             other = changed(body, path, value)
             try:
                 encoded = tw.translate(other, protocol, protocol, kind)
+            except tw.LossRefused as error:  # a name that can't stand in a path
+                if [loss.path for loss in error.losses] != [path]:
+                    wrong.append(f"{name}{path}: {error}")
+                continue
             except tw.DecodeError as error:
                 if not (path.startswith(error.path) or error.path.startswith(path)):
                     wrong.append(f"{name}{path}: refused at {error.path}")
