@@ -239,7 +239,7 @@ def test_answers_may_alternate() -> None:
     assert [
         one.messages[0].parts[0].text for one in response.candidates if isinstance(one.messages[0].parts[0], Text)
     ] == ["Aa", "Bb"]
-    again = frames(streamed(wire, CHAT, CHAT))
+    again = frames(CODEC.stream_encoder(Context()).encode(events(wire)))
     assert again[0]["choices"][0]["index"] == 0
 
 

@@ -40,6 +40,7 @@ CODEC = Codec(
     encode_model=encode_model,
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
+    closing=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
     check_request=check_request,
     repair_request=repair_request,
     demand=lambda request: demand(request) or refuse_compaction(request, NAMES),

@@ -34,6 +34,7 @@ CODEC = Codec(
     encode_model=encode_model,
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
+    cumulative=True,
     check_request=check_request,
     demand=lambda request: refuse_compaction(request, NAMES),
     counting=COUNTING,
