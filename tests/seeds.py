@@ -56,6 +56,7 @@ INVARIANTS = r"""
   -> tests/scenarios/test_code_everywhere.py::test_a_catalog_above_the_limit_is_behind_a_search
 45 Tool request is structured intent The model emits a typed block/item/action, not direct execution authority. Runtime code treats free text as permission to act.
   -> tests/test_seed_contracts.py::test_parse_model_tool_calls_gives_what_the_contract_asks
+  -> tests/runtime/test_adversarial.py::test_what_a_model_only_writes_about_a_call_is_never_run
 46 Runtime validates before execution Tool name, arguments, grammar, authorization, idempotency, and side-effect policy are checked before dispatch. Malformed, unauthorized, or destructive calls execute because the model asked.
   -> tests/runtime/test_loop.py::test_what_goes_wrong_with_a_call_is_a_result_to_act_on
   -> tests/runtime/test_loop.py::test_a_denied_call_says_which_rule_and_runs_nothing
@@ -70,8 +71,8 @@ INVARIANTS = r"""
   -> tests/test_seed_contracts.py::test_continue_request_interactions_keeps_the_steps_and_repeats_tools_and_settings
   -> tests/test_seed_contracts.py::test_continue_request_ollama_answers_calls_without_ids_by_name_and_order
 49 Tool output stays in a data channel Results remain in tool-result/function-output/screenshot/result blocks and are treated as untrusted data. Prompt injection inside retrieved content can be promoted into instructions.
-  -> tests/acceptance/test_order.py::test_or_2_results_around_a_text_stay_together
   -> tests/runtime/test_adversarial.py::test_what_a_tool_gives_stays_in_its_result
+  -> tests/runtime/test_adversarial.py::test_the_simulated_model_does_not_obey_a_result
 50 Loop termination is explicit Runtime caps steps and exits when the model emits a non-tool answer or hits a guardrail. A model can re-call tools indefinitely.
   -> tests/runtime/test_loop.py::test_turns_are_capped
   -> tests/runtime/test_loop.py::test_the_same_call_again_and_again_is_stopped_before_it_runs_once_more
@@ -101,6 +102,14 @@ RESPONSIBILITIES = r"""
   -> tests/runtime/test_loop.py::test_only_an_idempotent_tool_is_tried_again_with_the_same_key
   -> tests/runtime/test_loop.py::test_a_rate_is_kept
   -> tests/runtime/test_loop.py::test_cancelling_a_run_reaches_its_tools
+  -> tests/runtime/test_loop.py::test_parallel_calls_can_be_turned_off
+  -> tests/runtime/tools/test_shell.py::test_memory_is_bounded_for_one_process_and_for_all
+  -> tests/runtime/tools/test_shell.py::test_a_fork_bomb_is_stopped
+  -> tests/runtime/tools/test_shell.py::test_no_secret_of_ours_is_in_its_environment
+  -> tests/runtime/tools/test_web_fetch.py::test_no_spelling_of_a_private_address_is_fetched
+  -> tests/runtime/tools/test_web_fetch.py::test_a_redirect_is_judged_as_the_first_place
+  -> tests/runtime/mcp/test_security.py::test_an_address_that_was_changed_gets_no_token_of_the_old_one
+  -> tests/cli/test_ask.py::test_s_15_yes_runs_no_command_outside_a_sandbox
 309 Result encoding - format outputs as tool-result/function-output/screenshot/result messages paired by ID, with error flags where appropriate.
   -> tests/test_seed_contracts.py::test_build_tool_result_messages_gives_the_continuation
   -> tests/test_seed_contracts.py::test_an_error_is_told
@@ -113,15 +122,21 @@ RESPONSIBILITIES = r"""
   -> tests/cli/test_mcp.py::test_without_a_key_it_is_served_to_this_machine_alone
   -> tests/runtime/mcp/test_serving.py::test_a_version_that_is_not_known_is_refused
   -> tests/runtime/mcp/test_toolset.py::test_a_server_that_died_is_started_anew
+  -> tests/runtime/mcp/test_resumption.py::test_a_stream_that_is_cut_is_resumed_after_its_last_event
 312 Loop control - cap turns/steps, detect runaway loops, and know when manual control is required.
   -> tests/runtime/test_loop.py::test_turns_are_capped
   -> tests/runtime/test_loop.py::test_a_step_stops_before_execution
+  -> tests/runtime/test_loop.py::test_the_same_call_again_and_again_is_stopped_before_it_runs_once_more
+  -> tests/runtime/test_token_caps.py::test_q_21_a_cycle_of_turns_is_seen
+  -> tests/runtime/test_token_caps.py::test_q_21_equal_calls_of_one_turn_are_not_in_a_row
 313 Observability - record tool name, request ID, validated arguments, approval decision, start/end times, result summary, error class, retries, continuation message ID, and provider/version.
   -> tests/runtime/test_loop.py::test_the_whole_cycle
   -> tests/runtime/test_spans.py::test_a_run_its_turns_and_its_calls_are_spans
+  -> tests/runtime/test_records.py::test_a_call_record_has_all_that_an_audit_asks_for
 314 Audit and persistence - store the transcript or structured trace so runs are replayable without leaking secrets.
   -> tests/runtime/test_adversarial.py::test_a_call_that_was_in_flight_is_in_doubt_and_not_run_again
   -> tests/runtime/test_loop.py::test_secrets_are_taken_out_of_results_and_records
+  -> tests/runtime/test_records.py::test_a_run_is_replayed_from_its_record_alone_and_the_record_holds_no_secret
 """  # noqa: E501
 
 RELEASE_TRACK = r"""
@@ -196,15 +211,15 @@ VERIFICATION = r"""
   -> tests/runtime/browser/chromium/test_consent.py::test_buying_is_asked_about_and_done_only_if_agreed
   -> tests/runtime/browser/chromium/test_forms.py::test_a_safety_check_is_not_acknowledged_without_a_person
 365 Tool results from external sources are treated as untrusted data, kept in tool-result channels, bounded, redacted where needed, and recorded with provenance.
-  -> tests/acceptance/test_order.py::test_or_2_results_around_a_text_stay_together
   -> tests/runtime/test_adversarial.py::test_what_a_tool_gives_stays_in_its_result
-  -> tests/runtime/test_loop.py::test_the_whole_cycle
+  -> tests/runtime/test_records.py::test_a_result_is_bounded_redacted_and_recorded_with_its_source
 366 SDK-managed loops have explicit max iterations/stop conditions, approval hooks, trace capture, and a manual takeover path.
   -> tests/runtime/test_loop.py::test_turns_are_capped
   -> tests/runtime/test_loop.py::test_a_step_stops_before_execution
   -> tests/runtime/test_spans.py::test_a_run_its_turns_and_its_calls_are_spans
 367 Logs include a replayable transcript or structured trace without secrets.
   -> tests/runtime/test_loop.py::test_secrets_are_taken_out_of_results_and_records
+  -> tests/runtime/test_records.py::test_a_run_is_replayed_from_its_record_alone_and_the_record_holds_no_secret
 """  # noqa: E501
 
 RULES = r"""
