@@ -16,14 +16,15 @@ FOR_THE_ANSWER = ("/stream_options/include_usage",)
 class Crossing:
     """A body on its way to another protocol: as it is, which is translated once, or with something changed in it."""
 
-    def __init__(self, body: Any, source: str, target: str, kind: Any) -> None:
+    def __init__(self, body: Any, source: str, target: str, kind: Any, **options: Any) -> None:
         self.body = body
         self._way = (source, target, kind)
+        self._options = options
 
     def changed(self, path: str, value: Any) -> tw.Encoded | None:
         """None if it is refused."""
         try:
-            return tw.translate(changed(self.body, path, value), *self._way)
+            return tw.translate(changed(self.body, path, value), *self._way, **self._options)
         except (tw.DecodeError, tw.LossRefused):
             return None
 
@@ -31,7 +32,7 @@ class Crossing:
     def unchanged(self) -> tuple[Any, list[tw.Loss]] | None:
         """What is made of it, and what is lost; None if it is refused."""
         try:
-            encoded = tw.translate(self.body, *self._way)
+            encoded = tw.translate(self.body, *self._way, **self._options)
         except tw.LossRefused:
             return None
         return (encoded.value, encoded.route), encoded.losses
@@ -44,6 +45,21 @@ def test_a_changed_value_arrives_or_is_reported(source: str, target: str, kind: 
     shapes = Shapes()
     for name, body in _bodies(source, kind).items():
         crossing = Crossing(body, source, target, kind)
+        for path, value in leaves(body):
+            mark = _mark(value)
+            new = mark is not None and path not in FOR_THE_ANSWER and shapes.is_new(body, path)
+            if new and not _told(crossing, path, mark):
+                silent.append(f"{name}{path}")
+    assert silent == []
+
+
+@pytest.mark.parametrize("host", ["generic", "mistral"])
+@pytest.mark.parametrize("source", [name for name in material.NAMES if name != "openai-chat"])
+def test_a_changed_value_arrives_at_a_host_or_is_reported(source: str, host: str) -> None:
+    silent = []
+    shapes = Shapes()
+    for name, body in _bodies(source, "request").items():
+        crossing = Crossing(body, source, "openai-chat", "request", host=host)
         for path, value in leaves(body):
             mark = _mark(value)
             new = mark is not None and path not in FOR_THE_ANSWER and shapes.is_new(body, path)
