@@ -60,7 +60,7 @@ def check(data: bytes) -> None:
 
 async def parse_here(packets: list[bytes]) -> Parsed:
     loop = asyncio.get_running_loop()
-    wire, connection = Wire(), _Connection(ORIGIN, loop)
+    wire, connection = Wire(), _Connection(ORIGIN, loop, lambda _: None)
     wire.set_protocol(connection)
     connection.connection_made(wire)
     connection.send(head_of(ORIGIN, "/x", []), b"")

@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import socket
 from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any, TypeVar
@@ -20,6 +21,8 @@ class Wire(asyncio.Transport):
         self.protocol: Any = None
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "socket":
+            return _quiet_socket()
         return ("127.0.0.1", 1) if name in ("sockname", "peername") else default
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
@@ -56,6 +59,15 @@ class Wire(asyncio.Transport):
                 return
             self.protocol.data_received(packet)
             await settle(state)
+
+
+@cache
+def _quiet_socket() -> socket.socket:
+    """Return a connected socket on which nothing ever arrives."""
+    quiet, other = socket.socketpair()
+    atexit.register(quiet.close)
+    atexit.register(other.close)
+    return quiet
 
 
 async def settle(state: Callable[[], Any]) -> None:

@@ -74,7 +74,7 @@ def test_s_16_no_number_of_paths_and_headers_fills_the_memory_of_heads() -> None
         route = Route(
             path=f"/v1beta/models/{number:0500d}:generateContent", headers=(("anthropic-beta", f"{number:04000d}"),)
         )
-        exchanger._head(provider, PROTOCOLS["gemini"], route)
+        exchanger._sender._head(provider, PROTOCOLS["gemini"], route)
 
     assert growth(head, 6000) < LIMIT
 

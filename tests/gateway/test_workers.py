@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from tests.gateway.test_serving import ASKED, COMMAND, environment
+from tests.loops import some
 from toolwire.gateway.workers import ending_signals
 
 PATIENCE = 120.0
@@ -179,7 +180,7 @@ def test_s_10_q_6_losses_are_found_whichever_worker_is_asked(tmp_path: Path) -> 
     with slow_upstream(tmp_path) as released, serving(tmp_path, "--workers", "2", "--model", "up/m") as gateway:
         released.set()
         wait_for(lambda: len(gateway.workers) == 2)
-        for worker in gateway.workers:
+        for worker in some(gateway.workers):
             with gateway.only(worker):
                 lossy = gateway.post({**LOSSY, "stream": True}).headers["toolwire-exchange"]
                 refused = gateway.post({**ASKED, "messages": 7})
@@ -280,7 +281,7 @@ def test_s_10_a_signal_lets_every_worker_finish_its_streams(
 def test_s_10_workers_end_when_their_parent_is_gone(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2") as gateway:
         wait_for(lambda: len(gateway.workers) == 2)
-        for worker in gateway.workers:
+        for worker in some(gateway.workers):
             with gateway.only(worker):
                 assert gateway.post(ASKED).status_code == 200
         gateway.process.kill()

@@ -287,7 +287,7 @@ class App:
         told = {
             "provider": provider.name,
             "protocol": provider.protocol,
-            "address": provider.address(sent.route.path or "/"),
+            "address": replace(provider, query={}).address(sent.route.path or "/"),  # `query` may hold keys
             "body": msgspec.Raw(sent.body),
             "losses": sent.losses,
         }

@@ -156,6 +156,7 @@ class Coding(Searching):
             self._answer(outcome(pending.id, "The program was not gone on with in time: it timed out.", failed=True))
             return self.encoded()
         parts, output = await self._resumed(pending, waits)
+        self.acted = True
         if output is None:
             self._given_up = True
             return self._waiting(pending.id, parts)

@@ -3,17 +3,21 @@
 import math
 from typing import Literal
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind, LossRefused, ToolwireError
+from toolwire.canonical.events import ResponseFailed
+from toolwire.canonical.node import Extras
+from toolwire.journal.secrets import Redactor
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import TransportError
 
 from .refusal import Refused
-from .report import scrub
 from .routing import NoModel, NoRoute
 
 STATUS_KINDS: dict[int, ErrorKind] = {401: "authentication", 402: "billing", 403: "permission", 404: "not_found"}
+_TEXTS = ("message", "code", "param", "raw", "request_id")
 
 
 def transport_fault(provider: Provider, error: TransportError) -> ApiError:
@@ -24,9 +28,27 @@ def transport_fault(provider: Provider, error: TransportError) -> ApiError:
     return ApiError(kind=kind, message=f"{provider.name}: {error}", status=504 if error.timed_out else 502)
 
 
-def cleaned(error: ApiError, provider: Provider) -> ApiError:
-    """The error without the provider's key, or anything that looks like one."""
-    return replace(error, message=scrub(error.message, (provider.api_key or "",)))
+def transport_refusal(provider: Provider, error: TransportError) -> Refused:
+    return Refused(transport_fault(provider, error), attempt="unknown" if error.sent else "unprocessed")
+
+
+def redact_error(error: ApiError, redactor: Redactor) -> ApiError:
+    """Copy an upstream's error without the secrets that the gateway knows, whatever member of it they stand in."""
+    texts = {name: redactor.text(text) for name in _TEXTS if (text := getattr(error, name)) is not None}
+    return replace(error, **texts, extras=redact_extras(error.extras, redactor))
+
+
+def redact_failure(failed: ResponseFailed, redactor: Redactor) -> ResponseFailed:
+    """The same for the event that ends a stream with an error."""
+    return replace(failed, error=redact_error(failed.error, redactor), extras=redact_extras(failed.extras, redactor))
+
+
+def redact_extras(extras: Extras | None, redactor: Redactor) -> Extras | None:
+    if extras is None:
+        return None
+    return {
+        family: {name: Raw(redactor.data(bytes(raw))) for name, raw in kept.items()} for family, kept in extras.items()
+    }
 
 
 def fault_of(provider: Provider, kind: ErrorKind, why: str, status: int = 502) -> ApiError:

@@ -15,11 +15,12 @@ from toolwire.codec.hosts import HostProfile
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.losses import Names, Report
 from toolwire.codec.settings import unstored
+from toolwire.journal.secrets import Redactor
 from toolwire.streaming import Translation
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Answer, TransportError
 
-from .faults import cleaned, fault_of, transport_fault
+from .faults import fault_of, redact_failure, transport_fault
 from .lanes import Lane
 from .pauses import Legs
 from .refusal import Refused
@@ -180,15 +181,15 @@ class Streaming:
         return self.translation.tell(Notice(kind="ping"))
 
 
-def translating(asked: Asked, sent: Sent) -> Translation:
-    """The translation of a streamed answer, with no key in its errors."""
+def translating(asked: Asked, sent: Sent, redactor: Redactor) -> Translation:
+    """The translation of a streamed answer, with no secret in its errors."""
     return Translation(
         sent.upstream,
         asked.client,
         sent.context,
         change=changing(asked, sent),
         finish=sent.finish,
-        clean=lambda error: cleaned(error, sent.way.provider),
+        redact=lambda failed: redact_failure(failed, redactor),
     )
 
 

@@ -78,14 +78,15 @@ def build(
     transport = Transport(config.limits.connections)
     store = opened(config.state, environment)
     memory = Memory(store, config.limits.streams, config.limits.answer)
+    redactor = Redactor(secrets_of(config, found.values()))
     offers = Offers(
         config.mcp.servers,
         Policy(allow=config.policy.allow, ask=config.policy.ask, deny=config.policy.deny),
-        redactor=Redactor(secrets_of(config, found.values())),
+        redactor=redactor,
         folder=state_folder(environment) / "mcp",
         say=log.say,
     )
-    exchanger = Exchanger(router, transport, config.limits, crew.seal_keys, memory, offers=offers)
+    exchanger = Exchanger(router, transport, config.limits, crew.seal_keys, memory, redactor=redactor, offers=offers)
     app = App(
         exchanger,
         Gate(config.server.keys, config.server.hosts, config.server.origins, config.limits.key_share),

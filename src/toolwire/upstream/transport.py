@@ -1,7 +1,8 @@
 """The one place that opens connections to models: HTTP/1.1 over TCP or TLS, pooled, bounded in size and time.
 
 1. One request at a time on a connection. A connection goes back to the pool only after its answer was read to the end.
-2. A pooled connection that the other side closed before it answered a byte is replaced once by a new one.
+2. A request that was written is never written again: `TransportError.sent` says so. A pooled connection is used only
+   if nothing waits to be read from it, neither the other side's close nor bytes that belong to no answer.
 3. Redirects are answers like any other: the prompt and the key go to the configured origin, or nowhere.
 4. `silence` is how long the upstream may say nothing, whole or streamed; `patience` how long connecting may take.
    Whoever stops reading, or is cancelled, closes the connection.
@@ -11,6 +12,7 @@ import asyncio
 import errno
 import os
 import re
+import select
 import socket
 import ssl
 import time
@@ -125,23 +127,14 @@ class Transport:
     ) -> Answer:
         """Send one request, whose head `head_of` made, and wait for the head of its answer."""
         head += b"\r\n" if body is None else b"content-length: %d\r\n\r\n" % len(body)
-        while True:
-            connection = self._pooled(origin)
-            reused = connection is not None
-            if connection is None:
-                connection = await self._connect(origin, patience)
-            try:
-                connection.send(head, body)
-                await connection.answered(silence)
-            except TransportError as error:
-                connection.abort()
-                if reused and not connection.heard and not error.timed_out:
-                    continue
-                raise
-            except BaseException:
-                connection.abort()
-                raise
-            return Answer(connection, self, silence)
+        connection = self._pooled(origin) or await self._connect(origin, patience)
+        try:
+            connection.send(head, body)
+            await connection.answered(silence)
+        except BaseException:
+            connection.abort()
+            raise
+        return Answer(connection, self, silence)
 
     async def _connect(self, origin: Origin, seconds: float) -> "_Connection":
         if self._limit is not None and len(self._open) >= self._limit and not self._drop_idle():
@@ -186,7 +179,7 @@ class Transport:
         now = time.monotonic()
         while idle:
             connection = idle.pop()
-            if connection.usable and now - connection.idle_since < IDLE_SECONDS:
+            if connection.usable and now - connection.idle_since < IDLE_SECONDS and not connection.has_input:
                 return connection
             connection.abort()
         return None
@@ -236,8 +229,8 @@ class _Connection(asyncio.Protocol):
         self._loop = loop
         self.status = 0
         self.headers: dict[str, str] = {}
-        self.heard = False
         self._transport: asyncio.Transport | None = None
+        self._poll = select.poll()
         self._parser: Any = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._waits_since = self._silence = 0.0
@@ -255,6 +248,11 @@ class _Connection(asyncio.Protocol):
         return not self._lost and self._transport is not None and not self._transport.is_closing()
 
     @property
+    def has_input(self) -> bool:
+        """Whether the socket has bytes, or the end of the stream, that the event loop has not read yet."""
+        return bool(self._poll.poll(0))
+
+    @property
     def is_read(self) -> bool:
         """Whether the answer was read to its end."""
         return self._complete and not self._chunks
@@ -264,7 +262,7 @@ class _Connection(asyncio.Protocol):
         return self._keep and self.is_read and self.usable
 
     def send(self, head: bytes, body: bytes | None) -> None:
-        self.status, self.headers, self.heard = 0, {}, False
+        self.status, self.headers = 0, {}
         self._headed = self._complete = self._keep = False
         self._asked = True
         self._overhead = self._buffered = 0
@@ -335,12 +333,12 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
         if not self._asked or self._complete:
             self.abort()  # nobody asked
             return
-        self.heard = True
         self._overhead += len(data)
         try:
             self._parser.feed_data(data)
