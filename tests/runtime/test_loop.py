@@ -9,7 +9,6 @@ import pytest
 from tests.patience import turn as turn_loop
 from tests.runtime.playing import Played, call, results, says, turn, words
 from toolwire import Agent, Calling, Caps, Policy, ToolFault, tool
-from toolwire.agent import Run
 from toolwire.canonical.content import Text
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Event, UsageReport
@@ -17,6 +16,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, StopReason, Usage
 from toolwire.runtime.approval import Answer, Approval, Ask, Nobody
 from toolwire.runtime.events import CallEnded, CallProgressed, CallProposed, CallStarted, RunEnded, TextGrew
+from toolwire.runtime.run import Run
 from toolwire.runtime.tools import built_in
 from toolwire.runtime.toolset import Output, Rate, Tool
 
