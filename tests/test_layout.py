@@ -23,7 +23,7 @@ SIX = {
     "rules": {"checks", "vocabulary"},
 }
 
-LONGEST_FILE = 420
+LONGEST_FILE = 600
 LONGEST_FUNCTION = 65
 
 

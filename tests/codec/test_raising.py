@@ -149,7 +149,7 @@ def test_a_long_text_is_looked_at_once() -> None:
         inside.feed('"')
         assert len(inside._held) <= 12
         strange.feed("abcdef")
-    assert len(strange._head) == 5_000
+    assert len(strange._head) < 5_000 / 10
 
 
 # ---- streams
