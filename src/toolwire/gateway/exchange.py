@@ -34,6 +34,7 @@ from .faults import STATUS_KINDS, cleaned, fault_of, in_place_of_an_answer, seco
 from .home import as_written
 from .inner import Crossing, InnerCalls, Offer
 from .offering import Offers
+from .offload import Offload, check_counts, check_losses, check_request
 from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, repaired, translating
 from .pauses import is_paused, joined, resumed
 from .refusal import Refused
@@ -70,24 +71,26 @@ class Exchanger:
         self._memory = memory
         self._offers = offers or Offers()
         self._workshop = Workshop(memory.store, seal_keys)
+        self._offload = Offload()
         self._heads: dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[Origin, bytes]] = {}
         self._carriers: dict[tuple[str, str, str | None], Carrier] = {}
 
     def close(self) -> None:
+        self._offload.close()
         self._transport.close()
         self._workshop.close()
         self._memory.close()
 
-    def translate(self, asked: Asked) -> Sent:
+    async def translate(self, asked: Asked) -> Sent:
         """What would be sent to the first upstream, and its losses."""
-        request, routed = self._decode(asked)
-        return self._encode(asked, request, routed, routed.ways[0])
+        request, routed = await self._decode(asked)
+        return await self._encode(asked, request, routed, routed.ways[0])
 
     async def exchange(
         self, asked: Asked, goes_to: GoesTo, expect: Callable[[], None], sends: Sends | None = None
     ) -> Whole | Streaming | Following:
         """Ask. Told are which upstream it goes to and what is sent there, and before that whether it is to stream."""
-        request, routed = self._decode(asked)
+        request, routed = await self._decode(asked)
         keeping = None
         if asked.client.name in HOLDERS:
             keeping = await self._memory.recall(asked.client, asked.tenant, asked.body, request, asked.lane)
@@ -110,7 +113,7 @@ class Exchanger:
 
     async def warm(self, asked: Asked) -> bytes:
         """The stream of an answer that says nothing, to a request from which the next one goes on."""
-        request, _ = self._decode(asked)
+        request, _ = await self._decode(asked)
         keeping = await self._memory.recall(asked.client, asked.tenant, asked.body, request, asked.lane)
         return b"" if keeping is None else await keeping.warm(asked.client, asked.created)
 
@@ -130,7 +133,7 @@ class Exchanger:
             if asked.client.name in KEPT_FOR and asked.client.name != way.provider.protocol:
                 proven = await self._memory.turns.recall(request, asked.client, _speaker(asked, way))
             offer = await self._offers.offer(routed.options, request, way) if routed.options.tools else None
-            sent = self._encode(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer)
+            sent = await self._encode(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer)
             if sends is not None:
                 sends(sent)
             try:
@@ -141,11 +144,33 @@ class Exchanger:
                     raise Refused(set_apart(refused.error, sent.upstream, asked.client)) from None
         raise AssertionError("a route has at least one way")
 
-    def _decode(self, asked: Asked) -> tuple[Request, Routed]:
-        request = asked.client.decode_request(to_bytes(asked.body, asked.client.name), asked.route)
+    async def _decode(self, asked: Asked) -> tuple[Request, Routed]:
+        request = await self._offload.run(asked.body, self._decode_request, asked)
         return request, self._router.route(request.model)
 
-    def _encode(
+    def _decode_request(self, asked: Asked) -> Request:
+        check_counts(asked.body, self._limits)
+        request = asked.client.decode_request(to_bytes(asked.body, asked.client.name), asked.route)
+        check_request(request, self._limits)
+        return request
+
+    async def _encode(
+        self,
+        asked: Asked,
+        request: Request,
+        routed: Routed,
+        way: Way,
+        *,
+        proven: Request | None = None,
+        keeping: Keeping | None = None,
+        offer: Offer | None = None,
+    ) -> Sent:
+        def encode() -> Sent:
+            return self._encode_request(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer)
+
+        return await self._offload.run(asked.body, encode)
+
+    def _encode_request(
         self,
         asked: Asked,
         request: Request,
@@ -194,6 +219,7 @@ class Exchanger:
             encoding.undo.integers = request
         crossing = Crossing(client, upstream, target)
         losses += losses_of(emulating, encoding, restored, crossing)
+        check_losses(losses, self._limits, upstream.name)
         refuse(losses, upstream.name, strict=asked.strict or routed.options.strict)
         context = Context(
             request=request,
@@ -225,7 +251,7 @@ class Exchanger:
         tries = self._limits.retries
         opened = None if sent.legs is None else await sent.legs.open()
         if isinstance(opened, Response):
-            return self._given(asked, request, sent, opened)
+            return await self._given(asked, request, sent, opened)
         sent.body = sent.body if opened is None else opened
         while True:
             try:
@@ -288,9 +314,9 @@ class Exchanger:
     async def _whole(self, asked: Asked, sent: Sent, answer: Answer) -> Whole:
         body = await self._body(sent, answer)
         home = asked.client is sent.upstream and sent.legs is None
-        if home and (seen := sent.upstream.glance(body)) is not None:
+        if home and (seen := await self._offload.run(body, sent.upstream.glance, body)) is not None:
             return Whole(body, sent.losses, seen)
-        decoded = self._read(sent, body)
+        decoded = await self._offload.run(body, self._read, sent, body)
         if isinstance(sent.legs, InnerCalls):
             decoded = await sent.legs.whole(decoded, lambda body: self._ask(sent, body), self._rounds(sent))
         for _ in range(self._limits.pauses):
@@ -298,16 +324,16 @@ class Exchanger:
                 break
             further = resumed(sent.upstream, sent.body, decoded.candidates[0].messages)
             decoded = joined(decoded, await self._ask(sent, further))
-        return self._told(asked, sent, decoded, body)
+        return await self._told(asked, sent, decoded, body)
 
-    def _given(self, asked: Asked, request: Request, sent: Sent, response: Response) -> Whole | Streaming:
+    async def _given(self, asked: Asked, request: Request, sent: Sent, response: Response) -> Whole | Streaming:
         """An answer that no upstream was asked for."""
         if not asked.streams(request):
-            return self._told(asked, sent, response, b"")
+            return await self._told(asked, sent, response, b"")
         translation = translating(asked, sent)
         return Streaming(sent, None, translation, translation.whole(unfold(response)))
 
-    def _told(self, asked: Asked, sent: Sent, decoded: Response, body: bytes) -> Whole:
+    async def _told(self, asked: Asked, sent: Sent, decoded: Response, body: bytes) -> Whole:
         """A whole answer, for the client."""
         keeping, home = sent.keeping, asked.client is sent.upstream
         whole = home or asked.client.failing
@@ -315,21 +341,19 @@ class Exchanger:
         if failed is not None and not (whole and decoded.candidates):
             raise Refused(cleaned(failed, sent.way.provider))
         named = decoded if keeping is None or home else replace(decoded, id=keeping.id)
-        response = answer_for(named, sent.upstream, asked.client, sent.context)
-        if home and sent.legs is None and response is decoded and decoded.error is None:
+        response, data, losses = await self._offload.run(body, _render, asked, sent, named)
+        if data is None:
             if keeping is not None:
                 keeping.finished(body)
-            return Whole(body, sent.losses, decoded)  # home is exact
-        encoding = asked.client.encode_response(response, sent.context)
-        losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
-        refuse(losses, asked.client.name, strict=False)
+            return Whole(body, sent.losses, decoded)
         if sent.finish is not None:
             sent.finish(response)
-        return Whole(encoding.to_bytes(), sent.losses + losses, decoded)
+        return Whole(data, sent.losses + losses, decoded)
 
     async def _ask(self, sent: Sent, body: bytes) -> Response:
         """One more leg of an answer."""
-        return self._read(sent, await self._body(sent, await self._send(sent, body)))
+        answered = await self._body(sent, await self._send(sent, body))
+        return await self._offload.run(answered, self._read, sent, answered)
 
     async def _body(self, sent: Sent, answer: Answer) -> bytes:
         """A whole answer, as it came."""
@@ -352,7 +376,8 @@ class Exchanger:
         translation = translating(asked, sent)
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/json") and sent.upstream.name != "gemini":
-            response = self._read(sent, await self._body(sent, answer))
+            body = await self._body(sent, answer)
+            response = await self._offload.run(body, self._read, sent, body)
             if isinstance(sent.legs, InnerCalls):
                 response = await sent.legs.whole(response, lambda body: self._ask(sent, body), self._rounds(sent))
             whole = unfold(set_apart(response, sent.upstream, asked.client))
@@ -395,6 +420,17 @@ class Exchanger:
             return await self._send(sent, asked_before)
 
         return go_on
+
+
+def _render(asked: Asked, sent: Sent, named: Response) -> tuple[Response, bytes | None, list[Loss]]:
+    """The answer as the client gets it, its bytes and its losses; no bytes if it is passed on as it came."""
+    response = answer_for(named, sent.upstream, asked.client, sent.context)
+    if asked.client is sent.upstream and sent.legs is None and response is named and named.error is None:
+        return response, None, []
+    encoding = asked.client.encode_response(response, sent.context)
+    losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
+    refuse(losses, asked.client.name, strict=False)
+    return response, encoding.to_bytes(), losses
 
 
 def _speaker(asked: Asked, way: Way) -> Speaker:
