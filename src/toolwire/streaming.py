@@ -40,7 +40,7 @@ class Translation:
     answer as the client has it, once it is complete. After its terminal event a stream says nothing more, and no
     further input is decoded. The answer is folded as it comes, and only if something reads it: its losses, or
     `finish`. A stream of one protocol on both sides of which nothing is to be changed is passed on frame by frame; its
-    errors are `clean`ed."""
+    failures are passed through `redact`."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Translation:
         *,
         change: Callable[[list[Event]], list[Event]] | None = None,
         finish: Callable[[Response], None] | None = None,
-        clean: Callable[[ApiError], ApiError] | None = None,
+        redact: Callable[[ResponseFailed], ResponseFailed] | None = None,
     ) -> None:
         self.error: ApiError | None = None
         self.broken = False
@@ -69,7 +69,7 @@ class Translation:
         self._raiser = StreamRaiser(context.undo, writer.screen, reader.names)
         self._change = change
         self._finish = finish
-        self._clean = clean
+        self._redact = redact
         self._carrying = StreamCarrying(writer, reader.names, context)
         self._folder = Folder() if self._finish is not None or not self._home else None
         self._frame_fields = None if self._home else FrameFields(writer.families)
@@ -160,8 +160,8 @@ class Translation:
     def _pass(self, events: list[Event]) -> bytes:
         if self._over:
             return b""
-        if self._clean is not None and events and type(failed := events[-1]) is ResponseFailed:
-            events[-1] = replace(failed, error=self._clean(failed.error))
+        if self._redact is not None and events and type(failed := events[-1]) is ResponseFailed:
+            events[-1] = self._redact(failed)
         if self._change is not None:
             events = self._change(events)
         if self._related:

@@ -73,7 +73,7 @@ def test_an_answer_comes_as_it_was_given_and_its_usage_is_counted() -> None:
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        (b'{"error": {"message": "out of order", "type": "server_error"}}', 500),
+        (b'{"error": {"message": "out of order", "type": "server_error"}}', 502),
         (FINE.replace(b"fine", b"fi\xffne"), 502),
         (FINE[:-1], 502),
         (b'{"choices": 3}', 502),

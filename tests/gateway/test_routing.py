@@ -28,10 +28,22 @@ def test_the_first_matching_route_wins() -> None:
         RouteSection(match="*", provider="b"),
     )
     router = Router({"a": A, "b": B}, routes)
-    assert said(router, "claude-3-opus") == [("a", "x"), ("b", "x")]
+    assert said(router, "claude-3-opus") == [("a", "x"), ("b", "b-1")]
     assert said(router, "anything") == [("b", "anything")]
     assert said(router, None) == [("b", None)]
     assert router.route("claude-3-opus").options is routes[0]
+
+
+def test_f_14_a_fallback_is_asked_for_its_own_model() -> None:
+    """F-14: by its `default_model`, unless its `models` know the name; with neither it is a replica of the first."""
+    plain = provider("c", "http://127.0.0.1:3")
+    providers = {"a": A, "b": B, "c": plain}
+    router = Router(providers, (RouteSection(providers=("a", "b", "c")),))
+    assert said(router, "gpt-5") == [("a", "gpt-5"), ("b", "b-1"), ("c", "gpt-5")]
+    assert said(router, "b-7") == [("a", "b-7"), ("b", "b-7"), ("c", "b-7")]
+    assert said(router, None) == [("a", None), ("b", "b-1"), ("c", None)]
+    named = Router(providers, (RouteSection(providers=("b", "a"), model="x"),))
+    assert said(named, "gpt-5") == [("b", "x"), ("a", "x")]
 
 
 def test_without_a_route_a_name_says_its_provider_or_is_known_or_falls_to_the_catch_all() -> None:

@@ -12,7 +12,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 @asynccontextmanager
-async def upstream(handler: Handler) -> AsyncIterator[Origin]:
+async def upstream(handler: Handler, port: int = 0) -> AsyncIterator[Origin]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await handler(reader, writer)
@@ -21,7 +21,7 @@ async def upstream(handler: Handler) -> AsyncIterator[Origin]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    server = await asyncio.start_server(handle, "127.0.0.1", port)
     async with server:
         yield Origin("http", "127.0.0.1", server.sockets[0].getsockname()[1])
 

@@ -15,6 +15,7 @@ from .carries import Carriage, Carrier
 from .check import Finding
 from .counting import Counting
 from .frames import FrameFilter
+from .hosts import OPENAI, HostProfile
 from .losses import Names, Report
 from .probabilities import Probabilities
 from .surface import ModelCard, Surface
@@ -36,7 +37,7 @@ class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Target(Struct, frozen=True, kw_only=True):
     """What is known of the one who will read a request. `issued_ids`: it issued all the call ids itself. `site` and
-    `title` are the application's, for a provider that wants to know who asks."""
+    `title` are the application's, for a provider that wants to know who asks. `host` is the profile of the server."""
 
     model: str | None = None
     version: str | None = None
@@ -47,6 +48,7 @@ class Target(Struct, frozen=True, kw_only=True):
     issued_ids: bool = False
     binary_results: Literal["native", "summary"] = "native"
     hosted_tools: Literal["drop", "function", "refuse"] = "drop"
+    host: HostProfile = OPENAI
 
 
 class ToolName(Struct, frozen=True):

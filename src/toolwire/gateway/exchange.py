@@ -2,52 +2,53 @@
 
     decode -> route -> restore carries -> encode -> check losses -> send -> decode -> encode
 
-An upstream is given up, for another try or the next one, only before the client has seen a byte. What the request
-itself is at fault for is told at once, and nobody is tried again.
+A request is sent again only while the client has seen no byte, and only if that can do no harm: see `retries`. What the
+request itself is at fault for is told at once.
 """
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
+from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.answers import failure_of
 from toolwire.codec.carries import Carrier
-from toolwire.codec.interface import Codec, Context, Route, Target
+from toolwire.codec.hosts import HostProfile
+from toolwire.codec.interface import Context, Route, Target
 from toolwire.codec.kin import set_apart
+from toolwire.codec.repeated import Repeated
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.codec.settings import settled
 from toolwire.codec.withholding import Withholding
+from toolwire.journal.secrets import Redactor
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation import answer_for, refuse, to_bytes
-from toolwire.upstream.provider import Origin, Provider
-from toolwire.upstream.transport import Answer, Transport, TransportError, head_of
+from toolwire.upstream.transport import Answer, Transport, TransportError
 
+from .capabilities import Capabilities
 from .config import LimitsSection
 from .emulation import Workshop, emulation, losses_of
-from .faults import STATUS_KINDS, cleaned, fault_of, in_place_of_an_answer, seconds, transport_fault, unreadable
+from .faults import in_place_of_an_answer, redact_error, redact_extras, transport_refusal, unreadable
 from .home import as_written
 from .inner import Crossing, InnerCalls, Offer
 from .offering import Offers
 from .offload import Offload, check_counts, check_losses, check_request
-from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, repaired, translating
+from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, prepare_crossing, repaired, translating
 from .pauses import is_paused, joined, resumed
 from .refusal import Refused
-from .routing import Routed, Router, Way
+from .retries import can_fail_over, classify_error, find_effect
+from .routing import Routed, Router, Way, size_of
+from .sender import Sender
 from .state.holders import HOLDERS
 from .state.memory import Keeping, Memory
 from .state.telling import Following
 from .state.turns import KEPT_FOR, Speaker
-
-_RETRIED: frozenset[ErrorKind] = frozenset({"rate_limit", "overloaded", "server", "timeout"})
-PROVIDERS_FAULT = _RETRIED | {"authentication", "billing", "permission", "not_found"}
-_LONGEST_WAIT = 10.0
-
 
 GoesTo = Callable[[str, str | None], None]
 Sends = Callable[[Sent], None]
@@ -62,18 +63,21 @@ class Exchanger:
         seal_keys: list[bytes],
         memory: Memory,
         *,
+        redactor: Redactor,
         offers: Offers | None = None,
     ) -> None:
         self._router = router
         self._transport = transport
+        self.capabilities = Capabilities(transport)
+        self._sender = Sender(transport, limits)
         self._limits = limits
         self._seal_keys = seal_keys
         self._memory = memory
+        self._redactor = redactor
         self._offers = offers or Offers()
         self._workshop = Workshop(memory.store, seal_keys)
         self._offload = Offload()
-        self._heads: dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[Origin, bytes]] = {}
-        self._carriers: dict[tuple[str, str, str | None], Carrier] = {}
+        self._carriers: Repeated[tuple[str, str, str | None], Carrier] = Repeated()
 
     def close(self) -> None:
         self._offload.close()
@@ -84,7 +88,7 @@ class Exchanger:
     async def translate(self, asked: Asked) -> Sent:
         """What would be sent to the first upstream, and its losses."""
         request, routed = await self._decode(asked)
-        return await self._encode(asked, request, routed, routed.ways[0])
+        return await self._offload.run(asked.body, self._encode, asked, request, routed, routed.ways[0])
 
     async def exchange(
         self, asked: Asked, goes_to: GoesTo, expect: Callable[[], None], sends: Sends | None = None
@@ -127,22 +131,27 @@ class Exchanger:
         *,
         keeping: Keeping | None,
     ) -> Whole | Streaming:
-        for number, way in enumerate(routed.ways):
+        failure: Refused | None = None
+        for way in routed.ways:
             goes_to(way.provider.name, way.model)
             proven = request
             if asked.client.name in KEPT_FOR and asked.client.name != way.provider.protocol:
                 proven = await self._memory.turns.recall(request, asked.client, _speaker(asked, way))
             offer = await self._offers.offer(routed.options, request, way) if routed.options.tools else None
-            sent = await self._encode(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer)
+            host = await self.capabilities.profile(way.provider, way.model or request.model, request)
+            encode = partial(self._encode, proven=proven, keeping=keeping, offer=offer, host=host)
+            sent = await self._offload.run(asked.body, encode, asked, request, routed, way)
             if sends is not None:
                 sends(sent)
             try:
                 return await self.persist(asked, request, sent)
             except Refused as refused:
-                last = number == len(routed.ways) - 1
-                if last or refused.error.kind not in PROVIDERS_FAULT:
-                    raise Refused(set_apart(refused.error, sent.upstream, asked.client)) from None
-        raise AssertionError("a route has at least one way")
+                # A fallback that has no such model does not explain why the request failed.
+                if failure is None or refused.error.kind != "not_found":
+                    failure = Refused(set_apart(refused.error, sent.upstream, asked.client))
+                if not refused.failover:
+                    break
+        raise failure or AssertionError("a route has at least one way")
 
     async def _decode(self, asked: Asked) -> tuple[Request, Routed]:
         request = await self._offload.run(asked.body, self._decode_request, asked)
@@ -154,7 +163,7 @@ class Exchanger:
         check_request(request, self._limits)
         return request
 
-    async def _encode(
+    def _encode(
         self,
         asked: Asked,
         request: Request,
@@ -164,22 +173,7 @@ class Exchanger:
         proven: Request | None = None,
         keeping: Keeping | None = None,
         offer: Offer | None = None,
-    ) -> Sent:
-        def encode() -> Sent:
-            return self._encode_request(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer)
-
-        return await self._offload.run(asked.body, encode)
-
-    def _encode_request(
-        self,
-        asked: Asked,
-        request: Request,
-        routed: Routed,
-        way: Way,
-        *,
-        proven: Request | None = None,
-        keeping: Keeping | None = None,
-        offer: Offer | None = None,
+        host: HostProfile | None = None,
     ) -> Sent:
         client, upstream, provider = asked.client, PROTOCOLS[way.provider.protocol], way.provider
         carrier = self._carrier(asked.tenant, way)
@@ -196,6 +190,7 @@ class Exchanger:
             realm=provider.name,
             hosted_tools=routed.options.hosted_tools,
             binary_results=routed.options.binary_results,
+            host=host or self.capabilities.known(provider, way.model or request.model),
         )
         restored = settled(set_apart(restored, client, upstream), client, upstream)
         if (emulating := emulation(restored, client, upstream, way.model, offer)) is not None:
@@ -209,11 +204,8 @@ class Exchanger:
                 context = Context(request=request, created=asked.created, carrier=carrier)
                 route = Route(path=client.surface.endpoints[0].path, headers=asked.route.headers)
                 return Sent(way, upstream, context, losses, route, body)
-        if client is not upstream and (demanded := client.demand(request)) is not None:
-            raise Refused(demanded)
-        if client is not upstream and not restored.messages and restored.continuation is None:
-            # Each provider does something else with it: refuses it, answers nothing, or loads the model.
-            raise Refused(ApiError(kind="invalid_request", message="the request has no messages", status=400))
+        if client is not upstream:
+            restored = prepare_crossing(client, request, restored, target.host)
         encoding = upstream.encode_request(restored, target)
         if client is not upstream:
             encoding.undo.integers = request
@@ -242,74 +234,34 @@ class Exchanger:
         if (known := self._carriers.get(key)) is not None:
             return known
         made = Carrier(self._seal_keys, tenant, realm=way.provider.name, model=way.model or "")
-        if len(self._carriers) < 4096:  # names are the clients' to choose
-            self._carriers[key] = made
+        self._carriers.keep(key, made, size_of(*key))
         return made
 
     async def persist(self, asked: Asked, request: Request, sent: Sent) -> Whole | Streaming:
-        """Ask one upstream, again if it is only busy."""
-        tries = self._limits.retries
+        """Ask one upstream. `Refused.failover` says whether another one may be asked instead."""
         opened = None if sent.legs is None else await sent.legs.open()
         if isinstance(opened, Response):
             return await self._given(asked, request, sent, opened)
         sent.body = sent.body if opened is None else opened
-        while True:
-            try:
-                answer = await self._send(sent, sent.body)
-                if asked.streams(request):
-                    return await self._stream(asked, sent, answer)
-                return await self._whole(asked, sent, answer)
-            except Refused as refused:
-                wait = refused.error.retry_after if refused.error.retry_after is not None else 0.5
-                if tries == 0 or refused.error.kind not in _RETRIED or wait > _LONGEST_WAIT:
-                    raise
-                tries -= 1
-                await asyncio.sleep(wait)
-
-    async def _send(self, sent: Sent, body: bytes) -> Answer:
-        provider = sent.way.provider
-        origin, head = self._head(provider, sent.upstream, sent.route)
         try:
-            answer = await self._transport.send(
-                origin, head, body, silence=provider.timeout, patience=provider.connect_timeout
-            )
-            if answer.status >= 300:
-                raise Refused(await self._fault(sent, answer))
-        except TransportError as error:
-            raise Refused(transport_fault(provider, error)) from None
-        return answer
+            answer = await self._sender.send(sent, sent.body)
+            if asked.streams(request):
+                return await self._stream(asked, sent, answer)
+            return await self._whole(asked, sent, answer)
+        except Refused as refused:
+            raise await self._conclude(sent, refused) from None
 
-    def _head(self, provider: Provider, upstream: Codec, route: Route) -> tuple[Origin, bytes]:
-        key = (provider.name, path := route.path or "/", route.headers)
-        if (known := self._heads.get(key)) is not None:
-            return known
-        headers = {"content-type": "application/json"} | provider.own_headers(upstream.surface)
-        for name, words in route.headers:
-            joined_words = name == upstream.surface.passed and name in headers
-            headers[name] = f"{headers[name]},{words}" if joined_words else words
-        found = provider.origin, head_of(provider.origin, provider.address(path), headers.items())
-        if len(self._heads) < 1024:  # Gemini's paths hold names that are the clients' to choose
-            self._heads[key] = found
-        return found
-
-    async def _fault(self, sent: Sent, answer: Answer) -> ApiError:
-        """What an upstream answered in place of success, as an error that names it."""
-        provider = sent.way.provider
-        body = await answer.read(self._limits.answer)
-        if answer.status < 400:
-            return fault_of(provider, "server", f"answered with a redirect ({answer.status}), which is not followed")
-        try:
-            error = sent.upstream.decode_error(to_bytes(body, sent.upstream.name), answer.status)
-        except DecodeError:
-            kind = STATUS_KINDS.get(answer.status) or ("server" if answer.status >= 500 else "invalid_request")
-            kind = "rate_limit" if answer.status == 429 else kind
-            return fault_of(provider, kind, f"answered {answer.status} with no error of its protocol", answer.status)
-        after = seconds(answer.headers.get("retry-after"))
-        error = cleaned(error, provider)
-        message = error.message
-        if error.kind == "authentication":
-            message = f"{provider.name} did not accept the key configured for it: {message}"
-        return replace(error, message=message, status=answer.status, retry_after=after or error.retry_after)
+    async def _conclude(self, sent: Sent, refused: Refused) -> Refused:
+        """Decide about failover, and name the effects that a failed request may have had."""
+        error, effect = redact_error(refused.error, self._redactor), None
+        if sent.legs is not None and sent.legs.acted:
+            effect = "tools were run or part of the answer was produced"
+        elif refused.attempt == "unknown":
+            effect = await asyncio.to_thread(find_effect, sent.upstream, sent.body)
+        if effect is None:
+            return Refused(error, failover=can_fail_over(refused))
+        message = f"{error.message}; the request may have taken effect: {effect}"
+        return Refused(replace(error, message=message, form=()))
 
     async def _whole(self, asked: Asked, sent: Sent, answer: Answer) -> Whole:
         body = await self._body(sent, answer)
@@ -322,6 +274,7 @@ class Exchanger:
         for _ in range(self._limits.pauses):
             if sent.legs is None or isinstance(sent.legs, InnerCalls) or not is_paused(decoded):
                 break
+            sent.legs.acted = True
             further = resumed(sent.upstream, sent.body, decoded.candidates[0].messages)
             decoded = joined(decoded, await self._ask(sent, further))
         return await self._told(asked, sent, decoded, body)
@@ -330,16 +283,19 @@ class Exchanger:
         """An answer that no upstream was asked for."""
         if not asked.streams(request):
             return await self._told(asked, sent, response, b"")
-        translation = translating(asked, sent)
+        translation = translating(asked, sent, self._redactor)
         return Streaming(sent, None, translation, translation.whole(unfold(response)))
 
     async def _told(self, asked: Asked, sent: Sent, decoded: Response, body: bytes) -> Whole:
         """A whole answer, for the client."""
         keeping, home = sent.keeping, asked.client is sent.upstream
+        if decoded.error is not None:
+            error, extras = redact_error(decoded.error, self._redactor), redact_extras(decoded.extras, self._redactor)
+            decoded = replace(decoded, error=error, extras=extras)
         whole = home or asked.client.failing
         failed = decoded.error if whole else failure_of(decoded)
         if failed is not None and not (whole and decoded.candidates):
-            raise Refused(cleaned(failed, sent.way.provider))
+            raise Refused(failed, attempt=classify_error(failed, begun=bool(decoded.candidates)))
         named = decoded if keeping is None or home else replace(decoded, id=keeping.id)
         response, data, losses = await self._offload.run(body, _render, asked, sent, named)
         if data is None:
@@ -352,7 +308,7 @@ class Exchanger:
 
     async def _ask(self, sent: Sent, body: bytes) -> Response:
         """One more leg of an answer."""
-        answered = await self._body(sent, await self._send(sent, body))
+        answered = await self._body(sent, await self._sender.send(sent, body))
         return await self._offload.run(answered, self._read, sent, answered)
 
     async def _body(self, sent: Sent, answer: Answer) -> bytes:
@@ -360,20 +316,20 @@ class Exchanger:
         try:
             return to_bytes(await answer.read(self._limits.answer), sent.upstream.name)
         except TransportError as error:
-            raise Refused(transport_fault(sent.way.provider, error)) from None
+            raise transport_refusal(sent.way.provider, error) from None
         except DecodeError as error:
-            raise Refused(unreadable(sent.way.provider, error)) from None
+            raise Refused(unreadable(sent.way.provider, error), attempt="unknown") from None
 
     def _read(self, sent: Sent, body: bytes) -> Response:
         """What it means."""
         try:
             return sent.upstream.decode_response(body, sent.context)
         except DecodeError as error:
-            raise Refused(unreadable(sent.way.provider, error)) from None
+            raise Refused(unreadable(sent.way.provider, error), attempt="unknown") from None
 
     async def _stream(self, asked: Asked, sent: Sent, answer: Answer) -> Streaming:
         """The stream from its first event on: until then it may still be given up."""
-        translation = translating(asked, sent)
+        translation = translating(asked, sent, self._redactor)
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/json") and sent.upstream.name != "gemini":
             body = await self._body(sent, answer)
@@ -389,13 +345,13 @@ class Exchanger:
                 room.take(data)
                 first += translation.feed(data) if data else translation.close()
         except TransportError as error:
-            raise Refused(transport_fault(sent.way.provider, error)) from None
+            raise transport_refusal(sent.way.provider, error) from None
         except BaseException:
             answer.close()
             raise
         if not translation.begun and translation.error is not None:
             answer.close()
-            raise Refused(in_place_of_an_answer(translation.error))
+            raise Refused(in_place_of_an_answer(translation.error), attempt=classify_error(translation.error))
         return Streaming(sent, answer, translation, first, go_on=self._going_on(sent), room=room)
 
     def _rounds(self, sent: Sent) -> int:
@@ -417,7 +373,10 @@ class Exchanger:
                 return None
             left -= 1
             asked_before = legs.further(sent.upstream, asked_before)
-            return await self._send(sent, asked_before)
+            try:
+                return await self._sender.send(sent, asked_before)
+            except Refused as refused:
+                raise await self._conclude(sent, refused) from None
 
         return go_on
 

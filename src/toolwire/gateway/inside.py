@@ -20,6 +20,8 @@ from toolwire.codec.computer import with_screens
 from toolwire.codec.interface import Codec, Context, Target
 from toolwire.codec.raising import StreamRaiser
 from toolwire.codec.screen_function import COMMON
+from toolwire.codec.settings import unstored
+from toolwire.journal.secrets import Redactor
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.model import ModelFailed
 from toolwire.runtime.search.natives import native_search
@@ -27,9 +29,10 @@ from toolwire.translation import refuse
 from toolwire.upstream.transport import Transport
 
 from .config import Config
-from .exchange import PROVIDERS_FAULT, Exchanger
+from .exchange import Exchanger
 from .passing import Asked, Sent, Streaming
 from .providing import providers_of, simulating
+from .recording import secrets_of
 from .refusal import Refused
 from .routing import NoRoute, Router, Way
 from .state.memory import Memory
@@ -55,7 +58,7 @@ class RoutedModel:
                 answer, codec, context = await self._begin(request, way)
             except Refused as refused:
                 last = number == len(self._routed.ways) - 1
-                if last or refused.error.kind not in PROVIDERS_FAULT:
+                if last or not refused.failover:
                     raise ModelFailed(refused.error) from None
                 continue
             async for event in _events(answer, codec, context):
@@ -66,9 +69,11 @@ class RoutedModel:
         """The answer, once its first event is there."""
         request = with_screens(request, COMMON)
         codec = PROTOCOLS[way.provider.protocol]
-        target = Target(model=way.model, stream=True, realm=way.provider.name)
+        host = await self._exchanger.capabilities.profile(way.provider, way.model, request)
+        target = Target(model=way.model, stream=True, realm=way.provider.name, host=host)
         try:
-            encoding = codec.encode_request(replace(request, model=way.model), target)
+            asking = unstored(request) if target.host.stores else request  # the runtime keeps its own history
+            encoding = codec.encode_request(replace(asking, model=way.model), target)
             self.losses = encoding.report.resolve(request, codec.names) if encoding.report else []
             refuse(self.losses, codec.name, strict=False)
         except LossRefused as refused:
@@ -132,7 +137,8 @@ async def open_model(
         spoken = {way.provider.protocol for way in router.route(name or "").ways}
         await resources.enter_async_context(simulating(embedded, config.simulator, spoken))
         memory = Memory(opened(config.state, environment), config.limits.streams, config.limits.answer)
-        exchanger = Exchanger(router, Transport(), config.limits, [], memory)
+        redactor = Redactor(secrets_of(config, providers.values()))
+        exchanger = Exchanger(router, Transport(), config.limits, [], memory, redactor=redactor)
         return RoutedModel(exchanger, router, name or "", resources)
     except NoRoute:
         await resources.aclose()

@@ -11,18 +11,22 @@ from toolwire.canonical.events import Event, Notice, ResponseStart
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
+from toolwire.codec.hosts import HostProfile
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.losses import Names, Report
+from toolwire.codec.settings import unstored
+from toolwire.journal.secrets import Redactor
 from toolwire.streaming import Translation
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Answer, TransportError
 
-from .faults import cleaned, fault_of, transport_fault
+from .faults import fault_of, redact_failure, transport_fault
 from .lanes import Lane
 from .pauses import Legs
 from .refusal import Refused
 from .routing import Way
 from .state.background import Work
+from .state.holders import HOLDERS
 from .state.memory import Keeping
 
 Repair = Callable[[Request, Target, Names, Report], Request]
@@ -177,15 +181,15 @@ class Streaming:
         return self.translation.tell(Notice(kind="ping"))
 
 
-def translating(asked: Asked, sent: Sent) -> Translation:
-    """The translation of a streamed answer, with no key in its errors."""
+def translating(asked: Asked, sent: Sent, redactor: Redactor) -> Translation:
+    """The translation of a streamed answer, with no secret in its errors."""
     return Translation(
         sent.upstream,
         asked.client,
         sent.context,
         change=changing(asked, sent),
         finish=sent.finish,
-        clean=lambda error: cleaned(error, sent.way.provider),
+        redact=lambda failed: redact_failure(failed, redactor),
     )
 
 
@@ -210,3 +214,13 @@ def repaired(
     report = Report()
     repaired = repair(request, target, client.names, report)
     return repaired, losses + report.resolve(request, client.names) if report else losses
+
+
+def prepare_crossing(client: Codec, request: Request, restored: Request, host: HostProfile) -> Request:
+    """Return the request as a provider of another protocol can be asked it; Refused if it can't be."""
+    if (demanded := client.demand(request)) is not None:
+        raise Refused(demanded)
+    if not restored.messages and restored.continuation is None:
+        # Each provider does something else with it: refuses it, answers nothing, or loads the model.
+        raise Refused(ApiError(kind="invalid_request", message="the request has no messages", status=400))
+    return unstored(restored) if host.stores and client.name not in HOLDERS else restored

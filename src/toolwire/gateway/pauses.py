@@ -44,10 +44,12 @@ def joined(first: Response, second: Response) -> Response:
 
 
 class Legs:
-    """The events of several streams, as those of one."""
+    """The events of several streams, as those of one. `acted`: tools were run, or part of the answer was produced, so
+    that the exchange can't be repeated from its start."""
 
     def __init__(self) -> None:
         self.paused = False
+        self.acted = False
         self.ready: list[Event] = []
         self._held: list[Event] = []
         self._given_up = False
@@ -98,6 +100,7 @@ class Legs:
         """What was said in the leg that ended; the next one follows it."""
         said = self._folder.response().candidates[0].messages
         self._folder = Folder()
+        self.acted = True
         self._spent, self._usage = added(self._spent, self._usage), None
         self._messages, self._parts = self._next_message, self._next_part
         self.paused = False

@@ -70,12 +70,14 @@ async def replay(config: Config, environment: Mapping[str, str], record: Record,
     if record.bodies is None or not record.bodies.request:
         raise JournalError(f"{record.id} was recorded without bodies: set journal.bodies to replay what comes next")
     providers, embedded = providers_of(config, environment)
-    kept = _Kept(Redactor(secrets_of(config, providers.values())))
+    redactor = Redactor(secrets_of(config, providers.values()))
+    kept = _Kept(redactor)
     async with simulating(embedded, config.simulator):
         router = _Bound(providers, config.routes, _way(record, providers, to))
         transport = Transport()
         memory = Memory(opened(config.state, environment), config.limits.streams, config.limits.answer)
-        exchanger = Exchanger(router, transport, config.limits, seal_keys(config.server, environment), memory)
+        keys = seal_keys(config.server, environment)
+        exchanger = Exchanger(router, transport, config.limits, keys, memory, redactor=redactor)
         recorder = Recorder(kept, config.limits.answer)
         app = App(
             exchanger,

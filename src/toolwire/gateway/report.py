@@ -1,24 +1,15 @@
-"""What the gateway tells of its work: losses in a header and by exchange, and texts without secrets."""
+"""What the gateway tells of its work: losses in a header and by exchange."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from toolwire.canonical.loss import Loss
-from toolwire.journal.secrets import REMOVED, without_shapes
 
 LIMIT_HEADER = 2048
 LIMIT_REPORT = 256 * 1024
 
 _json = msgspec.json.encode
-
-
-def scrub(text: str, secrets: Iterable[str]) -> str:
-    """The text without the secrets that we know, and without what looks like a key."""
-    for secret in secrets:
-        if secret:
-            text = text.replace(secret, REMOVED)
-    return without_shapes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
 def losses_body(losses: Sequence[Loss]) -> bytes:

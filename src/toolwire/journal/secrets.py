@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from msgspec.structs import replace
 
@@ -43,8 +43,10 @@ class Redactor:
             for spelling in (
                 secret,
                 json.dumps(secret)[1:-1],
+                json.dumps(secret)[1:-1].replace("/", r"\/"),  # as PHP writes it
                 json.dumps(secret, ensure_ascii=False)[1:-1],
                 quote(secret, safe=""),
+                quote_plus(secret),
             )
         }
         self._known = sorted(spelled, key=len, reverse=True)  # one may begin with another
