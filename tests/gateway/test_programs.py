@@ -389,7 +389,7 @@ def test_what_the_report_says() -> None:
         async with upstream(Script()) as origin, running(in_front_of(origin)) as gateway:
             _, asked = body("anthropic")
             asking = Asked(client=PROTOCOLS["anthropic"], body=asked, route=Route(), tenant="")
-            losses = gateway.gateway.app._exchanger.translate(asking).losses
+            losses = (await gateway.gateway.app._exchanger.translate(asking)).losses
             assert [(one.kind, one.path) for one in losses] == [
                 ("approximated", "/tools/0"),
                 ("approximated", "/tools/1"),

@@ -324,7 +324,7 @@ def test_a_pattern_finds_and_the_loss_is_told_once() -> None:
             references = found["content"][1]["content"]["tool_references"]
             assert references == [{"type": "tool_reference", "tool_name": "send_email"}]
             exchanger = gateway.gateway.app._exchanger
-            sent = exchanger.translate(Asked(client=PROTOCOLS["anthropic"], body=body, route=Route(), tenant=""))
+            sent = await exchanger.translate(Asked(client=PROTOCOLS["anthropic"], body=body, route=Route(), tenant=""))
             assert [(one.kind, one.path) for one in sent.losses] == [("approximated", "/tools/0")]
 
     run(work())
@@ -339,7 +339,7 @@ def test_losses_of_other_tools_keep_their_place() -> None:
                 request["tools"][number]["eager_input_streaming"] = True
             exchanger = gateway.gateway.app._exchanger
             asking = Asked(client=PROTOCOLS["anthropic"], body=json.dumps(request).encode(), route=Route(), tenant="")
-            losses = exchanger.translate(asking).losses
+            losses = (await exchanger.translate(asking)).losses
             fields = {f"/tools/{number}/eager_input_streaming" for number in (2, 3)}
             assert {one.path for one in losses} == {"/tools/0", *fields}
 

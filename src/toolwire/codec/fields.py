@@ -64,6 +64,10 @@ LIMIT_CANDIDATES = 128
 """OpenAI's limit of `n`, the largest of any provider. Encoders open all candidates below the one that begins."""
 
 
+LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"})
+"""Fields that bound an answer, where another type is an error: with one that is not understood it had no bound."""
+
+
 class Reader(Generic[W]):
     """Reads one kind of wire value for one protocol."""
 
@@ -297,7 +301,7 @@ def _open_struct(kind: type[Wire], protocol: str) -> Read:
             try:
                 known[attribute] = opener(value, f"{path}/{escape(name)}")
             except Mismatch as mismatch:
-                if required or attribute in structural:
+                if required or attribute in structural or attribute in LIMITS:
                     raise DecodeError(protocol, f"{path}/{escape(name)}", str(mismatch), told(value)) from None
                 unknown[name] = value
         for name, (attribute, _, required, _) in openers.items():

@@ -262,7 +262,7 @@ def without_native(placed: PlacedTool, plan: Plan, *, connects: bool = False) ->
         plan.report.dropped(placed.trail, "", why, guarded=True)
         return
     guarded = plan.target.hosted_tools == "refuse" and tool.executor != "nobody"
-    why = f"the target has no {tool.kind} tool"
+    why = f"the target has no {tool.kind} tool" if tool.kind else "it has no type, so that no target can know it"
     if tool.server is not None:
         why = (connects and tool.server.unportable) or why
         plan.report.dropped((*placed.trail, "server"), "", why)

@@ -25,6 +25,7 @@ from .incoming import Gone, Header, Incoming, Scope, Send
 from .log import Line
 from .metrics import Metrics
 from .models import LISTS, Catalogue
+from .offload import BodyRoom
 from .passing import Asked, Whole
 from .quota import Quota
 from .recording import Recorder
@@ -78,6 +79,7 @@ class App:
         self._streams = Quota("streams", limits.streams, gate.share(limits.streams), metrics.count_streams)
         self._sockets = Sockets(exchanger, gate, limits, self._streams, note=self._note, recorder=recorder)
         self._watching = Watching(limits.receive)
+        self._bodies = BodyRoom(limits.bodies)
         if recorder is not None:
             recorder.journal.publish = metrics.count_journal
         self._codecs = tuple(PROTOCOLS.values())
@@ -122,7 +124,7 @@ class App:
         id = f"ex_{random.getrandbits(64):016x}"  # a name, no secret: only its own caller is told of an exchange
         line = Line(id=id, method=scope["method"], path=scope["path"], began=time.monotonic())
         watch = self._watching.over(receive, line)
-        incoming = Incoming(scope, receive, send, dict(scope["headers"]), line, watch)
+        incoming = Incoming(scope, receive, send, dict(scope["headers"]), line, watch, self._bodies)
         codec, address = self._recognise(incoming)
         try:
             await self._serve(incoming, codec, address)
@@ -143,6 +145,7 @@ class App:
             more = [(b"allow", error.allowed.encode())] if isinstance(error, WrongMethod) else []
             await self._refuse(incoming, codec, told(error), more)
         finally:
+            incoming.let_go()
             watch.close()
             line.seconds = time.monotonic() - line.began
             self._metrics.count(line)
@@ -282,7 +285,7 @@ class App:
             route=Route(model=wanted.model, stream=wanted.stream),
             tenant=incoming.caller.tenant,
         )
-        sent = self._exchanger.translate(asked)
+        sent = await self._exchanger.translate(asked)
         provider = sent.way.provider
         told = {
             "provider": provider.name,

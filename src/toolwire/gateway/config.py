@@ -86,7 +86,12 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     """Sizes in bytes, times in seconds."""
 
     head: int = 64 * 1024
-    body: int = 64 * 1024 * 1024
+    body: int = 32 * 1024 * 1024
+    bodies: int = 256 * 1024 * 1024
+    messages: int = 100_000
+    parts: int = 200_000
+    tools: int = 10_000
+    losses: int = 10_000
     answer: int = 64 * 1024 * 1024
     stream: int = 256 * 1024 * 1024
     streams: int = 1000

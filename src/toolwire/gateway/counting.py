@@ -33,7 +33,7 @@ class Counter:
 
     async def count(self, asked: Asked, line: Line) -> Counted:
         try:
-            sent = self._exchanger.translate(asked)
+            sent = await self._exchanger.translate(asked)
         except NoRoute:
             return Counted(estimate(asked.body), estimated=True)
         line.goes_to(sent.way.provider.name, sent.way.model)

@@ -8,6 +8,7 @@ request itself is at fault for is told at once.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -37,6 +38,7 @@ from .faults import in_place_of_an_answer, redact_error, redact_extras, transpor
 from .home import as_written
 from .inner import Crossing, InnerCalls, Offer
 from .offering import Offers
+from .offload import Offload, check_counts, check_losses, check_request
 from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, prepare_crossing, repaired, translating
 from .pauses import is_paused, joined, resumed
 from .refusal import Refused
@@ -74,23 +76,25 @@ class Exchanger:
         self._redactor = redactor
         self._offers = offers or Offers()
         self._workshop = Workshop(memory.store, seal_keys)
+        self._offload = Offload()
         self._carriers: Repeated[tuple[str, str, str | None], Carrier] = Repeated()
 
     def close(self) -> None:
+        self._offload.close()
         self._transport.close()
         self._workshop.close()
         self._memory.close()
 
-    def translate(self, asked: Asked) -> Sent:
+    async def translate(self, asked: Asked) -> Sent:
         """What would be sent to the first upstream, and its losses."""
-        request, routed = self._decode(asked)
-        return self._encode(asked, request, routed, routed.ways[0])
+        request, routed = await self._decode(asked)
+        return await self._offload.run(asked.body, self._encode, asked, request, routed, routed.ways[0])
 
     async def exchange(
         self, asked: Asked, goes_to: GoesTo, expect: Callable[[], None], sends: Sends | None = None
     ) -> Whole | Streaming | Following:
         """Ask. Told are which upstream it goes to and what is sent there, and before that whether it is to stream."""
-        request, routed = self._decode(asked)
+        request, routed = await self._decode(asked)
         keeping = None
         if asked.client.name in HOLDERS:
             keeping = await self._memory.recall(asked.client, asked.tenant, asked.body, request, asked.lane)
@@ -113,7 +117,7 @@ class Exchanger:
 
     async def warm(self, asked: Asked) -> bytes:
         """The stream of an answer that says nothing, to a request from which the next one goes on."""
-        request, _ = self._decode(asked)
+        request, _ = await self._decode(asked)
         keeping = await self._memory.recall(asked.client, asked.tenant, asked.body, request, asked.lane)
         return b"" if keeping is None else await keeping.warm(asked.client, asked.created)
 
@@ -135,7 +139,8 @@ class Exchanger:
                 proven = await self._memory.turns.recall(request, asked.client, _speaker(asked, way))
             offer = await self._offers.offer(routed.options, request, way) if routed.options.tools else None
             host = await self.capabilities.profile(way.provider, way.model or request.model, request)
-            sent = self._encode(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer, host=host)
+            encode = partial(self._encode, proven=proven, keeping=keeping, offer=offer, host=host)
+            sent = await self._offload.run(asked.body, encode, asked, request, routed, way)
             if sends is not None:
                 sends(sent)
             try:
@@ -148,9 +153,15 @@ class Exchanger:
                     break
         raise failure or AssertionError("a route has at least one way")
 
-    def _decode(self, asked: Asked) -> tuple[Request, Routed]:
-        request = asked.client.decode_request(to_bytes(asked.body, asked.client.name), asked.route)
+    async def _decode(self, asked: Asked) -> tuple[Request, Routed]:
+        request = await self._offload.run(asked.body, self._decode_request, asked)
         return request, self._router.route(request.model)
+
+    def _decode_request(self, asked: Asked) -> Request:
+        check_counts(asked.body, self._limits)
+        request = asked.client.decode_request(to_bytes(asked.body, asked.client.name), asked.route)
+        check_request(request, self._limits)
+        return request
 
     def _encode(
         self,
@@ -200,6 +211,7 @@ class Exchanger:
             encoding.undo.integers = request
         crossing = Crossing(client, upstream, target)
         losses += losses_of(emulating, encoding, restored, crossing)
+        check_losses(losses, self._limits, upstream.name)
         refuse(losses, upstream.name, strict=asked.strict or routed.options.strict)
         context = Context(
             request=request,
@@ -229,7 +241,7 @@ class Exchanger:
         """Ask one upstream. `Refused.failover` says whether another one may be asked instead."""
         opened = None if sent.legs is None else await sent.legs.open()
         if isinstance(opened, Response):
-            return self._given(asked, request, sent, opened)
+            return await self._given(asked, request, sent, opened)
         sent.body = sent.body if opened is None else opened
         try:
             answer = await self._sender.send(sent, sent.body)
@@ -254,9 +266,9 @@ class Exchanger:
     async def _whole(self, asked: Asked, sent: Sent, answer: Answer) -> Whole:
         body = await self._body(sent, answer)
         home = asked.client is sent.upstream and sent.legs is None
-        if home and (seen := sent.upstream.glance(body)) is not None:
+        if home and (seen := await self._offload.run(body, sent.upstream.glance, body)) is not None:
             return Whole(body, sent.losses, seen)
-        decoded = self._read(sent, body)
+        decoded = await self._offload.run(body, self._read, sent, body)
         if isinstance(sent.legs, InnerCalls):
             decoded = await sent.legs.whole(decoded, lambda body: self._ask(sent, body), self._rounds(sent))
         for _ in range(self._limits.pauses):
@@ -265,16 +277,16 @@ class Exchanger:
             sent.legs.acted = True
             further = resumed(sent.upstream, sent.body, decoded.candidates[0].messages)
             decoded = joined(decoded, await self._ask(sent, further))
-        return self._told(asked, sent, decoded, body)
+        return await self._told(asked, sent, decoded, body)
 
-    def _given(self, asked: Asked, request: Request, sent: Sent, response: Response) -> Whole | Streaming:
+    async def _given(self, asked: Asked, request: Request, sent: Sent, response: Response) -> Whole | Streaming:
         """An answer that no upstream was asked for."""
         if not asked.streams(request):
-            return self._told(asked, sent, response, b"")
+            return await self._told(asked, sent, response, b"")
         translation = translating(asked, sent, self._redactor)
         return Streaming(sent, None, translation, translation.whole(unfold(response)))
 
-    def _told(self, asked: Asked, sent: Sent, decoded: Response, body: bytes) -> Whole:
+    async def _told(self, asked: Asked, sent: Sent, decoded: Response, body: bytes) -> Whole:
         """A whole answer, for the client."""
         keeping, home = sent.keeping, asked.client is sent.upstream
         if decoded.error is not None:
@@ -285,21 +297,19 @@ class Exchanger:
         if failed is not None and not (whole and decoded.candidates):
             raise Refused(failed, attempt=classify_error(failed, begun=bool(decoded.candidates)))
         named = decoded if keeping is None or home else replace(decoded, id=keeping.id)
-        response = answer_for(named, sent.upstream, asked.client, sent.context)
-        if home and sent.legs is None and response is decoded and decoded.error is None:
+        response, data, losses = await self._offload.run(body, _render, asked, sent, named)
+        if data is None:
             if keeping is not None:
                 keeping.finished(body)
-            return Whole(body, sent.losses, decoded)  # home is exact
-        encoding = asked.client.encode_response(response, sent.context)
-        losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
-        refuse(losses, asked.client.name, strict=False)
+            return Whole(body, sent.losses, decoded)
         if sent.finish is not None:
             sent.finish(response)
-        return Whole(encoding.to_bytes(), sent.losses + losses, decoded)
+        return Whole(data, sent.losses + losses, decoded)
 
     async def _ask(self, sent: Sent, body: bytes) -> Response:
         """One more leg of an answer."""
-        return self._read(sent, await self._body(sent, await self._sender.send(sent, body)))
+        answered = await self._body(sent, await self._sender.send(sent, body))
+        return await self._offload.run(answered, self._read, sent, answered)
 
     async def _body(self, sent: Sent, answer: Answer) -> bytes:
         """A whole answer, as it came."""
@@ -322,7 +332,8 @@ class Exchanger:
         translation = translating(asked, sent, self._redactor)
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/json") and sent.upstream.name != "gemini":
-            response = self._read(sent, await self._body(sent, answer))
+            body = await self._body(sent, answer)
+            response = await self._offload.run(body, self._read, sent, body)
             if response.error is not None and not response.candidates:
                 raise Refused(response.error, attempt=classify_error(response.error))
             if isinstance(sent.legs, InnerCalls):
@@ -370,6 +381,17 @@ class Exchanger:
                 raise await self._conclude(sent, refused) from None
 
         return go_on
+
+
+def _render(asked: Asked, sent: Sent, named: Response) -> tuple[Response, bytes | None, list[Loss]]:
+    """The answer as the client gets it, its bytes and its losses; no bytes if it is passed on as it came."""
+    response = answer_for(named, sent.upstream, asked.client, sent.context)
+    if asked.client is sent.upstream and sent.legs is None and response is named and named.error is None:
+        return response, None, []
+    encoding = asked.client.encode_response(response, sent.context)
+    losses = encoding.report.resolve(response, sent.upstream.names) if encoding.report else []
+    refuse(losses, asked.client.name, strict=False)
+    return response, encoding.to_bytes(), losses
 
 
 def _speaker(asked: Asked, way: Way) -> Speaker:

@@ -1,5 +1,6 @@
 """A request as it came, and the answer to it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from toolwire.upstream.encodings import EncodingError, TooLarge, Unpacker
 
 from .auth import Caller
 from .log import Line
+from .offload import BodyRoom
 from .recording import Note
 from .refusal import Refused
 from .watch import Receive, Watch
@@ -30,6 +32,8 @@ class Incoming(Struct):
     headers: dict[bytes, bytes]
     line: Line
     watch: Watch
+    room: BodyRoom
+    held: int = 0
     caller: Caller = Caller("")
     note: Note | None = None
 
@@ -59,14 +63,22 @@ class Incoming(Struct):
             piece = message.get("body", b"")
             pieces.append(piece)
             size += len(piece)
+            self.held = self.room.take(self.held, size)
             if not message.get("more_body", False):
                 break
         if size > limit:
             raise Refused(ApiError(kind="too_large", message=f"the body is longer than {limit} bytes", status=413))
         self.watch.received()
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        packed = self.headers.get(b"content-encoding")
-        return body if packed is None else _unpacked(body, packed, limit)
+        if (packed := self.headers.get(b"content-encoding")) is not None:
+            body = await asyncio.to_thread(_unpacked, body, packed, limit)
+            self.held = self.room.take(self.held, len(body))
+        return body
+
+    def let_go(self) -> None:
+        """The body is needed no more."""
+        self.room.taken -= self.held
+        self.held = 0
 
 
 def _unpacked(body: bytes, encoding: bytes, limit: int) -> bytes:
