@@ -11,7 +11,7 @@ import msgspec
 import orjson
 
 import toolwire
-from benchmarks.steps import step_milliseconds
+from benchmarks.steps import step_milliseconds, sync_milliseconds
 from benchmarks.workloads import (
     anthropic_request,
     frames_of,
@@ -51,6 +51,8 @@ PROTOCOLS = (ANTHROPIC, CHAT, RESPONSES, GEMINI, "gemini-interactions", "ollama"
 def main() -> int:
     print(f"medians of {ROUNDS} rounds, each of the work and its floor in turn; processor time\n")
     over = [label for label, figure, limit in _rows() if not _is_held(label, figure, limit)]
+    disk = f"one tool step on this disk, ms (one fsync: {sync_milliseconds():.2f} ms)"
+    print(f"  {disk:58} {step_milliseconds(None):6.2f}   no limit: four writes that wait for the disk")
     texts = long_texts_request()
     print("\nBeside these, with no limit: a request of long plain texts, of which orjson does little more than copy:")
     print(f"  {ANTHROPIC} -> {CHAT}, {len(texts):,} bytes".ljust(61) + f"{_request_ratio(texts, ANTHROPIC, CHAT):6.2f}")
@@ -86,7 +88,7 @@ def _rows() -> Iterator[tuple[str, float, float]]:
     yield "twice the arguments, to once", arguments, GROWTH_LIMIT
     yield "import toolwire, ms above bare Python", _import_milliseconds(), IMPORT_LIMIT
     print("\nThe runtime:")
-    yield "one tool step with its journal, ms without model time", step_milliseconds(), STEP_LIMIT
+    yield "one tool step, ms without model time and disk", step_milliseconds(), STEP_LIMIT
 
 
 def _request_ratio(request: bytes, source: str, target: str) -> float:

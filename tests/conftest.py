@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 import certifi
 import pytest
 
+from tests import manifest
 from tests.clock import Clock
 
 # The collector would go again and again through the types of five SDKs and 15,000 tests, none of which are garbage.
@@ -34,7 +35,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    manifest.remember(item.nodeid for item in session.items)
     gc.collect()
     gc.freeze()
 

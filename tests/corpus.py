@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-CORPUS = Path(__file__).parents[1] / ".." / "shared" / "corpus"
+from tests.manifest import SHARED, needs
+
+CORPUS = SHARED / "corpus"
+needs_recordings = needs("corpus")
 
 # The corpus names the shape of the bodies `dialect`; these are the ones that toolwire has a protocol for.
 DIALECTS = {

@@ -4,12 +4,12 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.fixture_files import PROTOCOLS, fixture_path, folder, read
+from tests.manifest import SHARED
 
-WIRE_FACTS = Path(__file__).parents[1] / ".." / "shared" / "protocols"
+WIRE_FACTS = SHARED / "protocols"
 WIRE_FACT_FILES = {
     "anthropic": "anthropic_messages.md",
     "openai-chat": "openai_chat.md",
@@ -116,7 +116,7 @@ def _holds(node: Any, condition: str) -> bool:
 def rows_of_the_wire_facts(protocol: str) -> Iterator[str]:
     """The names in the first cells of the tables, where the wire facts lie beside the project."""
     path = WIRE_FACTS / WIRE_FACT_FILES[protocol]
-    lines = path.read_text().splitlines() if path.is_file() else []
+    lines = path.read_text().splitlines()
     kind = None
     for line, following in pairwise([*lines, ""]):
         if line.startswith("#"):

@@ -3,21 +3,21 @@
 import re
 
 from tests.advisories import ADVISORIES, OWED, PARTS
-from tests.manifest import ROOT, exists
+from tests.manifest import SHARED, exists, needs
 
-TABLE = ROOT / ".." / "shared" / "acceptance" / "security.md"
+TABLE = SHARED / "acceptance" / "security.md"
 
 
+@needs("acceptance/security.md")
 def test_every_row_of_the_table_is_listed() -> None:
     assert len(ADVISORIES) == 27
-    if TABLE.is_file():
-        text = TABLE.read_text()
-        rows = re.findall(r"^\| (.+?) \|", text, re.MULTILINE)[1:]
-        assert len(rows) == len(ADVISORIES)
-        for row, begins in zip(rows, ADVISORIES, strict=True):
-            assert row.startswith(begins)
-        below = " ".join(text.rpartition("|\n")[2].split())
-        assert [phrase for phrase in OWED if phrase not in below] == []
+    text = TABLE.read_text()
+    rows = re.findall(r"^\| (.+?) \|", text, re.MULTILINE)[1:]
+    assert len(rows) == len(ADVISORIES)
+    for row, begins in zip(rows, ADVISORIES, strict=True):
+        assert row.startswith(begins)
+    below = " ".join(text.rpartition("|\n")[2].split())
+    assert [phrase for phrase in OWED if phrase not in below] == []
 
 
 def test_every_row_has_tests_or_the_part_that_brings_them() -> None:

@@ -23,6 +23,7 @@ from tests.conversations import (
     responses,
     streamed,
 )
+from tests.loops import some
 from toolwire.codec.carries import Carrier, is_carry
 from toolwire.protocols import PROTOCOLS
 
@@ -229,7 +230,7 @@ def test_without_a_key_the_loss_is_reported_where_the_proof_stood(case: str, cli
     issuer, answer = ANSWERS[case]
     encoded = tw.translate(answer, issuer, client, "response", request=ASKED[client])
     shown = [data for _, data in proofs(encoded.value)]
-    for path, data in proofs(answer):
+    for path, data in some(proofs(answer)):
         # Or it was all that a text had, which is gone with it.
         places = {path, path.removesuffix("/thoughtSignature")}
         assert (data in shown) != bool(places & {loss.path for loss in encoded.losses})

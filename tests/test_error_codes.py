@@ -79,7 +79,7 @@ def test_others_have_no_word_for_it() -> None:
         ("tunedModels/mine", "tunedModels/mine"),
         ("projects/p/locations/l/endpoints/e", "projects/p/locations/l/endpoints/e"),
         ("publishers/google/models/gemini-3-pro", "publishers/google/models/gemini-3-pro"),
-        ("acme/llama-5", "models/acme/llama-5"),
+        ("acme/llama-5", "models/acme%2Fllama-5"),
     ],
 )
 def test_the_address_of_a_model_of_googles(model: str, path: str) -> None:

@@ -18,6 +18,7 @@ NAMES = [
     "Loss",
     "LossRefused",
     "Policy",
+    "RunFailed",
     "ToolFault",
     "ToolwireError",
     "check",

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.loops import some
 from tests.patience import PATIENCE
 from toolwire.protocols import PROTOCOLS
 
@@ -82,7 +83,7 @@ def test_console_block(block: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", list(SHELL.values()), ids=list(SHELL))
 def test_shell_block(block: str) -> None:
-    for line in block.splitlines():
+    for line in some(block.splitlines()):
         program, *arguments = shlex.split(line.partition("#")[0])
         assert program == "make"
         code, output = run(["make", "--dry-run", *arguments], ROOT)

@@ -41,6 +41,7 @@ from tests.bodies_google import (
     interactions_tool,
 )
 from tests.bodies_ollama import ollama_assistant, ollama_call, ollama_response, ollama_result
+from tests.loops import some
 from tests.wire import (
     ALL_PAIRS,
     ANTHROPIC,
@@ -185,7 +186,7 @@ def test_format_tool_result_gemini_comes_from_the_user_with_the_id_of_the_call()
 
 @pytest.mark.parametrize("protocol", SEVEN)
 def test_parse_model_tool_calls_gives_what_the_contract_asks(protocol: str) -> None:
-    for call in toolwire.parse_tool_calls(ANSWERS[protocol], protocol):
+    for call in some(toolwire.parse_tool_calls(ANSWERS[protocol], protocol)):
         assert call.keys() == {"id", "name", "arguments", "shape", "complete"}
         assert (call["shape"], call["complete"]) == ("json", True)
         assert isinstance(json.loads(call["arguments"]), dict)

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .agent import Agent
+    from .agent import Agent, RunFailed
     from .canonical.errors import DecodeError, LossRefused, ToolwireError
     from .canonical.loss import Loss
     from .cycle import (
@@ -34,6 +34,7 @@ __all__ = [
     "Loss",
     "LossRefused",
     "Policy",
+    "RunFailed",
     "ToolFault",
     "ToolwireError",
     "check",
@@ -53,6 +54,7 @@ _HOMES = {
     "Calling": "runtime.toolset",
     "Caps": "runtime.caps",
     "Policy": "runtime.policy",
+    "RunFailed": "agent",
     "ToolFault": "runtime.toolset",
     "tool": "runtime.functions",
     "DecodeError": "canonical.errors",

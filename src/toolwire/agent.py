@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Media, Message, Text
 from toolwire.canonical.errors import ToolwireError
@@ -55,11 +56,26 @@ class About(Struct, frozen=True, kw_only=True):
     facts: dict[str, str] = field(default_factory=dict)
 
 
+_FAILED: frozenset[StoppedBy] = frozenset({"failed", "steps", "time", "tokens", "repetition", "length", "filtered"})
+"""Ends at which there is no complete answer, through the provider or a limit. A refusal is the model's own answer."""
+
+
+class RunFailed(ToolwireError):
+    """The provider or a limit kept a run from its answer; `run` is that run."""
+
+    def __init__(self, run: "Run") -> None:
+        super().__init__(
+            f"the run {run.id} {'failed' if run.stopped == 'failed' else f'stopped ({run.stopped})'}: {run.why}"
+        )
+        self.run = run
+
+
 class Run:
     """A run that ended, or, in asynchronous code, one that is to be awaited."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, *, check: bool = False) -> None:
         self._state = state
+        self._check = check
         self._ended: RunEnded | None = None
         self._task: Awaitable[None] | None = None
         self.calls: list[CallRecord] = []
@@ -67,7 +83,19 @@ class Run:
     def __await__(self) -> Generator[Any, None, "Run"]:
         if self._task is not None:
             yield from self._task.__await__()
+        if self._check:
+            self.raise_for_failure()
         return self
+
+    def raise_for_failure(self) -> None:
+        """Raise `RunFailed` if the provider or a limit kept the run from its answer."""
+        if self.stopped in _FAILED:
+            raise RunFailed(self)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the model came to the end of its answer."""
+        return self.stopped == "finished"
 
     @property
     def id(self) -> str:
@@ -102,6 +130,13 @@ class Run:
     @property
     def state(self) -> State:
         return self._state
+
+    def end(self) -> None:
+        """Note the end of a run that was left before it told its own."""
+        if self._ended is None:
+            if self._state.stopped is None:
+                self._state.stopped, self._state.why = "cancelled", "it was not followed to its end"
+            self._ended = ended(self._state)
 
     def take(self, event: RunEvent) -> None:
         if isinstance(event, RunEnded):
@@ -187,9 +222,17 @@ class Agent:
 
     # ---- the whole cycle
 
-    def run(self, prompt: Prompt, *, after: Sequence[Message] = (), facts: Mapping[str, str] | None = None) -> Run:
-        """Until there is an answer, or a reason to stop. `after` is the conversation so far."""
-        return self._run(self.start(prompt, after=after), facts)
+    def run(
+        self,
+        prompt: Prompt,
+        *,
+        after: Sequence[Message] = (),
+        facts: Mapping[str, str] | None = None,
+        check: bool = True,
+    ) -> Run:
+        """Until there is an answer, or a reason to stop. `after` is the conversation so far. A run that the provider or
+        a limit kept from its answer raises `RunFailed`; without `check`, look at `run.ok` and `run.stopped`."""
+        return self._run(Run(self.start(prompt, after=after), check=check), facts)
 
     def stream(
         self, prompt: Prompt, *, after: Sequence[Message] = (), facts: Mapping[str, str] | None = None
@@ -207,24 +250,31 @@ class Agent:
         resumed = Run(State(run=kept.id, messages=about.messages))
         return RunStream(resumed, self._events(resumed, resumed=True))
 
-    def _run(self, state: State, facts: Mapping[str, str] | None) -> Run:
-        run = Run(state)
-
+    def _run(self, run: Run, facts: Mapping[str, str] | None) -> Run:
         async def work() -> None:
             async for _ in self._events(run, facts):
                 pass
 
         if is_asynchronous():
-            run._task = asyncio.ensure_future(work())  # noqa: SLF001 - it is ours
+            task = asyncio.ensure_future(work())
+            task.add_done_callback(lambda _: run.end())  # cancelled before it began, nothing else notes its end
+            run._task = task  # noqa: SLF001 - it is ours
         else:
             wait_for(work())
+            if run._check:  # noqa: SLF001
+                run.raise_for_failure()
         return run
 
     async def _events(
-        self, run: Run, facts: Mapping[str, str] | None = None, *, resumed: bool = False
+        self,
+        run: Run,
+        facts: Mapping[str, str] | None = None,
+        *,
+        resumed: bool = False,
+        tokens: int | None = None,
     ) -> AsyncIterator[RunEvent]:
         state = run.state
-        loop, held = await self._loop(state, facts, resumed=resumed)
+        loop, held = await self._loop(state, facts, resumed=resumed, tokens=tokens)
         spans = None if self._telemetry is None else RunSpans(self._telemetry.tracer, self.name)
         try:
             async for event in loop.events(state, resumed=resumed):
@@ -237,8 +287,7 @@ class Agent:
             await self._toolbox.end_run(state.run)
             if spans is not None:
                 spans.close()
-            if state.stopped is None:  # left by who read it, or by a fault of ours
-                state.stopped, state.why = "cancelled", "it was not followed to its end"
+            run.end()
             if held is not None:
                 held.end(msgspec.json.encode(ended(state)))
 
@@ -287,9 +336,10 @@ class Agent:
                 held.end(msgspec.json.encode(ended(state)))
 
     async def _loop(
-        self, state: State, facts: Mapping[str, str] | None, *, resumed: bool
+        self, state: State, facts: Mapping[str, str] | None, *, resumed: bool, tokens: int | None = None
     ) -> tuple[Loop, RunSteps | None]:
-        """The loop of a run, and the run in the journal, which is held until it is ended or released."""
+        """The loop of a run, and the run in the journal, which is held until it is ended or released. `tokens` is a cap
+        beside its own."""
         model = await self._open()
         held = None
         if self._runs is not None and resumed:
@@ -298,7 +348,11 @@ class Agent:
             about = About(agent=self.name, model=model.name, messages=state.messages, facts=dict(facts or {}))
             held = self._runs.begin(state.run, msgspec.json.encode(about))
         steps: Steps = Remembered() if held is None else held
-        return Loop(model, self._toolbox, self._settings, BoundPictures(steps), self._person), held
+        settings = self._settings
+        if tokens is not None:
+            least = tokens if settings.caps.tokens is None else min(tokens, settings.caps.tokens)
+            settings = replace(settings, caps=replace(settings.caps, tokens=least))
+        return Loop(model, self._toolbox, settings, BoundPictures(steps), self._person), held
 
     async def _open(self) -> Model:
         """The model, for the event loop that asks."""
@@ -320,13 +374,18 @@ class Agent:
             state = self.start(arguments["task"])
             state.run = f"{calling.run}/{calling.key[:8]}"
             run = Run(state)
-            async for _ in self._events(run, resumed=runs is not None and runs.has(state.run)):
+            again = runs is not None and runs.has(state.run)
+            async for _ in self._events(run, resumed=again, tokens=calling.tokens):
                 pass
             if run.stopped == "waiting" and runs is not None:
                 raise Postponed
             if run.stopped != "finished":
-                return Output(content=(Text(text=f"it stopped ({run.stopped}): {run.why}\n{run.text}"),), is_error=True)
-            return Output(content=(Text(text=run.text),))
+                return Output(
+                    content=(Text(text=f"it stopped ({run.stopped}): {run.why}\n{run.text}"),),
+                    is_error=True,
+                    usage=run.usage,
+                )
+            return Output(content=(Text(text=run.text),), usage=run.usage)
 
         task = {"type": "string", "description": "what it is to do, and all that it needs to know for it"}
         return Tool(

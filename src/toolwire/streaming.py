@@ -23,12 +23,16 @@ from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.codec.answers import CallNames, Failing, before_failure
 from toolwire.codec.carrying import StreamCarrying
 from toolwire.codec.frame_fields import FrameFields
+from toolwire.codec.frames import FrameSplitter
 from toolwire.codec.interface import Codec, Context
 from toolwire.codec.kin import are_related, set_apart
 from toolwire.codec.lines import in_one_line
 from toolwire.codec.losses import Report, guards
 from toolwire.codec.probabilities import handing_on
 from toolwire.codec.raising import StreamRaiser
+from toolwire.codec.sse import data_of, only_text
+
+_MARK = b"[DONE]"
 
 
 class Translation:
@@ -36,15 +40,18 @@ class Translation:
     said something that is no error; `has_content`: parts of an answer are among that. `change` sees all events first,
     and says what becomes of them; `finish` gets the answer as the client has it, once it is complete. After its
     terminal event a stream says nothing more, and no further input is decoded. The answer is folded as it comes, and
-    only if something reads it: its losses, or `finish`."""
+    only if something reads it: its losses, or `finish`. A stream of one protocol on both sides of which nothing is to
+    be changed is passed on frame by frame; its failures are passed through `redact`."""
 
     def __init__(
         self,
         reader: Codec,
         writer: Codec,
         context: Context,
+        *,
         change: Callable[[list[Event]], list[Event]] | None = None,
         finish: Callable[[Response], None] | None = None,
+        redact: Callable[[ResponseFailed], ResponseFailed] | None = None,
     ) -> None:
         self.error: ApiError | None = None
         self.broken = False
@@ -63,6 +70,7 @@ class Translation:
         self._raiser = StreamRaiser(context.undo, writer.screen, reader.names)
         self._change = change
         self._finish = finish
+        self._redact = redact
         self._carrying = StreamCarrying(writer, reader.names, context)
         self._folder = Folder() if self._finish is not None or not self._home else None
         self._frame_fields = None if self._home else FrameFields(writer.families)
@@ -72,8 +80,16 @@ class Translation:
         self._over = False
         self._ended = False
         self._losses: list[Loss] | None = None
+        self._frames: FrameSplitter | None = None
+        if self._home and change is None and context.undo.is_empty:
+            self._frames = FrameSplitter(lines=not writer.surface.stream_type.endswith("event-stream"))
+        self._filter = None if self._frames is None else writer.frame_filter(context)
+        self._framed = self._marked = False
+        self._opening: list[Event] = []
 
     def feed(self, data: bytes) -> bytes:
+        if self._frames is not None:
+            return self._pass_frames(data, self._frames)
         return b"" if self._over else self._pass(self._decoder.feed(data))
 
     def go_on(self) -> None:
@@ -82,6 +98,8 @@ class Translation:
 
     def drain(self) -> bytes:
         """What the decoder still held, at the end of a stream that another one may continue."""
+        if self._frames is not None:
+            return self._close_frames(self._frames)
         return b"" if self._over else self._pass(self._decoder.close())
 
     def tell(self, *events: Event) -> bytes:
@@ -94,14 +112,14 @@ class Translation:
 
     def fail(self, error: ApiError) -> bytes:
         """End the stream with an error: what carries it broke."""
-        return self._pass([ResponseFailed(error=error, broken=True)]) + self.end()
+        return self._fail(ResponseFailed(error=error, broken=True)) + self.end()
 
     def close(self) -> bytes:
         return self.drain() + self.end()
 
     def end(self) -> bytes:
         self._ended = True
-        return in_one_line(self._encoder.close())
+        return b"" if self._over else in_one_line(self._encoder.close())
 
     @property
     def is_settled(self) -> bool:
@@ -150,6 +168,8 @@ class Translation:
     def _pass(self, events: list[Event]) -> bytes:
         if self._over:
             return b""
+        if self._redact is not None and events and type(failed := events[-1]) is ResponseFailed:
+            events[-1] = self._redact(failed)
         if self._change is not None:
             events = self._change(events)
         if self._related:
@@ -180,6 +200,80 @@ class Translation:
         if (failure := self._encoder.failure) is not None and self.error is None:
             out += self._give_up(ResponseFailed(error=failure, broken=True))
         return in_one_line(out)
+
+    # ---- frame by frame
+
+    def _pass_frames(self, data: bytes, frames: FrameSplitter) -> bytes:
+        """Pass on whole frames as they came. They are decoded for what they say of the answer as a whole."""
+        if not self._framed:
+            if not data.strip():
+                return b""
+            self._framed = True
+            if not self._reader.surface.is_framed(data):
+                self._frames = None  # a JSON array, which is told in events
+                return self.feed(data)
+        try:
+            found = frames.feed(data)
+        except ValueError as error:
+            return self._fail(ResponseFailed(error=ApiError(kind="server", message=str(error)), broken=True))
+        return self._pass_each(found)
+
+    def _pass_each(self, frames: list[bytes]) -> bytes:
+        out: list[bytes] = []
+        for frame in frames:
+            if self._over:
+                out.append(self._pass_mark(frame))
+                continue
+            events = self._decoder.feed(frame)
+            told = _more_than_growth(events)
+            if told and type(failed := told[-1]) is ResponseFailed:
+                out.append(self._fail(failed))
+                break
+            if only_text(frame) is frame:  # else it says nothing: what has data has failed
+                out.append(frame if self._filter is None else self._filter(frame))
+            self._take(events, told)
+            if self._over:
+                self._marked = data_of(frame) == _MARK
+        return in_one_line(b"".join(out))
+
+    def _take(self, events: list[Event], told: list[Event]) -> None:
+        """Note what events say that are passed on as they came."""
+        if self._folder is not None:
+            self._folder.add_all(events)
+        if self._writer.cumulative:
+            self._encoder.encode(events)  # it has to know all of an answer to end it
+        elif told and type(told[0]) is ResponseStart:
+            self._opening = told
+        for event in told:
+            if type(event) is not PartDelta:
+                self._note(event)
+
+    def _pass_mark(self, frame: bytes) -> bytes:
+        """The mark that some streams end with, behind an answer that is complete; nothing else follows it."""
+        if self._marked or self.error is not None or data_of(frame) != _MARK:
+            return b""
+        self._marked = True
+        return frame
+
+    def _close_frames(self, frames: FrameSplitter) -> bytes:
+        out = self._pass_each(frames.close())
+        if self._over:
+            return out
+        events = self._decoder.close()
+        if events and type(failed := events[-1]) is ResponseFailed:
+            return out + self._fail(failed)
+        self._take(events, _more_than_growth(events))
+        return out + self._writer.closing
+
+    def _fail(self, failed: ResponseFailed) -> bytes:
+        if self._over:
+            return b""
+        if self._opening:
+            self._encoder.encode(self._opening)  # the client has it already
+            self._opening = []
+        return self._pass([failed])
+
+    # ---- what is known of it
 
     def _note(self, event: Any) -> None:
         """What an event says of the answer as a whole."""

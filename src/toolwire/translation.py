@@ -13,6 +13,7 @@ from toolwire.canonical.response import Response
 from toolwire.codec.answers import identified
 from toolwire.codec.carries import Carrier
 from toolwire.codec.carrying import carry_response
+from toolwire.codec.hosts import OPENAI, PROFILES, HostProfile
 from toolwire.codec.interface import Codec, Context, Encoding, Route, Target
 from toolwire.codec.kin import set_apart
 from toolwire.codec.placing import is_unplaced, placed
@@ -72,6 +73,7 @@ def translate(
     title: str | None = None,
     carrier: Carrier | None = None,
     strict: bool = False,
+    host: str = OPENAI.name,
 ) -> Encoded:
     """Translate one body.
 
@@ -79,7 +81,8 @@ def translate(
     renamed, flattened and lowered tools be raised again; `hosted_tools` is then what it was sent with. `model` and
     `stream` are for protocols that keep them in the address, and override what the body says. `site` and `title` tell a
     provider that asks for them who is asking; they are headers of the route. `carrier` seals into an answer what its
-    target has no place for, and opens it again in the next request. `strict` refuses any loss.
+    target has no place for, and opens it again in the next request. `strict` refuses any loss. `host` names the profile
+    of the server that takes a Chat request, or that answered it: `generic` for one that is not OpenAI's own.
     """
     reader, writer = codec(source), codec(target)
     data = to_bytes(body, source)
@@ -100,11 +103,12 @@ def translate(
                 title=title,
                 binary_results=binary_results,
                 hosted_tools=hosted_tools,
+                host=profile(host),
             )
             root = settled(set_apart(root, reader, writer), reader, writer)
             encoding = writer.encode_request(root, options)
         case "response":
-            context = replace(answering(request, reader, writer, hosted_tools), carrier=carrier)
+            context = replace(answering(request, reader, writer, hosted_tools, profile(host)), carrier=carrier)
             root = answer_for(reader.decode_response(data, context), reader, writer, context)
             encoding = writer.encode_response(root, context)
         case "error":
@@ -130,6 +134,13 @@ def codec(name: str) -> Codec:
         raise ValueError(f"no protocol {name!r}: there are {', '.join(PROTOCOLS)}") from None
 
 
+def profile(host: str) -> HostProfile:
+    try:
+        return PROFILES[host]
+    except KeyError:
+        raise ValueError(f"no host {host!r}: there are {', '.join(PROFILES)}") from None
+
+
 def to_bytes(body: Body, protocol: str) -> bytes:
     """The body as JSON text. Integers of any size pass; what JSON can't say is the sender's fault."""
     try:
@@ -144,12 +155,14 @@ def to_bytes(body: Body, protocol: str) -> bytes:
         raise DecodeError(protocol, "", "JSON data", str(error)) from None
 
 
-def answering(request: Body | None, reader: Codec, writer: Codec, hosted_tools: HostedTools = "drop") -> Context:
+def answering(
+    request: Body | None, reader: Codec, writer: Codec, hosted_tools: HostedTools = "drop", host: HostProfile = OPENAI
+) -> Context:
     """What the answer to this request needs, when `reader` reads it from the provider and `writer` writes it."""
     if request is None:
         return Context()
     asked = writer.decode_request(to_bytes(request, writer.name), Route())
-    undo = reader.encode_request(asked, Target(hosted_tools=hosted_tools)).undo
+    undo = reader.encode_request(asked, Target(hosted_tools=hosted_tools, host=host)).undo
     if reader is not writer:
         undo.integers = asked
     return Context(request=asked, undo=undo)
@@ -170,9 +183,11 @@ def translate_stream(
     *,
     hosted_tools: HostedTools = "drop",
     carrier: Carrier | None = None,
+    host: str = OPENAI.name,
 ) -> TranslatedStream:
-    """Translate a stream as it arrives, at any split. `request`, `hosted_tools` and `carrier` as in `translate`."""
+    """Translate a stream as it arrives, at any split. `request`, `hosted_tools`, `carrier` and `host` as in
+    `translate`."""
     reader, writer = codec(source), codec(target)
-    context = replace(answering(request, reader, writer, hosted_tools), carrier=carrier)
+    context = replace(answering(request, reader, writer, hosted_tools, profile(host)), carrier=carrier)
     translation = Translation(reader, writer, context)
     return TranslatedStream(translation, [chunks] if isinstance(chunks, bytes) else chunks)

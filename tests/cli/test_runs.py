@@ -1,6 +1,8 @@
 """`toolwire runs`: what was recorded is listed, shown, taken up again after any death, and replayed."""
 
+import contextlib
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from tests.cli.asking import (
 )
 from tests.patience import PATIENCE, wait_until
 from toolwire.cli import main
+from toolwire.journal.runs import Runs
 
 ROOT = Path(__file__).parents[2]
 
@@ -393,3 +396,23 @@ def test_what_was_never_started_here_can_not_be_taken_up(tmp_path: Path) -> None
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment(tmp_path), check=True)
     done = toolwire(tmp_path, "runs", "replay", "last", "--journal", "runs.db")
     assert (done.code, "only the program that did can take it up" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["list", "show", "resume"])
+def test_a_journal_that_can_not_be_read_is_an_error_and_no_traceback(command: str, tmp_path: Path) -> None:
+    """Item 3: a file that is none, one of a newer version, and a run whose beginning is damaged."""
+    path = tmp_path / "runs.db"
+    arguments = ["runs", command, *([] if command == "list" else ["run"]), "--journal", str(path)]
+    runs = Runs(path)
+    runs.begin("run", b'{"cut').end(b"{}")
+    runs.close()
+    damaged = CliRunner().invoke(main, arguments)
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA user_version = 99")
+    newer = CliRunner().invoke(main, arguments)
+    path.write_bytes(b"no database, but long enough to be looked at" * 100)
+    none = CliRunner().invoke(main, arguments)
+    assert [one.exit_code for one in (damaged, newer, none)] == [2, 2, 2]
+    assert "Error: the run run can't be read from the journal: it is damaged" in damaged.output
+    assert f"Error: {path}: a newer toolwire wrote it" in newer.output
+    assert f"Error: {path}: the file is damaged, or not of SQLite" in none.output

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.corpus import Exchange, exchanges
+from tests.corpus import Exchange, exchanges, needs_recordings
 from toolwire.codec.counting import estimate, only
 
 
@@ -71,8 +71,10 @@ def real_count(exchange: Exchange) -> int:
 SELDOM = {"anthropic": 25, "openai-chat": 2, "openai-responses": 2, "gemini": 2}
 
 
+@needs_recordings
 @pytest.mark.parametrize("protocol", TOLD)
 def test_it_is_seldom_below_what_providers_really_counted(protocol: str) -> None:
     counted = [(exchange, real) for exchange in exchanges(protocol) if (real := real_count(exchange))]
     low = [real for exchange, real in counted if estimate(json.dumps(exchange.request).encode()) < real]
+    assert counted
     assert len(low) * 100 <= len(counted) * SELDOM[protocol]

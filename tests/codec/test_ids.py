@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toolwire as tw
+from tests.bodies import chat_call, chat_result, chat_turn
 from toolwire.codec.ids import MADE, is_made, legal_id, made_id, original_id
 from toolwire.protocols import PROTOCOLS
 
@@ -111,7 +112,7 @@ def test_a_made_id_is_stable_legal_and_known_as_made(name: str, arguments: str, 
     assert made not in others
 
 
-@pytest.mark.parametrize("id", ["call_1", "toolu_01", "", "x" + MADE])
+@pytest.mark.parametrize("id", ["call_1", "toolu_01", "", "x" + MADE, MADE, MADE + "0" * 25])
 def test_other_ids_are_not_made(id: str) -> None:
     assert not is_made(id)
 
@@ -128,3 +129,11 @@ def test_answers_without_an_id_get_one_of_their_own_conversation(client: str) ->
     first, second, again = ids
     assert second == again
     assert first != second
+
+
+@pytest.mark.parametrize("target", ["gemini", "ollama"])
+def test_f_11_an_issued_id_that_looks_made_is_kept(target: str) -> None:
+    """One in 3,844 ids of OpenAI begins with `call_tw`."""
+    id = "call_twBJEEhJmhYlK4noeBJeztyd"
+    body = tw.translate(chat_turn([chat_call(id)], [chat_result(id)]), "openai-chat", target, model="m").to_bytes()
+    assert body.count(id.encode()) == 2

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codec.pieces import POINTS, cut, cut_in_two
+from tests.loops import some
 from toolwire.canonical.content import Message, Part, Text, ToolCall
 from toolwire.canonical.events import Event, MessageEnd, MessageStart, PartDelta, PartEnd, PartStart, ResponseStart
 from toolwire.canonical.fold import fold, unfold
@@ -99,7 +100,7 @@ def test_any_text_in_any_spelling_and_any_cut(
     ],
 )
 def test_escapes_at_any_cut(written: str, text: str) -> None:
-    for pieces in cut_in_two(written):
+    for pieces in some(cut_in_two(written)):
         unescaped = InputText()
         assert "".join(map(unescaped.feed, pieces)) + unescaped.close() == text
 
@@ -148,7 +149,7 @@ def test_a_long_text_is_looked_at_once() -> None:
         inside.feed('"')
         assert len(inside._held) <= 12
         strange.feed("abcdef")
-    assert len(strange._head) == 5_000
+    assert len(strange._head) < 5_000 / 10
 
 
 # ---- streams

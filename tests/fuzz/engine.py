@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from .mutations import MAX_MUTATIONS, OPERATIONS, Mutation, apply_mutations, draw_mutations
+from .mutations import MAX_MUTATIONS, OPERATIONS, TOKENS, Mutation, apply_mutations, draw_mutations
 
 FINDINGS = Path(__file__).parent / "corpus" / "findings"
 SLOW_SECONDS = 20.0
@@ -20,11 +20,15 @@ HYPOTHESIS_CASES = 400
 
 
 class Target(NamedTuple):
-    """`check` raises for input that shows a defect, and returns for all other, valid or not."""
+    """`check` raises for input that shows a defect, and returns for all other, valid or not.
+
+    `tokens` are inserted into the seeds.
+    """
 
     name: str
     make_seeds: Callable[[], Sequence[bytes]]
     check: Callable[[bytes], None]
+    tokens: Sequence[bytes] = TOKENS
 
     def seeds(self) -> list[bytes]:
         """Valid input to mutate, and the input of earlier findings: `corpus/findings/NAME.NUMBER`."""
@@ -48,7 +52,7 @@ def run_random(target: Target, source: random.Random, *, seconds: float = 0, cas
     """Check cases that a random source draws until the time is over or there were so many. Return their number."""
     seeds, done, end = target.seeds(), 0, time.monotonic() + seconds
     while done < cases or time.monotonic() < end:
-        data = apply_mutations(source.choice(seeds), draw_mutations(source))
+        data = apply_mutations(source.choice(seeds), draw_mutations(source), target.tokens)
         if (cause := _failure(target, data)) is not None:
             small = minimize(target, data)
             raise Finding(target.name, small, cause) from cause
@@ -67,7 +71,7 @@ def run_hypothesis(target: Target, source: random.Random, *, seconds: float = 0,
     def check(data: bytes, drawn: list[Mutation]) -> None:
         nonlocal done
         done += 1
-        mutated = apply_mutations(data, drawn)
+        mutated = apply_mutations(data, drawn, target.tokens)
         if (cause := _failure(target, mutated)) is not None:
             failed.append((mutated, cause))
             raise cause

@@ -46,10 +46,13 @@ class Mutation(NamedTuple):
     choice: int
 
 
-def apply_mutations(seed: bytes, mutations: Sequence[Mutation]) -> bytes:
+def apply_mutations(seed: bytes, mutations: Sequence[Mutation], tokens: Sequence[bytes] = TOKENS) -> bytes:
     data = seed
     for mutation in mutations:
-        data = _OPERATIONS[mutation.operation](data, mutation)
+        if mutation.operation in ("insert", "overwrite"):
+            data = _place(data, mutation, tokens)
+        else:
+            data = _OPERATIONS[mutation.operation](data, mutation)
     return data
 
 
@@ -75,14 +78,10 @@ def _flip(data: bytes, mutation: Mutation) -> bytes:
     return data[:at] + bytes(byte ^ (1 << mutation.choice % 8) for byte in data[at : at + 1]) + data[at + 1 :]
 
 
-def _insert(data: bytes, mutation: Mutation) -> bytes:
-    at = _offset(data, mutation)
-    return data[:at] + TOKENS[mutation.choice % len(TOKENS)] + data[at:]
-
-
-def _overwrite(data: bytes, mutation: Mutation) -> bytes:
-    at, token = _offset(data, mutation), TOKENS[mutation.choice % len(TOKENS)]
-    return data[:at] + token + data[at + len(token) :]
+def _place(data: bytes, mutation: Mutation, tokens: Sequence[bytes]) -> bytes:
+    """Insert one of the tokens, or overwrite what is there with it."""
+    at, token = _offset(data, mutation), tokens[mutation.choice % len(tokens)]
+    return data[:at] + token + data[at if mutation.operation == "insert" else at + len(token) :]
 
 
 def _delete(data: bytes, mutation: Mutation) -> bytes:
@@ -167,8 +166,6 @@ def _add_value(parent: Any, key: Any, mutation: Mutation) -> None:
 
 _OPERATIONS: dict[str, Callable[[bytes, Mutation], bytes]] = {
     "flip": _flip,
-    "insert": _insert,
-    "overwrite": _overwrite,
     "delete": _delete,
     "repeat": _repeat,
     "truncate": _truncate,
@@ -178,4 +175,4 @@ _OPERATIONS: dict[str, Callable[[bytes, Mutation], bytes]] = {
     "double_value": _change_json(_double_value),
     "add_value": _change_json(_add_value),
 }
-OPERATIONS = tuple(_OPERATIONS)
+OPERATIONS = ("insert", "overwrite", *_OPERATIONS)

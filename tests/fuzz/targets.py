@@ -4,7 +4,7 @@ from importlib import import_module
 
 from .engine import Target
 
-MODULES = ("bodies", "streams", "fast_paths", "config")
+MODULES = ("bodies", "streams", "fast_paths", "config", "encodings", "http_client", "http_server", "websocket")
 
 
 def all_targets() -> list[Target]:

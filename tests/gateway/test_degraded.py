@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
+import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -133,6 +134,7 @@ def test_s_8_the_gateway_recovers_once_the_file_is_mended(tmp_path: Path, monkey
             await degraded(gateway, "file is not a database")
             path.unlink()
             await healthy(gateway)
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
             _, first, headers = await ask(gateway, "/v1/responses", input="hello", store=True)
             assert UNSTORED not in headers.get("toolwire-losses", "")
             status, second, _ = await ask(gateway, "/v1/responses", input="on", previous_response_id=first["id"])

@@ -1,11 +1,67 @@
 """What only the client's own provider can do is refused in words by which its clients ask otherwise."""
 
 import json
+from typing import Any
+
+import pytest
 
 from tests.bodies import anthropic_request
 from tests.gateway.running import in_front_of, run, running
-from tests.gateway.test_faults import GOOD, whole
+from tests.gateway.test_exchange import GOOD as CHAT_ANSWER
+from tests.gateway.test_exchange import Script
+from tests.gateway.test_faults import GOOD, error_of, whole
 from tests.upstream.sockets import answering, upstream
+
+SEALED: dict[str, tuple[str, str, Any]] = {
+    "openai-responses": (
+        "/v1/responses",
+        "/input/0: this compaction can be read only by the openai-responses provider that made it",
+        {
+            "model": "m",
+            "input": [
+                {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAA"},
+                {"role": "user", "content": "Go on."},
+            ],
+        },
+    ),
+    "anthropic": (
+        "/v1/messages",
+        "/messages/0/content/0: this compaction can be read only by the anthropic provider that made it",
+        anthropic_request(
+            {"role": "assistant", "content": [{"type": "compaction", "content": None, "encrypted_content": "x"}]},
+            {"role": "user", "content": "Go on."},
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("client", SEALED)
+def test_a_compaction_of_another_provider_is_refused_by_name(client: str) -> None:
+    """It stands for all that was said before: without it the model is asked about what it never saw."""
+    path, why, body = SEALED[client]
+
+    async def work() -> None:
+        script = Script(CHAT_ANSWER)
+        async with upstream(script) as origin, running(in_front_of(origin)) as gateway:
+            answer = await gateway.post(path, json.dumps(body).encode())
+            assert answer.status == 400
+            assert error_of(client, 400, await answer.read(10_000)).message.startswith(why)
+            assert script.asked == []
+
+    run(work())
+
+
+def test_a_compaction_that_can_be_read_is_told_as_text() -> None:
+    block = {"type": "compaction", "content": "They fixed the test.", "encrypted_content": "x"}
+    body = anthropic_request({"role": "assistant", "content": [block]}, {"role": "user", "content": "Go on."})
+
+    async def work() -> None:
+        script = Script(CHAT_ANSWER)
+        async with upstream(script) as origin, running(in_front_of(origin)) as gateway:
+            assert (await gateway.post("/v1/messages", json.dumps(body).encode())).status == 200
+            assert script.bodies[0]["messages"][0] == {"role": "assistant", "content": "They fixed the test."}
+
+    run(work())
 
 
 def test_a_thread_is_anthropics_to_hold() -> None:

@@ -70,6 +70,8 @@ BEFORE: dict[str, tuple[Handler, int, str]] = {
     "redirect": (answering(whole("307 Temporary Redirect", b"", more=MOVED)), 502, "redirect"),
     "server error": (answering(whole("500 Oh", told("went wrong"))), 500, "went wrong"),
     "bad request": (answering(whole("400 Bad", told("no good", "invalid_request_error"))), 400, "no good"),
+    "status 600 (Q-13)": (answering(whole("600 What", told("walled off"))), 502, "walled off"),
+    "status 999 (S-18)": (answering(whole("999 Request denied", HTML, "text/html")), 502, "answered 999"),
     "bad key": (answering(whole("401 No", told("bad key upstream-secret-key", "x"))), 401, "did not accept the key"),
 }
 
@@ -99,6 +101,57 @@ def test_a_fault_before_the_first_byte_is_an_error_of_the_clients_protocol(
             assert why in error.message
             assert "upstream-secret-key" not in body.decode()
             assert answer.headers["toolwire-exchange"].startswith("ex_")
+
+    run(work())
+
+
+@pytest.mark.parametrize("status", ["200 OK", "299 Odd"])
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_q_13_an_error_with_a_status_of_success_is_one_of_the_upstream(protocol: str, status: str) -> None:
+    async def work() -> None:
+        async with (
+            upstream(answering(whole(status, told("went wrong")))) as origin,
+            running(in_front_of(origin, more="[limits]\nretries = 0")) as gateway,
+        ):
+            answer = await gateway.ask(protocol)
+            assert answer.status == 502
+            assert error_of(protocol, 502, await answer.read(10_000)).message == "went wrong"
+
+    run(work())
+
+
+@pytest.mark.parametrize("status", ["201 Created", "202 Accepted", "299 Odd"])
+def test_q_13_any_status_of_success_may_come_with_an_answer(status: str) -> None:
+    async def work() -> None:
+        async with upstream(answering(whole(status, GOOD))) as origin, running(in_front_of(origin)) as gateway:
+            answer = await gateway.ask("anthropic")
+            assert answer.status == 200
+            assert b"fine" in await answer.read(10_000)
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("12345678", "12345678"),
+        ("12345678.2", "12345679"),
+        ("0.2", "1"),
+        ("1e300", "2147483647"),
+        ("inf", None),
+        ("nan", None),
+        ("soon", None),
+    ],
+)
+def test_q_13_retry_after_is_a_whole_number(given: str, expected: str | None) -> None:
+    async def work() -> None:
+        busy = whole("429 Busy", told("busy"), more=f"retry-after: {given}\r\n")
+        async with (
+            upstream(answering(busy)) as origin,
+            running(in_front_of(origin, more="[limits]\nretries = 0")) as gateway,
+        ):
+            answer = await gateway.ask("openai-chat")
+            assert (answer.status, answer.headers.get("retry-after")) == (429, expected)
 
     run(work())
 

@@ -1,6 +1,7 @@
 """A provider that speaks the client's own protocol: the client's own bytes, and the provider's own answer."""
 
 import json
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.gateway.running import run
 from tests.gateway.test_exchange import FINE, GOOD, Script, in_front
 from tests.gateway.test_faults import error_of, whole
 from toolwire.codec.interface import Context
+from toolwire.journal.records import COUNTS
 from toolwire.protocols import PROTOCOLS
 
 PATH = "/v1/chat/completions"
@@ -71,7 +73,7 @@ def test_an_answer_comes_as_it_was_given_and_its_usage_is_counted() -> None:
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        (b'{"error": {"message": "out of order", "type": "server_error"}}', 500),
+        (b'{"error": {"message": "out of order", "type": "server_error"}}', 502),
         (FINE.replace(b"fine", b"fi\xffne"), 502),
         (FINE[:-1], 502),
         (b'{"choices": 3}', 502),
@@ -86,6 +88,15 @@ def test_what_is_no_ordinary_answer_is_decoded_and_told(body: bytes, status: int
 
 
 CHAT = json.loads(FINE)
+DETAILED = {
+    "prompt_tokens": 1000,
+    "completion_tokens": 40,
+    "total_tokens": 1040,
+    "prompt_tokens_details": {"cached_tokens": 900, "cache_write_tokens": 10, "audio_tokens": 0},
+    "completion_tokens_details": {"reasoning_tokens": 30, "audio_tokens": 0},
+    "server_tool_use_details": {"web_search_requests": 2},
+    "queue_time": 0.01,
+}
 FUNCTION = {"name": "f", "arguments": "{}"}
 CALLING = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": FUNCTION}]}
 REFUSING = {"role": "assistant", "content": None, "refusal": "No."}
@@ -108,21 +119,21 @@ MESSAGE = {
         ("openai-chat", CHAT | {"choices": [{"message": REFUSING, "finish_reason": "stop"}]}),
         ("openai-chat", CHAT | {"choices": [{"message": REFUSING, "finish_reason": "length"}]}),
         ("openai-chat", CHAT | {"choices": [{"message": REFUSING, "finish_reason": None}]}),
+        ("openai-chat", CHAT | {"usage": DETAILED}),
         ("anthropic", MESSAGE),
         ("anthropic", MESSAGE | {"stop_reason": None}),
     ],
 )
 def test_a_glance_sees_what_decoding_does(protocol: str, answer: dict[str, Any]) -> None:
+    """Q-9: with all counts of usage, cached, reasoning and total ones, too."""
     codec = PROTOCOLS[protocol]
     body = json.dumps(answer).encode()
     seen, decoded = codec.glance(body), codec.decode_response(body, Context())
     assert seen is not None
     assert seen.usage is not None
     assert decoded.usage is not None
-    assert (seen.usage.input_tokens, seen.usage.output_tokens) == (
-        decoded.usage.input_tokens,
-        decoded.usage.output_tokens,
-    )
+    counts = attrgetter(*COUNTS)
+    assert counts(seen.usage) == counts(decoded.usage)
     assert (seen.id, seen.model) == (decoded.id, decoded.model)
     assert [one.stop and one.stop.reason for one in seen.candidates] == [
         one.stop and one.stop.reason for one in decoded.candidates

@@ -12,7 +12,8 @@ from tests.clock import Clock
 from tests.gateway.running import in_front_of, run, running
 from tests.patience import turn
 from toolwire.gateway.config import LimitsSection
-from toolwire.gateway.http import LIMIT_BUFFERED, options
+from toolwire.gateway.cycle import LIMIT_BUFFERED
+from toolwire.gateway.http import options
 from toolwire.gateway.providing import listening
 from toolwire.upstream.provider import Origin
 

@@ -150,6 +150,50 @@ def test_s_1_endless_trailers_close_the_connection(application: Application, lin
     run(work())
 
 
+# ---- found by fuzzing
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /x\r\n\r\n",
+        b"GET /x HTTP/0.9\r\n\r\n",
+        b"GET /x HTTP/2.0\r\n\r\n",
+        CHUNKED.replace(b"chunked", b"gzip, chunked") + b"0\r\n\r\n",
+        CHUNKED.replace(b"transfer", b"transfer-encoding: gzip\r\ntransfer") + b"0\r\n\r\n",
+    ],
+)
+def test_other_versions_and_transfer_codings_are_refused(sent: bytes) -> None:
+    async def work() -> None:
+        async with served(echo) as server:
+            assert (await server.respond_to(sent)).startswith(b"HTTP/1.1 400 ")
+
+    run(work())
+
+
+def test_an_invalid_text_before_a_close_is_no_crash() -> None:
+    """uvicorn wants to close with 1007 what websockets has closed already."""
+    crashes: list[Any] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        await receive()
+
+    async def work() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: crashes.append(context))
+        async with served(application) as server:
+            reader, writer = await server.connect()
+            writer.write(UPGRADE + b"\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"\x81\x82abcd\x9e\x9c" + b"\x88\x80abcd")
+            await reader.read()
+            writer.close()
+
+    run(work())
+    assert crashes == []
+
+
 # ---- upgrades
 
 

@@ -246,7 +246,7 @@ def test_what_keeps_the_journal_from_being_written_stops_no_exchange(
             assert (health["status"], list(health["reasons"])) == ("degraded", ["journal"])
 
     run(work())
-    assert "journal: DatabaseUnusable: unable to open database file" in capsys.readouterr().err
+    assert "journal: DatabaseUnusable: Is a directory" in capsys.readouterr().err
 
 
 def test_lists_and_health_are_not_exchanges(tmp_path: Path) -> None:

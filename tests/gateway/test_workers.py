@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from tests.gateway.test_serving import ASKED, COMMAND, environment
+from tests.loops import some
 from toolwire.gateway.workers import ending_signals
 
 PATIENCE = 120.0
@@ -28,15 +29,17 @@ LOSSY = {**ASKED, "container": "c_1"}
 class Served:
     """A gateway in processes of its own."""
 
-    def __init__(self, process: subprocess.Popen[str], root: str, log: list[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], home: Path, root: str, log: list[str]) -> None:
         self.process = process
+        self.home = home
         self.root = root
         self.log = log
+        self._seen: set[int] = set()
 
     @property
     def workers(self) -> list[int]:
         """The processes whose parent it is, zombies aside."""
-        found = []
+        found: list[int] = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
@@ -45,7 +48,17 @@ class Served:
                     continue
                 if int(fields[1]) == self.process.pid and fields[0] != "Z":
                     found.append(int(entry.name))
+        self._seen.update(found)
         return sorted(found)
+
+    def kill(self) -> None:
+        """End all its processes, orphans included."""
+        for worker in {*self.workers, *self._seen}:
+            with contextlib.suppress(OSError):
+                if (Path(f"/proc/{worker}/cwd")).samefile(self.home):
+                    os.kill(worker, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait(PATIENCE)
 
     @contextmanager
     def only(self, worker: int) -> Iterator[None]:
@@ -83,24 +96,23 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def serving(home: Path, *options: str) -> Iterator[Served]:
-    process = subprocess.Popen(
-        [*COMMAND, "--port", "0", *options], stderr=subprocess.PIPE, text=True, env=environment(home), cwd=home
-    )
+def serving(home: Path, *options: str, files: tuple[int, int] | None = None) -> Iterator[Served]:
+    """`files`: the soft and the hard limit of open files."""
+    command = [*COMMAND, "--port", "0", *options]
+    if files is not None:
+        command = ["sh", "-c", f'ulimit -Sn {files[0]}; ulimit -Hn {files[1]}; exec "$@"', "sh", *command]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(home), cwd=home)
     assert process.stderr is not None
     found = re.fullmatch(r"toolwire listens on (http://127\.0\.0\.1:\d+)\n", process.stderr.readline())
     assert found is not None
     log: list[str] = []
     reading = threading.Thread(target=log.extend, args=(process.stderr,))
     reading.start()
-    served = Served(process, found[1], log)
+    served = Served(process, home, found[1], log)
     try:
         yield served
     finally:
-        for worker in served.workers:
-            os.kill(worker, signal.SIGKILL)
-        process.kill()
-        process.wait(PATIENCE)
+        served.kill()
         reading.join(PATIENCE)
         process.stderr.close()
 
@@ -117,7 +129,7 @@ def slow_upstream(home: Path) -> Iterator[threading.Event]:
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             self._send({"delta": {"role": "assistant", "content": "be"}, "finish_reason": None})
-            released.wait(PATIENCE)
+            released.wait()
             with contextlib.suppress(ConnectionError):
                 self._send({"delta": {"content": "gun"}, "finish_reason": None})
                 self._send({"delta": {}, "finish_reason": "stop"})
@@ -168,7 +180,7 @@ def test_s_10_q_6_losses_are_found_whichever_worker_is_asked(tmp_path: Path) -> 
     with slow_upstream(tmp_path) as released, serving(tmp_path, "--workers", "2", "--model", "up/m") as gateway:
         released.set()
         wait_for(lambda: len(gateway.workers) == 2)
-        for worker in gateway.workers:
+        for worker in some(gateway.workers):
             with gateway.only(worker):
                 lossy = gateway.post({**LOSSY, "stream": True}).headers["toolwire-exchange"]
                 refused = gateway.post({**ASKED, "messages": 7})
@@ -269,7 +281,7 @@ def test_s_10_a_signal_lets_every_worker_finish_its_streams(
 def test_s_10_workers_end_when_their_parent_is_gone(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2") as gateway:
         wait_for(lambda: len(gateway.workers) == 2)
-        for worker in gateway.workers:
+        for worker in some(gateway.workers):
             with gateway.only(worker):
                 assert gateway.post(ASKED).status_code == 200
         gateway.process.kill()

@@ -101,6 +101,6 @@ def test_every_field_that_holds_others_words_is_cleaned() -> None:
 )
 def test_a_large_body_is_cleaned_in_a_moment(piece: bytes) -> None:
     body = piece * (1_000_000 // len(piece))
-    began = time.perf_counter()
+    began = time.process_time()
     assert without_shapes(body) == body
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 60  # of the processor; looked at again from each place, it would take hours

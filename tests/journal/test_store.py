@@ -1,6 +1,8 @@
 """The file: whose it is, what is found in it again, and what it forgets."""
 
+import contextlib
 import os
+import sqlite3
 import stat
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from msgspec.structs import replace
 from tests.journal.making import batch, made
 from toolwire.canonical.loss import Loss
 from toolwire.codec.interface import Route
+from toolwire.journal.files import DatabaseUnusable
 from toolwire.journal.records import Bodies, Record, encode_records
 from toolwire.journal.store import JournalError, SqliteStore, found_at, kept_at, write
 
@@ -209,3 +212,34 @@ def test_a_bundle_is_never_written_over_something(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match=r"a\.zip: File exists"):
         write(tmp_path / "a.zip", b"b")
     assert (tmp_path / "a.zip").read_bytes() == b"a"
+
+
+def test_s_8_a_journal_that_failed_is_opened_anew(tmp_path: Path) -> None:
+    """S-8: after a full disk, or damage that was mended, records are written again without a restart."""
+    store = kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
+    large = Record(id="large", at=1e12, toolwire="0", client="anthropic", path="/", why="x" * 100_000)
+    store._connection.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(DatabaseUnusable, match="database or disk is full"):
+        store.add(batch([large]))
+    store.add(batch([large]))
+    assert [record.id for _, record in store.latest(10)] == ["large"]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("PRAGMA user_version = 99", "a newer toolwire wrote it"),
+        ("ALTER TABLE batches DROP COLUMN records", "table batches has no column records"),
+    ],
+)
+def test_a_journal_of_another_form_is_refused_clearly(change: str, said: str, tmp_path: Path) -> None:
+    """Item 3: to write to and to look at."""
+    path = tmp_path / "journal.db"
+    kept_at(path, days=1, size=1_000_000).close()
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(change)
+    with pytest.raises(JournalError, match=said):
+        kept_at(path, days=1, size=1_000_000)
+    with pytest.raises(JournalError, match=said):
+        found_at(path).latest(1)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.corpus import Exchange, exchanges
+from tests.corpus import Exchange, exchanges, needs_recordings
 from tests.fixture_files import fixture
+from tests.loops import some
 from toolwire.codec.check import Finding, words
 from toolwire.protocols import PROTOCOLS
 
@@ -40,7 +41,10 @@ UNFORESEEABLE = {
 
 
 def recorded(protocol: str, compatible: bool) -> list[Exchange]:
-    return [found for found in exchanges(protocol, compatible=compatible, kind="generate") if found.request is not None]
+    found = [one for one in exchanges(protocol, compatible=compatible, kind="generate") if one.request is not None]
+    if not found:
+        pytest.skip("nothing of this server is recorded")
+    return found
 
 
 def refusal(exchange: Exchange) -> str:
@@ -52,12 +56,14 @@ def errors(check: Check, exchange: Exchange) -> list[Finding]:
     return [finding for finding in check(exchange.request) if finding.level == "error"]
 
 
+@needs_recordings
 @pytest.mark.parametrize(("protocol", "compatible", "check"), SERVERS)
 def test_what_was_accepted_has_no_error(protocol: str, compatible: bool, check: Check) -> None:
     accepted = [found for found in recorded(protocol, compatible) if found.status < 400]
     assert {found.id: errors(check, found) for found in accepted if errors(check, found)} == {}
 
 
+@needs_recordings
 @pytest.mark.parametrize(("protocol", "compatible", "check"), SERVERS)
 def test_what_was_refused_is_found_in_the_words_of_the_server(protocol: str, compatible: bool, check: Check) -> None:
     refused = [found for found in recorded(protocol, compatible) if 400 <= found.status < 500]
@@ -70,9 +76,10 @@ def test_what_was_refused_is_found_in_the_words_of_the_server(protocol: str, com
     assert missed == {}
 
 
+@needs_recordings
 @pytest.mark.parametrize(("protocol", "compatible", "check"), SERVERS)
 def test_what_cannot_be_foreseen_is_not_guessed(protocol: str, compatible: bool, check: Check) -> None:
-    for found in recorded(protocol, compatible):
+    for found in some(recorded(protocol, compatible)):
         if found.status >= 400 and any(re.match(said, refusal(found)) for said in UNFORESEEABLE):
             assert errors(check, found) == []
 

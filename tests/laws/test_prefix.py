@@ -27,16 +27,26 @@ CONTENTS = ("text", "image", "audio", "video", "document")
 @pytest.mark.parametrize("target", material.NAMES)
 @pytest.mark.parametrize("source", material.NAMES)
 def test_what_was_sent_stays_a_prefix(source: str, target: str) -> None:
+    _check_prefixes(source, target)
+
+
+@pytest.mark.parametrize("host", ["generic", "mistral"])
+@pytest.mark.parametrize("source", [name for name in material.NAMES if name != "openai-chat"])
+def test_what_was_sent_to_a_host_stays_a_prefix(source: str, host: str) -> None:
+    _check_prefixes(source, "openai-chat", host=host)
+
+
+def _check_prefixes(source: str, target: str, **options: Any) -> None:
     tried = 0
     for name, body in material.requests(source).items():
         history = body.get(HISTORY[source])
         if not isinstance(history, list):
             continue
-        whole = _sent(body, history, source, target)
+        whole = _sent(body, history, source, target, **options)
         for cut in _requests_on_the_way(history):
             if any(finding.level == "error" for finding in tw.check({**body, HISTORY[source]: history[:cut]}, source)):
                 continue  # no client sent this: the provider would have refused it
-            part = _sent(body, history[:cut], source, target)
+            part = _sent(body, history[:cut], source, target, **options)
             if whole is None or part is None:
                 continue
             tried += 1
@@ -60,9 +70,9 @@ def test_what_was_sent_stays_a_prefix_also_with_carries(case: str, client: str) 
         body = following(body, told, client)
 
 
-def _sent(body: dict[str, Any], history: list[Any], source: str, target: str) -> list[Any] | None:
+def _sent(body: dict[str, Any], history: list[Any], source: str, target: str, **options: Any) -> list[Any] | None:
     try:
-        options = material.addressed(source, "request")
+        options |= material.addressed(source, "request")
         value = tw.translate({**body, HISTORY[source]: history}, source, target, **options).value
     except tw.LossRefused:
         return None

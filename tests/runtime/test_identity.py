@@ -1,6 +1,7 @@
 """Which call is which, where ids come twice; and runs that failed, or went in circles, and are taken up again."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,12 @@ import pytest
 
 from tests.runtime.playing import Played, call, results, says, turn, words
 from tests.runtime.test_loop import ALL, Asked, add
-from toolwire import Agent, Calling, Caps, tool
+from toolwire import Agent, Calling, Caps, check, tool
 from toolwire.agent import Run
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.response import Response
+from toolwire.codec.interface import Target
+from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.approval import Answer, Ask
 from toolwire.runtime.recorded import conversation, turns_of
 
@@ -31,9 +34,23 @@ def test_two_calls_of_a_turn_with_one_id_are_both_run(tmp_path: Path) -> None:
     model = Played(turn(*both), says("ok"))
     agent = Agent(model, tools=[add], policy=ALL, journal=tmp_path / "runs.db")
     run = agent.run("go")
-    assert [(one.call_id, words(one)) for one in results(model.asked[1])] == [("x", "2"), ("x", "4")]
+    assert [(one.call_id, words(one)) for one in results(model.asked[1])] == [("x", "2"), ("x_1", "4")]
     assert agent._runs is not None
     assert conversation(run.messages[:1], turns_of(agent._runs.steps(run.id))) == run.messages
+
+
+def test_r_12_calls_with_one_id_go_back_with_ids_of_their_own() -> None:
+    """R-12: Anthropic refuses a turn in which two calls have one id."""
+    both = call("add", {"a": 1, "b": 1}, id="toolu_1"), call("add", {"a": 2, "b": 2}, id="toolu_1")
+    model = Played(turn(*both, call("add", {"a": 3, "b": 3}, id="toolu_1_1")), says("ok"))
+    Agent(model, tools=[add], policy=ALL).run("go")
+    body = json.loads(PROTOCOLS["anthropic"].encode_request(model.asked[1], Target()).to_bytes())
+    *_, said, answered = body["messages"]
+    uses = [part["id"] for part in said["content"]]
+    assert len(set(uses)) == 3
+    assert [part["tool_use_id"] for part in answered["content"]] == uses
+    assert [words(result) for result in results(model.asked[1])] == ["2", "4", "6"]
+    assert [finding for finding in check(body, "anthropic") if finding.level == "error"] == []
 
 
 def test_an_id_that_comes_again_in_another_turn_is_another_call(tmp_path: Path) -> None:
@@ -91,7 +108,7 @@ BROKEN = [
 @pytest.mark.parametrize("broken", BROKEN)
 def test_an_answer_that_failed_is_asked_for_again(broken: Any, tmp_path: Path) -> None:
     agent = Agent(Played(broken, says("now it works")), journal=tmp_path / "runs.db")
-    run = agent.run("go")
+    run = agent.run("go", check=False)
     assert run.stopped == "failed"
     again = resumed(agent, run)
     assert (again.stopped, again.text) == ("finished", "now it works")
@@ -101,7 +118,7 @@ def test_a_run_that_went_in_circles_goes_on_if_somebody_wants_it(tmp_path: Path)
     turns = [turn(call("add", {"a": 1, "b": 1}, id=f"c{n}")) for n in range(5)]
     model = Played(*turns, says("done"))
     agent = Agent(model, tools=[add], policy=ALL, caps=Caps(repeats=2), journal=tmp_path / "runs.db")
-    run = agent.run("go")
+    run = agent.run("go", check=False)
     assert (run.stopped, len(model.asked), len(run.calls)) == ("repetition", 3, 2)
     again = resumed(agent, run)
     assert (again.stopped, len(model.asked), len(again.calls)) == ("repetition", 4, 1)

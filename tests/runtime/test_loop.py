@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,27 @@ def test_repairs_are_opt_in_and_reported_and_what_was_cut_off_is_not_repaired() 
         assert (result.status, record.repairs) == ("error", ())
 
 
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ('{"a": 1, "b": 2,}', "json", "not valid JSON"),
+        ("{'a': 1, 'b': 2}", "json", "line 1 column 2 (char 1)"),
+        ('{"a": 1, "b": ', "truncated", "cut off"),
+        ('{"a": 1, "b": "x}', "truncated", "cut off"),
+        ('{"a": 1, "b": 2', "truncated", "cut off"),
+        ('{"a": 1, "b": tr', "truncated", "cut off"),
+        ('{"a": 1, "b": 2}', "truncated", "cut off"),
+    ],
+)
+def test_r_10_invalid_json_is_not_reported_as_cut_off(text: str, error: str, said: str) -> None:
+    """R-10: Chat marks a call that is no JSON as incomplete; a trailing comma is no cut."""
+    result, record = only(Played(turn(call("add", text, complete=False)), says("ok")), [add])
+    assert (record.error, said in words(result)) == (error, True)
+    if error == "json":
+        result, record = only(Played(turn(call("add", text, complete=False)), says("ok")), [add], repair=True)
+        assert (words(result), len(record.repairs)) == ("3", 1)
+
+
 def test_a_denied_call_says_which_rule_and_runs_nothing() -> None:
     ran: list[int] = []
 
@@ -137,6 +159,23 @@ def test_a_tool_that_takes_too_long_is_stopped() -> None:
     result, record = only(Played(turn(call("slow")), says("ok")), [slow])
     assert "took longer than 0.05 seconds" in words(result)
     assert (record.error, stopped) == ("timeout", [True])
+
+
+def test_r_2_a_thread_that_takes_too_long_may_still_take_effect_and_the_model_is_told() -> None:
+    """R-2: the result said that the call was stopped; the thread went on and its effect happened."""
+    told, done = threading.Event(), threading.Event()
+
+    @tool(timeout=0.05)
+    def slow() -> None:
+        told.wait(60)
+        done.set()
+
+    result, record = only(Played(turn(call("slow")), says("ok")), [slow])
+    assert (record.error, done.is_set()) == ("timeout", False)
+    assert "was stopped" not in words(result)
+    assert "may still be running. It may have taken effect, or may yet do so." in words(result)
+    told.set()
+    assert done.wait(60)
 
 
 @pytest.mark.parametrize(("idempotent", "tries"), [(True, 3), (False, 1)])
@@ -253,20 +292,20 @@ def test_a_call_after_a_cut_is_never_run(reason: StopReason, stopped: str) -> No
         ran.append(1)
 
     model = Played(turn(call("touch"), stop=reason))
-    run = Agent(model, tools=[touch], policy=ALL).run("go")
+    run = Agent(model, tools=[touch], policy=ALL).run("go", check=False)
     assert (run.stopped, ran, len(model.asked)) == (stopped, [], 1)
     assert run.why
 
 
 def test_turns_are_capped() -> None:
     turns = [turn(call("add", {"a": n, "b": n})) for n in range(9)]
-    run = Agent(Played(*turns), tools=[add], policy=ALL, caps=Caps(turns=3)).run("go")
+    run = Agent(Played(*turns), tools=[add], policy=ALL, caps=Caps(turns=3)).run("go", check=False)
     assert (run.stopped, run.why, run.turns) == ("steps", "3 turns were taken", 3)
 
 
 def test_tokens_are_capped() -> None:
     turns = [turn(call("add", {"a": n, "b": n}), usage=Usage(input_tokens=40, output_tokens=20)) for n in range(9)]
-    run = Agent(Played(*turns), tools=[add], policy=ALL, caps=Caps(tokens=100)).run("go")
+    run = Agent(Played(*turns), tools=[add], policy=ALL, caps=Caps(tokens=100)).run("go", check=False)
     assert (run.stopped, run.turns, run.why) == ("tokens", 2, "120 of 100 tokens were used")
     assert run.usage is not None
     assert run.usage.input_tokens == 80
@@ -283,7 +322,7 @@ def test_time_is_capped_also_within_a_tool() -> None:
             cancelled.append(True)
             raise
 
-    run = Agent(Played(turn(call("slow"))), tools=[slow], policy=ALL, caps=Caps(seconds=0.1)).run("go")
+    run = Agent(Played(turn(call("slow"))), tools=[slow], policy=ALL, caps=Caps(seconds=0.1)).run("go", check=False)
     assert run.stopped == "time"
     assert cancelled == [True]
 
@@ -306,7 +345,7 @@ def test_time_is_capped_also_while_the_model_answers(tmp_path: Path) -> None:
 
     model = Endless(says("x"), says("now it ends"))
     agent = Agent(model, caps=Caps(seconds=0.2), journal=tmp_path / "runs.db")
-    run = agent.run("go")
+    run = agent.run("go", check=False)
     assert (run.stopped, run.why, model.closed) == ("time", "0.2 seconds have passed", True)
     stream = agent.resume(run.id)
     assert [event.text for event in stream if isinstance(event, TextGrew)] == ["now it ends"]
@@ -314,7 +353,7 @@ def test_time_is_capped_also_while_the_model_answers(tmp_path: Path) -> None:
 
 def test_the_same_call_again_and_again_is_stopped_before_it_runs_once_more() -> None:
     model = Played(*[turn(call("add", {"a": 1, "b": 1}, id=f"c{n}")) for n in range(9)])
-    run = Agent(model, tools=[add], policy=ALL, caps=Caps(repeats=2)).run("go")
+    run = Agent(model, tools=[add], policy=ALL, caps=Caps(repeats=2)).run("go", check=False)
     assert (run.stopped, len(run.calls)) == ("repetition", 2)
     assert "add was called with the same arguments 3 times in a row" in run.why
 
@@ -327,7 +366,7 @@ def test_a_pause_goes_on() -> None:
 
 def test_a_fault_of_the_protocol_stops_with_a_clear_error() -> None:
     failed = Response(origin="", error=ApiError(kind="server", message="the provider broke off"))
-    run = Agent(Played(failed)).run("go")
+    run = Agent(Played(failed)).run("go", check=False)
     assert (run.stopped, run.why) == ("failed", "the provider broke off")
 
 
@@ -515,8 +554,7 @@ def test_an_approval_of_another_call_does_not_run_this_one() -> None:
     state = agent.step("go")
     (pending,) = state.pending
     state.approve("c1")
-    pending.call = call("add", {"a": 666, "b": 2})  # changed after it was approved
-    pending.arguments = {"a": 666, "b": 2}
+    pending.input = '{"a": 666, "b": 2}'  # changed after it was approved
     agent.step(state)
     assert state.messages[-2].parts[0].status == "denied"  # type: ignore[union-attr]
 

@@ -1,4 +1,5 @@
 import json
+import re
 from typing import Any
 
 import pytest
@@ -123,6 +124,37 @@ def test_a_whole_float_is_the_integer_that_it_is() -> None:
     assert value["items"][0]["n"] == 10
     assert type(value["items"][0]["n"]) is int
     assert repairs == ("/items/0/n: 10.0 was read as the integer that it is",)
+
+
+ALMOST = [
+    ('{"absolute_path": "a",}', {"absolute_path": "a"}, ["/: a comma before a closing bracket was left out"]),
+    (
+        "{'absolute_path': 'it\\'s \"a\"'}",
+        {"absolute_path": 'it\'s "a"'},
+        ["/: a string in single quotes was read as a string"],
+    ),
+    ('{"absolute_path": "a,}", }', {"absolute_path": "a,}"}, ["/: a comma before a closing bracket was left out"]),
+]
+
+
+@pytest.mark.parametrize(("text", "value", "notes"), ALMOST)
+def test_r_10_almost_json_is_mended_when_asked_for(text: str, value: Any, notes: list[str]) -> None:
+    """R-10: a trailing comma and single quotes were mended by nobody."""
+    assert "not valid JSON" in said(text)
+    assert re.search(r"\(char \d+\)", said(text))
+    assert read_arguments(tool(), text, repair=True) == (value, tuple(notes))
+
+
+@pytest.mark.parametrize(
+    "text", ["{'absolute_path': 'a", "{'absolute_path': 'it's'}", '{"absolute_path": "a",', "{'a", "'"]
+)
+def test_r_10_what_would_have_to_be_guessed_is_not_mended(text: str) -> None:
+    assert "not valid JSON" in said(text, repair=True)
+
+
+def test_r_10_mending_takes_time_in_proportion_to_the_text() -> None:
+    text = '{"absolute_path": "' + '\\"' * 500_000
+    assert "not valid JSON" in said(text, repair=True)
 
 
 def test_a_repair_that_does_not_make_it_valid_is_not_made() -> None:

@@ -124,7 +124,7 @@ print(said)
 def counting(folder: Path, dies_at: int | None = None) -> Agent:
     """An agent whose program takes six steps, each written down; in one of them the process ends."""
 
-    @tool(read_only=True)
+    @tool
     def step(n: int) -> str:
         with (folder / "steps").open("a") as file:
             file.write(f"{n} ")
@@ -134,7 +134,8 @@ def counting(folder: Path, dies_at: int | None = None) -> Agent:
 
     begins = [] if dies_at is None else [turn(call("run_code", {"code": COUNTS}))]
     model = Played(*begins, says("Counted."))
-    return Agent(model, tools=[step], policy=Policy(allow=["run_code"]), code=True, journal=folder / "runs.db")
+    allowed = Policy(allow=["run_code", "step"])
+    return Agent(model, tools=[step], policy=allowed, code=True, journal=folder / "runs.db")
 
 
 def test_a_program_goes_on_in_another_process_from_what_the_journal_has(tmp_path: Path) -> None:

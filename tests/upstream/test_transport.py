@@ -175,6 +175,16 @@ FAULTS = {
     "endless head": (answering(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * LIMIT_HEAD), "of headers", True),
     "endless trailers (S-1)": (answering(CHUNKED + b"0\r\n" + b"a: \r\n" * LIMIT_HEAD), "of headers", True),
     "one endless trailer (S-1)": (answering(CHUNKED + b"0\r\na: " + b"x" * 2 * 1024 * 1024), "of headers", True),
+    "another transfer coding": (
+        answering(CHUNKED.replace(b"transfer", b"transfer-encoding: gzip\r\ntransfer") + b"2\r\nok\r\n0\r\n\r\n"),
+        "another transfer-encoding",
+        True,
+    ),
+    "an answer behind a refused one": (
+        answering(CHUNKED.replace(b"chunked", b"gzip, chunked") + b"2\r\nno\r\n0\r\n\r\n" + OK),
+        "another transfer-encoding",
+        True,
+    ),
     "switching protocols (S-18)": (
         answering(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc"),
         "status 101",
@@ -202,6 +212,14 @@ def test_what_an_upstream_does_wrong_is_said(name: str, clock: Clock) -> None:
                 await (clock.expire(read()) if name.startswith("silent") else read())
             assert failed.value.sent is sent
             assert failed.value.timed_out is name.startswith("silent")
+
+    run(work())
+
+
+def test_headers_of_one_name_are_joined() -> None:
+    async def work() -> None:
+        async with upstream(answering(OK.replace(b"\r\n\r\n", b"\r\nx: a\r\nX: b\r\nx: c\r\n\r\n"))) as origin:
+            assert (await ask(Transport(), origin)).headers["x"] == "a, b, c"
 
     run(work())
 

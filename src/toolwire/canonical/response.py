@@ -34,7 +34,7 @@ class Stop(Node, frozen=True):
 
 class Usage(Node, frozen=True):
     """Tokens; `None` is "not said". `input_tokens` includes what came from or went to a cache. `searches` and `fetches`
-    are how often the provider looked something up itself."""
+    are how often the provider looked something up itself. `estimated`: the provider reported none of it."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -45,6 +45,7 @@ class Usage(Node, frozen=True):
     total: int | None = None
     searches: int | None = None
     fetches: int | None = None
+    estimated: bool = False
 
 
 class Candidate(Node, frozen=True):

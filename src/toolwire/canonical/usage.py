@@ -17,7 +17,7 @@ def added(first: Usage | None, second: Usage | None) -> Usage | None:
     for name in _COUNTED:
         said = [one for one in (getattr(first, name), getattr(second, name)) if one is not None]
         counts[name] = sum(said) if said else None
-    return Usage(**(asdict(second) | counts))
+    return Usage(**(asdict(second) | counts | {"estimated": first.estimated or second.estimated}))
 
 
 def plain(usage: Usage | None) -> Usage | None:

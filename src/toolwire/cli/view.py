@@ -228,7 +228,8 @@ def tokens(usage: Usage | None) -> str:
     if usage is None:
         return "tokens not told"
     kept = f" ({usage.cache_read} from cache)" if usage.cache_read else ""
-    return f"{usage.input_tokens or 0} tokens in{kept}, {usage.output_tokens or 0} out"
+    about = " (estimated)" if usage.estimated else ""
+    return f"{usage.input_tokens or 0} tokens in{kept}, {usage.output_tokens or 0} out{about}"
 
 
 def _many(count: int, what: str) -> str:

@@ -75,6 +75,8 @@ def _measured(whole: Any) -> tuple[int, int]:
 
 
 def _is_media(value: dict[str, Any]) -> bool:
+    if value.get("type") == "Media":  # of the canonical model
+        return True
     if isinstance(value.get("data"), str):
         return any(name in value for name in _MEDIA_TYPES) and value.get("type") != "text"
     return value.get("type") in _REFERENCES and isinstance(value.get("url"), str)

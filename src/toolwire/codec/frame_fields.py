@@ -3,12 +3,16 @@
 from collections.abc import Iterable
 
 import msgspec
+from msgspec import Raw
 
 from toolwire.canonical.events import UNKNOWN, Event, Notice, PartDelta, PartEnd, PartStart
 from toolwire.canonical.response import Response
 
 from .fields import escape
 from .losses import Report, Trail, foreign_extras
+
+_NAMELESS = Raw(b"frame")
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class FrameFields:
@@ -42,8 +46,9 @@ class FrameFields:
     def _add_frame(self, event: Notice) -> None:
         for family, kept in (event.extras or {}).items():
             if family not in self._families:
-                members = msgspec.json.decode(kept["frame"])
-                self._frames[str(members.get("type", members.get("event_type", "frame")))] = None
+                members = _members(kept["frame"])
+                name = members.get("type", members.get("event_type", _NAMELESS))
+                self._frames[bytes(name).decode().strip('"')] = None
 
     def report(self, response: Response, report: Report) -> None:
         """Report everything collected that is not in the folded `response`."""

@@ -14,6 +14,7 @@ from toolwire.canonical.request import Request
 MADE = "call_tw"
 ESCAPED = "twx_"
 _HASHED = "twh_"
+_MADE = re.compile(MADE + "[0-9a-f]{24}")
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9-]")
 _HEX = re.compile(r"_([0-9a-f]{1,6})_")
 
@@ -33,7 +34,8 @@ def made_answer_id(request: Request | None) -> str:
 
 
 def is_made(id: str) -> bool:
-    return id.startswith(MADE)
+    """Tell whether `made_id` made it; OpenAI's own ids may begin alike, with `call_tw`."""
+    return id.startswith(MADE) and _MADE.fullmatch(id) is not None
 
 
 def legal_id(id: str, pattern: re.Pattern[str], limit: int) -> str:

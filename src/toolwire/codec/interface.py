@@ -14,6 +14,8 @@ from toolwire.canonical.response import Response
 from .carries import Carriage, Carrier
 from .check import Finding
 from .counting import Counting
+from .frames import FrameFilter
+from .hosts import OPENAI, HostProfile
 from .losses import Names, Report
 from .probabilities import Probabilities
 from .surface import ModelCard, Surface
@@ -35,7 +37,7 @@ class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Target(Struct, frozen=True, kw_only=True):
     """What is known of the one who will read a request. `issued_ids`: it issued all the call ids itself. `site` and
-    `title` are the application's, for a provider that wants to know who asks."""
+    `title` are the application's, for a provider that wants to know who asks. `host` is the profile of the server."""
 
     model: str | None = None
     version: str | None = None
@@ -46,6 +48,7 @@ class Target(Struct, frozen=True, kw_only=True):
     issued_ids: bool = False
     binary_results: Literal["native", "summary"] = "native"
     hosted_tools: Literal["drop", "function", "refuse"] = "drop"
+    host: HostProfile = OPENAI
 
 
 class ToolName(Struct, frozen=True):
@@ -68,6 +71,11 @@ class Undo(Struct):
     taken: set[str] = field(default_factory=set)
     integers: Request | None = None
     screen: "OnScreen | None" = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether an answer stays as it is."""
+        return not self.names and self.integers is None and self.screen is None
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -137,7 +145,10 @@ class Codec(Struct, frozen=True, kw_only=True):
     `repair_request` mends what the provider is known to refuse: a translation does without it, the gateway does not.
     `demand`: why only its own provider can do what is asked, as the error by which its clients learn to ask otherwise.
     `glance`: an ordinary answer without its words, for who passes it on as it is: its names, its stops and its usage.
-    None if it must be decoded to be understood."""
+    None if it must be decoded to be understood.
+    `frame_filter`: changes frames of a stream that is passed on as it came, if this client did not ask for them;
+    `closing` ends such a stream, if its provider left that out; `cumulative`: the event that ends one repeats all of
+    the answer."""
 
     name: str
     families: tuple[str, ...]
@@ -158,6 +169,9 @@ class Codec(Struct, frozen=True, kw_only=True):
     carriage: Carriage | None = None
     demand: Callable[[Request], ApiError | None] = lambda _: None
     glance: Callable[[bytes], Response | None] = lambda _: None
+    frame_filter: Callable[[Context], FrameFilter | None] = lambda _: None
+    closing: bytes = b""
+    cumulative: bool = False
     counting: Counting | None = None
     failing: bool = False
     stop_message: str | None = None

@@ -50,14 +50,14 @@ class WrittenTools:
     """The declarations of a target, by the tools that they declare."""
 
     def __init__(self) -> None:
-        self._written: Repeated[tuple[int, ...], _Written] = Repeated()
+        self._written: Repeated[tuple[int | str, ...], _Written] = Repeated()
 
     def write(self, request: Request, plan: Plan, write: Callable[[], Any]) -> Any:
         """What `write` gives, if it was not written before. What has anything to be reported is written each time."""
         tools = request.tools
         if not tools or plan.report or not plan.tools.is_new or plan.loaded(request):
             return write()
-        key = tuple(map(id, tools))
+        key: tuple[int | str, ...] = (plan.target.host.name, *map(id, tools))
         if (known := self._written.get(key)) is not None:
             plan.tools = known.planned.copy()
             return known.body

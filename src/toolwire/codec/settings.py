@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from toolwire.canonical.content import SettingChange
-from toolwire.canonical.request import Request
+from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.tools import Thinking
 
 from .interface import Codec
@@ -43,6 +43,12 @@ def _changed(request: Request, part: SettingChange, trail: Trail, reader: Codec)
     return replace(request, thinking=thinking, output=output)
 
 
+def unstored(request: Request) -> Request:
+    """Return a request of a protocol that stores nothing, for a host that stores unless `store` is false."""
+    state = request.continuation or Continuation()
+    return request if state.store is not None else replace(request, continuation=replace(state, store=False))
+
+
 NEVER_SAID = "the target has no word for how much of its thinking is shown"
 
 
@@ -52,6 +58,13 @@ def report_shown(thinking: Thinking, report: Report, trail: Trail = ("thinking",
         report.approximated(trail, "visibility", "the target shows summaries only")
     if thinking.summary is not None:
         report.approximated(trail, "summary", f"a summary, but the target decides how {thinking.summary} it is")
+
+
+def report_unsent(thinking: Thinking, plan: Plan, why: str) -> None:
+    """Report that nothing is said of thinking."""
+    for field in ("enabled", "effort", "budget_tokens", "visibility"):
+        if getattr(thinking, field) is not None:
+            plan.report.dropped(("thinking",), field, why)
 
 
 def report_setting(part: SettingChange, trail: Trail, plan: Plan) -> None:

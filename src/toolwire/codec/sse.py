@@ -26,7 +26,7 @@ class SseSplitter:
         self._after_return = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        head = self._whole(data)
+        head = self.whole(data)
         if head is None:
             return []
         pieces = _ONE_LINE.split(b"\n%b\n\n" % head)
@@ -40,7 +40,7 @@ class SseSplitter:
     def ended(self, data: bytes, end: bytes) -> list[bytes]:
         """The frames as they are, cut behind those that end with this, and without it: for a reader that knows most of
         them by their beginning and their end. Behind the last cut there are the others, if any. See `data_of`."""
-        head = self._whole(data)
+        head = self.whole(data)
         if head is None:
             return [b""]
         if not head.isascii() and only_text(head) is not head:
@@ -48,7 +48,7 @@ class SseSplitter:
             return [b"\n\n".join([frame if text is frame else b"data: " + text for frame, text in frames])]
         return (head + b"\n\n").split(end + b"\n\n")
 
-    def _whole(self, data: bytes) -> bytes | None:
+    def whole(self, data: bytes) -> bytes | None:
         """All whole frames that there are now, without the end of the last one."""
         if self._after_return or b"\r" in data:
             data = self._normalised(data)
@@ -88,12 +88,12 @@ class SseSplitter:
 
     def close(self) -> list[bytes]:
         """The data of what was left without its empty line: servers do close like that."""
-        return self.feed(self._rest())
+        return self.feed(self.rest())
 
     def close_ended(self, end: bytes) -> list[bytes]:
-        return self.ended(self._rest(), end)
+        return self.ended(self.rest(), end)
 
-    def _rest(self) -> bytes:
+    def rest(self) -> bytes:
         rest = b"".join(self._pieces).rstrip(b"\n")
         self._pieces, self._size = [], 0
         return rest + b"\n\n" if rest else b""

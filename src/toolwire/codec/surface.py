@@ -75,6 +75,10 @@ class Surface(Struct, frozen=True, kw_only=True):
                 return Address(path[len(before) : len(path) - len(after)], endpoint.stream, endpoint.counts)
         return None
 
+    def is_framed(self, data: bytes) -> bool:
+        """Whether a stream that begins with this is of events or lines, and not one JSON array."""
+        return self.events_word is None or data.lstrip()[:1] not in b"[{"
+
     def is_array(self, query: bytes) -> bool:
         """Whether a stream that is asked for with this query is one JSON array."""
         return self.events_word is not None and self.events_word not in query.split(b"&")

@@ -1,12 +1,16 @@
 """What other protocols say and a target has no words of its own for: told as text where that can be, else reported."""
 
 from toolwire.canonical.content import Foreign, ToolCall, ToolResult
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.request import Request
 
 from .hosted import in_words
-from .losses import Trail
+from .losses import Names, Trail, pointers
 from .media import ERROR_MARK, MARKED
 from .plan import Plan
 from .turns import Placed
+
+_SEALED = b'"encrypted_content"'
 
 
 def gist_of(part: Foreign, trail: Trail, plan: Plan) -> str | None:
@@ -15,6 +19,21 @@ def gist_of(part: Foreign, trail: Trail, plan: Plan) -> str | None:
         plan.report.approximated(trail, "", f"only {part.protocol} has {part.kind}: its text is told")
         return part.gist
     plan.report.dropped(trail, "", f"only {part.protocol} has {part.kind}")
+    return None
+
+
+def refuse_compaction(request: Request, names: Names) -> ApiError | None:
+    """Return why a request can go to its own provider only: a `compaction` in it is sealed.
+
+    It stands for the conversation before it. Without it, the model would be asked about things that it never saw.
+    """
+    for index, message in enumerate(request.messages):
+        for place, part in enumerate(message.parts):
+            if type(part) is Foreign and part.kind == "compaction" and not part.gist and _SEALED in bytes(part.body):
+                (at,) = pointers(request, ("messages", index, "parts", place), "", names)
+                why = f"{at}: this compaction can be read only by the {part.protocol} provider that made it"
+                todo = "send the conversation itself in its place, or ask that provider's model"
+                return ApiError(kind="invalid_request", message=f"{why}; {todo}", status=400)
     return None
 
 

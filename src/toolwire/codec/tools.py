@@ -183,6 +183,17 @@ def leave_out(placed: PlacedTool, request: Request, report: Report, why: str) ->
             report.dropped(placed.trail[:2], "name", why)
 
 
+def is_allowed(placed: PlacedTool, request: Request, report: Report) -> bool:
+    """Tell whether a tool is offered, at a target that can't choose among some: such a choice offers only those."""
+    choice, tool = request.tool_choice, placed.tool
+    if choice is None or choice.mode != "allowed" or isinstance(tool, NativeTool):
+        return True
+    if any(named.name == tool.name for named in choice.names):
+        return True
+    leave_out(placed, request, report, "not among the tools that may be chosen")
+    return False
+
+
 def report_change(change: ToolChange, trail: Trail, report: Report) -> None:
     """Report a change of tools, at a target where all are declared at the start and stay."""
     if change.add and all(isinstance(added, ToolRef) and added.kind == "server" for added in change.add):

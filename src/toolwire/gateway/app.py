@@ -2,10 +2,8 @@
 
 import asyncio
 import random
-import re
 import time
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +19,8 @@ from .auth import Caller, Gate
 from .config import LimitsSection
 from .counting import Counter
 from .exchange import Exchanger
-from .faults import told
+from .faults import retry_after_of, told
+from .headers import is_strict, route_of, speaker
 from .incoming import Gone, Header, Incoming, Scope, Send
 from .log import Line
 from .metrics import Metrics
@@ -39,11 +38,6 @@ from .watch import Receive, Watching
 
 _JSON: Header = (b"content-type", b"application/json")
 _POSTED = ("/toolwire/translate", "/api/show")
-_WORDS = re.compile(rb"[A-Za-z0-9_.,; =-]{1,4096}")
-_SAID_BY = {
-    name: ((codec.surface.version_header or "").encode(), (codec.surface.passed or "").encode())
-    for name, codec in PROTOCOLS.items()
-}
 _GOT = ("/", "/metrics", "/api/version", *LISTS)
 
 
@@ -164,7 +158,7 @@ class App:
         for codec in self._codecs:
             if (address := codec.surface.match(path)) is not None:
                 return codec, address
-        return PROTOCOLS[self._resources.speaker(path) or _speaker(incoming)], None
+        return PROTOCOLS[self._resources.speaker(path) or speaker(incoming.scope, incoming.headers)], None
 
     async def _serve(self, incoming: Incoming, codec: Codec, address: Address | None) -> None:
         if incoming.path == "/healthz":
@@ -262,9 +256,9 @@ class App:
         return Asked(
             client=codec,
             body=body,
-            route=_route(codec, address, headers),
+            route=route_of(codec, address, headers),
             tenant=incoming.caller.tenant,
-            strict=_is_strict(headers),
+            strict=is_strict(headers),
             created=int(time.time()),
         )
 
@@ -354,8 +348,8 @@ class App:
         incoming.line.why = error.message
         encoding = codec.encode_error(error)
         headers = [_JSON, *more]
-        if error.retry_after is not None:
-            headers.append((b"retry-after", f"{error.retry_after:g}".encode()))
+        if (seconds := retry_after_of(error)) is not None:
+            headers.append((b"retry-after", seconds))
         status = error.status or codec.surface.status_of(error.kind)
         body = encoding.to_bytes()
         if incoming.note is not None:
@@ -370,50 +364,3 @@ class DryRun(Struct, forbid_unknown_fields=True):
     body: msgspec.Raw
     model: str | None = None
     stream: bool | None = None
-
-
-def _route(codec: Codec, address: Address, headers: dict[bytes, bytes]) -> Route:
-    """What is said of a request outside its body."""
-    version, passed = _SAID_BY[codec.name]
-    return _said(codec.name, address, headers.get(version), headers.get(passed))
-
-
-@lru_cache(maxsize=256)
-def _said(protocol: str, address: Address, version: bytes | None, passed: bytes | None) -> Route:
-    surface = PROTOCOLS[protocol].surface
-    told = {
-        name: words.decode("ascii")
-        for name, words in ((surface.version_header, version), (surface.passed, passed))
-        if name is not None and words and _WORDS.fullmatch(words)
-    }
-    version_told = told.get(surface.version_header or "")
-    return Route(model=address.model, stream=address.stream, version=version_told, headers=tuple(told.items()))
-
-
-def _is_strict(headers: dict[bytes, bytes]) -> bool:
-    wanted = headers.get(b"toolwire-strict")
-    if wanted is None:
-        return False
-    if wanted != b"refuse":  # whoever asks for it relies on it
-        why = f"toolwire-strict: {wanted.decode('latin-1')!r} is not known: it is 'refuse' or not sent"
-        raise Refused(ApiError(kind="invalid_request", message=why, status=400))
-    return True
-
-
-def _speaker(incoming: Incoming) -> str:
-    """Whose words an address that several share, or none has, is answered in."""
-    path, headers = incoming.path, incoming.headers
-    if b"anthropic-version" in headers:
-        return "anthropic"
-    if path.startswith("/v1beta/interactions"):
-        return "gemini-interactions"
-    google = b"x-goog-api-key" in headers or b"key=" in incoming.scope["query_string"]
-    if google or path.startswith("/v1beta/"):
-        return "gemini"
-    if path.startswith("/api/v1/"):
-        return "openrouter"
-    if path.startswith("/api/"):
-        return "ollama"
-    if path.startswith("/v1/messages"):
-        return "anthropic"
-    return "openai-responses" if path.startswith("/v1/responses") else "openai-chat"

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 
 from msgspec import Struct
 
+_LIMIT_HOST = 300  # a name of 253 characters, a port, and signs
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -75,9 +76,13 @@ def _offered(headers: dict[bytes, bytes], query: bytes) -> list[bytes]:
     return found
 
 
-@lru_cache(maxsize=256)
 def _host_of(authority: str) -> str:
     """The host of `host:port`; empty if it is none."""
+    return _parse_host(authority) if len(authority) <= _LIMIT_HOST else ""
+
+
+@lru_cache(maxsize=256)
+def _parse_host(authority: str) -> str:
     if any(sign in authority for sign in "/?#@\\ "):
         return ""
     if authority.startswith("["):

@@ -66,9 +66,16 @@ class Desk:
     def close(self) -> None:
         self.sandbox.end()
 
-    def keep(self, owner: str, id: str, waits: Waits) -> None:
-        body = seal(msgspec.json.encode(waits), self._keys[0], f"{owner}\0{id}")
-        self._store.keep([Row(owner, KIND, id, body)])
+    async def keep(self, owner: str, id: str, waits: Waits) -> None:
+        """Store a program that waits, before its client is told of it: the next request brings only results."""
+        await self._store.put([self._row(owner, id, waits)])
+
+    def note(self, owner: str, id: str, waits: Waits) -> None:
+        """Store what is left of a program that ended: the call that began it, with its proof."""
+        self._store.keep([self._row(owner, id, waits)])
+
+    def _row(self, owner: str, id: str, waits: Waits) -> Row:
+        return Row(owner, KIND, id, seal(msgspec.json.encode(waits), self._keys[0], f"{owner}\0{id}"))
 
     async def find(self, owner: str, ids: list[str]) -> dict[str, Waits]:
         """Those programs that are still there, and ours."""
@@ -238,7 +245,7 @@ class Coding(Searching):
                 state = await program.resume(state, answers)
             if isinstance(state, Ended):
                 output = outcome_of(program.printed, state, LIMITS)
-                self._desk.keep(self._owner, id, replace(waits, dumped=b"", calls={}))
+                self._desk.note(self._owner, id, replace(waits, dumped=b"", calls={}))
                 return [self._shows.show_finished(id, output)], output
             made = {self._shows.call_id(secrets.token_hex(12)): one for one in state.calls}
             kept = replace(
@@ -247,7 +254,7 @@ class Coding(Searching):
                 calls={name: one.id for name, one in made.items()},
                 until=self._desk.clock() + _PATIENCE,
             )
-        self._desk.keep(self._owner, id, kept)
+        await self._desk.keep(self._owner, id, kept)
         calls: list[Part] = [
             inner_call(self._shows, id, self._call(name, one), self._plan.tools[one.tool]) for name, one in made.items()
         ]

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.computer import KINDS
 from toolwire.canonical.errors import ToolwireError
+from toolwire.codec.hosts import PROFILES
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.mcp.settings import McpConfigError, McpSection, check
 from toolwire.runtime.mcp.settings import Server as McpServer
@@ -58,6 +59,7 @@ class ProviderSection(Section, frozen=True, kw_only=True):
     path: str | None = None
     models: tuple[str, ...] = ()
     default_model: str | None = None
+    host: str | None = None
 
 
 class RouteSection(Section, frozen=True, kw_only=True):
@@ -98,6 +100,7 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     sockets: int = 1000
     socket_time: float = 3600
     key_share: float = 0.5
+    connections: int | None = None
 
 
 class StateSection(Section, frozen=True, kw_only=True):
@@ -281,32 +284,39 @@ def _key(*parts: str) -> str:
 
 def _check(config: Config) -> None:
     for name, section in config.providers.items():
-        at = f"providers.{name}"
-        if section.protocol not in PROTOCOLS:
-            raise ConfigError(f"{at}.protocol: {section.protocol!r} is none of {', '.join(PROTOCOLS)}")
-        try:
-            origin_of(section.base_url)
-        except ValueError as error:
-            raise ConfigError(f"{at}.base_url: {error}") from None
-        for header, value in section.headers.items():
-            if not _HEADER.fullmatch(header) or "\n" in value or "\r" in value:
-                raise ConfigError(f"{at}.headers.{header}: not a header")
-        if section.path is not None and not _PATH.fullmatch(section.path):
-            raise ConfigError(
-                f"{at}.path: {section.path!r} is no path: begin with '/', and percent-encode what needs it"
-            )
-        if section.api_key is not None and not section.api_key.isprintable():
-            raise ConfigError(f"{at}.api_key: has characters that no header has")
+        _check_provider(section, f"providers.{name}")
     _check_routes(config)
     for index, key in enumerate(config.server.keys):
         if len(key) < 8:
             raise ConfigError(f"server.keys[{index}]: shorter than 8 characters")
+    if config.limits.connections is not None and config.limits.connections < 1:
+        raise ConfigError("limits.connections: must be more than 0")
     if not 0 < config.limits.key_share <= 1:
         raise ConfigError("limits.key_share: must be more than 0 and at most 1")
     for name in ("days", "size", "queue"):
         if getattr(config.journal, name) <= 0:
             raise ConfigError(f"journal.{name}: must be more than 0")
     _check_runtime(config)
+
+
+def _check_provider(section: ProviderSection, at: str) -> None:
+    if section.protocol not in PROTOCOLS:
+        raise ConfigError(f"{at}.protocol: {section.protocol!r} is none of {', '.join(PROTOCOLS)}")
+    try:
+        origin_of(section.base_url)
+    except ValueError as error:
+        raise ConfigError(f"{at}.base_url: {error}") from None
+    for header, value in section.headers.items():
+        if not _HEADER.fullmatch(header) or "\n" in value or "\r" in value:
+            raise ConfigError(f"{at}.headers.{header}: not a header")
+    if section.host is not None and section.protocol not in ("openai-chat", "openai-responses"):
+        raise ConfigError(f"{at}.host: only for openai-chat and openai-responses, not {section.protocol}")
+    if section.host is not None and section.host not in PROFILES:
+        raise ConfigError(f"{at}.host: {section.host!r} is none of {', '.join(PROFILES)}")
+    if section.path is not None and not _PATH.fullmatch(section.path):
+        raise ConfigError(f"{at}.path: {section.path!r} is no path: begin with '/', and percent-encode what needs it")
+    if section.api_key is not None and not section.api_key.isprintable():
+        raise ConfigError(f"{at}.api_key: has characters that no header has")
 
 
 def _check_routes(config: Config) -> None:

@@ -11,35 +11,37 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError, DecodeError
+from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.answers import failure_of, find_defect
 from toolwire.codec.carries import Carrier
+from toolwire.codec.hosts import HostProfile
 from toolwire.codec.interface import Context, Route, Target
 from toolwire.codec.kin import set_apart
+from toolwire.codec.repeated import Repeated
 from toolwire.codec.restoring import holds_carries, restore_carries
 from toolwire.codec.settings import settled
 from toolwire.codec.withholding import Withholding
 from toolwire.journal.secrets import Redactor
 from toolwire.protocols import PROTOCOLS
-from toolwire.streaming import Translation
 from toolwire.translation import answer_for, refuse, to_bytes
 from toolwire.upstream.transport import Answer, Transport, TransportError
 
+from .capabilities import Capabilities
 from .config import LimitsSection
 from .emulation import Workshop, emulation, losses_of
 from .faults import in_place_of_an_answer, redact_error, redact_extras, transport_refusal, unreadable
 from .home import as_written
 from .inner import Crossing, InnerCalls, Offer
 from .offering import Offers
-from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, changing, repaired
+from .passing import Asked, GoOn, Sent, Streaming, StreamRoom, Whole, prepare_crossing, repaired, translating
 from .pauses import is_paused, joined, resumed
 from .refusal import Refused
 from .retries import can_fail_over, classify_error, find_effect
-from .routing import Routed, Router, Way
+from .routing import Routed, Router, Way, size_of
 from .sender import Sender
 from .state.holders import HOLDERS
 from .state.memory import Keeping, Memory
@@ -64,6 +66,7 @@ class Exchanger:
     ) -> None:
         self._router = router
         self._transport = transport
+        self.capabilities = Capabilities(transport)
         self._sender = Sender(transport, limits)
         self._limits = limits
         self._seal_keys = seal_keys
@@ -71,7 +74,7 @@ class Exchanger:
         self._redactor = redactor
         self._offers = offers or Offers()
         self._workshop = Workshop(memory.store, seal_keys)
-        self._carriers: dict[tuple[str, str, str | None], Carrier] = {}
+        self._carriers: Repeated[tuple[str, str, str | None], Carrier] = Repeated()
 
     def close(self) -> None:
         self._transport.close()
@@ -131,7 +134,8 @@ class Exchanger:
             if asked.client.name in KEPT_FOR and asked.client.name != way.provider.protocol:
                 proven = await self._memory.turns.recall(request, asked.client, _speaker(asked, way))
             offer = await self._offers.offer(routed.options, request, way) if routed.options.tools else None
-            sent = self._encode(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer)
+            host = await self.capabilities.profile(way.provider, way.model or request.model, request)
+            sent = self._encode(asked, request, routed, way, proven=proven, keeping=keeping, offer=offer, host=host)
             if sends is not None:
                 sends(sent)
             try:
@@ -158,6 +162,7 @@ class Exchanger:
         proven: Request | None = None,
         keeping: Keeping | None = None,
         offer: Offer | None = None,
+        host: HostProfile | None = None,
     ) -> Sent:
         client, upstream, provider = asked.client, PROTOCOLS[way.provider.protocol], way.provider
         carrier = self._carrier(asked.tenant, way)
@@ -174,6 +179,7 @@ class Exchanger:
             realm=provider.name,
             hosted_tools=routed.options.hosted_tools,
             binary_results=routed.options.binary_results,
+            host=host or self.capabilities.known(provider, way.model or request.model),
         )
         restored = settled(set_apart(restored, client, upstream), client, upstream)
         if (emulating := emulation(restored, client, upstream, way.model, offer)) is not None:
@@ -187,11 +193,8 @@ class Exchanger:
                 context = Context(request=request, created=asked.created, carrier=carrier)
                 route = Route(path=client.surface.endpoints[0].path, headers=asked.route.headers)
                 return Sent(way, upstream, context, losses, route, body)
-        if client is not upstream and (demanded := client.demand(request)) is not None:
-            raise Refused(demanded)
-        if client is not upstream and not restored.messages and restored.continuation is None:
-            # Each provider does something else with it: refuses it, answers nothing, or loads the model.
-            raise Refused(ApiError(kind="invalid_request", message="the request has no messages", status=400))
+        if client is not upstream:
+            restored = prepare_crossing(client, request, restored, target.host)
         encoding = upstream.encode_request(restored, target)
         if client is not upstream:
             encoding.undo.integers = request
@@ -219,8 +222,7 @@ class Exchanger:
         if (known := self._carriers.get(key)) is not None:
             return known
         made = Carrier(self._seal_keys, tenant, realm=way.provider.name, model=way.model or "")
-        if len(self._carriers) < 4096:  # names are the clients' to choose
-            self._carriers[key] = made
+        self._carriers.keep(key, made, size_of(*key))
         return made
 
     async def persist(self, asked: Asked, request: Request, sent: Sent) -> Whole | Streaming:
@@ -269,9 +271,7 @@ class Exchanger:
         """An answer that no upstream was asked for."""
         if not asked.streams(request):
             return self._told(asked, sent, response, b"")
-        translation = Translation(
-            sent.upstream, asked.client, sent.context, changing(asked, sent, self._redactor), sent.finish
-        )
+        translation = translating(asked, sent, self._redactor)
         return Streaming(sent, None, translation, translation.whole(unfold(response)))
 
     def _told(self, asked: Asked, sent: Sent, decoded: Response, body: bytes) -> Whole:
@@ -321,9 +321,7 @@ class Exchanger:
 
     async def _stream(self, asked: Asked, sent: Sent, answer: Answer) -> Streaming:
         """The stream from its first event on: until then it may still be given up."""
-        translation = Translation(
-            sent.upstream, asked.client, sent.context, changing(asked, sent, self._redactor), sent.finish
-        )
+        translation = translating(asked, sent, self._redactor)
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/json") and sent.upstream.name != "gemini":
             response = self._read(sent, await self._body(sent, answer))

@@ -1,11 +1,13 @@
 """What goes wrong, as errors that a client can be told: of an upstream they name it, and tell none of its secrets."""
 
+import math
 from typing import Literal
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind, LossRefused, ToolwireError
+from toolwire.canonical.events import ResponseFailed
 from toolwire.canonical.node import Extras
 from toolwire.journal.secrets import Redactor
 from toolwire.upstream.provider import Provider
@@ -19,6 +21,9 @@ _TEXTS = ("message", "code", "param", "raw", "request_id")
 
 
 def transport_fault(provider: Provider, error: TransportError) -> ApiError:
+    if error.exhausted:
+        why = f"toolwire has too many open connections or files to reach {provider.name}: try again later"
+        return ApiError(kind="overloaded", message=why, status=503)
     kind: Literal["timeout", "server"] = "timeout" if error.timed_out else "server"
     return ApiError(kind=kind, message=f"{provider.name}: {error}", status=504 if error.timed_out else 502)
 
@@ -31,6 +36,11 @@ def redact_error(error: ApiError, redactor: Redactor) -> ApiError:
     """Copy an upstream's error without the secrets that the gateway knows, whatever member of it they stand in."""
     texts = {name: redactor.text(text) for name in _TEXTS if (text := getattr(error, name)) is not None}
     return replace(error, **texts, extras=redact_extras(error.extras, redactor))
+
+
+def redact_failure(failed: ResponseFailed, redactor: Redactor) -> ResponseFailed:
+    """The same for the event that ends a stream with an error."""
+    return replace(failed, error=redact_error(failed.error, redactor), extras=redact_extras(failed.extras, redactor))
 
 
 def redact_extras(extras: Extras | None, redactor: Redactor) -> Extras | None:
@@ -51,16 +61,22 @@ def unreadable(provider: Provider, error: DecodeError) -> ApiError:
 
 def seconds(text: str | None) -> float | None:
     try:
-        return None if text is None else max(0.0, float(text))
+        found = max(0.0, float(text or ""))
     except ValueError:
         return None
+    return found if math.isfinite(found) else None
+
+
+def retry_after_of(error: ApiError) -> bytes | None:
+    """Encode `Retry-After`: whole seconds, at most as many as RFC 9111 (1.2.2) wants every cache to read."""
+    return None if error.retry_after is None else b"%d" % math.ceil(max(0.0, min(error.retry_after, 2**31 - 1)))
 
 
 def told(error: Exception) -> ApiError:
     """Whatever went wrong, as an error that a client can be told."""
     match error:
         case Refused():
-            return error.error
+            return _with_error_status(error.error)
         case DecodeError() | LossRefused() | NoModel():
             return ApiError(kind="invalid_request", message=str(error), status=400)
         case NoRoute():
@@ -69,6 +85,13 @@ def told(error: Exception) -> ApiError:
             return ApiError(kind="invalid_request", message=str(error), status=400)
         case _:
             return ApiError(kind="server", message="toolwire itself failed; its log says how", status=500)
+
+
+def _with_error_status(error: ApiError) -> ApiError:
+    """Replace a status that no error has: some providers and the walls before them say 299, 600 or 999."""
+    if error.status is None or 400 <= error.status <= 599:
+        return in_place_of_an_answer(error)
+    return replace(error, status=502)
 
 
 def in_place_of_an_answer(error: ApiError) -> ApiError:

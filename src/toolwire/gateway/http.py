@@ -13,21 +13,22 @@
 
 import asyncio
 from collections import deque
-from collections.abc import MutableMapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .config import LimitsSection
+from .cycle import Cycle
 from .stalls import Stall
 from .websocket import WebSocket, refusal
 
 DRAIN_SECONDS = 30
-LIMIT_BUFFERED = 256 * 1024
 LIMIT_WAITING = 8
+LIMIT_REFUSED = 32
 LINGER_SECONDS = 5.0
+_VERSIONS = ("1.1", "1.0")
 _ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -37,7 +38,7 @@ class Connection(HttpToolsProtocol):
     last piece of its body began, `_packet` how many at once. When `_over`, no further request is read or answered."""
 
     limits = LimitsSection()
-    cycle: "Cycle | None"  # type: ignore[assignment]
+    cycle: Cycle | None  # type: ignore[assignment]
 
     # ---- what asyncio tells
 
@@ -53,6 +54,8 @@ class Connection(HttpToolsProtocol):
         self._asked: deque[Cycle] = deque()
         self._answering: asyncio.Task[None] | None = None
         self._resting: asyncio.Future[None] | None = None
+        if self.limits.connections is not None and len(self.connections) > self.limits.connections:
+            self._refuse_connection(len(self.connections) - self.limits.connections)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
@@ -113,6 +116,12 @@ class Connection(HttpToolsProtocol):
         answered = reading is not None and reading.response_complete
         self._end(b"" if answered else refusal(status, why), linger=True)
 
+    def _refuse_connection(self, excess: int) -> None:
+        if excess > LIMIT_REFUSED:
+            self.transport.abort()
+        else:
+            self._refuse(b"503 Service Unavailable", "Too many connections at once (limits.connections): try again.")
+
     def _end(self, last: bytes = b"", *, linger: bool) -> None:
         """Read and answer nothing more; close once what is ready is written."""
         self._over = True
@@ -131,7 +140,7 @@ class Connection(HttpToolsProtocol):
         self.flow.resume_reading()
         self._lingering = self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
-    def _stop_waiting_for(self, cycle: "Cycle") -> None:
+    def _stop_waiting_for(self, cycle: Cycle) -> None:
         """Close if the body of a request that is answered has not come to its end."""
         if cycle.more_body:
             self.transport.close()
@@ -193,13 +202,19 @@ class Connection(HttpToolsProtocol):
         self._since = self.loop.time()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._heading:
-            self.headers.append((name.lower(), value))
+        if not self._heading:
+            return  # a trailer
+        name = name.lower()
+        if name == b"transfer-encoding" and value.lower() != b"chunked":
+            raise ValueError("another transfer coding")
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self._overhead = 0
         self._heading = False
         parser, version = self.parser, self.parser.get_http_version()
+        if version not in _VERSIONS:
+            raise ValueError("another version of HTTP")  # which httptools turns into an error of its own
         url = httptools.parse_url(self.url)
         path = url.path.decode("ascii")
         self.scope = {
@@ -272,138 +287,6 @@ class Connection(HttpToolsProtocol):
             cycle.keep_alive = False
         if not self._asked:
             self._end(linger=False)
-
-
-class Cycle(RequestResponseCycle):
-    """One request and its answer, as the application sees them.
-
-    `_news`: there is something to receive. `_left` is how much of the announced body is still to come, if it was.
-    """
-
-    disconnected = response_started = response_complete = False
-    more_body = True
-    _size = 0
-    _news = _encouraged = False
-    _waiter: "asyncio.Future[None] | None" = None
-    _left: int | None = None
-
-    def __init__(self, connection: Connection, *, keep_alive: bool) -> None:
-        self.scope = connection.scope
-        self.logger = connection.logger
-        self.transport = connection.transport
-        self.flow = connection.flow
-        self.on_response = connection.on_response_complete
-        self.keep_alive = keep_alive
-        self._loop = connection.loop
-        self._received: list[bytes] = []
-        self._ready: list[bytes] = []
-
-    # ---- what the connection tells
-
-    def take(self, body: bytes) -> None:
-        """A piece of the request's body. What comes after the answer is nobody's."""
-        if self.response_complete:
-            return
-        self._received.append(body)
-        self._size += len(body)
-        if self._size > LIMIT_BUFFERED:
-            self.flow.pause_reading()
-        self.tell()
-
-    def tell(self) -> None:
-        self._news = True
-        self._wake()
-
-    def leave(self) -> None:
-        """The client did."""
-        self.disconnected = not self.response_complete
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    # ---- what the application asks
-
-    async def receive(self) -> Any:
-        while not (self._news or self.disconnected or self.response_complete):
-            self._encourage()
-            self.flow.resume_reading()
-            self._waiter = self._loop.create_future()
-            await self._waiter
-        if self.disconnected or self.response_complete:
-            return {"type": "http.disconnect"}
-        pieces, self._received = self._received, []
-        self._size = 0
-        self._news = False
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        return {"type": "http.request", "body": body, "more_body": self.more_body}
-
-    def _encourage(self) -> None:
-        """A client may wait to be told that its body is wanted."""
-        if self._encouraged or self.response_started or not self.more_body:
-            return
-        self._encouraged = True
-        if (b"expect", b"100-continue") in [(name, value.lower()) for name, value in self.scope["headers"]]:
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    async def send(self, message: MutableMapping[str, Any]) -> None:  # type: ignore[override]
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
-        if self.disconnected:
-            return
-        if message["type"] == "http.response.start" and not self.response_started:
-            self._begin(message["status"], message.get("headers", ()))
-        elif message["type"] == "http.response.body" and self.response_started and not self.response_complete:
-            self._go_on(message.get("body", b""), more=message.get("more_body", False))
-        else:
-            raise RuntimeError(f"{message['type']} is not expected here")
-
-    def _begin(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """The head: it waits for the first piece of its body."""
-        given = dict(headers)
-        lines = [STATUS_LINE[status], *[b"%b: %b\r\n" % header for header in headers]]
-        if given.get(b"connection") == b"close":
-            self.keep_alive = False
-        elif not self.keep_alive:
-            lines.append(b"connection: close\r\n")
-        if (length := given.get(b"content-length")) is not None:
-            self._left = int(length)
-        elif self.scope["http_version"] != "1.0":
-            lines.append(b"transfer-encoding: chunked\r\n")
-        lines.append(b"\r\n")
-        head = b"".join(lines)
-        if not head.count(b"\n") == head.count(b"\r") == len(lines):
-            raise RuntimeError("a header has a line break")
-        self.response_started = True
-        self._ready.append(head)
-
-    def _go_on(self, body: bytes, *, more: bool) -> None:
-        if self.scope["method"] == "HEAD":
-            self._left = 0
-        elif self._left is not None:
-            self._left -= len(body)
-            self._ready.append(body)
-        elif self.scope["http_version"] == "1.0":
-            self._ready.append(body)
-        else:
-            if body:
-                self._ready += (b"%x\r\n" % len(body), body, b"\r\n")
-            if not more:
-                self._ready.append(b"0\r\n\r\n")
-        self._loop.call_soon(self._flush)
-        if more:
-            return
-        if self._left:
-            raise RuntimeError("the body is not as long as it was said to be")
-        self.response_complete = True
-        self._wake()
-        self.on_response()
-
-    def _flush(self) -> None:
-        if self._ready and not self.transport.is_closing():
-            self.transport.write(b"".join(self._ready))
-        self._ready.clear()
 
 
 def bounded(limits: LimitsSection) -> type[Connection]:

@@ -20,6 +20,7 @@ from toolwire.codec.computer import with_screens
 from toolwire.codec.interface import Codec, Context, Target
 from toolwire.codec.raising import StreamRaiser
 from toolwire.codec.screen_function import COMMON
+from toolwire.codec.settings import unstored
 from toolwire.journal.secrets import Redactor
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.model import ModelFailed
@@ -68,9 +69,11 @@ class RoutedModel:
         """The answer, once its first event is there."""
         request = with_screens(request, COMMON)
         codec = PROTOCOLS[way.provider.protocol]
-        target = Target(model=way.model, stream=True, realm=way.provider.name)
+        host = await self._exchanger.capabilities.profile(way.provider, way.model, request)
+        target = Target(model=way.model, stream=True, realm=way.provider.name, host=host)
         try:
-            encoding = codec.encode_request(replace(request, model=way.model), target)
+            asking = unstored(request) if target.host.stores else request  # the runtime keeps its own history
+            encoding = codec.encode_request(replace(asking, model=way.model), target)
             self.losses = encoding.report.resolve(request, codec.names) if encoding.report else []
             refuse(self.losses, codec.name, strict=False)
         except LossRefused as refused:

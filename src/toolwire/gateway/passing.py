@@ -7,23 +7,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError
-from toolwire.canonical.events import Event, Notice, ResponseFailed, ResponseStart
+from toolwire.canonical.events import Event, Notice, ResponseStart
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
+from toolwire.codec.hosts import HostProfile
 from toolwire.codec.interface import Codec, Context, Route, Target
 from toolwire.codec.losses import Names, Report
+from toolwire.codec.settings import unstored
 from toolwire.journal.secrets import Redactor
 from toolwire.streaming import Translation
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Answer, TransportError
 
-from .faults import fault_of, redact_error, redact_extras, transport_fault
+from .faults import fault_of, redact_failure, transport_fault
 from .lanes import Lane
 from .pauses import Legs
 from .refusal import Refused
 from .routing import Way
 from .state.background import Work
+from .state.holders import HOLDERS
 from .state.memory import Keeping
 
 Repair = Callable[[Request, Target, Names, Report], Request]
@@ -79,7 +82,7 @@ class StreamRoom(Struct):
         self.left -= len(data)
         if self.left < 0:
             why = "sent a longer stream than limits.stream of this gateway allows"
-            raise Refused(fault_of(self.provider, "server", why))
+            raise Refused(fault_of(self.provider, "server", why), attempt="unknown")
 
 
 class Streaming:
@@ -178,15 +181,25 @@ class Streaming:
         return self.translation.tell(Notice(kind="ping"))
 
 
-def changing(asked: Asked, sent: Sent, redactor: Redactor) -> Callable[[list[Event]], list[Event]]:
-    """What is done to all events of an upstream: no secret in its errors, its legs as one, and the name of an answer
-    that is kept."""
+def translating(asked: Asked, sent: Sent, redactor: Redactor) -> Translation:
+    """The translation of a streamed answer, with no secret in its errors."""
+    return Translation(
+        sent.upstream,
+        asked.client,
+        sent.context,
+        change=changing(asked, sent),
+        finish=sent.finish,
+        redact=lambda failed: redact_failure(failed, redactor),
+    )
+
+
+def changing(asked: Asked, sent: Sent) -> Callable[[list[Event]], list[Event]] | None:
+    """What is done to all events of an upstream: its legs as one, and the name of an answer that is kept."""
     name = None if sent.keeping is None or asked.client is sent.upstream else sent.keeping.id
+    if name is None and sent.legs is None:
+        return None
 
     def change(events: list[Event]) -> list[Event]:
-        if events and type(failed := events[-1]) is ResponseFailed:
-            error, extras = redact_error(failed.error, redactor), redact_extras(failed.extras, redactor)
-            events[-1] = replace(failed, error=error, extras=extras)
         if name is not None and events and type(start := events[0]) is ResponseStart:
             events[0] = replace(start, id=name)
         return events if sent.legs is None else sent.legs.take(events)
@@ -201,3 +214,13 @@ def repaired(
     report = Report()
     repaired = repair(request, target, client.names, report)
     return repaired, losses + report.resolve(request, client.names) if report else losses
+
+
+def prepare_crossing(client: Codec, request: Request, restored: Request, host: HostProfile) -> Request:
+    """Return the request as a provider of another protocol can be asked it; Refused if it can't be."""
+    if (demanded := client.demand(request)) is not None:
+        raise Refused(demanded)
+    if not restored.messages and restored.continuation is None:
+        # Each provider does something else with it: refuses it, answers nothing, or loads the model.
+        raise Refused(ApiError(kind="invalid_request", message="the request has no messages", status=400))
+    return unstored(restored) if host.stores and client.name not in HOLDERS else restored

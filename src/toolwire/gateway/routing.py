@@ -13,9 +13,17 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from toolwire.canonical.errors import ToolwireError
+from toolwire.codec.repeated import Repeated
 from toolwire.upstream.provider import Provider
 
 from .config import RouteSection
+
+LIMIT_MODEL = 512
+"""Characters of a model's name."""
+
+
+class ModelTooLong(ToolwireError):
+    """The model's name is longer than any provider's."""
 
 
 class NoRoute(ToolwireError):
@@ -49,15 +57,16 @@ class Router:
         self.catch_all = catch_all
         if catch_all is not None and self._named(catch_all) is None and self._knowing(catch_all) is None:
             raise NoRoute(self._unknown(catch_all))
-        self._found: dict[str, Routed] = {}
+        self._found: Repeated[str, Routed] = Repeated()
 
     def route(self, model: str | None) -> Routed:
         name = model or ""
         if (known := self._found.get(name)) is not None:
             return known
+        if len(name) > LIMIT_MODEL:
+            raise ModelTooLong(f"the name of the model has {len(name)} characters: at most {LIMIT_MODEL} are allowed")
         routed = self._route(name)
-        if len(self._found) < 4096:  # names are the clients' to choose
-            self._found[name] = routed
+        self._found.keep(name, routed, size_of(name))
         return routed
 
     def _route(self, name: str) -> Routed:
@@ -96,6 +105,11 @@ class Router:
 
     def _choices(self) -> str:
         return ", ".join(f"{provider}/MODEL" for provider in self.providers) + ", or start with --model"
+
+
+def size_of(*texts: str | None) -> int:
+    """Return about how many bytes a cached entry takes that is made of these texts, and has them in its key."""
+    return 500 + 8 * sum(len(text) for text in texts if text is not None)
 
 
 def _knows(provider: Provider, model: str) -> bool:

@@ -33,6 +33,7 @@ from .inner import Crossing, InnerCalls, Offer
 
 _FUNCTION = "tool_search"
 _USUAL, _MOST, _ABOUT = 5, 50, 400
+_LIMIT_REMEMBERED = 2 * 1024 * 1024
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
 _WHY = "the target has no search for tools: the gateway searches in its place"
 
@@ -157,10 +158,17 @@ def _is_regex(word: str) -> bool:
     return "regex" in word
 
 
-@functools.lru_cache(maxsize=16)
 def _index(entries: tuple[tuple[str, str, bytes], ...]) -> Index:
-    """Clients send the same tools again and again."""
+    """Clients send the same tools again and again: the latest indexes are remembered, unless they are huge."""
+    size = sum(len(name) + len(about) + len(schema) for name, about, schema in entries)
+    return _remembered(entries) if size <= _LIMIT_REMEMBERED else _new_index(entries)
+
+
+def _new_index(entries: tuple[tuple[str, str, bytes], ...]) -> Index:
     return Index(Entry(name, about, object_of(schema)) for name, about, schema in entries)
+
+
+_remembered = functools.lru_cache(maxsize=16)(_new_index)
 
 
 def object_of(schema: bytes) -> dict[str, Any] | None:

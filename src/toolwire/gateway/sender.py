@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.codec.interface import Codec, Route
+from toolwire.codec.repeated import Repeated
 from toolwire.translation import to_bytes
 from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Answer, Transport, TransportError, head_of
@@ -15,6 +16,7 @@ from .faults import STATUS_KINDS, fault_of, seconds, transport_refusal
 from .passing import Sent
 from .refusal import Refused
 from .retries import classify_status, retry_delay
+from .routing import size_of
 
 _LIMIT_ERROR = 1024 * 1024
 """The longest error body that is read, in bytes."""
@@ -24,7 +26,7 @@ class Sender:
     def __init__(self, transport: Transport, limits: LimitsSection) -> None:
         self._transport = transport
         self._limits = limits
-        self._heads: dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[Origin, bytes]] = {}
+        self._heads: Repeated[tuple[str, str, tuple[tuple[str, str], ...]], tuple[Origin, bytes]] = Repeated()
 
     async def send(self, sent: Sent, body: bytes) -> Answer:
         """Send one request, again while the provider does no work on it."""
@@ -55,8 +57,7 @@ class Sender:
             joined_words = name == upstream.surface.passed and name in headers
             headers[name] = f"{headers[name]},{words}" if joined_words else words
         found = provider.origin, head_of(provider.origin, provider.address(path), headers.items())
-        if len(self._heads) < 1024:  # Gemini's paths hold names that are the clients' to choose
-            self._heads[key] = found
+        self._heads.keep(key, found, size_of(path, *(words for _, words in route.headers)))
         return found
 
     async def _fault(self, sent: Sent, answer: Answer) -> ApiError:

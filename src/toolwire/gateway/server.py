@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 import uvicorn
 import uvloop
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.journal.secrets import Redactor
 from toolwire.runtime.policy import Policy
@@ -21,6 +22,7 @@ from .app import App
 from .auth import Gate, is_loopback
 from .config import Config, ConfigError, with_server
 from .counting import Counter
+from .descriptors import fit, raise_limit
 from .exchange import Exchanger
 from .http import options
 from .log import Log
@@ -73,7 +75,7 @@ def build(
     router = Router(found, config.routes, catch_all)
     crew = crew or make_crew(config, environment)
     log = Log()
-    transport = Transport()
+    transport = Transport(config.limits.connections)
     store = opened(config.state, environment)
     memory = Memory(store, config.limits.streams, config.limits.answer)
     redactor = Redactor(secrets_of(config, found.values()))
@@ -139,12 +141,16 @@ def run(config: Config, catch_all: str | None, workers: int, say: Callable[[str]
     """Serve until a signal ends it. Return the exit code."""
     if workers > 1:
         require_file(config.state, os.environ)
+    limits, lowered = fit(config.limits, raise_limit())
+    config = replace(config, limits=limits)
     listener = listening(config.server.host, config.server.port)
     config = with_server(config, None, listener.getsockname()[1])
     providers = asyncio.run(with_tags(configured(config)))
     crew = make_crew(config, os.environ, workers)
     gateway = build(config, catch_all, providers=providers, crew=crew)
     say(greeting(gateway))
+    if lowered is not None:
+        gateway.log.say(lowered)
     if workers == 1:
         uvloop.run(serve(gateway, listener))
         return 0

@@ -8,6 +8,7 @@
 import asyncio
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 from websockets.http11 import Request
 from websockets.protocol import State
 
@@ -37,7 +38,10 @@ class WebSocket(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        try:
+            super().data_received(data)
+        except InvalidState:  # uvicorn refuses a text, and websockets has already answered the close behind it
+            self.transport.close()
         if self.conn.handshake_exc is not None:
             # What websockets itself answers waits to be sent; of a request with a body it says nothing.
             answer = b"".join(self.conn.data_to_send())

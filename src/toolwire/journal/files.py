@@ -49,11 +49,7 @@ class DatabaseUnusable(ToolwireError):
 
 def prepare(path: Path, schema: Schema) -> None:
     """Make the file if there is none, and check it."""
-    try:
-        make_private(path)
-    except OSError as error:
-        raise DatabaseUnusable(why(error)) from None
-    open_database(path, schema).close()
+    open_database(path, schema, make=True).close()
 
 
 def make_private(path: Path) -> None:
@@ -66,16 +62,25 @@ def make_private(path: Path) -> None:
 
 
 def open_database(
-    path: Path | str, schema: Schema, *, threads: bool = False, durable: bool = False, checked: bool = False
+    path: Path | str,
+    schema: Schema,
+    *,
+    make: bool = False,
+    threads: bool = False,
+    durable: bool = False,
+    checked: bool = False,
 ) -> sqlite3.Connection:
     """Open a file at the present version of its schema.
 
-    `threads`: several may use the connection, one after the other. `durable`: what was committed survives a power cut,
-    not only the end of the process. `checked`: the file was found sound a moment ago.
+    `make`: it is made for its user alone, should it not be there (any more). `threads`: several may use the connection,
+    one after the other. `durable`: what was committed survives a power cut, not only the end of the process. `checked`:
+    the file was found sound a moment ago.
     """
     try:
+        if make:
+            make_private(Path(path))
         connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=not threads)
-    except sqlite3.Error as error:
+    except (OSError, sqlite3.Error) as error:
         raise unusable(error) from None
     try:
         connection.execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
@@ -173,13 +178,13 @@ def _check(connection: sqlite3.Connection, schema: Schema) -> None:
         there = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
         if missing := sorted(wanted - there):
             what = f"has no column {', '.join(missing)}" if there else "is missing"
-            raise DatabaseUnusable(f"it is damaged, or no file of toolwire: table {table} {what}", _MOVE)
+            raise DatabaseUnusable(f"the file is damaged, or not of toolwire: table {table} {what}", _MOVE)
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     if pages * connection.execute("PRAGMA page_size").fetchone()[0] > LIMIT_CHECK:
         return
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
-        raise DatabaseUnusable(f"it is damaged ({_in_one_line(found)})", _MOVE)
+        raise DatabaseUnusable(f"the file is damaged ({_in_one_line(found)})", _MOVE)
 
 
 def is_busy(error: sqlite3.Error) -> bool:
@@ -192,14 +197,14 @@ def unusable(error: OSError | sqlite3.Error) -> DatabaseUnusable:
     if isinstance(error, OSError):
         return DatabaseUnusable(why(error))
     if is_busy(error):
-        return DatabaseUnusable("another program holds a lock on it (database is locked)", busy=True)
+        return DatabaseUnusable("another program holds a lock on the file (database is locked)", busy=True)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
-        return DatabaseUnusable("it is no SQLite file, or damaged (file is not a database)", _MOVE)
+        return DatabaseUnusable("the file is damaged, or not of SQLite (file is not a database)", _MOVE)
     if code == sqlite3.SQLITE_CORRUPT:
-        return DatabaseUnusable(f"it is damaged ({error})", _MOVE)
+        return DatabaseUnusable(f"the file is damaged ({error})", _MOVE)
     if code == sqlite3.SQLITE_ERROR:  # a statement and the tables do not fit
-        return DatabaseUnusable(f"it is damaged, or no file of toolwire ({error})", _MOVE)
+        return DatabaseUnusable(f"the file is damaged, or not of toolwire ({error})", _MOVE)
     return DatabaseUnusable(str(error))
 
 

@@ -62,8 +62,14 @@ class Holder(Struct, frozen=True):
 
 
 def this_process() -> Holder:
-    number = os.getpid()
-    return Holder(number, _started(number), _boot(), _namespace(), platform.node())
+    number, host = os.getpid(), platform.node()
+    try:
+        seen = os.readlink("/proc/self")  # noqa: PTH115 - it leads to no file
+    except OSError:
+        seen = ""
+    if seen != str(number):  # no /proc, or that of another namespace: numbers can't be looked up
+        return Holder(number, host=host)
+    return Holder(number, _started(number), _boot(), _namespace(), host)
 
 
 def decode_holder(text: str | None) -> Holder | None:

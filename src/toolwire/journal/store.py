@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
 
-from .files import DatabaseUnusable, Schema, open_database, prepare, unusable, why
+from .files import DatabaseUnusable, Schema, is_busy, open_database, prepare, unusable, why
 from .records import Batch, Record, decode_records, encode_records
 from .writer import Sink
 
@@ -63,15 +63,19 @@ class SqliteStore:
     @cached_property
     def _connection(self) -> sqlite3.Connection:
         """Opened by the thread that uses it, and not taken along by a process that forks."""
-        return open_database(self._path, SCHEMA, checked=self._checked)
+        return open_database(self._path, SCHEMA, make=self._checked, checked=self._checked)
 
     def add(self, batch: Batch) -> None:
         data = bytes(batch)
         if batch.bodies and not self._bodies:
             data = encode_records([replace(record, bodies=None) for record in batch.records])
-        row = (batch.at, data)
-        self._connection.execute("INSERT INTO batches (at, records) VALUES (?, ?)", row)
-        self._forget(time.time())
+        try:
+            self._connection.execute("INSERT INTO batches (at, records) VALUES (?, ?)", (batch.at, data))
+            self._forget(time.time())
+        except sqlite3.Error as error:
+            if not is_busy(error):
+                self.close()  # the next batch opens the file anew
+            raise unusable(error) from None
 
     def find(self, id: str) -> Record | None:
         for _, records in self._read("SELECT number, records FROM batches ORDER BY number DESC"):
@@ -94,8 +98,8 @@ class SqliteStore:
         return [(one, record) for one, records in read for record in records]
 
     def close(self) -> None:
-        if "_connection" in self.__dict__:
-            self._connection.close()
+        if (connection := self.__dict__.pop("_connection", None)) is not None:
+            connection.close()
 
     def _read(self, statement: str, *values: int) -> Iterator[tuple[int, list[Record]]]:
         try:

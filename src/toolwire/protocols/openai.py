@@ -2,6 +2,7 @@
 status means, and how they list models."""
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -280,11 +281,11 @@ def identified(user: str | None, kept: dict[str, Any]) -> str | None:
 LIMIT_USER = 64
 
 
-def encode_user(user: str, report: Report) -> str:
-    """Return the end user's id for `user`; one that is too long is replaced by a digest, the same each time."""
-    if len(user) <= LIMIT_USER:
+def encode_user(user: str, report: Report, legal: re.Pattern[str] | None = None) -> str:
+    """Return the end user's id for `user`; one that is too long or not legal becomes a digest, the same each time."""
+    if len(user) <= LIMIT_USER and (legal is None or legal.fullmatch(user)):
         return user
-    report.approximated((), "end_user", f"longer than {LIMIT_USER} characters: sent as a digest")
+    report.approximated((), "end_user", f"not {LIMIT_USER} plain characters or less: sent as a digest")
     return hashlib.sha256(user.encode(errors="surrogatepass")).hexdigest()
 
 

@@ -10,9 +10,10 @@ T = TypeVar("T")
 
 
 class Caps(Struct, frozen=True, kw_only=True):
-    """`turns` of the model, `seconds` in all, `tokens` in and out, `repeats` of one call with the same arguments in a
-    row, `parallel` calls at once; None is no cap. `history` is about how many tokens of conversation go to the model:
-    the oldest turns of a longer one are left out."""
+    """`turns` of the model, `seconds` in all, `tokens` in and out (also of agents among the tools; estimated where the
+    provider reports none), `parallel` calls at once; None is no cap. `repeats` of one turn's calls in a row, or of
+    several turns that come by turns. `history` is about how many tokens of conversation go to the model: the oldest
+    turns of a longer one are left out."""
 
     turns: int = 50
     seconds: float | None = 1800.0

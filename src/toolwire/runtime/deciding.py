@@ -16,10 +16,12 @@ from .toolset import Postponed
 
 
 class Decided(Struct, frozen=True):
-    """An approval as it is kept. `always`: the tool need not ask again in this run."""
+    """An approval as it is kept. `always`: the tool need not ask again in this run, as long as its definition has this
+    digest."""
 
     approval: Approval
     always: bool = False
+    definition: str = ""
 
 
 class Deciding:
@@ -40,15 +42,16 @@ class Deciding:
                 pending.approval = Approval(answer="yes", binding=ask.binding, by="always for this run")
                 return
             else:
-                decided = await self._asked(name, ask)
+                decided = await self._asked(name, ask, "" if pending.tool is None else pending.tool.digest)
             if decided is None:
                 return
             pending.approval = decided.approval
-            if decided.always and (rule := Rule("allow", pending.call.name)) not in state.rules:
+            rule = Rule("allow", pending.call.name, definition=decided.definition)
+            if decided.always and rule not in state.rules:
                 state.rules += (rule,)
                 self._steps.finish(_always(state), msgspec.json.encode(state.rules))
 
-    async def _asked(self, name: str, ask: Ask) -> Decided | None:
+    async def _asked(self, name: str, ask: Ask, definition: str) -> Decided | None:
         self._steps.begin(name, msgspec.json.encode(ask))
         answer: Answer = await self._person.approve(ask)
         if answer == "later":
@@ -56,7 +59,7 @@ class Deciding:
         said: Literal["yes", "no"] = "no" if answer == "no" else "yes"
         why = "" if self._person.name != "nobody" else f"{ask.why}, and nobody is there to ask"
         approval = Approval(answer=said, binding=ask.binding, by=self._person.name, why=why)
-        decided = Decided(approval, always=answer == "always")
+        decided = Decided(approval, always=answer == "always", definition=definition)
         self._steps.finish(name, msgspec.json.encode(decided))
         return decided
 
@@ -79,4 +82,5 @@ def _always(state: State) -> str:
 
 
 def _covered(rules: tuple[Rule, ...], pending: Pending) -> bool:
-    return any(rule.verdict == "allow" and rule.matches(pending.call.name, {}) for rule in rules)
+    tool = pending.tool
+    return tool is not None and any(rule.verdict == "allow" and rule.matches(tool, {}) for rule in rules)

@@ -25,8 +25,9 @@ waited for; somebody stopped it; a fault of protocol."""
 
 class CallRecord(Struct, frozen=True, kw_only=True):
     """One call: what was run, who allowed it, and what came of it. It is for events and journal, never for the model.
-    Times are seconds since the epoch; `summary` is the beginning of what the model was given. Nothing is left out of it
-    where it is written: who reads it need not know what would be missing."""
+    Times are seconds since the epoch; `summary` is the beginning of what the model was given; `edited`: who approved
+    it changed the arguments. Nothing is left out of it where it is written: who reads it need not know what would be
+    missing."""
 
     tool: str
     call_id: str
@@ -42,6 +43,7 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     truncated: bool = False
     redacted: int = 0
     repairs: tuple[str, ...] = ()
+    edited: bool = False
 
 
 class _Told(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):

@@ -16,8 +16,11 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Text, ToolResult
+from toolwire.canonical.response import Usage
+from toolwire.canonical.usage import added
 from toolwire.journal.runs import decode_entry
 from toolwire.journal.secrets import Redactor
 
@@ -52,11 +55,13 @@ class Intent(Struct, frozen=True, array_like=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a call came to, as it is kept. `structured`: the same as data, for a program that asked."""
+    """What a call came to, as it is kept. `structured`: the same as data, for a program that asked. `usage`: tokens of
+    other models that it and the calls within it took."""
 
     result: ToolResult
     record: CallRecord
     structured: Any = None
+    usage: Usage | None = None
 
 
 class Executor:
@@ -75,6 +80,7 @@ class Executor:
         inner: Inner,
         recent: dict[str, deque[float]] | None = None,
         apart: Apart | None = None,
+        tokens: int | None = None,
     ) -> None:
         self._run = run
         self._steps = steps
@@ -85,6 +91,8 @@ class Executor:
         self._places = asyncio.Semaphore(max(1, parallel))
         self._recent = {} if recent is None else recent
         self._apart = apart or Apart()
+        self._tokens = tokens
+        self._charged: dict[str, Usage | None] = {}
 
     async def carry_out(self, turn: str, batch: Sequence[Pending]) -> list[Outcome | None]:
         """All of a batch, in the order of the calls; None for one that waits for a person."""
@@ -124,13 +132,17 @@ class Executor:
         elif (unrun := self._unrun(pending)) is not None:
             outcome = self._outcome(pending, unrun)
         else:
-            intent = Intent(pending.call.name, pending.call.arguments, again)
+            intent = Intent(pending.call.name, pending.text, again)
             async with self._apart.kept(pending):
                 self._steps.begin(name, msgspec.json.encode(intent))
                 outcome = await self._run_tool(name, pending)
         self._steps.finish(name, msgspec.json.encode(outcome))
         self._tell(CallEnded(call_id=pending.id, status=outcome.result.status, record=outcome.record))
         return outcome
+
+    def charge(self, outer: Pending, usage: Usage | None) -> None:
+        """Count what a call within `outer` used as used by `outer`."""
+        self._charged[outer.id] = added(self._charged.get(outer.id), usage)
 
     def _unrun(self, pending: Pending) -> Output | None:
         """What the model is told of a call that is not run; None if it is to be."""
@@ -141,7 +153,11 @@ class Executor:
         if pending.verdict == "allow":
             return None
         approval, call = pending.approval, pending.call
-        if approval is not None and approval.covers(self._run, pending.id, call.name, call.arguments):
+        if (
+            approval is not None
+            and pending.verdict == "ask"
+            and approval.covers(self._run, pending.id, call.name, pending.text)
+        ):
             return None
         by = pending.by if approval is None or pending.verdict == "deny" else approval.why or f"{approval.by} said no"
         return _error(f"denied: {call.name} was not run ({by}). Do not try it again in another way.", "denied")
@@ -168,6 +184,7 @@ class Executor:
             key=hashlib.sha256(msgspec.json.encode([self._run, name])).hexdigest()[:32],
             person=self._person,
             attempt=attempt,
+            tokens=self._tokens,
             progress=lambda text: self._tell(CallProgressed(call_id=pending.id, text=self._redactor.text(text))),
             call=partial(self._called, pending),
         )
@@ -177,7 +194,7 @@ class Executor:
             if tool.output_schema is not None and not output.is_error:
                 check_output(tool, output.structured)
         except TimeoutError:
-            return _error(f"{tool.name} took longer than {tool.timeout:g} seconds and was stopped", "timeout")
+            return _error(_timed_out(tool), "timeout")
         except ToolFault as fault:
             return _error(str(fault), fault.kind)
         except Invalid as invalid:
@@ -207,6 +224,8 @@ class Executor:
 
     def _outcome(self, pending: Pending, output: Output, start: float | None = None, retries: int = 0) -> Outcome:
         call, tool = pending.call, pending.tool
+        if pending.edited:
+            output = replace(output, content=(_edited(pending), *output.content))
         made = bounded(output, _LIMIT if tool is None else tool.output_limit, self._redactor)
         status: Literal["ok", "error", "denied"] = "ok"
         if output.is_error:
@@ -227,6 +246,7 @@ class Executor:
             truncated=made.truncated,
             redacted=made.redacted,
             repairs=pending.repairs,
+            edited=pending.edited,
         )
         result = ToolResult(
             call_id=call.id,
@@ -239,7 +259,8 @@ class Executor:
             screen=output.screen,
         )
         whole = pending.by_code and not made.truncated and not made.redacted
-        return Outcome(result=result, record=record, structured=output.structured if whole else None)
+        usage = added(output.usage, self._charged.pop(pending.id, None))
+        return Outcome(result=result, record=record, structured=output.structured if whole else None, usage=usage)
 
     def _kept(self, arguments: Any) -> Any:
         """Arguments in a record: without secrets, and the long ones shortened."""
@@ -260,6 +281,21 @@ _PASSING = frozenset({"timeout", "crash", "transient"})
 
 def _repeatable(tool: Tool) -> bool:
     return tool.annotations.idempotent or tool.annotations.read_only
+
+
+def _edited(pending: Pending) -> Text:
+    """Tell the model what ran: its own turn still holds the arguments that it wrote."""
+    return Text(text=f"[The arguments were changed before approval. It was called with {pending.text}]\n")
+
+
+def _timed_out(tool: Tool) -> str:
+    late = f"{tool.name} took longer than {tool.timeout:g} seconds"
+    if tool.stoppable:
+        return f"{late} and was stopped. Part of it may have taken effect."
+    return (
+        f"{late}, and it can't be stopped: it may still be running. It may have taken effect, or may yet do so. "
+        "Find out before you repeat it."
+    )
 
 
 def _may_run_again(tool: Tool) -> bool:

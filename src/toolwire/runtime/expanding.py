@@ -1,8 +1,8 @@
-"""Models that wrap several calls into one of a tool that is not there: the wrapper is taken off."""
+"""Calls as the runtime takes them: those that a model wrapped into one are unwrapped, and no two have one id."""
 
 import json
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec.structs import replace
 
@@ -14,7 +14,39 @@ _WRAPPERS = frozenset({"multi_tool_use.parallel", "multi_tool_use_parallel", "pa
 
 def expanded(messages: tuple[Message, ...], known: Collection[str]) -> tuple[Message, ...]:
     """The messages with each call as its own: a wrapper that can't be read stays, and is an unknown tool."""
-    return tuple(_message(message, known) for message in messages)
+    return _distinct(tuple(_message(message, known) for message in messages))
+
+
+def _distinct(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Give calls ids that no other call of their turn has: servers repeat ids, and Anthropic refuses such a turn."""
+    calls = [part for message in messages for part in message.parts if is_client_call(part) and part.id]
+    if len({call.id for call in calls}) == len(calls):
+        return messages
+    taken, place = set[str](), -1
+    made = list[Message]()
+    for message in messages:
+        parts = list[Part]()
+        for part in message.parts:
+            if is_client_call(part):
+                place += 1
+                if part.id:
+                    id = free_id(part.id, place, taken)
+                    part = part if id == part.id else replace(part, id=id, extras=None, form=())  # noqa: PLW2901
+                    taken.add(id)
+            parts.append(part)
+        made.append(replace(message, parts=tuple(parts)))
+    return tuple(made)
+
+
+def is_client_call(part: Part) -> TypeGuard[ToolCall]:
+    return isinstance(part, ToolCall) and part.executor == "client"
+
+
+def free_id(id: str, place: int, taken: Collection[str]) -> str:
+    """The id, or one made of it and of the call's place in the turn."""
+    while id in taken:
+        id = f"{id}_{place}"
+    return id
 
 
 def _message(message: Message, known: Collection[str]) -> Message:

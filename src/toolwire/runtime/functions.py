@@ -7,7 +7,8 @@ given the call itself.
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints, overload
 
@@ -18,6 +19,7 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import Grammar
 
 from .docstrings import described
+from .outputs import CUT_OFF, MOST_ITEMS, collect
 from .toolset import Annotations, Arguments, Calling, Locus, Rate, Tool, ToolFault
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -102,6 +104,7 @@ def as_tool(function: Callable[..., Any]) -> Tool:
         output_limit=options.output_limit,
         defer=options.defer,
         run=_FunctionRun(function, reading),
+        stoppable=_is_asynchronous(_called(function)),
     )
 
 
@@ -152,6 +155,14 @@ class _Signature:
         return {name: _converted(value, kinds[name], name) for name, value in arguments.items() if name in kinds}
 
 
+def _called(function: Callable[..., Any]) -> Any:
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _is_asynchronous(called: Any) -> bool:
+    return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
+
+
 class _FunctionRun:
     """Calls the function: a coroutine function here, any other in a thread."""
 
@@ -166,11 +177,27 @@ class _FunctionRun:
             given = {self._signature.parameters[0].name: arguments}
         if self._signature.calling is not None:
             given[self._signature.calling] = calling
-        called = self._function if inspect.isroutine(self._function) else type(self._function).__call__
-        if inspect.iscoroutinefunction(called):
+        if inspect.iscoroutinefunction(_called(self._function)):
             return await self._function(**given)
-        value = await asyncio.to_thread(partial(self._function, **given))
+        value = await asyncio.to_thread(partial(self._call, given))
+        if inspect.isasyncgen(value):
+            return await _collect(value)
         return await value if inspect.isawaitable(value) else value
+
+    def _call(self, given: dict[str, Any]) -> Any:
+        """Call the function. A generator runs to its end here, in the same thread."""
+        value = self._function(**given)
+        return collect(value) if inspect.isgenerator(value) else value
+
+
+async def _collect(items: AsyncGenerator[Any, Any]) -> list[Any]:
+    found = list[Any]()
+    async with aclosing(items):
+        async for one in items:
+            if len(found) == MOST_ITEMS:
+                return [*found, CUT_OFF]
+            found.append(one)
+    return found
 
 
 def _note(kind: Any) -> str | None:

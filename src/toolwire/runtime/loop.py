@@ -9,6 +9,7 @@ through the same steps and finds what they came to: so it needs no other memory 
 """
 
 import asyncio
+import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
@@ -29,9 +30,10 @@ from toolwire.journal.secrets import Redactor
 
 from .approval import Nobody, Person
 from .caps import Caps, OutOfTime, within
-from .consider import consider
+from .consider import consider, reconsider
 from .deciding import Deciding, wait_or_deny
 from .definitions import Definitions
+from .estimates import estimated_usage
 from .events import (
     CallProposed,
     RunEnded,
@@ -70,6 +72,8 @@ _CUT: dict[StopReason, tuple[StoppedBy, str]] = {
 """After these nothing is run, whatever else the answer holds."""
 
 _GOES_ON = frozenset({"paused", "continuation"})
+_LONGEST_CYCLE = 8
+"""As many turns as may make up a cycle that is seen."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -164,6 +168,8 @@ class Loop:
                 state.stopped, state.why = self._over()
                 return
             response = folder.response()
+            if not spent(response.usage):
+                response = replace(response, usage=estimated_usage(request, response))
             self._steps.finish(name, msgspec.json.encode(response))
         reason = _reason(response)
         yield TurnEnded(
@@ -241,15 +247,19 @@ class Loop:
         state.calls += len(state.pending)
 
     def _count_repeats(self, state: State) -> str | None:
-        """What is to be said of a call that came too often."""
-        said = None
-        for pending in state.pending:
-            same = f"{pending.call.name}\0{pending.call.arguments}"
-            before, count = state.repeated
-            state.repeated = (same, count + 1 if same == before else 1)
-            if state.repeated[1] > self._settings.caps.repeats:
-                said = f"{pending.call.name} was called with the same arguments {state.repeated[1]} times in a row"
-        return said
+        """Note the calls of this turn, and say which turns came too often in a row: one, or several by turns."""
+        if not state.pending:
+            return None
+        calls = sorted({(pending.call.name, pending.call.arguments) for pending in state.pending})
+        times = self._settings.caps.repeats + 1
+        state.recent = (*state.recent, hashlib.sha256(msgspec.json.encode(calls)).digest())[-_LONGEST_CYCLE * times :]
+        for length in range(1, _LONGEST_CYCLE + 1):
+            last = state.recent[-length * times :]
+            if len(last) == length * times and last[length:] == last[:-length]:
+                names = ", ".join(sorted({name for name, _ in calls}))
+                same = "was called with the same arguments" if length == 1 else f"came back in the same {length} turns"
+                return f"{names} {same} {times} times in a row"
+        return None
 
     def _cap(self, state: State) -> tuple[StoppedBy, str] | None:
         caps = self._settings.caps
@@ -258,7 +268,8 @@ class Loop:
         if self._left(state) == 0.0:
             return self._over()
         if caps.tokens is not None and spent(state.usage) >= caps.tokens:
-            return "tokens", f"{spent(state.usage)} of {caps.tokens} tokens were used"
+            about = " (estimated)" if state.usage is not None and state.usage.estimated else ""
+            return "tokens", f"{spent(state.usage)} of {caps.tokens} tokens were used{about}"
         return None
 
     def _left(self, state: State) -> float | None:
@@ -272,6 +283,8 @@ class Loop:
 
     async def carry_out(self, state: State) -> AsyncIterator[RunEvent]:
         for pending in state.pending:
+            if pending.edited and pending.tool is not None:
+                reconsider(pending, pending.tool, self._settings.policy.extended(*state.rules))
             if pending.undecided:
                 await self._deciding.decide(state, pending)
         if waiting := [pending.call.name for pending in state.pending if pending.undecided]:
@@ -299,6 +312,8 @@ class Loop:
             state.stopped, state.why = "waiting", f"a call that {name} makes waits for an approval"
             return
         state.messages += (Message(role="user", parts=tuple(outcome.result for outcome in outcomes)),)
+        for outcome in outcomes:
+            state.usage = added(state.usage, outcome.usage)
         state.pending = []
 
     async def _batch(self, executor: Executor, state: State) -> list[Outcome | None] | None:
@@ -329,6 +344,7 @@ class Loop:
             if pending.undecided:
                 wait_or_deny(state, outer, pending)
             outcome = await executor.one(str(state.turn), pending)
+            executor.charge(outer, outcome.usage)
             return Output(
                 content=outcome.result.content or (),
                 is_error=outcome.result.status != "ok",
@@ -336,6 +352,7 @@ class Loop:
                 structured=outcome.structured,
             )
 
+        cap = settings.caps.tokens
         executor = Executor(
             run=state.run,
             steps=self._steps,
@@ -346,6 +363,7 @@ class Loop:
             inner=inner,
             recent=self._toolbox.recent,
             apart=self._toolbox.apart,
+            tokens=None if cap is None else max(0, cap - spent(state.usage)),
         )
         return executor
 

@@ -2,7 +2,9 @@
 
 import base64
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -12,14 +14,19 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Data, Inline, Media, Part, Text
 from toolwire.journal.secrets import REMOVED, Redactor
 
+from .tools.text import as_media, media_type
 from .toolset import Output
 
 _MOST_MEDIA = 20 * 1024 * 1024
 _SUMMARY = 200
+_BYTES = (bytes, bytearray, memoryview)
+MOST_ITEMS = 10_000
+"""As many items as are taken of an iterator, which may have no end."""
+CUT_OFF = f"[cut off after {MOST_ITEMS} items]"
 
 
 def as_output(value: Any) -> Output:
-    """Text stays text, parts stay parts, bytes are text if they can be; anything else becomes JSON."""
+    """Text stays text, parts stay parts, bytes are an image or text if they can be; anything else becomes JSON."""
     match value:
         case Output():
             return value
@@ -29,18 +36,71 @@ def as_output(value: Any) -> Output:
             return Output(content=(Text(text=value),))
         case Text() | Media() | Data():
             return Output(content=(value,))
+        case bytes() | bytearray() | memoryview():
+            return Output(content=(_bytes_part(bytes(value)),))
         case list() | tuple() if value and all(isinstance(one, Text | Media | Data) for one in value):
             return Output(content=tuple(value))
         case _:
-            plain = _plain(value)
-            return Output(content=(Text(text=json.dumps(plain, ensure_ascii=False)),), structured=plain)
+            found = JsonValue(value)
+            text = json.dumps(found.plain, ensure_ascii=False, allow_nan=False)
+            return Output(content=(Text(text=text), *found.images), structured=found.plain)
 
 
-def _plain(value: Any) -> Any:
-    """JSON data, of what msgspec or pydantic know."""
+class JsonValue:
+    """A Python value as JSON data. Models of pydantic, dataclasses and msgspec structs become objects at any depth, NaN
+    and infinities null, iterators lists. Bytes become text, or a note of what they are; `images` holds the images."""
+
+    def __init__(self, value: Any) -> None:
+        self.images: list[Media] = []
+        built = msgspec.to_builtins(value, enc_hook=_unwrap, str_keys=True, builtin_types=_BYTES)
+        self.plain = self._legal(built)
+
+    def _legal(self, value: Any) -> Any:
+        match value:
+            case dict():
+                return {name: self._legal(one) for name, one in value.items()}
+            case list() | tuple():
+                return [self._legal(one) for one in value]
+            case float():
+                return value if math.isfinite(value) else None
+            case bytes() | bytearray() | memoryview():
+                part = _bytes_part(bytes(value))
+                if isinstance(part, Text):
+                    return part.text
+                self.images.append(part)
+                return f"[{part.kind} {len(self.images)} of this result: {part.media_type}, {len(value)} bytes]"
+            case _:
+                return value
+
+
+def _unwrap(value: Any) -> Any:
+    """Take apart a value that msgspec does not know."""
     if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    return msgspec.to_builtins(value, enc_hook=str, str_keys=True)
+        try:
+            return value.model_dump(mode="json")
+        except ValueError:  # bytes that are no text
+            return value.model_dump()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable):
+        return collect(value)
+    return str(value)
+
+
+def collect(items: Iterable[Any]) -> list[Any]:
+    """Collect what an iterator yields, up to a bound that the list then names."""
+    iterator = iter(items)
+    found = list(islice(iterator, MOST_ITEMS))
+    return [*found, CUT_OFF] if next(iterator, found) is not found else found
+
+
+def _bytes_part(data: bytes) -> Text | Media:
+    if (kind := media_type(data[:16])) is not None:
+        return as_media(data, kind, None)
+    try:
+        return Text(text=data.decode())
+    except UnicodeDecodeError:
+        return Text(text=f"[{len(data)} bytes of binary data]")
 
 
 class Bounded(Struct, frozen=True):

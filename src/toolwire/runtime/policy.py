@@ -38,12 +38,18 @@ class PolicyError(ToolwireError):
 
 
 class Rule(Struct, frozen=True):
+    """`definition`: the rule is only for the tool that has this digest, and not for another of the same name."""
+
     verdict: Verdict
     tool: str
     arguments: tuple[tuple[str, str], ...] = ()
+    definition: str = ""
 
-    def matches(self, name: str, values: Mapping[str, Any]) -> bool:
-        if not fnmatchcase(name, self.tool):
+    def is_for(self, tool: Tool) -> bool:
+        return fnmatchcase(tool.name, self.tool) and self.definition in ("", tool.digest if self.definition else "")
+
+    def matches(self, tool: Tool, values: Mapping[str, Any]) -> bool:
+        if not self.is_for(tool):
             return False
         return all(key in values and _is_meant(values[key], pattern) for key, pattern in self.arguments)
 
@@ -110,29 +116,30 @@ class Policy:
         readings = [_values(one) for one in (*(stands_for or ()), arguments)]
         for verdict in ("deny", "ask"):
             for values in readings:
-                if (rule := self._matching(verdict, tool.name, values)) is not None:
+                if (rule := self._matching(verdict, tool, values)) is not None:
                     return Decision(rule.verdict, f"the rule {verdict} {rule}")
         return self._allowing(tool, stands_for) or _otherwise(tool, arguments)
 
-    def _matching(self, verdict: str, name: str, values: Mapping[str, Any]) -> Rule | None:
-        return next((rule for rule in self.rules if rule.verdict == verdict and rule.matches(name, values)), None)
+    def _matching(self, verdict: str, tool: Tool, values: Mapping[str, Any]) -> Rule | None:
+        found = (rule for rule in self.rules if rule.verdict == verdict and rule.matches(tool, values))
+        return next(found, None)
 
     def _allowing(self, tool: Tool, stands_for: Sequence[Arguments] | None) -> Decision | None:
-        if (rule := self._unconditional(tool.name)) is not None:
-            if stands_for is None and self._forbids_some(tool.name):
+        if (rule := self._unconditional(tool)) is not None:
+            if stands_for is None and self._forbids_some(tool):
                 return Decision("ask", "nobody can tell what it amounts to, and a rule forbids some of it")
             return Decision("allow", f"the rule allow {rule}")
         if not stands_for:
             return None
-        found = [self._matching("allow", tool.name, _values(one)) for one in stands_for if not tool.looks(one)]
+        found = [self._matching("allow", tool, _values(one)) for one in stands_for if not tool.looks(one)]
         return Decision("allow", f"the rule allow {found[0]}" if found else "it only looks") if all(found) else None
 
-    def _forbids_some(self, name: str) -> bool:
-        return any(rule.arguments and rule.verdict != "allow" and fnmatchcase(name, rule.tool) for rule in self.rules)
+    def _forbids_some(self, tool: Tool) -> bool:
+        return any(rule.arguments and rule.verdict != "allow" and rule.is_for(tool) for rule in self.rules)
 
-    def _unconditional(self, name: str) -> Rule | None:
+    def _unconditional(self, tool: Tool) -> Rule | None:
         allowing = (rule for rule in self.rules if rule.verdict == "allow" and not rule.arguments)
-        return next((rule for rule in allowing if rule.matches(name, {})), None)
+        return next((rule for rule in allowing if rule.is_for(tool)), None)
 
 
 def rules_for(tool: Tool, arguments: Arguments) -> tuple[str, ...]:

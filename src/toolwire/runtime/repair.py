@@ -1,10 +1,12 @@
 """Repairs of arguments, for those who ask for them: what a model surely meant, and nothing that has to be guessed.
 
-JSON within a string where the schema wants an object or a list, and `10.0` where it wants an integer. A repair holds
-only if the whole is valid after it, and each one is reported. Truncated arguments never come here.
+JSON within a string where the schema wants an object or a list, `10.0` where it wants an integer, commas before a
+closing bracket, and what Python writes in place of JSON: single quotes, True, False and None. A repair holds only if
+the whole is valid after it, and each one is reported. Truncated arguments never come here.
 """
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +20,46 @@ def repaired(value: Any, schema: dict[str, Any], is_valid: Callable[[Any], bool]
     if not mending.notes or not is_valid(mended):
         return value, ()
     return mended, tuple(mending.notes)
+
+
+_TOKEN = re.compile(
+    # A string without an end is taken to the end of the text: looking for its quote once more would be quadratic.
+    r"""(?P<string>"(?:\\.|[^"\\])*"?)"""
+    r"""|(?P<quoted>'(?:\\.|[^'\\])*'?)"""
+    r"""|(?P<comma>,(?=\s*[}\]]))"""
+    r"""|(?P<word>\b(?:True|False|None)\b)""",
+    re.DOTALL,
+)
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+_ESCAPE = re.compile(r"""\\(.)|(")""", re.DOTALL)
+
+
+def mend_json(text: str) -> tuple[str, tuple[str, ...]]:
+    """Rewrite text that is almost JSON, and list what was done to it."""
+    notes = dict[str, None]()
+
+    def mend(found: re.Match[str]) -> str:
+        match found.lastgroup:
+            case "quoted" if len(found[0]) > 1 and found[0].endswith("'"):
+                notes["a string in single quotes was read as a string"] = None
+                return f'"{_ESCAPE.sub(_requote, found[0][1:-1])}"'
+            case "comma":
+                notes["a comma before a closing bracket was left out"] = None
+                return ""
+            case "word":
+                notes[f"{found[0]} was read as {_WORDS[found[0]]}"] = None
+                return _WORDS[found[0]]
+            case _:
+                return found[0]
+
+    return _TOKEN.sub(mend, text), tuple(f"/: {note}" for note in notes)
+
+
+def _requote(found: re.Match[str]) -> str:
+    """An escape as JSON has it: `\\'` needs none there, and a double quote does."""
+    if found[2]:
+        return '\\"'
+    return "'" if found[1] == "'" else found[0]
 
 
 class _Mending:

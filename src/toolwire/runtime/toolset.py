@@ -4,6 +4,7 @@ Where a tool comes from makes no difference after this: a Python function, a bui
 validated, authorised, bounded and journalled alike.
 """
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -11,6 +12,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from toolwire.canonical.content import Part, ScreenSeen
+from toolwire.canonical.response import Usage
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool
 
 from .approval import Person
@@ -40,13 +42,15 @@ class Rate(Struct, frozen=True):
 
 class Output(Struct, frozen=True, kw_only=True):
     """What a call gave: parts for the model, `structured` for who checks or computes with it. `kind`: what went wrong,
-    in one word of ours, if `is_error`. `screen` is what it says of a screen besides its picture."""
+    in one word of ours, if `is_error`. `screen` is what it says of a screen besides its picture. `usage` are the tokens
+    that models used for it, which the run counts as its own."""
 
     content: tuple[Part, ...] = ()
     is_error: bool = False
     structured: Any = None
     kind: str = ""
     screen: ScreenSeen | None = None
+    usage: Usage | None = None
 
 
 class Spelled(str):
@@ -84,7 +88,7 @@ class CallsTool(Protocol):
 class Calling(Struct, frozen=True, kw_only=True):
     """What a tool may know of the call that it carries out. `key` is the same for every try of one call, and for no
     other call; `progress` tells who watches how far it is; `call` runs another tool of the same run, under the same
-    rules, and `person` is whom to ask."""
+    rules, and `person` is whom to ask. `tokens` is how many the run may still use, None if it has no cap."""
 
     run: str
     id: str
@@ -92,6 +96,7 @@ class Calling(Struct, frozen=True, kw_only=True):
     key: str
     person: Person
     attempt: int = 1
+    tokens: int | None = None
     progress: Callable[[str], None] = lambda _: None
     call: CallsTool | None = None
 
@@ -104,6 +109,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     """`parameters` is a JSON Schema; with a `grammar` the input is text instead. Times are in seconds, `output_limit`
     is in characters. `source` says who offers it.
 
+    `stoppable`: a call that is cancelled has ended; a thread or another machine may work on.
     `resumable`: a call that was interrupted is run again, since it remembers itself what was done.
     `touches` names what a call changes: calls of a batch that touch the same wait for each other, None is everything.
     `amounts_to` are the calls that one call stands for (the commands of a shell line), which all must be allowed; None:
@@ -124,6 +130,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     rate: Rate | None = None
     output_limit: int = 40_000
     retries: int = 2
+    stoppable: bool = True
     resumable: bool = False
     defer: bool = False
     allowed_callers: tuple[str, ...] | None = None
@@ -134,6 +141,12 @@ class Tool(Struct, frozen=True, kw_only=True):
     in_person: Callable[[Arguments], bool] = lambda _: False
     preview: Callable[[Arguments], str | None] = lambda _: None
     native: NativeTool | None = None
+
+    @property
+    def digest(self) -> str:
+        """The definition that a person was shown, or could have been: a tool that is redefined has another one."""
+        shown = [self.name, self.source, self.description, self.parameters, self.output_schema, self.annotations]
+        return hashlib.sha256(msgspec.json.encode([*shown, self.grammar], order="deterministic")).hexdigest()
 
     def declared(self) -> FunctionTool | FreeformTool | NativeTool:
         """What the model is told."""

@@ -8,6 +8,7 @@
 import difflib
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -16,7 +17,7 @@ import msgspec
 from toolwire.canonical.errors import ToolwireError
 
 from .grammars import grammar_error
-from .repair import repaired
+from .repair import mend_json, repaired
 from .toolset import Arguments, Tool
 from .weighing import too_costly, weigh
 
@@ -42,13 +43,46 @@ def read_arguments(tool: Tool, text: str, *, repair: bool = False) -> tuple[Argu
         if (error := grammar_error(tool.grammar, text)) is not None:
             raise Invalid(f"the input of {tool.name} does not fit its grammar: {error}", "grammar")
         return text, ()
-    value = _parsed(tool.name, text if text.strip() else "{}")
     repairs: tuple[str, ...] = ()
     if repair:
-        value, repairs = repaired(value, tool.parameters, lambda found: not _errors(tool.parameters, found))
+        text, repairs = _mended(tool, text)
+    value = parse_input(tool, text)
+    if repair:
+        value, more = repaired(value, tool.parameters, lambda found: not _errors(tool.parameters, found))
+        repairs += more
     if errors := _errors(tool.parameters, value):
         raise Invalid(_told(tool, errors), "schema")
     return value, repairs
+
+
+def _mended(tool: Tool, text: str) -> tuple[str, tuple[str, ...]]:
+    """The text as valid JSON, if it is almost that; else the text itself, whose fault is then reported."""
+    try:
+        parse_input(tool, text)
+    except Invalid:
+        mended, notes = mend_json(text)
+        with suppress(Invalid):
+            parse_input(tool, mended)
+            return mended, notes
+    return text, ()
+
+
+def is_cut_off(text: str) -> bool:
+    """Whether nothing in a text speaks against its having been cut off: else it is invalid where it is wrong."""
+    text = text.rstrip()
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        ends = text.endswith(("}", "]")) and not error.msg.startswith("Unterminated string")
+        return error.pos >= len(text) or not ends
+    except RecursionError:
+        pass
+    return True
+
+
+def parse_input(tool: Tool, text: str) -> Arguments:
+    """The arguments that a text stands for, which was valid when it was read."""
+    return text if tool.grammar is not None else _parsed(tool.name, text if text.strip() else "{}")
 
 
 def check_output(tool: Tool, value: Any) -> None:

@@ -1,10 +1,12 @@
 """A provider: who speaks which protocol, where, and with which key."""
 
 import re
+from functools import lru_cache
 from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct, field
 
+from toolwire.codec.hosts import PROFILES, HostProfile, recognize_host, unknown_host
 from toolwire.codec.surface import Surface
 
 _VERSION = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
@@ -41,6 +43,11 @@ class Provider(Struct, frozen=True, kw_only=True):
     path: str | None = None
     models: tuple[str, ...] = ()
     default_model: str | None = None
+    host: str | None = None
+
+    def profile(self, model: str | None) -> HostProfile:
+        """Return the profile of the server: the configured one, or what its host name or else the model tells."""
+        return _profile(self.host, self.base_url) or unknown_host(self.protocol, model or "")
 
     @property
     def origin(self) -> Origin:
@@ -60,6 +67,11 @@ class Provider(Struct, frozen=True, kw_only=True):
             name, value = surface.key(self.api_key)
             found[name] = value
         return found | {name.lower(): value for name, value in self.headers.items()}
+
+
+@lru_cache(maxsize=256)
+def _profile(host: str | None, base_url: str) -> HostProfile | None:
+    return recognize_host(origin_of(base_url).host) if host is None else PROFILES[host]
 
 
 def origin_of(url: str) -> Origin:

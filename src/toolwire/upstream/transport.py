@@ -9,12 +9,15 @@
 """
 
 import asyncio
+import errno
+import os
 import re
 import select
+import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable
-from typing import Any, cast
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, NoReturn, cast
 
 import httptools
 
@@ -27,17 +30,21 @@ LIMIT_UNPACKED = 64 * 1024 * 1024
 IDLE_SECONDS = 30.0
 IDLE_PER_ORIGIN = 256
 
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE)
+
 Headers = Iterable[tuple[str, str]]
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
 
 
 class TransportError(Exception):
-    """The upstream could not be reached, or broke off. `sent`: it may have seen the request."""
+    """The upstream could not be reached, or broke off. `sent`: it may have seen the request. `exhausted`: this process
+    has no file descriptor left, which is not the upstream's fault."""
 
-    def __init__(self, why: str, *, sent: bool, timed_out: bool = False) -> None:
+    def __init__(self, why: str, *, sent: bool, timed_out: bool = False, exhausted: bool = False) -> None:
         super().__init__(why)
         self.sent = sent
         self.timed_out = timed_out
+        self.exhausted = exhausted
 
 
 class Answer:
@@ -107,7 +114,11 @@ class Answer:
 
 
 class Transport:
-    def __init__(self) -> None:
+    """Connections to upstreams, at most `limit` of them."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = limit
+        self._open: set[_Connection] = set()
         self._idle: dict[Origin, list[_Connection]] = {}
         self._tls: ssl.SSLContext | None = None
 
@@ -126,24 +137,42 @@ class Transport:
         return Answer(connection, self, silence)
 
     async def _connect(self, origin: Origin, seconds: float) -> "_Connection":
+        if self._limit is not None and len(self._open) >= self._limit and not self._drop_idle():
+            raise TransportError(f"there are {len(self._open)} connections to upstreams", sent=False, exhausted=True)
         loop = asyncio.get_running_loop()
+        connection = _Connection(origin, loop, self._open.discard)
         options: dict[str, Any] = {}
         if origin.scheme == "https":
             if self._tls is None:
+                if _is_exhausted():  # then it would have no certificates, for good
+                    raise TransportError("no file descriptor is left", sent=False, exhausted=True)
                 self._tls = ssl.create_default_context()
             options = {"ssl": self._tls, "server_hostname": origin.host}
+        self._open.add(connection)
         try:
             async with asyncio.timeout(seconds):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(origin, loop), origin.host, origin.port, **options
-                )
+                await loop.create_connection(lambda: connection, origin.host, origin.port, **options)
         except TimeoutError:
             why = f"{origin.authority} did not take a connection within {seconds:g} seconds"
             raise TransportError(why, sent=False, timed_out=True) from None
         except OSError as error:
             why = f"{origin.authority} can't be reached: {error.strerror or error}"
-            raise TransportError(why, sent=False) from None
+            exhausted = error.errno in _EXHAUSTED or (isinstance(error, socket.gaierror) and _is_exhausted())
+            raise TransportError(why, sent=False, exhausted=exhausted) from None
+        finally:
+            if not connection.usable:
+                self._open.discard(connection)
         return connection
+
+    def _drop_idle(self) -> bool:
+        """Close a connection that waits for its next request. Return whether there was any."""
+        for idle in self._idle.values():
+            if idle:
+                connection = idle.pop(0)
+                self._open.discard(connection)
+                connection.abort()
+                return True
+        return False
 
     def _pooled(self, origin: Origin) -> "_Connection | None":
         idle = self._idle.get(origin)
@@ -181,11 +210,21 @@ def head_of(origin: Origin, address: str, headers: Headers, method: str = "POST"
     return "\r\n".join([*lines, ""]).encode("latin-1")
 
 
+def _is_exhausted() -> bool:
+    """Return whether this process can open nothing more. Looking up a name fails without saying so."""
+    try:
+        os.close(os.dup(2))
+    except OSError as error:
+        return error.errno in _EXHAUSTED
+    return False
+
+
 class _Connection(asyncio.Protocol):
     """One connection, and the answer that is being read from it."""
 
-    def __init__(self, origin: Origin, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, origin: Origin, loop: asyncio.AbstractEventLoop, lost: "Callable[[_Connection], None]") -> None:
         self.origin = origin
+        self._tell_lost = lost
         self.idle_since = 0.0
         self._loop = loop
         self.status = 0
@@ -325,6 +364,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
+        self._tell_lost(self)
         self._parser = None
         if self._alarm is not None:
             self._alarm.cancel()
@@ -333,22 +373,32 @@ class _Connection(asyncio.Protocol):
     # ---- what the parser tells
 
     def on_message_begin(self) -> None:
-        if self._complete:  # this stops httptools, and so ends the connection: nobody requested what follows
-            raise ValueError("a response without a request")
+        if self._complete:
+            self._refuse("sent a response without a request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._headed:  # else a trailer, which is dropped
-            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        if self._headed:
+            return  # a trailer
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if (known := self.headers.setdefault(key, text)) is not text:
+            self.headers[key] = f"{known}, {text}"
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status < 100 or status == 101:
-            self._fail(f"{self.origin.authority} answered with status {status:03}, which no request leads to")
-        elif status < 200:  # an informational answer: the real one follows
+            self._refuse(f"answered with status {status:03}, which no request leads to")
+        if status < 200:  # an informational answer: the real one follows
             self.headers = {}
-        else:
-            self.status = status
-            self._headed = True
+            return
+        if self.headers.get("transfer-encoding", "chunked").lower() != "chunked":
+            self._refuse("answered with another transfer-encoding than chunked")
+        self.status = status
+        self._headed = True
+
+    def _refuse(self, why: str) -> NoReturn:
+        """Fail, and stop the parser: what follows in the packet is no answer either."""
+        self._fail(f"{self.origin.authority} {why}")
+        raise ValueError(why)
 
     def on_body(self, data: bytes) -> None:
         self._overhead = 0

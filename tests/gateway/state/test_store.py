@@ -183,8 +183,10 @@ def test_two_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_rows_that_belong_together_are_kept_together_or_not_at_all(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Path | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Q-1: an error within a transaction ends it, also where no connection can be opened anew."""
+
     async def work(store: SqliteStore) -> None:
         bad: Any = object()
         store.keep([row("a"), row("b", parent=bad)])
@@ -192,7 +194,7 @@ def test_rows_that_belong_together_are_kept_together_or_not_at_all(
         store.keep([row("c")])
         assert await store.get("me", "response", ["c"])
 
-    run(tmp_path / "state.db", work)
+    run(place, work)
     assert "state: unavailable" in capsys.readouterr().err
 
 

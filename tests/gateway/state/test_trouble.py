@@ -150,7 +150,7 @@ def test_s_8_a_full_disk_is_reported_as_such(tmp_path: Path) -> None:
         await store._run(lambda connection: connection.execute("PRAGMA max_page_count = 1"))
         with pytest.raises(Unavailable, match="database or disk is full"):
             await store.put([row("b", b"x" * 500_000)])
-        await store.put([row("c")])  # on a connection that knows no such bound
+        await store.put([row("c", b"x" * 500_000)])  # on a connection that knows no such bound
         assert list(await store.get("me", "response", ["a", "b", "c"])) == ["a", "c"]
 
     run(path, work)
@@ -238,3 +238,40 @@ def test_a_file_from_before_versions_is_brought_up_to_date(tmp_path: Path) -> No
     store.close()
     with other_program(path) as other:
         assert other.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def test_rows_that_can_not_be_written_are_an_error_for_who_waits(tmp_path: Path) -> None:
+    """Nobody waits for ever, whatever goes wrong in the thread."""
+
+    async def work(store: SqliteStore) -> None:
+        with pytest.raises(UnicodeEncodeError):
+            await store.put([row("\ud800")])
+        await store.put([row("a")])
+        assert await store.get("me", "response", ["a"])
+
+    run(tmp_path / "state.db", work)
+
+
+def test_s_17_who_waits_may_leave_and_the_rows_are_written(tmp_path: Path) -> None:
+    """S-17: a client that goes away takes neither its own answer along nor that of others."""
+
+    async def work(store: SqliteStore) -> None:
+        busy, free = threading.Event(), threading.Event()
+
+        def hold_up() -> None:
+            busy.set()
+            free.wait(60)
+
+        store._thread.submit(hold_up)
+        busy.wait(60)
+        leaving = [asyncio.ensure_future(store.put([row(id)])) for id in "ab"]
+        staying = asyncio.ensure_future(store.put([row("c")]))
+        await asyncio.sleep(0)
+        for one in leaving:
+            one.cancel()
+        await asyncio.sleep(0)
+        free.set()
+        await staying
+        assert list(await store.get("me", "response", ["a", "b", "c"])) == ["a", "b", "c"]
+
+    run(tmp_path / "state.db", work)

@@ -7,6 +7,7 @@ import pytest
 
 import toolwire
 from tests.fixture_files import PROTOCOLS, fixtures
+from tests.loops import some
 from tests.protocols.openai_chat.test_alike import ORDINARY, variants
 from toolwire.canonical.content import Message, Text, ToolCall
 from toolwire.canonical.errors import ToolwireError
@@ -34,12 +35,12 @@ def long_way(body: Any, source: str) -> tuple[Any, ...] | str:
 
 @pytest.mark.parametrize("source", [name for name in PROTOCOLS if name != "anthropic"])
 def test_fixtures(source: str) -> None:
-    for name, body in fixtures(source, "responses"):
+    for name, body in some(fixtures(source, "responses")):
         assert told(body, source) == long_way(body, source), name
 
 
 def test_one_thing_another_than_in_an_ordinary_answer() -> None:
-    for variant in variants(ORDINARY):
+    for variant in some(variants(ORDINARY)):
         assert told(variant, "openai-chat") == long_way(variant, "openai-chat"), json.dumps(variant)
 
 

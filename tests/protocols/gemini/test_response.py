@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import toolwire as tw
+from toolwire.canonical.errors import ApiError
 from toolwire.canonical.response import Response, Usage
 from toolwire.codec.interface import Context
 from toolwire.protocols.gemini import CODEC
@@ -109,6 +110,12 @@ def test_when_to_try_again_is_read_and_written() -> None:
     body = {"error": {"code": 429, "message": "m", "status": "RESOURCE_EXHAUSTED", "details": [delay]}}
     error = CODEC.decode_error(json.dumps(body).encode(), 429)
     assert error.retry_after == 34.4
+
+
+def test_q_13_a_long_delay_has_no_exponent() -> None:
+    for seconds, written in ((12345678.5, "12345678.5s"), (0.25, "0.25s"), (3.0, "3s"), (1e15, "1000000000000000s")):
+        body = CODEC.encode_error(ApiError(kind="rate_limit", message="m", retry_after=seconds)).to_bytes()
+        assert json.loads(body)["error"]["details"][0]["retryDelay"] == written
 
 
 def test_too_long_a_prompt_is_recognised() -> None:

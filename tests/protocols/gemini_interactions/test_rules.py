@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.fixture_files import FIXTURES
+from tests.loops import some
 from toolwire.codec.check import Finding
 from toolwire.protocols.gemini_interactions.rules import checks, vocabulary
 
@@ -92,7 +93,7 @@ def test_every_rule_is_broken_here() -> None:
 
 
 def test_what_the_wire_facts_show_has_no_error() -> None:
-    for path in sorted((FIXTURES / "gemini_interactions" / "requests").glob("*.json")):
+    for path in some(sorted((FIXTURES / "gemini_interactions" / "requests").glob("*.json"))):
         errors = [finding for finding in found(json.loads(path.read_bytes())) if finding.level == "error"]
         assert errors == [], path.stem
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import toolwire as tw
+from tests.loops import some
 from tests.protocols.openrouter.through import ROUTER, codec, decoded, request
 from toolwire.canonical.content import Message, Reasoning, ReasoningText, Seal, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
@@ -98,7 +99,7 @@ def test_each_entry_is_a_part_and_the_plain_text_that_repeats_them_is_none() -> 
 
 def test_entries_that_are_no_list_of_entries_come_home() -> None:
     kinds: tuple[Any, ...] = ("text", [1], [{}], {"type": "reasoning.text"}, [SIGNED, {"text": "no type"}])
-    for details in kinds:
+    for details in some(kinds):
         body = conversation([])
         body["messages"][1]["reasoning_details"] = details
         assert request(body, ROUTER, ROUTER) == (body, {})

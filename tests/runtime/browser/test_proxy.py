@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import turn
 from toolwire.runtime.tools.browser.proxy import filtering_proxy
 from toolwire.runtime.tools.browser.reach import Reach
 
@@ -36,7 +37,7 @@ def exchange(server: Server, reach: Callable[[int], Reach], send: Callable[[int]
 
     async def whole() -> bytes:
         listening = await asyncio.start_server(server, "127.0.0.1", 0)
-        async with listening, asyncio.timeout(10):
+        async with listening:
             port = listening.sockets[0].getsockname()[1]
             async with filtering_proxy(reach(port), reports.append) as proxy:
                 reader, writer = await asyncio.open_connection("127.0.0.1", proxy)
@@ -49,7 +50,7 @@ def exchange(server: Server, reach: Callable[[int], Reach], send: Callable[[int]
                         break
                     got += piece
                 writer.close()
-                await asyncio.sleep(0.05)
+                await turn()
                 return got
 
     return asyncio.run(whole()), reports

@@ -126,18 +126,16 @@ def test_a_flood_is_stopped(tmp_path: Path) -> None:
 def test_what_it_left_in_the_background_is_gone(tmp_path: Path, command: str) -> None:
     name = f"sleep-{marked(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; " + command.replace("sleep", f"./{name}")
-    start = time.monotonic()
-    assert "Output: started" in said(shell(tmp_path), command=line)
-    assert time.monotonic() - start < 10
+    told = said(shell(tmp_path), command=line)
+    assert "Output: started" in told
+    assert "It was stopped" not in told
     assert alive(tmp_path) == []
 
 
 def test_what_it_started_is_gone_at_the_time_out(tmp_path: Path) -> None:
     name = f"sleep-{marked(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & setsid ./{name} 300 & ./{name} 300"
-    start = time.monotonic()
     assert call(shell(tmp_path, Limits(seconds=1)), command=line).kind == "timeout"
-    assert time.monotonic() - start < 10
     assert alive(tmp_path) == []
 
 
@@ -169,26 +167,27 @@ def test_what_it_started_is_gone_when_who_called_is(tmp_path: Path) -> None:
 
 
 def test_what_holds_the_output_open_does_not_hold_it_up(tmp_path: Path) -> None:
-    start = time.monotonic()
     # It leaves the session, and the mark in its environment behind, so nobody knows it.
-    command = "env -i setsid sleep 20 & sleep 0.5; echo done"
-    assert "Output: done" in said(shell(tmp_path), command=command)
-    assert time.monotonic() - start < 15
+    command = "env -i setsid sh -c 'while [ -e hold ]; do /bin/sleep 0.1; done' & sleep 0.5; echo done"
+    hold = tmp_path / "hold"
+    hold.touch()
+    told = said(shell(tmp_path), command=command)
+    hold.unlink()
+    assert "Output: done" in told
+    assert "It was stopped" not in told
 
 
 def test_a_fork_bomb_is_stopped(tmp_path: Path) -> None:
-    start = time.monotonic()
     # One that ends at 512 processes, so that a fault of ours would not stop the machine.
-    bomb = "bomb() { if [ $1 -gt 0 ]; then bomb $(($1 - 1)) & bomb $(($1 - 1)) & fi; sleep 10; }; bomb 8"
-    output = call(shell(tmp_path, Limits(processes=100, seconds=60)), command=f"{bomb} # {marked(tmp_path)}")
+    bomb = "bomb() { if [ $1 -gt 0 ]; then bomb $(($1 - 1)) & bomb $(($1 - 1)) & fi; sleep 100; }; bomb 8"
+    output = call(shell(tmp_path, Limits(processes=100, seconds=300)), command=f"{bomb} # {marked(tmp_path)}")
     assert "it started more than 100 processes" in text(output)
-    assert time.monotonic() - start < 30
     assert alive(tmp_path) == []
 
 
 def test_memory_is_bounded_for_one_process_and_for_all(tmp_path: Path) -> None:
-    limits = Limits(memory=200 * 1024 * 1024, seconds=20)
-    grab = "python3 -c 'import time; x = bytearray({} * 1024 * 1024); time.sleep(10)'"
+    limits = Limits(memory=200 * 1024 * 1024, seconds=300)
+    grab = "python3 -c 'import time; x = bytearray({} * 1024 * 1024); time.sleep(100)'"
     one = said(shell(tmp_path, limits), command=grab.format(400))
     assert "MemoryError" in one
     many = call(shell(tmp_path, limits), command=" & ".join([grab.format(90)] * 3))

@@ -1,5 +1,6 @@
 """No path leads out of the workspace, however it is written, linked or swapped."""
 
+import asyncio
 import ctypes
 import os
 import stat
@@ -9,11 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.runtime.tools.calling import calling, tool
 from toolwire.runtime.tools.workspace import Workspace
-from toolwire.runtime.toolset import ToolFault
+from toolwire.runtime.toolset import Tool, ToolFault
 
 SECRET = b"the secret outside"
 ENOUGH = 1000
@@ -360,3 +363,24 @@ def test_a_file_that_is_too_large_is_refused_with_its_size(root: Path) -> None:
     (root / "file").write_bytes(b"x" * 2000)
     with pytest.raises(ToolFault, match="2000 bytes"):
         Workspace(root).read("file", ENOUGH)
+
+
+async def _run(writer: Tool, given: Any) -> None:
+    await writer.run(given, calling(writer))
+
+
+def test_s_19_no_tool_changes_a_file_outside_through_a_hard_link(root: Path) -> None:
+    """S-19: each tool that writes gives the workspace a file of its own; what has another name stays as it is."""
+    outside = root.parent / "store.txt"
+    changes: list[tuple[str, Any]] = [
+        ("write_file", {"content": "two\n"}),
+        ("replace", {"old_string": "one", "new_string": "two"}),
+        ("apply_patch", "*** Begin Patch\n*** Update File: hard.txt\n@@\n-one\n+two\n*** End Patch\n"),
+    ]
+    for name, arguments in changes:
+        outside.write_text("one\n")
+        (root / "hard.txt").unlink(missing_ok=True)
+        os.link(outside, root / "hard.txt")
+        given = arguments if isinstance(arguments, str) else {**arguments, "file_path": str(root / "hard.txt")}
+        asyncio.run(_run(tool(root, name), given))
+        assert ((root / "hard.txt").read_text(), outside.read_text()) == ("two\n", "one\n")

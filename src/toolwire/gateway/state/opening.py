@@ -22,10 +22,6 @@ def require_file(section: StateSection, environment: Mapping[str, str]) -> None:
         raise ConfigError(why) from None
 
 
-def state_path(section: StateSection, environment: Mapping[str, str]) -> Path:
-    return state_folder(environment) / "state.db" if section.path is None else Path(section.path)
-
-
 def opened(section: StateSection, environment: Mapping[str, str]) -> SqliteStore:
     """Open the store. Where there is no place for a file, and none was named, it is in memory.
 
@@ -46,3 +42,7 @@ def opened(section: StateSection, environment: Mapping[str, str]) -> SqliteStore
     except DatabaseUnusable as trouble:
         return SqliteStore(str(path), bounds, trouble=trouble)
     return SqliteStore(str(path), bounds)
+
+
+def state_path(section: StateSection, environment: Mapping[str, str]) -> Path:
+    return state_folder(environment) / "state.db" if section.path is None else Path(section.path)

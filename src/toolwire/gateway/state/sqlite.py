@@ -91,14 +91,6 @@ class Bounds(Struct, frozen=True):
     queue: int = 64 * 1024 * 1024
 
 
-class _Batch(Struct):
-    """Rows that belong together. `since`: when they came; `written`: that they are in the file, or why not."""
-
-    rows: Sequence[Row]
-    since: float
-    written: "Future[None]"
-
-
 class SqliteStore:
     """`patience`: how many seconds another program may hold the file; `trouble`: what was wrong when it was checked."""
 
@@ -123,8 +115,10 @@ class SqliteStore:
         self._reopen = 0.0
         self._checking = False
         self._lost = 0
-        self._waiting: list[_Batch] = []
+        self._waiting: list[Row] = []
         self._waiting_bytes = 0
+        self._waiting_since = 0.0
+        self._writing: Future[None] = Future()
         self._full = False
         self._lock = Lock()
         self._kept = 0
@@ -143,7 +137,8 @@ class SqliteStore:
         self._enqueue(rows)
 
     async def put(self, rows: Sequence[Row]) -> None:
-        await asyncio.wrap_future(self._enqueue(rows))
+        # Who waits may be cancelled, and the rows are written all the same: with others, perhaps.
+        await asyncio.shield(asyncio.wrap_future(self._enqueue(rows)))
 
     def version(self) -> object:
         return self._kept if self._path == MEMORY else (self._kept, _touched(self._path), _touched(f"{self._path}-wal"))
@@ -194,28 +189,27 @@ class SqliteStore:
     # ---- from the event loop to the thread
 
     def _enqueue(self, rows: Sequence[Row]) -> "Future[None]":
-        written: Future[None] = Future()
-        written.set_running_or_notify_cancel()  # who waits may be cancelled, and the rows are written all the same
+        """Have rows written with those that wait already; what is done then is all of them."""
         if self._closed:
-            written.set_exception(Unavailable(_STOPPING))
-            return written
+            return _failed(Unavailable(_STOPPING))
         self._kept += 1
         size = sum(len(row.body) for row in rows)
         with self._lock:
             first = not self._waiting
             fits = first or self._waiting_bytes + size <= self._bounds.queue
+            if first:
+                self._waiting_since = self._clock()
+                self._writing = self._thread.submit(self._write)
             if fits:
-                self._waiting.append(_Batch(rows, self._clock(), written))
+                self._waiting += rows
                 self._waiting_bytes += size
-        if first:
-            self._thread.submit(self._write)
-        if not fits:
-            why = f"more than {self._bounds.queue} bytes wait to be written"
-            written.set_exception(Unavailable(why))
-            if not self._full:
-                _say(f"{len(rows)} rows are not stored: {why}")
-        self._full = not fits
-        return written
+        overfull, self._full = not fits and not self._full, not fits
+        if fits:
+            return self._writing
+        why = f"more than {self._bounds.queue} bytes wait to be written"
+        if overfull:
+            _say(f"{len(rows)} rows are not stored: {why}")
+        return _failed(Unavailable(why))
 
     async def _run(self, work: Work[T]) -> T:
         if self._closed:
@@ -252,13 +246,13 @@ class SqliteStore:
             if self._trouble is not None and self._clock() < self._reopen:
                 raise self._trouble
             try:
-                self._connection = open_database(self._path, SCHEMA, threads=True)
-            except DatabaseUnusable:
+                self._connection = open_database(self._path, SCHEMA, make=self._path != MEMORY, threads=True)
+                self._timeout = -1
+                self._connection.execute("PRAGMA secure_delete = FAST")
+                self._count(self._connection)
+            except (sqlite3.Error, DatabaseUnusable):
                 self._reopen = self._clock() + _REOPEN
                 raise
-            self._timeout = -1
-            self._connection.execute("PRAGMA secure_delete = FAST")
-            self._count(self._connection)
         return self._connection
 
     def _wait_for_others(self, connection: sqlite3.Connection, seconds: float) -> None:
@@ -305,18 +299,15 @@ class SqliteStore:
 
     def _write(self) -> None:
         with self._lock:
-            batches, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        rows = [row for batch in batches for row in batch.rows]
+            rows, since = self._waiting, self._waiting_since
+            self._waiting, self._waiting_bytes = [], 0
         try:
-            self._perform(lambda connection: self._insert(connection, rows), batches[0].since)
-        except Unavailable as error:
+            self._perform(lambda connection: self._insert(connection, rows), since)
+        except Unavailable:
             self._lost += len(rows)
-            for batch in batches:
-                batch.written.set_exception(error)
-            return
-        for batch in batches:
-            batch.written.set_result(None)
-        self._tidy(self._trim)
+            raise
+        if self._is_to_be_trimmed():
+            self._tidy_later(self._trim)
 
     def _insert(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
         now = time.time()
@@ -360,8 +351,11 @@ class SqliteStore:
         now = time.time()
         if stale := [serial for serial, last in rows if last < now - _FRESH]:
             values = [(now, serial) for serial in stale]
-            with contextlib.suppress(RuntimeError):  # it is being closed
-                self._thread.submit(self._tidy, lambda connection: _touch(connection, values))
+            self._tidy_later(lambda connection: _touch(connection, values))
+
+    def _tidy_later(self, work: Work[None]) -> None:
+        with contextlib.suppress(RuntimeError):  # it is being closed
+            self._thread.submit(self._tidy, work)
 
     def _tidy(self, work: Work[None]) -> None:
         """Do what may as well be done later: it waits for no other program, and its failure is no trouble."""
@@ -375,6 +369,10 @@ class SqliteStore:
     def _count(self, connection: sqlite3.Connection) -> None:
         query = "SELECT count(*), coalesce(sum(length(body)), 0) FROM kept"
         ((self._rows, self._bytes),) = connection.execute(query)
+
+    def _is_to_be_trimmed(self) -> bool:
+        bounds = self._bounds
+        return time.time() - self._looked > _PAUSE or self._rows > bounds.rows or self._bytes > bounds.bytes
 
     def _trim(self, connection: sqlite3.Connection) -> None:
         now, bounds = time.time(), self._bounds
@@ -393,6 +391,12 @@ def _touch(connection: sqlite3.Connection, values: Sequence[tuple[float, int]]) 
     """Prolong the life of rows that were read."""
     with transaction(connection):
         connection.executemany("UPDATE kept SET used = ? WHERE serial = ?", values)
+
+
+def _failed(error: Unavailable) -> "Future[None]":
+    failed: Future[None] = Future()
+    failed.set_exception(error)
+    return failed
 
 
 def _say(text: str) -> None:

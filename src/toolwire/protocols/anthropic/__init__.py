@@ -3,6 +3,7 @@
 from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
+from toolwire.codec.telling import refuse_compaction
 
 from .request.body import NAMES, decode_request, encode_request
 from .request.computer import SCREEN
@@ -39,9 +40,10 @@ CODEC = Codec(
     encode_model=encode_model,
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
+    closing=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
     check_request=check_request,
     repair_request=repair_request,
-    demand=demand,
+    demand=lambda request: demand(request) or refuse_compaction(request, NAMES),
     glance=glance,
     counting=COUNTING,
     carriage=Carriage(issuer=FAMILY, kind="signature"),

@@ -33,6 +33,7 @@ CODEC = Codec(
     encode_model=encode_model,
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
+    cumulative=True,
     check_request=check_request,
     alike=newer_request(FAMILY),
     failing=True,

@@ -13,6 +13,7 @@ from .response.errors import decode_error, encode_error
 from .rules.checks import check_request
 from .rules.repairs import repair_request
 from .rules.vocabulary import KNOWN
+from .stream.choiceless import CLOSING, frame_filter
 from .stream.decoder import stream_decoder
 from .stream.encoder import stream_encoder
 from .wire import FAMILY, SHARED
@@ -37,6 +38,8 @@ CODEC = Codec(
     check_request=check_request,
     repair_request=repair_request,
     glance=glance,
+    frame_filter=frame_filter,
+    closing=CLOSING,
     known=KNOWN,
     spelling=SPELLING,
     alike=alike(FAMILY, FAMILY, TIERS, single=False),

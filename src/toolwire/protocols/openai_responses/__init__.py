@@ -3,6 +3,7 @@
 from toolwire.codec.carries import Carriage
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
+from toolwire.codec.telling import refuse_compaction
 from toolwire.protocols.openai import alike, encode_model, encode_models, told_of_texts
 
 from .parts.computer import SCREEN
@@ -33,7 +34,9 @@ CODEC = Codec(
     encode_model=encode_model,
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
+    cumulative=True,
     check_request=check_request,
+    demand=lambda request: refuse_compaction(request, NAMES),
     counting=COUNTING,
     failing=True,
     resets=True,

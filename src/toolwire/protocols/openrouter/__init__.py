@@ -5,6 +5,7 @@ from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.openai import told_of_candidates
 from toolwire.protocols.openai_chat import SPELLING
+from toolwire.protocols.openai_chat.stream.choiceless import CLOSING
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED
 
 from .parts.details import UNNAMED
@@ -32,6 +33,7 @@ CODEC = Codec(
     encode_model=encode_model,
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
+    closing=CLOSING,
     check_request=check_request,
     failing=True,
     carriage=Carriage(issuer=UNNAMED, kind="encrypted", first=True),

@@ -194,6 +194,7 @@ class McpToolset:
             description=bounds.readable(one.description or one.title or "", bounds.DESCRIPTION),
             parameters=one.input_schema,
             output_schema=one.output_schema,
+            stoppable=False,
             # What is not said is what the specification takes it for, which is the worse.
             annotations=Annotations(
                 read_only=reads,

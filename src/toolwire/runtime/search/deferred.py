@@ -141,7 +141,7 @@ def entry_of(tool: Tool) -> Entry:
 
 def denies(policy: Policy, tool: Tool) -> bool:
     """Whether a rule denies every call of it."""
-    return any(rule.verdict == "deny" and not rule.arguments and rule.matches(tool.name, {}) for rule in policy.rules)
+    return any(rule.verdict == "deny" and not rule.arguments and rule.matches(tool, {}) for rule in policy.rules)
 
 
 def found_in(messages: Sequence[Message]) -> list[str]:

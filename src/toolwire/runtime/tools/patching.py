@@ -43,6 +43,7 @@ def patching_tools(workspace: Workspace) -> list[Tool]:
         grammar=Grammar(syntax="lark", definition=GRAMMAR),
         annotations=Annotations(destructive=True),
         source="built-in",
+        stoppable=False,
         retries=0,
         touches=touches,
         amounts_to=amounts_to,

@@ -34,7 +34,7 @@ def media_type(head: bytes) -> str | None:
     return next((kind for signature, kind in _SIGNATURES if head.startswith(signature)), None)
 
 
-def as_media(content: bytes, kind: str, name: str) -> Media:
+def as_media(content: bytes, kind: str, name: str | None) -> Media:
     shape: Literal["image", "document"] = "image" if kind.startswith("image/") else "document"
     return Media(kind=shape, source=Inline(data=base64.b64encode(content).decode()), media_type=kind, name=name)
 

@@ -1,7 +1,6 @@
 """Each action, on a page that tells what reached it."""
 
 import asyncio
-import time
 
 from tests.runtime.browser.chromium.driving import ask, colours_at, did, drive, failed
 from tests.runtime.browser.sites import Answer, serving
@@ -265,9 +264,7 @@ def test_text_has_an_end() -> None:
 
 def test_waiting_has_an_end() -> None:
     async def work(session: Session) -> None:
-        began = time.monotonic()
         assert await did(session, Wait(seconds=60)) == ["Waited 0.3 seconds, the longest that is allowed."]
-        assert time.monotonic() - began < 5
 
     drive(work, bounds=Bounds(wait_seconds=0.3))
 

@@ -40,7 +40,7 @@ from toolwire.codec.tools import (
     PlacedTool,
     finds_tools,
     flattened,
-    leave_out,
+    is_allowed,
     lowered_description,
     lowered_schema,
     report_validated,
@@ -188,7 +188,7 @@ def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
     offered: list[Any] = []
     for placed in choosable(request, plan):
         plan.place = f"/tools/{len(offered)}"
-        if _is_allowed(placed, request, plan) and (tool := encode_tool(placed, plan)) is not None:
+        if is_allowed(placed, request, plan.report) and (tool := encode_tool(placed, plan)) is not None:
             offered.append(tool)
     return offered or None
 
@@ -196,17 +196,6 @@ def encode_tools(request: Request, plan: Plan) -> list[Any] | None:
 def _encode_at_home(tool: Tool, trail: Trail, plan: Plan) -> Any:
     (placed,) = flattened(tool, trail)
     return encode_tool(placed, plan)
-
-
-def _is_allowed(placed: PlacedTool, request: Request, plan: Plan) -> bool:
-    """A choice among some tools is kept by offering only those."""
-    choice = request.tool_choice
-    if choice is None or choice.mode != "allowed" or isinstance(placed.tool, NativeTool):
-        return True
-    if any(named.name == placed.tool.name for named in choice.names):
-        return True
-    leave_out(placed, request, plan.report, "not among the tools that may be chosen")
-    return False
 
 
 def encode_tool(placed: PlacedTool, plan: Plan) -> Any:

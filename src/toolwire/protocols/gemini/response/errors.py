@@ -104,7 +104,8 @@ def encode_error(error: ApiError) -> Encoding:
         if "gemini:absent:message" in error.form:
             shape.message = UNSET
     elif error.retry_after is not None:
-        delay = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{error.retry_after:g}s"}
+        seconds = f"{error.retry_after:.9f}".rstrip("0").rstrip(".")  # a Duration has no exponent
+        delay = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{seconds}s"}
         shape.details = Raw(msgspec.json.encode([delay]))
     body: dict[str, Any] = {"error": shape}
     if _LIST in error.form:

@@ -9,7 +9,7 @@ from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import joined, known, note_extras, rest
 from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted
-from toolwire.codec.settings import NEVER_SAID
+from toolwire.codec.settings import NEVER_SAID, report_unsent
 from toolwire.protocols.ollama.rules.vocabulary import FORMAT
 from toolwire.protocols.ollama.wire import FAMILY, OptionsShape, RequestShape
 
@@ -108,6 +108,12 @@ def encode_thinking(request: Request, body: dict[str, Any], plan: Plan) -> None:
     think: bool | str | None = thinking.effort if thinking.effort is not None else thinking.enabled
     if not plan.home:
         think = _level(thinking, plan)
+        if think and not plan.target.host.effort:
+            report_unsent(thinking, plan, "the model may not be able to think: it does as it does by default")
+            return
+        if isinstance(think, str) and not plan.target.host.effort_levels:
+            plan.report.approximated(("thinking",), "effort", f"the model has no levels of thinking: {think} is true")
+            think = True
     if think is not None:
         body["think"] = think
 

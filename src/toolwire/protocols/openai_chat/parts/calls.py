@@ -13,6 +13,7 @@ from toolwire.codec.plan import Plan
 from toolwire.codec.telling import call_in_words, call_name, result_in_words
 from toolwire.codec.telling import report_call as report_function_call
 from toolwire.codec.telling import report_result as report_function_result
+from toolwire.codec.tools import lower_input
 from toolwire.codec.turns import Placed
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
@@ -24,6 +25,7 @@ from toolwire.protocols.openai_chat.wire import (
 )
 
 from .content import STRING, decode_parts, encode_parts, kept, spelled, spelling
+from .texts import plain_content
 
 CALL = "openai-chat:call"
 LEGACY = "openai-chat:legacy"
@@ -187,7 +189,9 @@ def encode_call(part: ToolCall, placed: Placed, plan: Plan) -> Any:
     id = plan.id_of(placed)
     name = call_name(part, plan)
     if part.shape == "freeform":
-        return {"id": id, "type": "custom", "custom": {"name": name, "input": part.arguments}}
+        if plan.tools.freeform:
+            return {"id": id, "type": "custom", "custom": {"name": name, "input": part.arguments}}
+        return {"id": id, "type": "function", "function": {"name": name, "arguments": lower_input(part.arguments)}}
     arguments = part.arguments if part.arguments and not part.arguments.isspace() else "{}"
     if arguments.startswith(_WRAPPED):
         arguments = _unwrapped(arguments)
@@ -266,8 +270,7 @@ def encode_result(part: ToolResult, placed: Placed, plan: Plan, hoisted: list[An
         within = Placed(inner, (*placed.trail, "content", index))
         texts += _encode_media(inner, within, part, plan, hoisted) or encode_parts([within], plan)
     _mark(texts, part)
-    plain = len(texts) == 1 and type(texts[0]) is TextPart and texts[0].prompt_cache_breakpoint is UNSET
-    body["content"] = texts[0].text if plain else texts or ""
+    body["content"] = plain_content(texts, placed.trail, plan)
     return body
 
 

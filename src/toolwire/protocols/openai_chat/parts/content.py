@@ -271,6 +271,9 @@ def encode_cache(cache: CacheMark | None, placed: Placed, plan: Plan) -> Any:
     if cache is None or (plan.home and cache.at is not None):
         return UNSET  # OpenRouter's stands in a field of its own, which is written back whole
     ttl = cache.ttl
+    if not plan.home and not plan.target.host.cache_marks:
+        plan.report.dropped((*placed.trail, "cache"), "", "the host may not take cache marks")
+        return UNSET
     if not plan.home and ttl is not None and ttl not in TTLS:
         why = f"the target can't keep a prefix for {ttl}: it chooses how long"
         plan.report.approximated((*placed.trail, "cache"), "ttl", why)

@@ -54,6 +54,7 @@ from .content import (
     report_text,
 )
 from .reasoning import decode_reasoning, encode_reasoning, wants_reasoning
+from .texts import plain_content
 
 LIST = "openai-chat:content:list"
 NO_CALLS = "openai-chat:calls:empty"
@@ -198,6 +199,8 @@ def _ordinary(turn: Turn, plan: Plan) -> list[Any] | None:
             return None
     if not calls or plan.answering or wants_reasoning(plan):
         return None
+    if text is None and not plan.target.host.null_content:
+        text = ""
     return [{"role": "assistant", "content": text, "tool_calls": calls}]
 
 
@@ -214,12 +217,15 @@ def _encode_said(turn: Turn, places: list[Placed], plan: Plan) -> list[Any]:
     if plan.home and turn.message is not None:
         writer.write_own(body, turn.message)
     elif writer.parts:
-        body["content"] = writer.plain()
+        body["content"] = writer.plain(turn.trail)
     elif places:
         return []
     else:
         body["content"] = ""
-    _encode_name(body, turn)
+    if turn.role == "developer" and not plan.home and not plan.target.host.developer:
+        plan.report.approximated(turn.trail, "role", "the host may know no developer: sent as system")
+        body["role"] = "system"
+    _encode_name(body, turn, plan)
     return [body]
 
 
@@ -232,9 +238,13 @@ def report_message(message: Message, trail: Trail, plan: Plan) -> None:
         plan.report.dropped(trail, "status")
 
 
-def _encode_name(body: dict[str, Any], turn: Turn) -> None:
-    if turn.message is not None and turn.message.name is not None:
+def _encode_name(body: dict[str, Any], turn: Turn, plan: Plan) -> None:
+    if turn.message is None or turn.message.name is None:
+        return
+    if plan.home or plan.target.host.names:
         body["name"] = turn.message.name
+    else:
+        plan.report.dropped(turn.trail, "name", "the host may take no names of speakers")
 
 
 class Content:
@@ -243,6 +253,7 @@ class Content:
     def __init__(self, plan: Plan, *, only_text: bool = False) -> None:
         self.parts: list[Any] = []
         self._plan = plan
+        self._speaks = only_text
         self._only_text = only_text and not plan.home
         self._simple = True
 
@@ -272,8 +283,9 @@ class Content:
         """All of it as one string, if it is nothing but text."""
         return "".join([one.text for one in self.parts]) if self._simple else None
 
-    def plain(self) -> Any:
-        return self.parts[0].text if self._simple and len(self.parts) == 1 else self.parts
+    def plain(self, trail: Trail) -> Any:
+        # A model's text may come in pieces that break anywhere.
+        return plain_content(self.parts, trail, self._plan, "" if self._speaks else "\n\n")
 
     def write_own(self, body: dict[str, Any], message: Message) -> None:
         text = self.text() if STRING in message.form and self.parts else None
@@ -296,6 +308,9 @@ def _encode_assistant(turn: Turn, plan: Plan) -> list[Any]:
                 calls.append(encode_call(part, placed, plan))
         elif type(part) is Reasoning and THINKING not in part.form:
             encode_reasoning(part, placed, plan, body)
+        elif type(part) is Refusal and not plan.home and not plan.answering and not plan.target.host.names:
+            plan.report.approximated(placed.trail, "", "the host may have no place for refusals: told as text")
+            content.add(Placed(Text(text=part.text), placed.trail))
         elif type(part) is Refusal and PART not in part.form:
             body["refusal"] = body.get("refusal", "") + part.text
         elif type(part) is Foreign and CALL in part.form and plan.home:
@@ -320,12 +335,12 @@ def _finish_assistant(turn: Turn, plan: Plan, body: dict[str, Any], content: Con
             body.setdefault("refusal", "")
         if NO_FUNCTION in message.form:
             body.setdefault("function_call", {"name": "", "arguments": ""})
-        _encode_name(body, turn)
+        _encode_name(body, turn, plan)
         return [restore(body, message, FAMILY)]
     if content.parts:
-        body["content"] = content.text() if plan.answering else content.plain()
+        body["content"] = content.text() if plan.answering else content.plain(turn.trail)
     elif calls or plan.answering or "refusal" in body:
-        body["content"] = None
+        body["content"] = None if plan.answering or plan.target.host.null_content else ""
     elif all(isinstance(placed.part, Text) for placed in turn.parts):
         body["content"] = ""
     else:
@@ -336,5 +351,5 @@ def _finish_assistant(turn: Turn, plan: Plan, body: dict[str, Any], content: Con
         body["reasoning_content"] = ""
         why = "the model wants its reasoning back with calls: there was none"
         plan.report.invented(turn.trail, "", f"/messages/{plan.count}/reasoning_content", why)
-    _encode_name(body, turn)
+    _encode_name(body, turn, plan)
     return [body]

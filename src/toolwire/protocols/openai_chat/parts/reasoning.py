@@ -55,7 +55,8 @@ def details_text(raw: Raw) -> list[str]:
 
 def wants_reasoning(plan: Plan) -> bool:
     """Whether the model refuses its own calls without the reasoning that led to them."""
-    return plan.target.model is not None and _wants_reasoning(plan.target.model)
+    target = plan.target
+    return target.model is not None and target.host.reasoning_content and _wants_reasoning(target.model)
 
 
 @lru_cache(maxsize=256)

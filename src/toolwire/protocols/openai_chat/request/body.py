@@ -27,6 +27,7 @@ from toolwire.protocols.openai_chat.parts.content import kept
 from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED, RequestShape
 
+from .lowering import acknowledge_results, drop_refused, encode_leading_system, remind_users
 from .search import HOSTED, TOLD, decode_search, encode_search
 from .settings import decode_output, decode_sampling, encode_output, encode_sampling, encode_thinking
 from .tools import decode_choice, decode_tools, encode_choice, encode_tools
@@ -37,6 +38,7 @@ RULES = Rules(
     names=NameRules(re.compile(r"[a-zA-Z0-9_-]+"), 64),
     freeform=True,
 )
+_FUNCTIONS_ONLY = replace(RULES, freeform=False)
 NAMES = {
     "Request.sampling": "",
     "Request.thinking": "",
@@ -209,14 +211,11 @@ def _decode_rest(shape: RequestShape, left: dict[str, Raw]) -> dict[str, Any]:
 def encode_request(request: Request, target: Target) -> Encoding:
     home = request.origin == FAMILY
     model = request.model if target.model is None else target.model
-    plan = Plan(RULES, Report(), replace(target, model=model), home=home)
+    rules = RULES if home or target.host.freeform else _FUNCTIONS_ONLY
+    plan = Plan(rules, Report(), replace(target, model=model), home=home)
     request = on_screen(as_functions(request, plan, HOSTED), plan, FUNCTION)
     tools, functions = encode_tools(request, plan)
-    turns = as_written(request.messages) if home else screened(assemble(request, plan.report), plan)
-    messages = _encode_system(request, plan)
-    for turn in turns:
-        plan.count = len(messages)
-        messages += encode_turn(turn, plan)
+    messages = _encode_messages(request, plan)
     body: dict[str, Any] = {} if model is None else {"model": model}
     if messages or not {NO_MESSAGES, f"{FAMILY}:null:messages"} & set(request.form):
         body["messages"] = messages
@@ -241,9 +240,26 @@ def encode_request(request: Request, target: Target) -> Encoding:
         body["prompt_cache_options"] = _cache_options(body["prompt_cache_options"], plan)
     if not home and "modalities" in body:
         body["modalities"] = _modalities(body["modalities"], plan)
+    if not home and target.host.refused:
+        drop_refused(body, plan)
     if not plan.home and not request.plain:
         plan.report.unclaimed(request, (FAMILY, SHARED))
     return Encoding(body, plan.report, plan.tools.undo, Route(path="/v1/chat/completions"))
+
+
+def _encode_messages(request: Request, plan: Plan) -> list[Any]:
+    host, skip = plan.target.host, 0
+    if plan.home or host.late_system:
+        messages = _encode_system(request, plan)
+    else:
+        messages, skip = encode_leading_system(request, plan)
+        request = remind_users(request, skip, plan)
+    turns = as_written(request.messages) if plan.home else screened(assemble(request, plan.report, skip=skip), plan)
+    for turn in turns:
+        plan.count = len(messages)
+        made = encode_turn(turn, plan)
+        messages += made if plan.home or host.user_after_tool else acknowledge_results(made, plan)
+    return messages
 
 
 def _cache_options(options: Raw, plan: Plan) -> Any:
@@ -286,13 +302,14 @@ def _encode_stream(request: Request, body: dict[str, Any], plan: Plan) -> None:
             body["stream_options"] = {"include_usage": request.include_usage}
         elif EMPTY_OPTIONS in request.form:
             body["stream_options"] = {}
-    elif stream:
+    elif stream and plan.target.host.stream_usage:
         body["stream_options"] = {"include_usage": True}
 
 
 def _encode_rest(request: Request, body: dict[str, Any], plan: Plan) -> None:
     if request.end_user is not None and IDENTIFIED[0] not in request.form:
-        body["user"] = request.end_user if plan.home else encode_user(request.end_user, plan.report)
+        user, host = request.end_user, plan.target.host
+        body["user"] = user if plan.home or "user" in host.refused else encode_user(user, plan.report, host.user)
     if request.labels is not None:
         body["metadata"] = request.labels
     if request.tier is not None:

@@ -61,7 +61,7 @@ def is_search(tool: NativeTool, plan: Plan) -> bool:
 
 
 def _has_search(plan: Plan) -> bool:
-    return _SEARCHES.search(plan.target.model or "") is not None
+    return plan.target.host.web_search and _SEARCHES.search(plan.target.model or "") is not None
 
 
 def encode_search(request: Request, plan: Plan) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.kept import given, joined, known, note_extras
 from toolwire.codec.plan import Plan
-from toolwire.codec.settings import NEVER_SAID
+from toolwire.codec.settings import NEVER_SAID, report_unsent
 from toolwire.protocols.openai import encode_format
 from toolwire.protocols.openai_chat.parts.content import kept, spelled, spelling
 from toolwire.protocols.openai_chat.wire import FAMILY, JsonSchemaShape, RequestShape, ResponseFormatShape
@@ -107,7 +107,8 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: Plan) -> None:
         if limit < LEAST_TOKENS and not plan.home:
             plan.report.approximated(("sampling",), "max_tokens", f"the target gives at least {LEAST_TOKENS}")
             limit = LEAST_TOKENS
-        body["max_tokens" if ALIAS in sampling.form else "max_completion_tokens"] = limit
+        word = "max_completion_tokens" if plan.home else plan.target.host.limit
+        body["max_tokens" if ALIAS in sampling.form else word] = limit
     if sampling.stop is not None:
         stop = list(sampling.stop)
         if len(stop) > 4 and not plan.home:
@@ -133,6 +134,10 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: Plan) -> None:
 
 def encode_thinking(request: Request, body: dict[str, Any], plan: Plan) -> None:
     thinking = request.thinking
+    if not plan.home and not plan.target.host.effort:
+        if thinking is not None:
+            report_unsent(thinking, plan, "the host may refuse an effort: its model decides how to think")
+        return
     if thinking is not None:
         effort = thinking.effort if plan.home else _effort(thinking, plan)
         if effort is not None:

@@ -24,7 +24,14 @@ from toolwire.codec.losses import Trail
 from toolwire.codec.plan import Plan
 from toolwire.codec.repeated import Repeated, WrittenTools
 from toolwire.codec.schema.fit import fitted_strictly
-from toolwire.codec.tools import PlacedTool, report_validated, usable_callers
+from toolwire.codec.tools import (
+    PlacedTool,
+    is_allowed,
+    lowered_description,
+    lowered_schema,
+    report_validated,
+    usable_callers,
+)
 from toolwire.protocols.openai import STRICT
 from toolwire.protocols.openai_chat.parts.calls import LEGACY
 from toolwire.protocols.openai_chat.parts.content import kept, spelled, spelling
@@ -41,6 +48,7 @@ from toolwire.protocols.openai_chat.wire import (
     RequestShape,
 )
 
+from .lowering import lower_choice, with_root_type
 from .search import ELSEWHERE, NO_TOOLS, is_search
 
 TEXT_FORMAT = "openai-chat:format:text"
@@ -54,6 +62,7 @@ _decode = msgspec.json.Decoder().decode
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _seen: Repeated[bytes, Tool] = Repeated()
 _written = WrittenTools()
+_NO_PARAMETERS = Raw(b'{"type":"object","properties":{}}')
 _LEGACY_NAMES = tuple(f"{FAMILY}:name:{name}={name}" for name in ("name", "description", "parameters", "strict"))
 
 
@@ -230,7 +239,10 @@ def _encode_offered(request: Request, plan: Plan) -> list[Any] | None:
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
-    encoded = [_encode_tool(one, plan) for one in choosable(request, plan)]
+    offered = choosable(request, plan)
+    if not plan.target.host.allowed_tools:
+        offered = [one for one in offered if is_allowed(one, request, plan.report)]
+    encoded = [_encode_tool(one, plan) for one in offered]
     return [tool for tool in encoded if tool is not None] or None
 
 
@@ -276,7 +288,10 @@ def _encode_tool(placed: PlacedTool, plan: Plan) -> Any:
         plan.report.dropped((*placed.trail, "cache"), "", "the target has no cache marks on tools")
     if isinstance(tool, FreeformTool):
         name = plan.tools.declare(tool, placed.trail, plan.report)
-        return {"type": "custom", "custom": _custom(tool, name)}
+        if plan.tools.freeform:
+            return {"type": "custom", "custom": _custom(tool, name)}
+        lowered = {"name": name, "description": lowered_description(tool), "parameters": lowered_schema()}
+        return {"type": "function", "function": lowered}
     if tool.output_schema is not None:
         plan.report.dropped(placed.trail, "output_schema")
     return _encode_function(tool, placed.trail, plan)
@@ -302,9 +317,12 @@ def _encode_function(tool: FunctionTool, trail: Trail, plan: Plan) -> Any:
         schema, strict = fitted_strictly(schema, STRICT, plan.report, trail, "parameters")
         if schema is not tool.parameters:
             plan.tools.completed(tool)
+    bare = plan.target.host.bare_functions
     if schema is not None:
-        function["parameters"] = schema
-    if strict is not None:
+        function["parameters"] = schema if bare else with_root_type(schema)
+    elif not bare:
+        function["parameters"] = _NO_PARAMETERS
+    if strict or (strict is not None and bare):
         function["strict"] = strict
     return {"type": "function", "function": function}
 
@@ -323,6 +341,8 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> dict[str,
     body: dict[str, Any] = {}
     if choice.parallel is not None:
         body["parallel_tool_calls"] = choice.parallel
+    if not plan.home and not plan.target.host.allowed_tools:
+        choice = lower_choice(choice, plan)
     if choice.mode is not None:
         name = "function_call" if LEGACY in choice.form else "tool_choice"
         body[name] = _encode_mode(choice, plan, _chosen(request, plan))
@@ -375,7 +395,8 @@ def _encode_named(choice: ToolChoice, named: ToolRef, plan: Plan) -> Any:
 
 
 def _encode_reference(named: ToolRef, plan: Plan) -> dict[str, Any]:
-    kind = "custom" if named.kind == "freeform" else "function"
+    free = named.kind == "freeform" and (plan.home or plan.tools.freeform)
+    kind = "custom" if free else "function"
     body: dict[str, Any] = {
         "type": spelling(named, "type", kind),
         kind: {"name": plan.name(named.name, named.namespace)},

@@ -230,9 +230,44 @@ class _Choice(Struct):
         )
 
 
+class _PromptTokens(Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _CompletionTokens(Struct):
+    reasoning_tokens: int | None = None
+
+
+class _ToolUses(Struct):
+    web_search_requests: int | None = None
+
+
 class _Tokens(Struct):
+    """All counts of `decode_usage`, and none of what only some servers tell besides."""
+
     prompt_tokens: int
     completion_tokens: int
+    total_tokens: int | None = None
+    prompt_tokens_details: _PromptTokens | None = None
+    completion_tokens_details: _CompletionTokens | None = None
+    server_tool_use_details: _ToolUses | None = None
+
+    def usage(self) -> Usage:
+        prompt, completion, uses = (
+            self.prompt_tokens_details,
+            self.completion_tokens_details,
+            self.server_tool_use_details,
+        )
+        return Usage(
+            input_tokens=self.prompt_tokens,
+            output_tokens=self.completion_tokens,
+            total=self.total_tokens,
+            cache_read=None if prompt is None else prompt.cached_tokens,
+            cache_write=None if prompt is None else prompt.cache_write_tokens,
+            reasoning=None if completion is None else completion.reasoning_tokens,
+            searches=None if uses is None else uses.web_search_requests,
+        )
 
 
 class _Ordinary(Struct):
@@ -254,9 +289,8 @@ def glance(body: bytes) -> Response | None:
     failed = shape.error is not UNSET or any(one.error is not UNSET for one in shape.choices)
     if failed or not shape.choices:
         return None
-    usage = Usage(input_tokens=shape.usage.prompt_tokens, output_tokens=shape.usage.completion_tokens)
     stops = tuple([Candidate(stop=one.stop()) for one in shape.choices])
-    return Response(origin=FAMILY, id=shape.id, model=shape.model, candidates=stops, usage=usage)
+    return Response(origin=FAMILY, id=shape.id, model=shape.model, candidates=stops, usage=shape.usage.usage())
 
 
 # ---- encode

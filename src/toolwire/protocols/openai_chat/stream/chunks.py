@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from toolwire.canonical.events import Notice, ResponseStart
 from toolwire.codec.interface import Context
@@ -24,6 +25,11 @@ class Chunks(Struct):
     head: bytes
     tail: bytes
     logprobs: bytes
+
+    def extended(self, members: dict[str, Any]) -> "Chunks":
+        """The same with more members beside the choices."""
+        envelope = self.envelope | members
+        return replace(self, envelope=envelope, head=_head(envelope)) if members else self
 
     def around(self, candidate: int) -> tuple[bytes, bytes]:
         """What stands before and after a delta."""
@@ -63,6 +69,10 @@ def delta_of(chunk: bytes) -> dict[str, Any]:
     return dict(choice.delta)
 
 
+def _head(envelope: dict[str, Any]) -> bytes:
+    return b"data: " + in_lines(text_of(envelope))[:-1] + b',"choices":['
+
+
 NO_CHUNKS = Chunks({}, b"", b"", b"")
 
 
@@ -81,7 +91,7 @@ def chunks_of(event: ResponseStart, plan: Plan, context: Context, *, counts: boo
     said = _NULL_USAGE in event.form if plan.home else counts
     return Chunks(
         envelope=envelope,
-        head=b"data: " + in_lines(text_of(envelope))[:-1] + b',"choices":[',
+        head=_head(envelope),
         tail=b"]" + (b',"usage":null' if said else b"") + b"}\n\n",
         logprobs=b',"logprobs":null' if LOGPROBS in event.form or not plan.home else b"",
     )

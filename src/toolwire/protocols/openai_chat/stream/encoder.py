@@ -1,7 +1,7 @@
 """Canonical events, to Chat's chunks.
 
 Clients add up what they read, so role, id and name are said once, call indices have no gaps, and usage is on the last
-chunk.
+chunk. That one has no choices, and is sent only to clients that asked for it: others read `chunk.choices[0]` of all.
 """
 
 from collections.abc import Callable, Iterable
@@ -50,7 +50,8 @@ from toolwire.protocols.openai_chat.response.body import encode_stop, encode_usa
 from toolwire.protocols.openai_chat.response.errors import encode_error
 from toolwire.protocols.openai_chat.wire import FAMILY
 
-from .chunks import NO_CHUNKS, chunks_of, delta_of, text_of
+from .choiceless import CLOSING
+from .chunks import NO_CHUNKS, Chunks, chunks_of, delta_of, text_of
 
 
 class _Part(Struct):
@@ -338,11 +339,9 @@ class Encoder:
 
     def _stop(self, event: Stopped) -> bytes:
         self._stops[event.candidate] = event
-        if not self._plan.home:
-            return b""
-        return self._rest(event.candidate, event.extras, "") + self._finish(event.candidate)
+        return b""
 
-    def _finish(self, candidate: int) -> bytes:
+    def _finish(self, candidate: int, chunks: Chunks) -> bytes:
         stopped = self._stops.get(candidate)
         finish = encode_stop(
             None if stopped is None else stopped.stop,
@@ -351,7 +350,7 @@ class Encoder:
             calls=candidate in self._calls,
             refused=candidate in self._refused,
         )
-        return self._chunks.finish(candidate, finish)
+        return chunks.finish(candidate, finish)
 
     def _report_usage(self, event: UsageReport) -> bytes:
         self._usage = event.usage
@@ -359,27 +358,31 @@ class Encoder:
 
     def _end(self, event: ResponseEnd) -> bytes:
         self._ended = True
-        out = b""
-        if not self._plan.home:
-            out = b"".join([self._role(0), *(self._finish_other(number) for number in sorted(self._roles | {0}))])
-        last: dict[str, Any] = {**self._chunks.envelope, "choices": []}
-        last.update(_own(event.extras))
+        out = b"" if self._plan.home else self._role(0)
+        finished = list(self._stops) if self._plan.home else sorted(self._roles | {0})
+        late = _own(event.extras)
+        chunks = self._chunks.extended(late)
+        for number in finished:
+            out += self._finish_one(number, chunks if number == finished[-1] else self._chunks)
+        if late and not finished:
+            out += chunks.of(0, {})
         if self._usage is not None and self._counts:
-            last["usage"] = encode_usage(self._usage, self._plan)
-        if "usage" in last or _own(event.extras):
-            out += frame(text_of(last))
-        return out + b"data: [DONE]\n\n"
+            usage = encode_usage(self._usage, self._plan)
+            out += frame(text_of({**chunks.envelope, "choices": [], "usage": usage}))
+        return out + CLOSING
 
-    def _finish_other(self, candidate: int) -> bytes:
+    def _finish_one(self, candidate: int, chunks: Chunks) -> bytes:
         notes = self._notes.get(candidate)
         cited = self._chunks.of(candidate, {"annotations": notes}) if notes else b""
         stopped = self._stops.get(candidate)
         untold = b"" if stopped is None else self._rest(candidate, stopped.extras, "")
-        return cited + untold + self._finish(candidate)
+        return cited + untold + self._finish(candidate, chunks)
 
     def _fail(self, event: ResponseFailed) -> bytes:
         self._ended = True
-        return frame(text_of(encode_error(event.error).body))
+        finished = list(self._stops) if self._plan.home else []
+        told = [self._finish_one(number, self._chunks) for number in finished]
+        return b"".join([*told, frame(text_of(encode_error(event.error).body))])
 
     _METHODS: ClassVar[dict[type, Callable[..., bytes]]] = {
         ResponseStart: _start,

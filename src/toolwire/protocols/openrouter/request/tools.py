@@ -15,12 +15,13 @@ from toolwire.codec.plan import Plan
 from toolwire.codec.schema.fit import fitted_strictly
 from toolwire.codec.tools import (
     PlacedTool,
-    leave_out,
+    is_allowed,
     lowered_description,
     lowered_schema,
     usable_callers,
 )
 from toolwire.protocols.openai import STRICT
+from toolwire.protocols.openai_chat.request.lowering import lower_choice
 from toolwire.protocols.openai_chat.request.search import ELSEWHERE
 from toolwire.protocols.openai_chat.request.tools import encode_choice as encode_chat_choice
 from toolwire.protocols.openai_chat.wire import FAMILY
@@ -133,19 +134,10 @@ def encode_tools(request: Request, plan: Plan) -> list[Any]:
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
-    encoded = [_encode_tool(placed, plan) for placed in choosable(request, plan) if _is_allowed(placed, request, plan)]
+    encoded = [
+        _encode_tool(placed, plan) for placed in choosable(request, plan) if is_allowed(placed, request, plan.report)
+    ]
     return [tool for tool in encoded if tool is not None]
-
-
-def _is_allowed(placed: PlacedTool, request: Request, plan: Plan) -> bool:
-    """A choice among some tools is kept by offering only those."""
-    choice, tool = request.tool_choice, placed.tool
-    if choice is None or choice.mode != "allowed" or isinstance(tool, NativeTool):
-        return True
-    if any(named.name == tool.name for named in choice.names):
-        return True
-    leave_out(placed, request, plan.report, "not among the tools that may be chosen")
-    return False
 
 
 def _encode_tool(placed: PlacedTool, plan: Plan) -> Any:
@@ -206,10 +198,5 @@ def encode_choice(request: Request, plan: Plan, *, any_tools: bool) -> dict[str,
         if choice.parallel is not None:
             body["parallel_tool_calls"] = choice.parallel
         return body
-    if choice.mode == "allowed":
-        why = "the target can't choose among some: only those are offered"
-        plan.report.approximated(("tool_choice",), "names", why)
-        choice = replace(choice, mode="required" if choice.required else "auto", names=())
-    elif choice.mode == "named" and choice.names[0].kind == "freeform":
-        choice = replace(choice, names=(replace(choice.names[0], kind="function"),))
-    return encode_chat_choice(replace(request, tool_choice=choice), plan, any_tools=any_tools)
+    lowered = replace(request, tool_choice=lower_choice(choice, plan))
+    return encode_chat_choice(lowered, plan, any_tools=any_tools)

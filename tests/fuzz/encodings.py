@@ -1,0 +1,53 @@
+"""Compressed bodies, in packets, against zlib on the whole of them."""
+
+import zlib
+
+from tests.fuzz.engine import Target
+from tests.fuzz.packets import read_seeds, split
+from toolwire.upstream.encodings import EncodingError, Unpacker
+
+LIMIT = 50_000
+TOKENS = (b"\x1f\x8b", b"\x1f\x8b\x08\x00", b"\x78\x9c", b"\x00\x00\xff\xff", b"\x03\x00", bytes(8))
+
+
+def check(data: bytes) -> None:
+    expected = _inflate(data)
+    found = _unpack("gzip", split(data))
+    assert found == expected, f"zlib: {_shown(expected)}, here: {_shown(found)}"
+    assert _unpack("deflate", [data]) == _unpack("x-gzip", [data]), "one name of an encoding differs from another"
+    layered = _unpack("gzip, deflate", split(zlib.compress(data)))
+    assert layered == expected, f"zlib: {_shown(expected)}, in another layer: {_shown(layered)}"
+
+
+def _inflate(data: bytes) -> bytes | None:
+    """Every member of the input, or None where it is broken, cut or too long."""
+    found = b""
+    while data:
+        inflating = zlib.decompressobj(32 + zlib.MAX_WBITS)
+        try:
+            found += inflating.decompress(data)
+        except zlib.error:
+            return None
+        if not inflating.eof:
+            return None
+        data = inflating.unused_data
+    return found if len(found) <= LIMIT else None
+
+
+def _unpack(encoding: str, packets: list[bytes]) -> bytes | None:
+    unpacker = Unpacker(encoding)
+    found = b""
+    try:
+        for packet in packets:
+            found += unpacker.feed(packet, LIMIT)
+        unpacker.close()
+    except EncodingError:
+        return None
+    return found if len(found) <= LIMIT else None
+
+
+def _shown(found: bytes | None) -> str:
+    return "refused" if found is None else f"{len(found)} bytes"
+
+
+TARGETS = [Target("encodings", lambda: read_seeds("encodings"), check, TOKENS)]
