@@ -331,7 +331,8 @@ class Exchanger:
             return Streaming(sent, None, translation, translation.whole(whole))
         first, data, room = b"", b"", StreamRoom(sent.way.provider, self._limits.stream)
         try:
-            while not translation.is_settled:
+            # Of an answer in several rounds the gateway's own calls are no content, and its end is not the stream's.
+            while not (translation.is_settled or (translation.begun and sent.legs is not None)):
                 data = await answer.next()
                 room.take(data)
                 first += translation.feed(data) if data else translation.close()
