@@ -20,6 +20,10 @@ FAILED = [
     ("gemini-interactions", "failed"),
     ("gemini-interactions", "failed_without_errors"),
     ("gemini-interactions", "model_output_error"),
+    ("gemini", "stop_malformed_function_call"),
+    ("gemini", "stop_malformed_response"),
+    ("gemini", "stop_unexpected_tool_call"),
+    ("gemini", "stop_too_many_tool_calls"),
 ]
 PAIRS = [(source, name, target) for source, name in FAILED for target in PROTOCOLS if target != source]
 
@@ -43,8 +47,9 @@ def test_a_body_that_failed_says_so_or_reports_it(source: str, name: str, target
     told = PROTOCOLS[target].decode_response(made.to_bytes(), Context())
     if PROTOCOLS[target].failing:
         assert failure_of(told) is not None
-    else:
-        place = "/choices/0/finish_reason" if "choices" in body else "/status"
+    elif failure_of(told) is None:
+        places = {"choices": "/choices/0/finish_reason", "candidates": "/candidates/0/finishReason"}
+        place = next((place for member, place in places.items() if member in body), "/status")
         assert ("approximated", place) in [(loss.kind, loss.path) for loss in made.losses]
 
 

@@ -10,6 +10,7 @@ from toolwire.canonical.events import (
     Event,
     Notice,
     PartDelta,
+    PartStart,
     ResponseEnd,
     ResponseFailed,
     ResponseStart,
@@ -36,11 +37,11 @@ _MARK = b"[DONE]"
 
 class Translation:
     """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed; `begun`: it has
-    said something that is no error. `change` sees all events first, and says what becomes of them; `finish` gets the
-    answer as the client has it, once it is complete. After its terminal event a stream says nothing more, and no
-    further input is decoded. The answer is folded as it comes, and only if something reads it: its losses, or
-    `finish`. A stream of one protocol on both sides of which nothing is to be changed is passed on frame by frame; its
-    failures are passed through `redact`."""
+    said something that is no error; `has_content`: parts of an answer are among that. `change` sees all events first,
+    and says what becomes of them; `finish` gets the answer as the client has it, once it is complete. After its
+    terminal event a stream says nothing more, and no further input is decoded. The answer is folded as it comes, and
+    only if something reads it: its losses, or `finish`. A stream of one protocol on both sides of which nothing is to
+    be changed is passed on frame by frame; its failures are passed through `redact`."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Translation:
     ) -> None:
         self.error: ApiError | None = None
         self.broken = False
-        self.begun = False
+        self.begun = self.has_content = False
         self.usage: Usage | None = None
         self._context = context
         self._reader = reader
@@ -65,7 +66,7 @@ class Translation:
         self._related = are_related(reader, writer)
         self._probable = handing_on(reader.probabilities, writer.probabilities)
         self._names = None if reader is writer else CallNames(context)
-        self._failing = Failing()
+        self._failing = Failing(reader)
         self._raiser = StreamRaiser(context.undo, writer.screen, reader.names)
         self._change = change
         self._finish = finish
@@ -119,6 +120,13 @@ class Translation:
     def end(self) -> bytes:
         self._ended = True
         return b"" if self._over else in_one_line(self._encoder.close())
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known to have failed, or to be an answer. If it stopped without content, only its end tells; so
+        it is where content comes with the first frame, or not at all."""
+        promising = self.begun and self._reader.announced and not self._stops
+        return promising or self.has_content or self.error is not None
 
     @property
     def glance(self) -> Response:
@@ -277,7 +285,9 @@ class Translation:
             self.usage = event.usage
         elif kind is not Notice:
             self.begun = True
-            if kind is Stopped:
+            if kind is PartStart:
+                self.has_content = True
+            elif kind is Stopped:
                 self._stops[event.candidate] = event.stop
             elif kind is ResponseStart:
                 self._start, self.usage = event, event.usage or self.usage

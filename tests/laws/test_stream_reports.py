@@ -22,6 +22,10 @@ DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
     ("gemini-interactions", "model_output_error"): (_ERROR, {"/status"}, set()),
     ("gemini-interactions", "in_progress"): (_WHY, {"/status"}, {"/status"}),
     ("gemini-interactions", "queued"): (_WHY, {"/status"}, {"/status"}),
+    **{
+        ("gemini", f"stop_{name}"): (_ERROR, {"/candidates/0/finishReason"}, set[str]())
+        for name in ("malformed_function_call", "malformed_response", "too_many_tool_calls", "unexpected_tool_call")
+    },
     ("gemini-interactions", "thought_with_image"): (
         "a step starts with its pictures, so that this one stands before the text",
         {"/steps/0/summary/1"},

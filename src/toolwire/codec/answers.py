@@ -7,9 +7,10 @@ were before it, tell them apart. A stream and the whole answer give the same.
 from collections.abc import Collection, Iterable
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, Part, ToolCall
+from toolwire.canonical.content import Message, Part, Text, ToolCall
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
     Event,
@@ -23,12 +24,14 @@ from toolwire.canonical.events import (
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason
 
 from .ids import made_id
-from .interface import Context
+from .interface import Codec, Context
 
 CUT_OFF: frozenset[StopReason] = frozenset(
     {"max_tokens", "context_window", "filtered", "refusal", "malformed_call", "cancelled", "error"}
 )
 """Stop reasons after which no call of the response may be run: its arguments may be incomplete."""
+FAILED: frozenset[StopReason] = frozenset({"malformed_call", "error"})
+"""Stop reasons of an answer that failed."""
 
 
 class CallNames:
@@ -75,19 +78,30 @@ _TELLING = (ResponseStart, PartStart, PartEnd)
 
 
 class Failing:
-    """Takes the events of a stream in order: one that stopped with an error, and no more is said of it, has failed."""
+    """Takes the events of a stream in order: one that stopped with an error, and no more is said of it, has failed; so
+    has one that nobody can use (`find_defect`)."""
 
-    def __init__(self) -> None:
-        self._stops: dict[int, Stop | None] = {}
+    def __init__(self, reader: Codec) -> None:
+        self._reader = reader
+        self._stops: dict[int, Stopped] = {}
+        self._has_parts = False
 
     def fail(self, events: Iterable[Event]) -> dict[int, Event]:
         """As `CallNames.name`."""
         for event in events:
-            if type(event) is Stopped:
-                self._stops[event.candidate] = event.stop
-            elif type(event) is ResponseEnd and (error := _failure(self._stops.values())) is not None:
+            if type(event) is PartStart:
+                self._has_parts = True
+            elif type(event) is Stopped:
+                self._stops[event.candidate] = event
+            elif type(event) is ResponseEnd and (error := self._failure(event)) is not None:
                 return {id(event): ResponseFailed(error=error, status=event.status, extras=event.extras)}
         return {}
+
+    def _failure(self, event: ResponseEnd) -> ApiError | None:
+        stops = [stopped.stop for stopped in self._stops.values()]
+        if event.status is None and not any(stops) and not self._has_parts:
+            return _NOTHING
+        return _failure(stops) or _malformed(stops, self._stops.values(), self._reader)
 
 
 def failure_of(response: Response) -> ApiError | None:
@@ -101,9 +115,41 @@ def _failure(stops: Collection[Stop | None]) -> ApiError | None:
     return ApiError(kind="server", message="the answer ended with an error, of which nothing is said")
 
 
+def find_defect(response: Response, reader: Codec) -> ApiError | None:
+    """Find why nobody can use an answer that its provider sent as a success: it is empty and has not even stopped, or
+    it ended with a call that the provider did not accept. To clients it would look finished, and they would not ask
+    again."""
+    if response.error is not None:
+        return None
+    stops = [candidate.stop for candidate in response.candidates]
+    if response.status is None and not any(stops) and not _has_content(response):
+        return _NOTHING
+    return _malformed(stops, response.candidates, reader)
+
+
+_NOTHING = ApiError(kind="server", message="the answer is empty: it has no content and no reason to stop")
+
+
+def _has_content(response: Response) -> bool:
+    parts = (part for one in response.candidates for message in one.messages for part in message.parts)
+    return any(type(part) is not Text or part.text for part in parts)
+
+
+def _malformed(stops: Collection[Stop | None], told: Iterable[Candidate | Stopped], reader: Codec) -> ApiError | None:
+    """Find a call that the provider did not accept, as Gemini's MALFORMED_FUNCTION_CALL says. Another candidate that
+    ended well is an answer."""
+    words = [stop.raw or stop.reason for stop in stops if stop is not None and stop.reason == "malformed_call"]
+    if not stops or len(words) < len(stops):
+        return None
+    message = f"the model wrote a call that its provider did not accept ({', '.join(words)})"
+    kept = [(one.extras or {}).get(reader.families[0], {}).get(reader.stop_message or "") for one in told]
+    said = [str(msgspec.json.decode(raw)) for raw in kept if raw is not None and bytes(raw)[:1] == b'"']
+    return ApiError(kind="server", message=": ".join([message, *said]))
+
+
 def before_failure(response: Response) -> Response:
     """What a stream that failed had told until then."""
-    stopped = [one.stop is not None and one.stop.reason == "error" for one in response.candidates]
+    stopped = [one.stop is not None and one.stop.reason in FAILED for one in response.candidates]
     told = [replace(one, stop=None) if by else one for one, by in zip(response.candidates, stopped, strict=True)]
     return replace(response, candidates=tuple(told), error=None, status=None)
 

@@ -139,6 +139,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     `alike` are, by canonical type, those that a protocol of another family has, too, but the same vendor.
     `probabilities`: where it tells those of tokens, if as others do.
     `failing`: an answer can say itself that it failed; else only an error in its place does.
+    `stop_message`: the extra of a candidate that says in words why it stopped.
+    `announced`: its streams begin with an event of their own, so that a start alone does not promise content.
     `resets`: settings may change within a conversation.
     `repair_request` mends what the provider is known to refuse: a translation does without it, the gateway does not.
     `demand`: why only its own provider can do what is asked, as the error by which its clients learn to ask otherwise.
@@ -172,6 +174,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     cumulative: bool = False
     counting: Counting | None = None
     failing: bool = False
+    stop_message: str | None = None
+    announced: bool = True
     resets: bool = False
     known: Mapping[str, frozenset[str]] = {}
     spelling: frozenset[str] = frozenset()

@@ -17,7 +17,7 @@ from toolwire.canonical.fold import unfold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
-from toolwire.codec.answers import failure_of
+from toolwire.codec.answers import failure_of, find_defect
 from toolwire.codec.carries import Carrier
 from toolwire.codec.hosts import HostProfile
 from toolwire.codec.interface import Context, Route, Target
@@ -292,6 +292,8 @@ class Exchanger:
         if decoded.error is not None:
             error, extras = redact_error(decoded.error, self._redactor), redact_extras(decoded.extras, self._redactor)
             decoded = replace(decoded, error=error, extras=extras)
+        if not home and (defect := find_defect(decoded, sent.upstream)) is not None:
+            raise Refused(in_place_of_an_answer(defect), attempt="unknown")
         whole = home or asked.client.failing
         failed = decoded.error if whole else failure_of(decoded)
         if failed is not None and not (whole and decoded.candidates):
@@ -340,21 +342,27 @@ class Exchanger:
                 response = await sent.legs.whole(response, lambda body: self._ask(sent, body), self._rounds(sent))
             whole = unfold(set_apart(response, sent.upstream, asked.client))
             return Streaming(sent, None, translation, translation.whole(whole))
-        first, room = b"", StreamRoom(sent.way.provider, self._limits.stream)
+        first, data, room = b"", b"", StreamRoom(sent.way.provider, self._limits.stream)
         try:
-            while not translation.begun and translation.error is None:
+            # Of an answer in several rounds the gateway's own calls are no content, and its end is not the stream's.
+            while not (translation.is_settled or (translation.begun and sent.legs is not None)):
                 data = await answer.next()
                 room.take(data)
                 first += translation.feed(data) if data else translation.close()
+                if not data:
+                    answer.close()
+                    break
         except TransportError as error:
             raise transport_refusal(sent.way.provider, error) from None
         except BaseException:
             answer.close()
             raise
-        if not translation.begun and translation.error is not None:
+        if translation.error is not None and not translation.has_content:
             answer.close()
-            raise Refused(in_place_of_an_answer(translation.error), attempt=classify_error(translation.error))
-        return Streaming(sent, answer, translation, first, go_on=self._going_on(sent), room=room)
+            attempt = "unknown" if translation.begun else classify_error(translation.error)
+            raise Refused(in_place_of_an_answer(translation.error), attempt=attempt)
+        rest = answer if data else None
+        return Streaming(sent, rest, translation, first, go_on=self._going_on(sent), room=room)
 
     def _rounds(self, sent: Sent) -> int:
         """How many more legs an answer may have."""

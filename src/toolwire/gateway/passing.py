@@ -82,7 +82,7 @@ class StreamRoom(Struct):
         self.left -= len(data)
         if self.left < 0:
             why = "sent a longer stream than limits.stream of this gateway allows"
-            raise Refused(fault_of(self.provider, "server", why))
+            raise Refused(fault_of(self.provider, "server", why), attempt="unknown")
 
 
 class Streaming:

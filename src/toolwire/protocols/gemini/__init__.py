@@ -51,4 +51,6 @@ CODEC = Codec(
     alike=older_request(FAMILY),
     carriage=Carriage(issuer=ISSUER, kind="signature", on_calls=True, base64=True, blank=DUMMY),
     screen=SCREEN,
+    stop_message="finishMessage",
+    announced=False,
 )

@@ -14,6 +14,7 @@ from .wire import FAMILY, GUARDED
 
 CODEC = Codec(
     name="ollama",
+    announced=False,
     families=(FAMILY, GUARDED),
     names=NAMES,
     surface=Surface(

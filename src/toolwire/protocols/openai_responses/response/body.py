@@ -48,6 +48,7 @@ STATES: dict[StopReason, tuple[str, str | None]] = {
     "refusal": ("incomplete", "content_filter"),
     "cancelled": ("cancelled", None),
     "error": ("failed", None),
+    "malformed_call": ("failed", None),
 }
 """The status, and the reason if incomplete, that tells a stop. All others are told as completed, and reported; so is a
 refusal, but that in words is told by these."""

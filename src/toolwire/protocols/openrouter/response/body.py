@@ -9,6 +9,7 @@ from toolwire.canonical.content import Part, Reasoning, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Usage
 from toolwire.canonical.tools import FreeformTool
+from toolwire.codec.answers import FAILED
 from toolwire.codec.interface import Context, Encoding
 from toolwire.codec.tools import lower_input
 from toolwire.protocols.openai_chat.response import body as chat
@@ -81,7 +82,7 @@ def _bare(candidate: Candidate, context: Context) -> Candidate:
         carried = is_item(message) and parts[0] is not message.parts[0]
         messages.append(replace(message, parts=parts, id=None if carried else message.id))
     stop = candidate.stop
-    if stop is not None and stop.reason == "error":
+    if stop is not None and stop.reason in FAILED:
         stop = replace(stop, reason="end_turn")
     return replace(candidate, messages=tuple(messages), stop=stop)
 
@@ -140,5 +141,5 @@ def _complete(choice: dict[str, Any], candidate: Candidate) -> None:
     stop = candidate.stop
     if stop is not None and stop.raw is not None:
         choice.setdefault("native_finish_reason", stop.raw)
-    if stop is not None and stop.reason == "error":
+    if stop is not None and stop.reason in FAILED:
         choice["finish_reason"] = "error"
