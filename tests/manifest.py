@@ -33,13 +33,19 @@ def functions_in(file: str) -> frozenset[str]:
     """The names of the tests that pytest collects from a file, given by its path from the project's root."""
     if file.startswith(APART):
         return _functions_at_top(file)
-    return frozenset(_COLLECTED.get(file) or _all_collected().get(file) or ())
+    return frozenset((_COLLECTED if _is_everything_collected() else _all_collected()).get(file) or ())
 
 
 def exists(node: str) -> bool:
     """Whether pytest collects `tests/x.py::test_y`."""
     file, _, name = node.partition("::")
-    return (ROOT / file).is_file() and name in functions_in(file)
+    return name in _COLLECTED.get(file, ()) or ((ROOT / file).is_file() and name in functions_in(file))
+
+
+@cache
+def _is_everything_collected() -> bool:
+    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    return {file for file in files if not file.startswith(APART)} <= _COLLECTED.keys()
 
 
 @cache

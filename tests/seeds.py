@@ -58,6 +58,7 @@ INVARIANTS = r"""
   -> tests/test_seed_contracts.py::test_parse_model_tool_calls_gives_what_the_contract_asks
   -> tests/test_seed_contracts.py::test_parse_model_tool_calls_finds_none_in_an_answer_of_text
   -> tests/test_seed_requirements.py::test_001_45_text_that_spells_a_call_runs_nothing
+  -> tests/runtime/test_adversarial.py::test_what_a_model_only_writes_about_a_call_is_never_run
 46 Runtime validates before execution Tool name, arguments, grammar, authorization, idempotency, and side-effect policy are checked before dispatch. Malformed, unauthorized, or destructive calls execute because the model asked.
   -> tests/runtime/test_loop.py::test_what_goes_wrong_with_a_call_is_a_result_to_act_on
   -> tests/runtime/test_loop.py::test_a_denied_call_says_which_rule_and_runs_nothing
@@ -109,6 +110,9 @@ RESPONSIBILITIES = r"""
   -> tests/runtime/tools/test_shell.py::test_memory_is_bounded_for_one_process_and_for_all
   -> tests/runtime/tools/test_shell.py::test_no_secret_of_ours_is_in_its_environment
   -> tests/runtime/tools/test_web_fetch.py::test_no_spelling_of_a_private_address_is_fetched
+  -> tests/runtime/tools/test_shell.py::test_a_fork_bomb_is_stopped
+  -> tests/runtime/mcp/test_security.py::test_an_address_that_was_changed_gets_no_token_of_the_old_one
+  -> tests/cli/test_ask.py::test_s_15_yes_runs_no_command_outside_a_sandbox
 309 Result encoding - format outputs as tool-result/function-output/screenshot/result messages paired by ID, with error flags where appropriate.
   -> tests/test_seed_contracts.py::test_build_tool_result_messages_gives_the_continuation
   -> tests/test_seed_contracts.py::test_an_error_is_told
@@ -121,14 +125,17 @@ RESPONSIBILITIES = r"""
   -> tests/cli/test_mcp.py::test_without_a_key_it_is_served_to_this_machine_alone
   -> tests/runtime/mcp/test_http.py::test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_is_made
   -> tests/runtime/mcp/test_serving.py::test_a_version_that_is_not_known_is_refused
+  -> tests/runtime/mcp/test_resumption.py::test_a_stream_that_is_cut_is_resumed_after_its_last_event
 312 Loop control - cap turns/steps, detect runaway loops, and know when manual control is required.
   -> tests/runtime/test_loop.py::test_turns_are_capped
   -> tests/runtime/test_loop.py::test_the_same_call_again_and_again_is_stopped_before_it_runs_once_more
   -> tests/runtime/test_loop.py::test_a_step_stops_before_execution
+  -> tests/runtime/test_token_caps.py::test_q_21_a_cycle_of_turns_is_seen
 313 Observability - record tool name, request ID, validated arguments, approval decision, start/end times, result summary, error class, retries, continuation message ID, and provider/version.
   -> tests/runtime/test_loop.py::test_the_whole_cycle
   -> tests/runtime/test_adversarial.py::test_all_of_a_record_is_in_events_and_journal
   -> tests/runtime/test_spans.py::test_a_run_its_turns_and_its_calls_are_spans
+  -> tests/runtime/test_records.py::test_a_call_record_has_all_that_an_audit_asks_for
 314 Audit and persistence - store the transcript or structured trace so runs are replayable without leaking secrets.
   -> tests/test_seed_requirements.py::test_001_314_367_a_recorded_run_is_replayed_and_holds_no_secret
   -> tests/runtime/test_recorded.py::test_a_replay_executes_nothing_and_tells_what_would_be_otherwise
@@ -400,6 +407,7 @@ VERIFICATION = r"""
   -> tests/runtime/test_loop.py::test_long_output_keeps_head_and_tail_and_says_what_was_cut
   -> tests/runtime/test_loop.py::test_secrets_are_taken_out_of_results_and_records
   -> tests/runtime/test_adversarial.py::test_all_of_a_record_is_in_events_and_journal
+  -> tests/runtime/test_records.py::test_a_result_is_bounded_redacted_and_recorded_with_its_source
 366 SDK-managed loops have explicit max iterations/stop conditions, approval hooks, trace capture, and a manual takeover path.
   -> tests/runtime/test_loop.py::test_turns_are_capped
   -> tests/runtime/test_loop.py::test_a_step_stops_before_execution
@@ -407,6 +415,7 @@ VERIFICATION = r"""
 367 Logs include a replayable transcript or structured trace without secrets.
   -> tests/test_seed_requirements.py::test_001_314_367_a_recorded_run_is_replayed_and_holds_no_secret
   -> tests/runtime/test_loop.py::test_secrets_are_taken_out_of_results_and_records
+  -> tests/runtime/test_records.py::test_a_run_is_replayed_from_its_record_alone_and_the_record_holds_no_secret
 """  # noqa: E501
 
 RULES = r"""

@@ -34,7 +34,7 @@ def wait_for(seconds: float, *words: str, process: "subprocess.Popen[bytes]") ->
 def test_a_signal_stops_it_and_all_that_it_started() -> None:
     process = subprocess.Popen(COMMAND, cwd=ROOT, stdout=subprocess.DEVNULL)
     try:
-        started = wait_for(20, "gateway.upstream", "gateway.load", "toolwire serve", process=process)
+        started = wait_for(PATIENCE, "gateway.upstream", "gateway.load", "toolwire serve", process=process)
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 1
     finally:

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .agent import Agent, RunFailed
+    from .agent import Agent
     from .canonical.errors import DecodeError, LossRefused, ToolwireError
     from .canonical.loss import Loss
     from .cycle import (
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .runtime.caps import Caps
     from .runtime.functions import tool
     from .runtime.policy import Policy
+    from .runtime.run import RunFailed
     from .runtime.tools.browser.toolset import Browser
     from .runtime.toolset import Calling, ToolFault
     from .translation import Encoded, translate, translate_stream
@@ -54,7 +55,7 @@ _HOMES = {
     "Calling": "runtime.toolset",
     "Caps": "runtime.caps",
     "Policy": "runtime.policy",
-    "RunFailed": "agent",
+    "RunFailed": "runtime.run",
     "ToolFault": "runtime.toolset",
     "tool": "runtime.functions",
     "DecodeError": "canonical.errors",

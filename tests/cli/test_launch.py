@@ -7,7 +7,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -272,10 +271,7 @@ def test_a_gateway_of_its_own_ends_even_if_it_is_killed(desk: Desk) -> None:
 
 
 def waited(so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(so)
 
 
 def answers(root: str) -> bool:

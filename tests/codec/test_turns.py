@@ -14,6 +14,7 @@ from toolwire.canonical.request import Request
 from toolwire.codec.ids import is_made
 from toolwire.codec.losses import Report
 from toolwire.codec.turns import UNANSWERED, Turn, as_written, assemble, leading_system
+from toolwire.translation import codec, translate
 
 
 def call(id: str | None, name: str = "f", **more: Any) -> ToolCall:
@@ -225,16 +226,16 @@ PARTS: dict[Role, st.SearchStrategy[Part]] = {
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
     role = draw(st.sampled_from([*PARTS]))
-    # Two calls of one turn never share an id: no provider issues that.
+    # Calls of one turn that share an id get others: test_r_12 below.
     parts = draw(st.lists(PARTS[role], max_size=4, unique_by=lambda part: getattr(part, "id", None) or id(part)))
     return Message(role=role, parts=tuple(parts))
 
 
 def _distinct(conversation: list[Message]) -> bool:
-    """Whether no two calls in a row of assistant messages share an id."""
+    """Whether no two calls share an id before the user speaks: system text that stands between them is moved."""
     seen: set[str | None] = set()
     for one in conversation:
-        if one.role != "assistant":
+        if one.role == "user":
             seen = set()
         ids = [part.id for part in one.parts if isinstance(part, ToolCall)]
         if seen & {*ids} or len({*ids}) < len(ids):
@@ -284,3 +285,23 @@ def _text(part: Part) -> str:
     if isinstance(part, ToolResult):
         return "".join(inner.text for inner in part.content or () if isinstance(inner, Text))
     return part.text if isinstance(part, Text) else f"call {getattr(part, 'id', None)}"
+
+
+@pytest.mark.parametrize("target", ["anthropic", "openai-responses", "gemini-interactions", "openrouter"])
+def test_r_12_two_calls_with_one_id_get_ids_of_their_own(target: str) -> None:
+    """R-12 and F-8: small servers give one id to several calls, and Anthropic refuses it when it comes back."""
+    named = [{"id": "x", "type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("a", "b")]
+    results = [{"role": "tool", "tool_call_id": "x", "content": text} for text in ("one", "two")]
+    said: list[dict[str, Any]] = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": named}]
+    translated = translate({"model": "m", "messages": [*said, *results]}, "openai-chat", target)
+    decoded = codec(target).decode_request(translated.to_bytes(), translated.route)
+    parts = [part for message in decoded.messages for part in message.parts]
+    ids = [(part.name, part.id) for part in parts if isinstance(part, ToolCall)]
+    assert [name for name, _ in ids] == ["a", "b"]
+    assert len({id for _, id in ids}) == 2
+    answered = [(part.call_id, part.content) for part in parts if isinstance(part, ToolResult)]
+    assert [id for id, _ in answered] == [id for _, id in ids]
+    texts = [one.text for _, content in answered for one in content or () if isinstance(one, Text)]
+    assert texts == ["one", "two"]
+    changed = [loss.path for loss in translated.losses if loss.why == "another call of the turn has the same id"]
+    assert changed == ["/messages/1/tool_calls/1/id"]

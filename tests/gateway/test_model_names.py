@@ -34,7 +34,6 @@ HOSTILE = [
     "projects/p/locations/../publishers/google/models/m",
     "publishers//models/m",
     "a\\..\\b",
-    "m" * 600,
 ]
 
 NAMES = {
@@ -104,8 +103,9 @@ def test_s_3_legal_model_names_reach_their_resource(model: str) -> None:
     run(work())
 
 
-def test_s_3_the_library_refuses_such_a_name_too() -> None:
-    body = {"model": "../files?x=", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
+@pytest.mark.parametrize("model", ["../files?x=", "m" * 600])
+def test_s_3_the_library_refuses_such_a_name_too(model: str) -> None:
+    body = {"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
     with pytest.raises(tw.LossRefused, match="/model"):
         tw.translate(body, "anthropic", "gemini")
 

@@ -140,6 +140,30 @@ def test_s_19_one_key_does_not_get_all_websockets(keys: str, share: str, statuse
     run(work())
 
 
+def test_s_19_one_key_does_not_get_all_answers_in_the_background() -> None:
+    async def work() -> None:
+        held = Held()
+        async with gateway_in_front_of(held, KEYS + "[limits]\nstreams = 4\n") as gateway:
+            body = json.dumps({"model": "m", "input": "Hi", "background": True}).encode()
+            keys = ["first-key-1"] * 3 + ["second-key-2"]
+            answers = [await gateway.post("/v1/responses", body, x_api_key=key) for key in keys]
+            assert [answer.status for answer in answers] == [200, 200, 429, 200]
+            id = json.loads(await answers[0].read(10_000))["id"]
+            held.released.set()
+            status = "queued"
+            while status in ("queued", "in_progress"):
+                found = await gateway.get(f"/v1/responses/{id}?stream=true", x_api_key="first-key-1")
+                status = json.loads((await gateway.get(f"/v1/responses/{id}", x_api_key="first-key-1"))[1])["status"]
+            assert found[0] == 200
+            assert status == "completed"
+            again = 429
+            while again == 429:
+                again = (await gateway.post("/v1/responses", body, x_api_key="first-key-1")).status
+            assert again == 200
+
+    run(work())
+
+
 @pytest.mark.parametrize("share", ["0", "-0.5", "1.5"])
 def test_s_19_a_share_is_a_part_of_all(share: str) -> None:
     with pytest.raises(ConfigError, match=r"limits\.key_share: must be more than 0 and at most 1"):

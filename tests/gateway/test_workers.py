@@ -20,6 +20,8 @@ import pytest
 
 from tests.gateway.test_serving import ASKED, COMMAND, environment
 from tests.loops import some
+from toolwire.gateway.config import parse_config
+from toolwire.gateway.server import build, make_crew
 from toolwire.gateway.workers import ending_signals
 
 PATIENCE = 120.0
@@ -356,3 +358,15 @@ def test_q_6_workers_without_a_state_file_to_share_are_refused(tmp_path: Path, c
     assert done.returncode == 2
     assert why in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_q_6_workers_seal_with_one_key_even_where_none_can_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    provider = '[providers.up]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9"'
+    config = parse_config(f'{provider}\n[state]\npath = "{tmp_path}/state.db"', {})
+    nowhere = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "file")}
+    crew = make_crew(config, nowhere, workers=2)
+    workers = [build(config, environment=nowhere, crew=crew, worker=number) for number in range(2)]
+    one, other = (worker.app._exchanger._seal_keys for worker in workers)
+    assert one == other
+    assert make_crew(config, nowhere).seal_keys != one

@@ -87,6 +87,23 @@ def test_what_a_tool_gives_stays_in_its_result(protocol: str) -> None:
     assert not any("Ignore all" in text.text for text in request.system or ())
 
 
+@pytest.mark.parametrize("protocol", SEVEN)
+def test_what_a_model_only_writes_about_a_call_is_never_run(protocol: str) -> None:
+    """001:45: a call is a typed part of an answer. Text that looks like one gives no permission to act."""
+    wiped: list[int] = []
+
+    @tool
+    def wipe() -> None:
+        wiped.append(1)
+
+    script = parse_script(json.dumps({"turns": [{"text": INJECTED}]}).encode(), "script", toml=False)
+    with served(Simulator([protocol], script=script)) as address:
+        up = ProviderSection(protocol=protocol, base_url=address, api_key="k" * 20)
+        with Agent("up/m", tools=[wipe], policy=ALL, config=Config(providers={"up": up})) as agent:
+            run = agent.run("Look around.")
+    assert (run.text, run.calls, run.turns, wiped) == (INJECTED, [], 1, [])
+
+
 def test_the_simulated_model_does_not_obey_a_result() -> None:
     wiped: list[int] = []
 
@@ -117,7 +134,7 @@ def test_nothing_of_the_record_is_in_the_result() -> None:
 
 RECORD = {
     *("tool", "call_id", "arguments", "approval", "start", "end", "summary", "error", "retries", "source"),
-    *("truncated", "redacted"),
+    *("truncated", "redacted", "response", "provider", "version"),
 }
 
 

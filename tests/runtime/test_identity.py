@@ -10,13 +10,13 @@ import pytest
 from tests.runtime.playing import Played, call, results, says, turn, words
 from tests.runtime.test_loop import ALL, Asked, add
 from toolwire import Agent, Calling, Caps, check, tool
-from toolwire.agent import Run
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import Target
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.approval import Answer, Ask
 from toolwire.runtime.recorded import conversation, turns_of
+from toolwire.runtime.run import Run
 
 
 def resumed(agent: Agent, run: Run) -> Run:

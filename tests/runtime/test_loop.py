@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.clock import Clock
 from tests.patience import turn as turn_loop
 from tests.runtime.playing import Played, call, results, says, turn, words
 from toolwire import Agent, Calling, Caps, Policy, ToolFault, tool
-from toolwire.agent import Run
 from toolwire.canonical.content import Text
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Event, UsageReport
@@ -17,6 +17,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, StopReason, Usage
 from toolwire.runtime.approval import Answer, Approval, Ask, Nobody
 from toolwire.runtime.events import CallEnded, CallProgressed, CallProposed, CallStarted, RunEnded, TextGrew
+from toolwire.runtime.run import Run
 from toolwire.runtime.tools import built_in
 from toolwire.runtime.toolset import Output, Rate, Tool
 
@@ -311,23 +312,24 @@ def test_tokens_are_capped() -> None:
     assert run.usage.input_tokens == 80
 
 
-def test_time_is_capped_also_within_a_tool() -> None:
+def test_time_is_capped_also_within_a_tool(clock: Clock) -> None:
     cancelled: list[bool] = []
 
     @tool
     async def slow() -> None:
         try:
+            clock.advance(61)
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             cancelled.append(True)
             raise
 
-    run = Agent(Played(turn(call("slow"))), tools=[slow], policy=ALL, caps=Caps(seconds=0.1)).run("go", check=False)
+    run = Agent(Played(turn(call("slow"))), tools=[slow], policy=ALL, caps=Caps(seconds=60)).run("go", check=False)
     assert run.stopped == "time"
     assert cancelled == [True]
 
 
-def test_time_is_capped_also_while_the_model_answers(tmp_path: Path) -> None:
+def test_time_is_capped_also_while_the_model_answers(tmp_path: Path, clock: Clock) -> None:
     class Endless(Played):
         """Says a word now and then, for ever."""
 
@@ -338,15 +340,16 @@ def test_time_is_capped_also_while_the_model_answers(tmp_path: Path) -> None:
                 async for event in super().ask(request):
                     yield event
                     while len(self.asked) == 1:
-                        await asyncio.sleep(0.02)
                         yield UsageReport(usage=Usage(output_tokens=1))
+                        clock.advance(61)
+                        await asyncio.sleep(61)
             finally:
                 self.closed = True
 
     model = Endless(says("x"), says("now it ends"))
-    agent = Agent(model, caps=Caps(seconds=0.2), journal=tmp_path / "runs.db")
+    agent = Agent(model, caps=Caps(seconds=60), journal=tmp_path / "runs.db")
     run = agent.run("go", check=False)
-    assert (run.stopped, run.why, model.closed) == ("time", "0.2 seconds have passed", True)
+    assert (run.stopped, run.why, model.closed) == ("time", "60 seconds have passed", True)
     stream = agent.resume(run.id)
     assert [event.text for event in stream if isinstance(event, TextGrew)] == ["now it ends"]
 

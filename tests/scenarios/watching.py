@@ -24,6 +24,10 @@ _PROOF = re.compile(r'"(?:signature|thoughtSignature|encrypted_content)":\s*"([^
 _STANDARD = str.maketrans("-_", "+/")
 
 
+LOOKED_UP = "/api/show"
+"""The capabilities of an Ollama's model, which the gateway asks for once: no exchange."""
+
+
 class Seen(Struct):
     """One request, and what was answered. `whole`: to the end of it. `let_go`: nobody works on it any more."""
 
@@ -70,7 +74,7 @@ class Watched:
         return released
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"] == LOOKED_UP:
             await self._app(scope, receive, send)
             return
         seen = Seen(scope["path"])

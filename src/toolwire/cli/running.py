@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from toolwire.agent import Agent, RunStream
+from toolwire.agent import Agent
 from toolwire.runtime.approval import Consenting, Person
 from toolwire.runtime.events import RunEnded
 from toolwire.runtime.loop import ended
+from toolwire.runtime.run import RunStream
 
 from .person import AtTerminal, Away, terminal
 from .view import Lines, Stream

@@ -90,6 +90,7 @@ def assemble(request: Request, report: Report, *, skip: int = 0, continues: bool
     held: list[Turn] = []
     last, start = None, skip
     nameless = False
+    ids = set[str]()
     orderly = True  # as most are: each call answered in the next turn, in order
     asked: list[Part] = []
     for index in range(skip, len(request.messages)):
@@ -115,14 +116,18 @@ def assemble(request: Request, report: Report, *, skip: int = 0, continues: bool
         if role == "assistant":
             asked += message.parts
             for part in message.parts:
-                if type(part) is ToolCall and not part.id:
-                    nameless = True
+                if type(part) is ToolCall:
+                    if not part.id or part.id in ids:
+                        nameless = True
+                    else:
+                        ids.add(part.id)
         elif role == "user":
+            ids.clear()
             orderly = orderly and _is_answer(message.parts, asked)
             asked = []
     turns += held
     if nameless or not orderly:
-        _identify_all(turns)
+        _identify_all(turns, report)
     return turns if orderly and not nameless else _answered(turns, report)
 
 
@@ -134,38 +139,45 @@ def _release(held: list[Turn], turns: list[Turn], report: Report) -> None:
     held.clear()
 
 
-def _identify_all(turns: list[Turn]) -> None:
-    """Give an id to each call that has none, and to the results that can only be matched by name and order. Google's
-    SDK leaves out the ids of results where the calls have some."""
+def _identify_all(turns: list[Turn], report: Report) -> None:
+    """Give an id to each call that has none or another call's, and to the results that can only be matched by name and
+    order. Google's SDK leaves out the ids of results where the calls have some; small servers repeat the ids of calls,
+    which Anthropic refuses."""
     for number, turn in enumerate(turns):
         if turn.role == "assistant" and ToolCall in map(type, said(turn)):
             following = next((t for t in turns[number + 1 :] if t.role in ("user", "assistant")), None)
             if _is_nameless(said(turn)) or (following is not None and _is_nameless(said(following))):
-                _identify(turn, following)
+                _identify(turn, following, report)
 
 
 def _is_nameless(parts: Sequence[Part]) -> bool:
-    """Whether there is a call without an id among the parts, or a result that does not say whose it is."""
-    return any(
-        not (part.id if isinstance(part, ToolCall) else part.call_id)
-        for part in parts
-        if isinstance(part, ToolCall | ToolResult)
-    )
+    """Whether a call has no id, or that of another, or a result does not say whose it is."""
+    ids = [part.id for part in parts if isinstance(part, ToolCall)]
+    return not all(ids) or len(set(ids)) < len(ids) or any(isinstance(p, ToolResult) and not p.call_id for p in parts)
 
 
-def _identify(turn: Turn, following: Turn | None) -> None:
+def _identify(turn: Turn, following: Turn | None, report: Report) -> None:
+    ids, repeated = set[str](), set[str]()
     for position, placed in enumerate(turn.parts):
         part = placed.part
-        if isinstance(part, ToolCall) and not part.id:
+        if isinstance(part, ToolCall) and (not part.id or part.id in ids):
+            if part.id:
+                repeated.add(part.id)
+                report.approximated(placed.trail, "id", "another call of the turn has the same id")
             id = made_id(part.name, part.arguments, *(step for step in placed.trail if isinstance(step, int)))
             turn.parts[position] = Placed(replace(part, id=id), placed.trail)
+        elif isinstance(part, ToolCall) and part.id:
+            ids.add(part.id)
     if following is None or following.role != "user":
         return
     answered = {part.call_id for part in said(following) if isinstance(part, ToolResult)}
     waiting = [call for call, _ in _calls(turn) if call.id not in answered]
+    ids.clear()
     for position, placed in enumerate(following.parts):
         part = placed.part
-        if isinstance(part, ToolResult) and not part.call_id and waiting:
+        if isinstance(part, ToolResult) and part.call_id and (part.call_id not in repeated or part.call_id not in ids):
+            ids.add(part.call_id)
+        elif isinstance(part, ToolResult) and waiting:
             match = next((call for call in waiting if call.name == part.name), waiting[0])
             waiting.remove(match)
             following.parts[position] = Placed(replace(part, call_id=match.id), placed.trail)

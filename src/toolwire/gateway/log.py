@@ -46,7 +46,7 @@ class Line(Struct, kw_only=True):
         self.provider, self.model = provider, model or ""
 
     def text(self, clock: str) -> str:
-        goes = f" -> {_word(self.provider)}/{_word(self.model)}" if self.provider else ""
+        goes = f" -> {self.provider}/{_word(self.model)}" if self.provider else ""
         stream = " stream" if self.streamed else ""
         used, losses, why = "", f" losses={self.losses}" if self.losses else "", ""
         if (usage := self.usage) is not None:

@@ -20,8 +20,9 @@ _SAMPLES = 4096  # of each worker; a page that holds none takes no memory
 _NAME = 1024
 OVERFLOW = "toolwire_samples_overflow_total"
 _NO_LOSSES = b'{"losses":[]}'
-_ENTRY = struct.Struct("<8s16sQII")  # id, tenant, offset, length, checksum
-_EXCHANGE = re.compile("ex_(?!0{16})[0-9a-f]{16}")  # zeros are an entry that is free
+_ENTRY = struct.Struct("<24s16sQII")  # id, tenant, offset, length, checksum
+_pack_entry, _ENTRY_SIZE = _ENTRY.pack_into, _ENTRY.size
+_EXCHANGE = re.compile("ex_[0-9a-f]{16}")
 
 
 class Scoreboard:
@@ -90,11 +91,11 @@ class Exchanges:
     def __init__(self, index: mmap.mmap, losses: mmap.mmap, worker: int, workers: int) -> None:
         self._index = index
         self._losses = losses
-        self._index_size = len(index) // workers
         self._losses_size = len(losses) // workers
-        self._index_start = worker * self._index_size
         self._losses_start = worker * self._losses_size
-        self._entry = self._report = 0
+        self._report = 0
+        self._first = self._next = worker * len(index) // workers
+        self._end = (worker + 1) * len(index) // workers
 
     def add(self, id: str, caller: Caller, losses: bytes = b"") -> None:
         """Add an exchange, or the losses of one that was added before."""
@@ -105,9 +106,9 @@ class Exchanges:
             offset, checksum = self._losses_start + self._report, crc32(losses)
             self._losses[offset : offset + len(losses)] = losses
             self._report += len(losses)
-        at = self._index_start + self._entry
-        _ENTRY.pack_into(self._index, at, _key(id), caller.tenant.encode(), offset, len(losses), checksum)
-        self._entry = (self._entry + _ENTRY.size) % self._index_size
+        at = self._next
+        _pack_entry(self._index, at, id.encode(), caller.tenant.encode(), offset, len(losses), checksum)
+        self._next = self._first if at + _ENTRY_SIZE == self._end else at + _ENTRY_SIZE
 
     def losses(self, id: str, caller: Caller) -> bytes | None:
         """Return the losses of an exchange as JSON. None if it is unknown, too old, or of another key."""
@@ -120,15 +121,11 @@ class Exchanges:
         return next((report for report, checksum in reports if crc32(report) == checksum), None)
 
     def _entries(self, id: str, caller: Caller) -> Iterator[tuple[int, int, int]]:
-        key, at = _key(id), -1
+        key, at = id.encode(), -1
         owner = caller.tenant.encode().ljust(16, b"\0")[:16]
         while (at := self._index.find(key, at + 1)) != -1:
-            if at % _ENTRY.size:
+            if at % _ENTRY_SIZE:
                 continue
             _, tenant, offset, length, checksum = _ENTRY.unpack_from(self._index, at)
             if tenant == owner:
                 yield offset, length, checksum
-
-
-def _key(id: str) -> bytes:
-    return bytes.fromhex(id[3:])

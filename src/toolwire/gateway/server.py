@@ -77,7 +77,9 @@ def build(
     log = Log()
     transport = Transport(config.limits.connections)
     store = opened(config.state, environment)
-    memory = Memory(store, config.limits.streams, config.limits.answer)
+    server, streams = config.server, config.limits.streams
+    gate = Gate(server.keys, server.hosts, server.origins, config.limits.key_share)
+    memory = Memory(store, streams, config.limits.answer, gate.share(streams))
     redactor = Redactor(secrets_of(config, found.values()))
     offers = Offers(
         config.mcp.servers,
@@ -89,7 +91,7 @@ def build(
     exchanger = Exchanger(router, transport, config.limits, crew.seal_keys, memory, redactor=redactor, offers=offers)
     app = App(
         exchanger,
-        Gate(config.server.keys, config.server.hosts, config.server.origins, config.limits.key_share),
+        gate,
         Catalogue(router),
         config.limits,
         log=log.add,

@@ -26,8 +26,9 @@ waited for; somebody stopped it; a fault of protocol."""
 class CallRecord(Struct, frozen=True, kw_only=True):
     """One call: what was run, who allowed it, and what came of it. It is for events and journal, never for the model.
     Times are seconds since the epoch; `summary` is the beginning of what the model was given; `edited`: who approved
-    it changed the arguments. Nothing is left out of it where it is written: who reads it need not know what would be
-    missing."""
+    it changed the arguments. `response` is the provider's id of the answer that asked for the call, which its result
+    continues; `provider` is the model as it was asked for, `version` what it calls itself. Nothing is left out of it
+    where it is written: who reads it need not know what would be missing."""
 
     tool: str
     call_id: str
@@ -44,6 +45,9 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     redacted: int = 0
     repairs: tuple[str, ...] = ()
     edited: bool = False
+    response: str = ""
+    provider: str = ""
+    version: str = ""
 
 
 class _Told(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):

@@ -28,7 +28,7 @@ from .apart import Apart, must_wait
 from .approval import Person
 from .events import CallEnded, CallProgressed, CallRecord, CallStarted, RunEvent
 from .outputs import as_output, bounded, cut
-from .state import Pending
+from .state import Origin, Pending
 from .steps import Steps
 from .toolset import Arguments, Calling, Output, Postponed, Tool, ToolFault
 from .validate import Invalid, check_output
@@ -81,6 +81,7 @@ class Executor:
         recent: dict[str, deque[float]] | None = None,
         apart: Apart | None = None,
         tokens: int | None = None,
+        origin: Origin = Origin(),  # noqa: B008 - it is frozen
     ) -> None:
         self._run = run
         self._steps = steps
@@ -92,6 +93,7 @@ class Executor:
         self._recent = {} if recent is None else recent
         self._apart = apart or Apart()
         self._tokens = tokens
+        self._origin = origin
         self._charged: dict[str, Usage | None] = {}
 
     async def carry_out(self, turn: str, batch: Sequence[Pending]) -> list[Outcome | None]:
@@ -247,6 +249,9 @@ class Executor:
             redacted=made.redacted,
             repairs=pending.repairs,
             edited=pending.edited,
+            response=self._origin.response,
+            provider=self._origin.provider,
+            version=self._origin.version,
         )
         result = ToolResult(
             call_id=call.id,

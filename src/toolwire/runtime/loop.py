@@ -50,7 +50,7 @@ from .model import Model, ModelFailed
 from .policy import Policy
 from .sandbox.code.keeping import coding_sandbox
 from .search.deferred import Deferred, denies
-from .state import Pending, State, identified
+from .state import Origin, Pending, State, identified
 from .steps import Steps
 from .telling import Telling, retold
 from .toolbox import Toolbox
@@ -172,6 +172,7 @@ class Loop:
                 response = replace(response, usage=estimated_usage(request, response))
             self._steps.finish(name, msgspec.json.encode(response))
         reason = _reason(response)
+        state.origin = Origin(response.id or "", self._model.name, response.model or "")
         yield TurnEnded(
             turn=state.turn,
             stop=reason,
@@ -364,6 +365,7 @@ class Loop:
             recent=self._toolbox.recent,
             apart=self._toolbox.apart,
             tokens=None if cap is None else max(0, cap - spent(state.usage)),
+            origin=state.origin,
         )
         return executor
 

@@ -22,6 +22,14 @@ from .toolset import Arguments, Output, Tool
 from .validate import Invalid, parse_input, read_arguments
 
 
+class Origin(Struct, frozen=True):
+    """The answer that calls came in: its id, the model as it was asked for, and what the model calls itself."""
+
+    response: str = ""
+    provider: str = ""
+    version: str = ""
+
+
 class Pending(Struct, kw_only=True):
     """A call that the model asked for. `refused`: why it can't be run, whoever allows it; `output`: it was answered by
     hand, or is not to be run. `by_code`: a program wants it, and can use data. `input` is the exact text of the
@@ -79,6 +87,7 @@ class State(Struct, kw_only=True):
     stopped: StoppedBy | None = None
     why: str = ""
     recent: tuple[bytes, ...] = ()
+    origin: Origin = Origin()
     began: float = 0.0
     working: Any = None
 

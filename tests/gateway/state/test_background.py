@@ -15,6 +15,7 @@ from msgspec import Raw
 from tests.gateway.running import in_front_of, run, running
 from tests.gateway.state.test_store import PLENTY
 from tests.upstream.sockets import received, upstream
+from toolwire.gateway.quota import Quota
 from toolwire.gateway.state.background import Background
 from toolwire.gateway.state.holders import HOLDERS
 from toolwire.gateway.state.memory import Record
@@ -90,7 +91,7 @@ def follow(path: Path, after: int, told: Sequence[bytes]) -> tuple[list[bytes], 
         read = asyncio.Event()
 
         async def follows() -> None:
-            async for data in Background(store, 10, 1_000_000).follow("me", RESPONSE, "r", after):
+            async for data in Background(store, Quota("answers", 10, 10), 1_000_000).follow("me", RESPONSE, "r", after):
                 got.append(data)
                 read.set()
 

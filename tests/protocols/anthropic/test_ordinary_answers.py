@@ -59,7 +59,8 @@ def test_every_field_of_an_answer_is_looked_at() -> None:
         (
             Usage,
             ordinary._of_usage,
-            {"extras", "input_tokens", "output_tokens", "total", "cache_read", "cache_write", "reasoning"},
+            {"extras", "input_tokens", "output_tokens", "total", "cache_read", "cache_write", "reasoning"}
+            | {"estimated"},  # no decoder sets it
         ),
         (Stop, None, {"reason", "raw", "sequence", "extras"}),
         (Candidate, None, {"index", "messages", "stop", "plain", "extras"}),

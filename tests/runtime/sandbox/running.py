@@ -50,6 +50,8 @@ class Desk:
         self.now = self.most = 0
         self.stop_at: int | None = None
         self.stopped = asyncio.Event()
+        self.together = 0
+        self._full = asyncio.Event()
         tools = [
             Tool(name="add", description="Adds two numbers.", run=self._add, parameters=NUMBERS),
             Tool(name="fail", description="Always fails.", run=self._fail),
@@ -61,6 +63,9 @@ class Desk:
     async def _add(self, arguments: Any, calling: Calling) -> Output:
         self.now += 1
         self.most = max(self.most, self.now)
+        if self.now >= self.together:  # so many are under way before the first ends
+            self._full.set()
+        await self._full.wait()
         await asyncio.sleep(0.01)
         self.now -= 1
         return Output(structured=arguments["a"] + arguments["b"])

@@ -9,10 +9,11 @@ import msgspec
 from tests.runtime.playing import Played, call, results, says, turn, words
 from tests.runtime.test_loop import Asked
 from toolwire import Agent, Calling, Caps, Policy, ToolFault, tool
-from toolwire.agent import About, Run
+from toolwire.agent import About
 from toolwire.canonical.response import Response
 from toolwire.journal.runs import Runs
 from toolwire.runtime.recorded import HALF_DONE, conversation, turns_of
+from toolwire.runtime.run import Run
 
 TWO = "a = await look(n=1)\nb = await pay(n=2)\nc = await look(n=3)\nf'{a} {b} {c}'"
 GATHERED = "import asyncio\nawait asyncio.gather(pay(n=1), slowly(n=2), pay(n=3))"

@@ -26,6 +26,7 @@ def test_calls_one_after_the_other_and_only_the_end_comes_back() -> None:
 
 def test_gathered_calls_are_carried_out_at_the_same_time_but_not_all() -> None:
     desk = Desk()
+    desk.together = SMALL.at_once
     code = "import asyncio\nsum(await asyncio.gather(*[add(a=i, b=i) for i in range(20)]))"
     assert text(run(code, desk)) == "380"
     assert desk.most == SMALL.at_once

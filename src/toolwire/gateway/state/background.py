@@ -17,6 +17,7 @@ from toolwire.canonical.errors import ApiError, ToolwireError
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import Codec, Context
+from toolwire.gateway.quota import Quota
 from toolwire.gateway.refusal import Refused
 
 from .holders import Holder
@@ -92,18 +93,32 @@ class Work(Struct, eq=False):
 
 
 class Background:
-    """`most` is how many answers may be under way at once, `limit` how many bytes each may tell."""
+    """`places` is how many answers may be under way at once, `limit` how many bytes each may tell."""
 
-    def __init__(self, store: Store, most: int, limit: int) -> None:
+    def __init__(self, store: Store, places: Quota, limit: int) -> None:
         self._store = store
-        self._most = most
+        self._places = places
         self._limit = limit
         self._working: dict[tuple[str, str], Work] = {}
 
     async def start(self, kept: Kept, client: Codec, context: Context, answer: Answering) -> Work:
         """Have it answered. The id is stored before anybody is asked."""
-        if len(self._working) >= self._most:
-            raise Refused(ApiError(kind="overloaded", message="too many answers in the background", status=503))
+        self._places.take(kept.owner)
+        try:
+            work = await self._queue(kept, client, context)
+        except BaseException:
+            self._places.give_back(kept.owner)
+            raise
+        work.task = asyncio.ensure_future(self._work(work, answer))
+        self._working[kept.owner, kept.id] = work
+        work.task.add_done_callback(lambda _: self._forget(kept))
+        return work
+
+    def _forget(self, kept: Kept) -> None:
+        self._working.pop((kept.owner, kept.id), None)
+        self._places.give_back(kept.owner)
+
+    async def _queue(self, kept: Kept, client: Codec, context: Context) -> Work:
         asked = context.request
         empty = Response(origin="", id=kept.id, model=None if asked is None else asked.model, created=context.created)
         body = _decode(client.encode_response(empty, context).to_bytes(), type=dict[str, Raw])
@@ -112,11 +127,7 @@ class Background:
         told = _encode(queued)
         await kept.announce(told)
         self._beat(kept)
-        work = Work(kept, told, Telling(self._store, kept.owner, kept.holder, kept.id, told))
-        work.task = asyncio.ensure_future(self._work(work, answer))
-        self._working[kept.owner, kept.id] = work
-        work.task.add_done_callback(lambda _: self._working.pop((kept.owner, kept.id), None))
-        return work
+        return Work(kept, told, Telling(self._store, kept.owner, kept.holder, kept.id, told))
 
     async def follow(self, owner: str, holder: Holder, id: str, after: int) -> AsyncIterator[bytes]:
         """The stream of an answer, from behind this number on: also of one that another process makes."""

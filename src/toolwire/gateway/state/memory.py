@@ -23,6 +23,7 @@ from toolwire.codec.interface import Codec, Context, Route
 from toolwire.codec.lines import in_one_line
 from toolwire.codec.losses import pinned
 from toolwire.gateway.lanes import Lane
+from toolwire.gateway.quota import Quota
 from toolwire.gateway.refusal import Refused
 
 from .background import RUNNING, Background, status_of
@@ -186,12 +187,13 @@ class Keeping:
 
 
 class Memory:
-    """`most` and `limit` are those of answers in the background."""
+    """`most` and `limit` are those of answers in the background, and `share` is how many of them one key may have."""
 
-    def __init__(self, store: Store, most: int, limit: int) -> None:
+    def __init__(self, store: Store, most: int, limit: int, share: int | None = None) -> None:
         self.store = store
         self.turns = Turns(store)
-        self.background = Background(store, most, limit)
+        places = Quota("answers in the background", most, most if share is None else share)
+        self.background = Background(store, places, limit)
 
     def close(self) -> None:
         self.background.close()

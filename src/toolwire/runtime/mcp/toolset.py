@@ -236,11 +236,14 @@ class McpToolset:
         return await elicit(self._callings[-1].person, self.name, params)
 
 
+_IN_DOUBT = "The call may have taken effect: find out before you repeat it."
+
+
 def _fault(server: str, error: MCPError) -> ToolFault:
     if error.code == types.CONNECTION_CLOSED:
-        return ToolFault(f"the MCP server {server} went away: {said(error)}", "unavailable")
+        return ToolFault(f"the MCP server {server} went away: {said(error)}. {_IN_DOUBT}", "unavailable")
     if error.code == types.REQUEST_TIMEOUT:
-        return ToolFault(f"the MCP server {server} did not answer in time", "timeout")
+        return ToolFault(f"the MCP server {server} did not answer in time. {_IN_DOUBT}", "timeout")
     return ToolFault(f"the MCP server {server} refused the call: {bounds.readable(said(error), 1000)}", "protocol")
 
 

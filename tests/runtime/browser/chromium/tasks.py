@@ -9,12 +9,13 @@ from typing import Any
 from tests.gateway.running import forgetful, in_front_of
 from tests.runtime.browser.sites import Site, serving
 from tests.upstream.serving import served
-from toolwire.agent import Agent, Run
+from toolwire.agent import Agent
 from toolwire.canonical.computer import Action, Click, Drag, Keys, ReadText, SafetyCheck, Screenshot, Scroll, Type
 from toolwire.gateway.config import Config, ProviderSection, StateSection, parse_config
 from toolwire.gateway.server import build
 from toolwire.runtime.approval import Person
 from toolwire.runtime.policy import Policy
+from toolwire.runtime.run import Run
 from toolwire.runtime.tools.browser.toolset import Browser
 from toolwire.upstream.provider import Origin
 from toolwire.upstream.simulator.app import Simulator

@@ -20,11 +20,12 @@ from tests.runtime.browser.chromium.tasks import (
     work,
 )
 from tests.runtime.browser.sites import Site
-from toolwire.agent import Agent, Run
+from toolwire.agent import Agent
 from toolwire.canonical.computer import Navigate, ReadText, SafetyCheck
 from toolwire.canonical.content import Media, Text, ToolResult
 from toolwire.gateway.config import Config
 from toolwire.runtime.approval import Answer, Ask, Consenting
+from toolwire.runtime.run import Run
 from toolwire.runtime.tools.browser.toolset import Browser
 from toolwire.upstream.simulator.script import Turn
 

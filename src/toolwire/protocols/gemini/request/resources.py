@@ -20,7 +20,8 @@ _ILLEGAL = re.compile(r"[\s\x00-\x1f\x7f-\x9f?#\\\ud800-\udfff]|(?:^|/)\.{0,2}(?
 
 def is_legal_name(model: str) -> bool:
     """Tell whether a model name can stand in a path: no white space, `?`, `#`, or empty or dot segments."""
-    return len(model) <= _LIMIT and (_PLAIN.fullmatch(model) is not None or _ILLEGAL.search(model) is None)
+    plain = not model or _PLAIN.fullmatch(model) is not None
+    return len(model) <= _LIMIT and (plain or _ILLEGAL.search(model) is None)
 
 
 def resource_path(model: str) -> str:

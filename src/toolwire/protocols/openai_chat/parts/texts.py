@@ -11,13 +11,15 @@ from toolwire.protocols.openai_chat.wire import TextPart
 
 def plain_content(parts: list[Any], trail: Trail, plan: Plan, separator: str = "\n\n") -> Any:
     """Return the parts as a string where that says all of it, or where the host takes texts no other way."""
+    if len(parts) == 1:
+        return parts[0].text if _is_bare(parts[0]) else parts
     if not parts:
         return ""
-    if not all(type(part) is TextPart and part.prompt_cache_breakpoint is UNSET for part in parts):
-        return parts
-    if len(parts) == 1:
-        return parts[0].text
-    if not plan.target.host.string_content:
+    if not plan.target.host.string_content or not all(map(_is_bare, parts)):
         return parts
     plan.report.approximated(trail, "", "the host may take texts as one string only: joined")
     return separator.join([part.text for part in parts])
+
+
+def _is_bare(part: Any) -> bool:
+    return type(part) is TextPart and part.prompt_cache_breakpoint is UNSET
