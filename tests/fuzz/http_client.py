@@ -36,7 +36,7 @@ TOKENS = (
 
 # Where h11 is the stricter one, and nothing depends on it: empty lines before the head, and odd reason phrases.
 EXCUSED = re.compile(
-    r"no response line received|illegal status line: bytearray\(b[\"']HTTP/1\.[01] \d{3} .*", re.DOTALL
+    r"no response line received|illegal status line: bytearray\(b[\"'](\\[rn])*HTTP/1\.[01] \d{3}\b.*", re.DOTALL
 )
 
 

@@ -64,7 +64,7 @@ def check(data: bytes) -> None:
 # empty lines before the head, and more than one space in the request line.
 EXCUSED = re.compile(
     r"Missing mandatory Host:.*|Found multiple Host:.*|no request line received"
-    r"|illegal request line: bytearray\(b'[A-Z]+ +[^ ]+ +HTTP/1\.[01]'\)"
+    r"|illegal request line: bytearray\(b'(\\[rn])*[A-Z]+ +[^ ]+ +HTTP/1\.[01]'\)"
 )
 
 
