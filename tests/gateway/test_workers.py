@@ -68,6 +68,8 @@ class Served:
         others = [one for one in self.workers if one != worker]
         for one in others:
             os.kill(one, signal.SIGSTOP)
+            stat = Path(f"/proc/{one}/stat")
+            wait_for(lambda stat=stat: stat.read_text().rpartition(")")[2].split()[0] == "T")  # type: ignore[misc]
         try:
             yield
         finally:
