@@ -86,6 +86,7 @@ class Translation:
         self._filter = None if self._frames is None else writer.frame_filter(context)
         self._framed = self._marked = False
         self._opening: list[Event] = []
+        self._first = b""
 
     def feed(self, data: bytes) -> bytes:
         if self._frames is not None:
@@ -219,27 +220,43 @@ class Translation:
         return self._pass_each(found)
 
     def _pass_each(self, frames: list[bytes]) -> bytes:
-        out: list[bytes] = []
-        for frame in frames:
-            if self._over:
-                out.append(self._pass_mark(frame))
-                continue
-            events = self._decoder.feed(frame)
-            told = _more_than_growth(events)
-            if told and type(failed := told[-1]) is ResponseFailed:
-                out.append(self._fail(failed))
+        if self._over or not frames:
+            return b"".join(map(self._pass_mark, frames))
+        data = frames[0] if len(frames) == 1 else b"".join(frames)
+        events = self._decoder.feed(data)
+        told = _more_than_growth(events)
+        if told and type(failed := told[-1]) is ResponseFailed:
+            passed = in_one_line(b"".join(self._before_failure(frames, failed.error)))
+            self._take(events[:-1], told[:-1])
+            return passed + self._fail(failed)
+        if not data.isascii() and only_text(data) is not data:
+            frames = [frame for frame in frames if only_text(frame) is frame]  # others have no data
+            data = b"".join(frames)
+        self._take(events, told)
+        if self._over:
+            self._marked = any(data_of(frame) == _MARK for frame in frames)
+        elif not self._first:
+            self._first = b"".join(frames[:2])
+        if self._filter is not None:
+            data = b"".join(map(self._filter, frames))
+        return in_one_line(data)
+
+    def _before_failure(self, frames: list[bytes], error: ApiError) -> list[bytes]:
+        """The frames before the one that failed: each is tried by a decoder that knows only how the stream began."""
+        for number, frame in enumerate(frames[:-1]):
+            probe = self._reader.stream_decoder(self._context)
+            probe.feed(self._first)
+            events = probe.feed(frame)
+            failed = events[-1] if events else None
+            if isinstance(failed, ResponseFailed) and failed.error.message == error.message:
+                frames = frames[: number + 1]
                 break
-            if only_text(frame) is frame:  # else it says nothing: what has data has failed
-                out.append(frame if self._filter is None else self._filter(frame))
-            self._take(events, told)
-            if self._over:
-                self._marked = data_of(frame) == _MARK
-        return in_one_line(b"".join(out))
+        return [frame for frame in frames[:-1] if only_text(frame) is frame]
 
     def _take(self, events: list[Event], told: list[Event]) -> None:
         """Note what events say that are passed on as they came."""
         if self._folder is not None:
-            self._folder.add_all(events)
+            self._folder.buffer(events)
         if self._writer.cumulative:
             self._encoder.encode(events)  # it has to know all of an answer to end it
         elif told and type(told[0]) is ResponseStart:
@@ -299,8 +316,8 @@ class Translation:
     def _fold(self, events: list[Event], told: list[Event]) -> None:
         """Add events to what is known of the answer; `told` are those of them that do more than make a text grow."""
         if self._folder is not None:
-            self._folder.add_all(events)
-        if self._frame_fields is not None:
+            self._folder.buffer(events)
+        if told and self._frame_fields is not None:
             self._frame_fields.add_all(told)
 
     def _refuse(self, events: list[Event], place: int) -> bytes:

@@ -140,10 +140,14 @@ def _joined(*nodes: Node) -> Extras | None:
     return joined or None
 
 
+_BATCH = 64
+
+
 class Folder:
     """Takes events as they come; `response` is what they have told so far."""
 
     def __init__(self) -> None:
+        self._buffered: list[Event] = []
         self._start: ResponseStart | None = None
         self._closing: list[Node] = []
         self._messages: dict[tuple[int, int], _OpenMessage] = {}
@@ -156,15 +160,31 @@ class Folder:
         self._origin = ""
         self._model: str | None = None
 
+    def buffer(self, events: list[Event]) -> None:
+        """Take events in, and add them later, a few dozen at once."""
+        self._buffered += events
+        if len(self._buffered) >= _BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        buffered, self._buffered = self._buffered, []
+        self.add_all(buffered)
+
     def add_all(self, events: Iterable[Event]) -> None:
+        part: _OpenPart | None = None
+        index, candidate, append = -1, -1, list[str].append
         for event in events:
             if type(event) is not PartDelta:
                 self.add(event)
-            elif (part := self._parts.get((event.candidate, event.index))) is not None:
-                if event.plain:
-                    part.text.append(event.text)
-                else:
+                index = -1
+            elif event.index != index or event.candidate != candidate or not event.plain:
+                if (part := self._parts.get((event.candidate, event.index))) is not None:
                     part.add(event)
+                    index, candidate = event.index, event.candidate
+            elif part is not None:
+                append(part.text, event.text)
+        if part is not None:
+            part.text.settle()
 
     def add(self, event: Event) -> None:
         match event:
@@ -205,6 +225,7 @@ class Folder:
         return self._messages[key]
 
     def response(self) -> Response:
+        self._flush()
         start = self._start or ResponseStart(origin=self._origin)
         numbers = sorted({candidate for candidate, _ in self._messages} | set(self._stops))
         return Response(

@@ -22,10 +22,8 @@ class TextPieces(list[str]):
         if len(self) - self._chunks >= _LOOSE:
             self._join()
 
-    def extend(self, texts: Iterable[str]) -> None:
-        before = len(self)
-        super().extend(texts)
-        self.added += len(self) - before
+    def settle(self) -> None:
+        """Join the loose pieces if there are many, after some were added by `+=` or `list.append`."""
         if len(self) - self._chunks >= _LOOSE:
             self._join()
 

@@ -49,6 +49,7 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _json = msgspec.json.Encoder().encode
 # Every event has a number: most streams have no more than these, which are written once for all.
 _COUNTED = 1024
+_LOOSE = 300  # pieces of a text, before it is looked whether they are to be joined
 _END = b"}\n\n"
 _NUMBERED = [b'%d,"delta":' % number for number in range(_COUNTED)]
 
@@ -97,7 +98,9 @@ class Encoder:
             return b""
         held, frames = self._items.parts[index], self._frames
         first, frames.number = frames.number, frames.number + len(texts)
-        held.pieces.extend(texts)
+        held.pieces += texts
+        if len(held.pieces) > _LOOSE:
+            held.pieces.settle()
         numbers = _NUMBERED[first : frames.number]
         if frames.number > _COUNTED:
             numbers = [b'%d,"delta":' % number for number in range(first, frames.number)]
