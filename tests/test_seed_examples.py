@@ -275,8 +275,8 @@ def test_tools_in_the_form_of_the_sdk_are_those_of_the_wire() -> None:
 def test_a_snippet_of_a_stream_is_read_as_it_stands(example: Example, target: str) -> None:
     expected = fold_stream(example.protocol, given(example))
     made = streamed(example.fragment, example.protocol, target)
-    if example.protocol == target:  # it is passed on as it came
-        assert streamed(made, target, target) == made
+    if example.protocol == target:  # its frames are passed on as they came
+        assert made.startswith(example.fragment)
         return
     arrived = streamed_calls(target, made)
     assert [(call["name"], call["arguments"]) for call in arrived] == [

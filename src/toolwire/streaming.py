@@ -33,6 +33,8 @@ from toolwire.codec.raising import StreamRaiser
 from toolwire.codec.sse import data_of, only_text
 
 _MARK = b"[DONE]"
+_UNENCODED = 1024
+"""Events passed on that may wait to be encoded: only a stream that breaks off needs them."""
 
 
 class Translation:
@@ -85,7 +87,7 @@ class Translation:
             self._frames = FrameSplitter(lines=not writer.surface.stream_type.endswith("event-stream"))
         self._filter = None if self._frames is None else writer.frame_filter(context)
         self._framed = self._marked = False
-        self._opening: list[Event] = []
+        self._unencoded: list[Event] = []
         self._first = b""
 
     def feed(self, data: bytes) -> bytes:
@@ -120,7 +122,11 @@ class Translation:
 
     def end(self) -> bytes:
         self._ended = True
-        return b"" if self._over else in_one_line(self._encoder.close())
+        if self._over:
+            return b""
+        if self._writer.cumulative:
+            self._catch_up()
+        return in_one_line(self._encoder.close())
 
     @property
     def is_settled(self) -> bool:
@@ -234,6 +240,8 @@ class Translation:
             data = b"".join(frames)
         self._take(events, told)
         if self._over:
+            frames = self._until(frames, lambda event: type(event) is ResponseEnd)
+            data = b"".join(frames)
             self._marked = any(data_of(frame) == _MARK for frame in frames)
         elif not self._first:
             self._first = b"".join(frames[:2])
@@ -242,32 +250,41 @@ class Translation:
         return in_one_line(data)
 
     def _before_failure(self, frames: list[bytes], error: ApiError) -> list[bytes]:
-        """The frames before the one that failed: each is tried by a decoder that knows only how the stream began."""
-        for number, frame in enumerate(frames[:-1]):
+        """The frames before the one that failed."""
+        message = error.message
+        upto = self._until(frames, lambda event: type(event) is ResponseFailed and event.error.message == message)
+        return [frame for frame in upto[:-1] if only_text(frame) is frame]
+
+    def _until(self, frames: list[bytes], is_last: Callable[[Event], bool]) -> list[bytes]:
+        """The frames up to the one with the last event, and a mark behind it.
+
+        Each is tried by a decoder that knows only how the stream began.
+        """
+        for number, frame in enumerate(frames[:-1], 1):
             probe = self._reader.stream_decoder(self._context)
             probe.feed(self._first)
             events = probe.feed(frame)
-            failed = events[-1] if events else None
-            if isinstance(failed, ResponseFailed) and failed.error.message == error.message:
-                frames = frames[: number + 1]
-                break
-        return [frame for frame in frames[:-1] if only_text(frame) is frame]
+            if events and is_last(events[-1]):
+                return frames[:number] + [frame for frame in frames[number : number + 1] if data_of(frame) == _MARK]
+        return frames
 
     def _take(self, events: list[Event], told: list[Event]) -> None:
         """Note what events say that are passed on as they came."""
         if self._folder is not None:
             self._folder.buffer(events)
         if self._writer.cumulative:
-            self._encoder.encode(events)  # it has to know all of an answer to end it
+            self._unencoded += events
+            if len(self._unencoded) >= _UNENCODED:
+                self._catch_up()
         elif told and type(told[0]) is ResponseStart:
-            self._opening = told
+            self._unencoded = told
         for event in told:
             if type(event) is not PartDelta:
                 self._note(event)
 
     def _pass_mark(self, frame: bytes) -> bytes:
         """The mark that some streams end with, behind an answer that is complete; nothing else follows it."""
-        if self._marked or self.error is not None or data_of(frame) != _MARK:
+        if self._marked or self.error is not None or data_of(frame) != _MARK or only_text(frame) is not frame:
             return b""
         self._marked = True
         return frame
@@ -285,10 +302,14 @@ class Translation:
     def _fail(self, failed: ResponseFailed) -> bytes:
         if self._over:
             return b""
-        if self._opening:
-            self._encoder.encode(self._opening)  # the client has it already
-            self._opening = []
+        self._catch_up()
         return self._pass([failed])
+
+    def _catch_up(self) -> None:
+        """Encode events that the client has already, so that the encoder can end the answer."""
+        if self._unencoded:
+            self._encoder.encode(self._unencoded)
+            self._unencoded = []
 
     # ---- what is known of it
 

@@ -28,6 +28,14 @@ PATIENCE = 120.0
 LOSSY = {**ASKED, "container": "c_1"}
 
 
+@pytest.fixture(autouse=True)
+def _terminal() -> Iterator[None]:
+    """Let SIGHUP be as in a terminal, even if the tests run under nohup: processes inherit that it is ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 class Served:
     """A gateway in processes of its own."""
 

@@ -140,7 +140,7 @@ def _joined(*nodes: Node) -> Extras | None:
     return joined or None
 
 
-_BATCH = 64
+_BATCH = 1024
 
 
 class Folder:

@@ -79,7 +79,7 @@ def open_database(
     try:
         if make:
             make_private(Path(path))
-        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=not threads)
+        connection = _connect(path, threads=threads)
     except (OSError, sqlite3.Error) as error:
         raise unusable(error) from None
     try:
@@ -96,11 +96,16 @@ def open_database(
     return connection
 
 
+def _connect(path: Path | str, *, threads: bool = False) -> sqlite3.Connection:
+    """Open a file that is there, or a database in memory. SQLite itself would make a missing file for all to read."""
+    uri = "file::memory:" if path == ":memory:" else f"{Path(path).absolute().as_uri()}?mode=rw"
+    return sqlite3.connect(uri, PATIENCE, isolation_level=None, check_same_thread=not threads, uri=True)
+
+
 def inspect_database(path: Path, schema: Schema) -> None:
     """Check that a file can be read and written, without changing it; raises `DatabaseUnusable`."""
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", PATIENCE, isolation_level=None, uri=True)
-        with contextlib.closing(connection):
+        with contextlib.closing(_connect(path)) as connection:
             _refuse_newer(version := _version(connection), schema)
             _check(connection, schema if version == schema.version else Schema((), {}))
             with transaction(connection):
