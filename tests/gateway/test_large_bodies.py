@@ -1,6 +1,7 @@
 """Large bodies: off the event loop, bounded in number and in what they hold, with errors of the client's protocol."""
 
 import asyncio
+import contextlib
 import gzip
 import json
 import threading
@@ -15,7 +16,9 @@ from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, question
 from tests.gateway.test_exchange import FINE, GOOD, Script, in_front
 from tests.gateway.test_faults import error_of, whole
 from tests.upstream.sockets import answering, received, upstream
-from toolwire.gateway.offload import BodyRoom, Offload, is_heavy
+from toolwire.gateway import app, counting, incoming
+from toolwire.gateway.config import LimitsSection
+from toolwire.gateway.offload import BodyRoom, Offload, check_values, is_heavy
 from toolwire.gateway.refusal import Refused
 from toolwire.upstream.transport import head_of
 
@@ -52,12 +55,15 @@ LARGE = {
             {"contents": [{"role": ("user", "model")[n % 2], "parts": [{"text": "y"}]} for n in range(MANY)]}
         ).encode(),
     ),
+    "items of a conversation": ("/v1/conversations", json.dumps({"items": turns(MANY)}).encode()),
 }
 
 
-async def measured(gateway: Running, path: str, body: bytes) -> tuple[int, bytes, float]:
-    """The answer, and the longest time that the event loop's own thread worked at a stretch: its CPU time, which no
-    other process and no other thread adds to."""
+async def measured(gateway: Running, path: str, body: bytes | None) -> tuple[int, bytes, float]:
+    """Return the answer to a POST (without a body: to a GET), and the longest stretch of work of the event loop.
+
+    It is the CPU time of that thread, to which no other process and no other thread adds.
+    """
     longest, ended = 0.0, False
 
     async def watch() -> None:
@@ -69,11 +75,14 @@ async def measured(gateway: Running, path: str, body: bytes) -> tuple[int, bytes
             longest, last = max(longest, now - last), now
 
     watching = asyncio.ensure_future(watch())
-    answer = await gateway.post(path, body)
-    data = await answer.read(100_000_000)
+    if body is None:
+        status, data = await gateway.get(path)
+    else:
+        answer = await gateway.post(path, body)
+        status, data = answer.status, await answer.read(100_000_000)
     ended = True
     await watching
-    return answer.status, data, longest
+    return status, data, longest
 
 
 @pytest.mark.parametrize("target", ["anthropic", "openai-chat"])
@@ -89,6 +98,37 @@ def test_s_12_and_q_17_a_large_request_does_not_hold_the_event_loop(case: str, t
             status, data, longest = await measured(gateway, path, body)
         assert status == 200, data
         assert longest < 0.05
+
+    run(work())
+
+
+def test_s_12_a_long_history_does_not_hold_the_event_loop() -> None:
+    """S-12: of a stored answer, and of a conversation: each is listed, and gone on from."""
+    told = json.dumps(anthropic_response()).encode()
+    kinds = {"user": "input_text", "assistant": "output_text"}
+    items = [
+        {"type": "message", "role": turn["role"], "content": [{"type": kinds[turn["role"]], "text": "x"}]}
+        for turn in turns(MANY)
+    ]
+
+    async def work() -> None:
+        answers = answering(*[whole("200 OK", told)] * 3)
+        async with upstream(answers) as origin, running(in_front_of(origin, "anthropic", timeout=60)) as gateway:
+
+            async def ask(path: str, **body: Any) -> str:
+                status, data, longest = await measured(gateway, path, json.dumps({"model": "m"} | body).encode())
+                assert status == 200, data
+                assert longest < 0.05, path
+                return str(json.loads(data)["id"])
+
+            response = await ask("/v1/responses", input=items, store=True)
+            await ask("/v1/responses", input="on", previous_response_id=response)
+            conversation = await ask("/v1/conversations", items=items)
+            await ask("/v1/responses", input="on", conversation=conversation)
+            for path in (f"/v1/responses/{response}/input_items", f"/v1/conversations/{conversation}/items"):
+                status, data, longest = await measured(gateway, f"{path}?after=none", None)
+                assert status == 200, data
+                assert longest < 0.05, path
 
     run(work())
 
@@ -176,6 +216,48 @@ def _translated(said: dict[str, Any], protocol: str) -> bytes:
     return tw.translate(said, "openai-chat", protocol, model="m", stream=False).to_bytes()
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, b'{"model":"m","messages":[%b]}'),
+        (CHAT, b'{"model":"m","messages":[],"unknown":[[],%b]}'),
+        ("/v1/messages/count_tokens", b'{"model":"m","messages":[],"metadata":{"unknown":[%b]}}'),
+        ("/toolwire/translate", b'{"protocol":"openai-chat","body":{"model":"m","messages":[%b]}}'),
+        ("/v1/conversations", b'{"items":[],"metadata":[%b]}'),
+    ],
+)
+def test_s_12_too_many_values_are_refused_before_they_are_decoded(path: str, body: bytes) -> None:
+    """S-12: 15 million zeros were decoded by one call into C, so that even a thread held up all others for seconds."""
+
+    async def work() -> None:
+        async with in_front(Script(GOOD), more="[limits]\nvalues = 10_000") as gateway:
+            answer = await gateway.post(path, body % b",".join([b"0"] * 20_000))
+            data = await answer.read(100_000)
+        assert answer.status == 413, data
+        assert b"limits.values" in data
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"),
+    [
+        (b'["%b"]' % (b"," * 5_000), False),
+        (b'["%b"]' % (b'\\",[{' * 5_000), False),
+        (b'["%b", 1]' % (b"\\\\" * 5_000), False),
+        (b'["%b",%b 1]' % (b"\\\\" * 5_000, b"1," * 1_000), True),
+        (b"[%b]" % b",".join([b'"a,b"'] * 1_001), True),
+        (b"[%b]" % b",".join([b'"a,b"'] * 900), False),
+        (b"[%b]" % (b"[]" * 2_000), True),
+        (b'{"a":"%b' % (b"," * 5_000), False),
+    ],
+)
+def test_s_12_values_are_counted_outside_texts(body: bytes, refused: bool) -> None:
+    limits = LimitsSection(values=1_000)
+    with pytest.raises(Refused) if refused else contextlib.nullcontext():
+        check_values(body, limits)
+
+
 def test_s_12_more_losses_than_can_be_reported_are_refused() -> None:
     async def work() -> None:
         async with (
@@ -231,13 +313,52 @@ def test_room_for_bodies_counts_each_once() -> None:
     assert room.taken == 2_500_000
 
 
-def test_s_12_a_packed_body_is_unpacked_in_a_thread() -> None:
+def note_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) -> list[threading.Thread]:
+    """Return a list to which each call of a function adds the thread that it runs in."""
+    threads: list[threading.Thread] = []
+    original = getattr(module, function)
+
+    def noted(*args: Any) -> Any:
+        threads.append(threading.current_thread())
+        return original(*args)
+
+    monkeypatch.setattr(module, function, noted)
+    return threads
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "path", "body"),
+    [
+        (counting, "estimate", "/v1/messages/count_tokens", b"%b"),
+        (app, "_read_dry_run", "/toolwire/translate", b'{"protocol":"openai-chat","body":%b}'),
+    ],
+)
+def test_s_12_large_bodies_beside_exchanges_are_read_in_a_thread(
+    module: Any, function: str, path: str, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S-12: tokens of 15 million zeros were estimated on the event loop, for 12 seconds."""
+    threads = note_threads(monkeypatch, module, function)
+
+    async def work() -> None:
+        async with in_front(Script(GOOD)) as gateway:
+            answer = await gateway.post(path, body % chat(turns(MANY)))
+            assert (answer.status, bool(await answer.read(10_000_000))) == (200, True)
+
+    run(work())
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
+
+
+def test_s_12_a_packed_body_is_unpacked_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     body = chat([{"role": "user", "content": "x" * 3_000_000}])
+    threads = note_threads(monkeypatch, incoming, "_unpacked")
 
     async def work() -> None:
         async with in_front(Script(GOOD)) as gateway:
             head = head_of(gateway.origin, CHAT, [("content-encoding", "gzip")], "POST")
             answer = await gateway.transport.send(gateway.origin, head, gzip.compress(body), silence=60)
-            assert answer.status == 200
+            assert (answer.status, await answer.read(10_000)) == (200, FINE)
 
     run(work())
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()

@@ -25,7 +25,7 @@ from .incoming import Gone, Header, Incoming, Scope, Send
 from .log import Line
 from .metrics import Metrics
 from .models import LISTS, Catalogue
-from .offload import BodyRoom
+from .offload import BodyRoom, is_heavy, run_apart
 from .passing import Asked, Whole
 from .quota import Quota
 from .recording import Recorder
@@ -38,6 +38,7 @@ from .state.resources import Resources
 from .watch import Receive, Watching
 
 _JSON: Header = (b"content-type", b"application/json")
+_LIMIT_NAMING = 64 * 1024  # bytes of a body that only names a model
 _POSTED = ("/toolwire/translate", "/api/show")
 _GOT = ("/", "/metrics", "/api/version", *LISTS)
 
@@ -272,16 +273,13 @@ class App:
     async def _translate(self, incoming: Incoming) -> None:
         """What would be sent upstream, without sending it."""
         body = await incoming.body(self._limits.body)
-        try:
-            wanted = msgspec.json.decode(body, type=DryRun)
-        except msgspec.MsgspecError as error:
-            raise Refused(ApiError(kind="invalid_request", message=str(error), status=400)) from None
+        wanted, given = await run_apart(_read_dry_run, body, heavy=is_heavy(body))
         if wanted.protocol not in PROTOCOLS:
             why = f"protocol: {wanted.protocol!r} is none of {', '.join(PROTOCOLS)}"
             raise Refused(ApiError(kind="invalid_request", message=why, status=400))
         asked = Asked(
             client=PROTOCOLS[wanted.protocol],
-            body=bytes(wanted.body),
+            body=given,
             route=Route(model=wanted.model, stream=wanted.stream),
             tenant=incoming.caller.tenant,
         )
@@ -294,7 +292,8 @@ class App:
             "body": msgspec.Raw(sent.body),
             "losses": sent.losses,
         }
-        await incoming.answer(200, msgspec.json.encode(told), [_JSON])
+        encoded = await run_apart(msgspec.json.encode, told, heavy=is_heavy(body))
+        await incoming.answer(200, encoded, [_JSON])
 
     # ---- what can be looked up
 
@@ -321,7 +320,7 @@ class App:
 
     async def _look_up(self, incoming: Incoming, codec: Codec) -> None:
         path = incoming.path
-        asked = await incoming.body(self._limits.body) if path in _POSTED else b""
+        asked = await incoming.body(min(self._limits.body, _LIMIT_NAMING)) if path in _POSTED else b""
         got = path in _POSTED or incoming.scope["method"] in ("GET", "HEAD")
         if not got and path in _GOT:
             raise WrongMethod(path, "GET")
@@ -367,3 +366,12 @@ class DryRun(Struct, forbid_unknown_fields=True):
     body: msgspec.Raw
     model: str | None = None
     stream: bool | None = None
+
+
+def _read_dry_run(body: bytes) -> tuple[DryRun, bytes]:
+    """Return what is asked, and the body to translate."""
+    try:
+        wanted = msgspec.json.decode(body, type=DryRun)
+    except msgspec.MsgspecError as error:
+        raise Refused(ApiError(kind="invalid_request", message=str(error), status=400)) from None
+    return wanted, bytes(wanted.body)

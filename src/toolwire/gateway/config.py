@@ -92,6 +92,7 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     parts: int = 200_000
     tools: int = 10_000
     losses: int = 10_000
+    values: int = 1_000_000
     answer: int = 64 * 1024 * 1024
     stream: int = 256 * 1024 * 1024
     streams: int = 1000

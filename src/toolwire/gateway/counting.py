@@ -11,6 +11,7 @@ from toolwire.upstream.transport import Transport, TransportError, head_of
 
 from .exchange import Exchanger
 from .log import Line
+from .offload import is_heavy, run_apart
 from .passing import Asked, Sent
 from .routing import NoRoute
 
@@ -35,10 +36,10 @@ class Counter:
         try:
             sent = await self._exchanger.translate(asked)
         except NoRoute:
-            return Counted(estimate(asked.body), estimated=True)
+            return Counted(await _estimate(asked.body), estimated=True)
         line.goes_to(sent.way.provider.name, sent.way.model)
         tokens = await self._told(sent)
-        return Counted(estimate(sent.body) if tokens is None else tokens, estimated=tokens is None)
+        return Counted(await _estimate(sent.body) if tokens is None else tokens, estimated=tokens is None)
 
     async def _told(self, sent: Sent) -> int | None:
         """What the provider says, if it has an address for that."""
@@ -48,7 +49,7 @@ class Counter:
         path = counting.path(sent.route.path)
         headers = {"content-type": "application/json"} | provider.own_headers(sent.upstream.surface)
         head = head_of(provider.origin, provider.address(path), headers.items())
-        body = counting.wrap(sent.body, sent.route.path)
+        body = await run_apart(counting.wrap, sent.body, sent.route.path, heavy=is_heavy(sent.body))
         try:
             async with asyncio.timeout(PATIENCE):
                 answer = await self._transport.send(provider.origin, head, body, patience=provider.connect_timeout)
@@ -56,3 +57,7 @@ class Counter:
             return counting.decode_count(told) if answer.status == 200 else None
         except (TransportError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
+
+
+async def _estimate(body: bytes) -> int:
+    return await run_apart(estimate, body, heavy=is_heavy(body))

@@ -28,6 +28,7 @@ MANY_OBJECTS = 1_000
 
 THREADS = 2
 UNCOUNTED_BODY = 1024 * 1024
+_STEP = 1024 * 1024
 
 _MESSAGES = ("messages", "contents", "input", "steps")
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -76,10 +77,52 @@ class BodyRoom(Struct):
         return size
 
 
+async def run_apart(work: Callable[..., R], *args: Any, heavy: bool) -> R:
+    """Do work that is not tied to an exchange: in a thread if it is heavy. It must not touch the event loop."""
+    return await asyncio.to_thread(work, *args) if heavy else work(*args)
+
+
+def check_values(body: bytes, limits: LimitsSection) -> None:
+    """Refuse a body with more JSON values than allowed: one call into C decodes them all, and never yields the GIL."""
+    most = limits.values
+    if len(body) > 2 * most and _count_signs(body, 0, len(body)) > most and _has_more_values(body, most):
+        why = f"the request has more than the {most} JSON values that limits.values allows"
+        raise Refused(ApiError(kind="too_large", message=why, status=413))
+
+
+def _has_more_values(body: bytes, most: int) -> bool:
+    """Count the values outside strings, in steps: texts may hold any number of commas and brackets."""
+    count, at = 0, 0
+    while count <= most:
+        quote = body.find(b'"', at)
+        count += _count_signs(body, at, len(body) if quote < 0 else quote)
+        if quote < 0 or (at := _end_of_string(body, quote + 1)) == 0:
+            break
+    return count > most
+
+
+def _count_signs(body: bytes, start: int, end: int) -> int:
+    """Count what separates or opens values: there are at most as many values, and one more."""
+    return sum(
+        [body.count(sign, at, min(at + _STEP, end)) for at in range(start, end, _STEP) for sign in (b",", b"[", b"{")]
+    )
+
+
+def _end_of_string(body: bytes, start: int) -> int:
+    """Return where a string ends that starts here; 0 if it does not end."""
+    while (end := body.find(b'"', start)) >= 0:
+        text = body[start:end]
+        start = end + 1
+        if (len(text) - len(text.rstrip(b"\\"))) % 2 == 0:
+            return start
+    return 0
+
+
 def check_counts(body: bytes, limits: LimitsSection) -> None:
-    """Refuse a body with more messages or tools than allowed, before they are decoded."""
+    """Refuse a body with more values, messages or tools than allowed, before they are decoded."""
     if len(body) <= SMALL_BODY:
         return
+    check_values(body, limits)
     try:
         members = _members(body)
         for name in (*_MESSAGES, "tools"):

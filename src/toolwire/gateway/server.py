@@ -95,7 +95,7 @@ def build(
         Catalogue(router),
         config.limits,
         log=log.add,
-        resources=Resources(memory),
+        resources=Resources(memory, config.limits),
         counter=Counter(exchanger, transport),
         recorder=recorder_of(config, found.values(), environment, log.say),
         scoreboard=crew.scoreboard,

@@ -23,6 +23,7 @@ from toolwire.codec.interface import Codec, Context, Route
 from toolwire.codec.lines import in_one_line
 from toolwire.codec.losses import pinned
 from toolwire.gateway.lanes import Lane
+from toolwire.gateway.offload import LARGE_BODY, MANY_OBJECTS, is_heavy, run_apart
 from toolwire.gateway.quota import Quota
 from toolwire.gateway.refusal import Refused
 
@@ -217,15 +218,16 @@ class Memory:
         must_store = bool(held.store or held.background or (held.kind == CONVERSATION and held.id))
         if must_store and self.store.trouble is not None:
             await self.store.check()  # it is better refused now than once it is paid for
-        asked = _asked(body)
-        fresh = [] if asked.input is UNSET or bytes(asked.input) == b"null" else holder.items(asked.input)
+        asked, fresh = await run_apart(_fresh_items, body, holder, heavy=is_heavy(body))
         history = await self._history(owner, holder, held, lane)
+        heavy = is_heavy(body) or _are_heavy(history.items)
         if history.items:
-            request, fresh = _without_repeats(request, fresh, history.items)
+            request, fresh = await run_apart(_without_repeats, request, fresh, history.items, heavy=heavy)
         if refers:
             fresh = await self._dereferenced(owner, holder, fresh)
-            request = replace(request, messages=_decoded(client, fresh, asked.tools).messages)
-        continued = _continued(client, request, history.items, asked.tools, holder)
+            meant = await run_apart(_decoded, client, fresh, asked.tools, heavy=heavy or _are_heavy(fresh))
+            request = replace(request, messages=meant.messages)
+        continued = await run_apart(_continued, client, request, history.items, asked.tools, holder, heavy=heavy)
         continued = replace(continued, continuation=replace(held, store=stores))
         return Keeping(
             self.store,
@@ -267,7 +269,8 @@ class Memory:
         if status_of(_decode(rows[-1].body, type=Record).answer) in RUNNING:
             why = f"{holder.kind.capitalize()} with id '{held.id}' is still in progress."
             raise Refused(ApiError(kind="invalid_request", message=why, status=400, param=holder.previous))
-        return History([item for row in rows for item in _decode(row.body, type=Record).items(holder)], held.id)
+        heavy = sum([len(row.body) for row in rows]) > LARGE_BODY
+        return History(await run_apart(_items_in, rows, holder, heavy=heavy), held.id)
 
     async def _dereferenced(self, owner: str, holder: Holder, items: list[Raw]) -> list[Raw]:
         """The items that are meant, in place of mere references. An upstream is never asked for one: it would give that
@@ -293,11 +296,30 @@ class Memory:
     async def _conversation(self, owner: str, id: str) -> list[Raw]:
         if not await self.store.get(owner, CONVERSATION, [id]):
             raise Refused(no_conversation(id))
-        return [unnamed_item(Raw(row.body)) for row in await self.store.under(owner, ITEM, id)]
+        rows = await self.store.under(owner, ITEM, id)
+        return await run_apart(_unnamed_items, rows, heavy=len(rows) > MANY_OBJECTS)
 
 
 def item_rows(owner: str, conversation: str, items: Sequence[Raw]) -> list[Row]:
     return [Row(owner, ITEM, f"{conversation}/{id}", bytes(item), conversation) for id, item in map(named_item, items)]
+
+
+def _are_heavy(items: Sequence[Raw]) -> bool:
+    """Whether decoding items may hold the event loop for more than a few milliseconds."""
+    return len(items) > MANY_OBJECTS or sum([len(bytes(item)) for item in items]) > LARGE_BODY
+
+
+def _items_in(rows: Sequence[Row], holder: Holder) -> list[Raw]:
+    return [item for row in rows for item in _decode(row.body, type=Record).items(holder)]
+
+
+def _unnamed_items(rows: Sequence[Row]) -> list[Raw]:
+    return [unnamed_item(Raw(row.body)) for row in rows]
+
+
+def _fresh_items(body: bytes, holder: Holder) -> tuple[_Body, list[Raw]]:
+    asked = _asked(body)
+    return asked, [] if asked.input is UNSET or bytes(asked.input) == b"null" else holder.items(asked.input)
 
 
 def _asked(body: bytes) -> _Body:

@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -18,6 +18,8 @@ from toolwire.canonical.errors import ApiError
 from toolwire.canonical.fold import unfold
 from toolwire.codec.interface import Codec, Context
 from toolwire.codec.lines import in_one_line
+from toolwire.gateway.config import LimitsSection
+from toolwire.gateway.offload import MANY_OBJECTS, check_values, is_heavy, run_apart
 from toolwire.gateway.refusal import Refused
 from toolwire.protocols import PROTOCOLS
 
@@ -33,6 +35,8 @@ _PLACES = [
 ]
 _CONVERSATIONS = re.compile(r"/v1/conversations(?:/([^/]+)(?:/items(?:/([^/]+))?)?)?")
 _MOST = 100
+
+R = TypeVar("R")
 
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
@@ -59,9 +63,10 @@ class Told(Struct, frozen=True):
 
 
 class Resources:
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, limits: LimitsSection | None = None) -> None:
         self._memory = memory
         self._store = memory.store
+        self._limits = limits or LimitsSection()
 
     @property
     def trouble(self) -> str | None:
@@ -100,7 +105,8 @@ class Resources:
                 return await self._look(asking, client, holder, id)
             case "GET", "input_items":
                 record = await self._record(asking.owner, holder, id)
-                return Told(_encode(_listed(_identified(record.input, id), asking)))
+                heavy = len(record.input) > MANY_OBJECTS
+                return Told(await run_apart(_list_input, record.input, id, asking, heavy=heavy))
             case "DELETE", None:
                 if not await self._store.delete(asking.owner, holder.kind, id):
                     raise Refused(holder.not_found(id))
@@ -171,7 +177,8 @@ class Resources:
             case "GET":
                 return Raw(kept)
             case "POST":
-                changed = _decode(kept) | {"metadata": (await _sent(asking)).get("metadata")}
+                sent = await self._read(asking, lambda sent: {"metadata": sent.get("metadata")})
+                changed = _decode(kept) | sent
                 await self._store.put([Row(asking.owner, CONVERSATION, id, _encode(changed))])
                 return changed
             case "DELETE":
@@ -182,15 +189,16 @@ class Resources:
                 raise Refused(_not_that(asking))
 
     async def _create(self, asking: Asking) -> Any:
-        sent = await _sent(asking)
         id = f"conv_{secrets.token_hex(24)}"
+        metadata, items = await self._read(
+            asking, lambda sent: (sent.get("metadata") or {}, item_rows(asking.owner, id, _items_of(sent)))
+        )
         made = {
             "id": id,
             "object": "conversation",
             "created_at": int(time.time()),
-            "metadata": sent.get("metadata") or {},
+            "metadata": metadata,
         }
-        items = item_rows(asking.owner, id, _items_of(sent))
         await self._store.put([Row(asking.owner, CONVERSATION, id, _encode(made)), *items])
         return made
 
@@ -198,11 +206,13 @@ class Resources:
         match asking.method, item:
             case "GET", None:
                 rows = await self._store.under(asking.owner, ITEM, id)
-                return _listed([Raw(row.body) for row in rows], asking)
+                items = [Raw(row.body) for row in rows]
+                return await run_apart(_listed, items, asking, heavy=len(items) > MANY_OBJECTS)
             case "POST", None:
-                added = item_rows(asking.owner, id, _items_of(await _sent(asking)))
+                added = await self._read(asking, lambda sent: item_rows(asking.owner, id, _items_of(sent)))
                 await self._store.put(added)
-                return _page([Raw(row.body) for row in added], more=False)
+                shown = [Raw(row.body) for row in added]
+                return await run_apart(lambda: _page(shown, more=False), heavy=len(shown) > MANY_OBJECTS)
             case "GET", str():
                 known = await self._store.get(asking.owner, ITEM, [f"{id}/{item}"])
                 if not known:
@@ -215,12 +225,21 @@ class Resources:
             case _:
                 raise Refused(_not_that(asking))
 
+    async def _read(self, asking: Asking, read: Callable[[dict[str, Any]], R]) -> R:
+        """Return what `read` makes of the object that was sent: in a thread if that is a large one."""
+        body = await asking.body()
+
+        def work() -> R:
+            check_values(body, self._limits)
+            return read(_object_of(body))
+
+        return await run_apart(work, heavy=is_heavy(body))
+
 
 # ---- what is sent, and what is shown
 
 
-async def _sent(asking: Asking) -> dict[str, Any]:
-    body = await asking.body()
+def _object_of(body: bytes) -> dict[str, Any]:
     try:
         return _decode(body or b"{}", type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -251,6 +270,10 @@ def _identified(items: Sequence[Raw], seed: str) -> list[Raw]:
         _, named = named_item(Raw(_encode(whole | ({} if whole.get("id") else {"id": f"item_{index}_{seed}"}))))
         found.append(named)
     return found
+
+
+def _list_input(items: Sequence[Raw], seed: str, asking: Asking) -> bytes:
+    return _encode(_listed(_identified(items, seed), asking))
 
 
 def _listed(items: Sequence[Raw], asking: Asking) -> dict[str, Any]:
