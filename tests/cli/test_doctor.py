@@ -14,7 +14,7 @@ from toolwire.gateway.config import StateSection
 from toolwire.gateway.discovery import VARIABLES
 from toolwire.gateway.state.opening import opened
 from toolwire.journal.runs import Runs
-from toolwire.journal.store import kept_at
+from toolwire.journal.store import JournalError, kept_at
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.app import Simulator
 
@@ -156,6 +156,29 @@ def test_its_files_are_checked(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     for name, path in files.items():
         assert f"ok       {name}: {path}\n" in result.output
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_s_8_damage_behind_a_sound_head_is_found_when_a_file_is_opened(name: str, tmp_path: Path) -> None:
+    """S-8 and item 3: an integrity check, for state, journal and runs, and by the doctor."""
+    path = laid_out(tmp_path)[name]
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size - 4096)
+        file.write(b"\xff" * 4096)
+    if name == "state":
+        store = opened(StateSection(), {"XDG_STATE_HOME": str(tmp_path / "state")})
+        assert "the file is damaged" in (store.trouble or "")
+        store.close()
+    elif name == "journal":
+        with pytest.raises(JournalError, match="the file is damaged"):
+            kept_at(path, days=1, size=1_000_000)
+    else:
+        with pytest.raises(JournalError, match="the file is damaged"):
+            Runs(path)
+    result = doctor(tmp_path, "")
+    assert result.exit_code == 1
+    assert f"problem  {name}: {path}: the file is damaged (" in result.output
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -17,7 +17,10 @@ from tests.gateway.running import Running, in_front_of, run, running
 from tests.gateway.test_exchange import Script
 from tests.gateway.test_faults import whole
 from tests.upstream.sockets import upstream
+from toolwire.gateway.config import parse_config
+from toolwire.gateway.server import build, greeting
 from toolwire.gateway.state import sqlite
+from toolwire.upstream.provider import Origin
 
 FINE = anthropic_response({"type": "text", "text": "fine"}, stop_reason="end_turn")
 HEALTHY = b'{"status":"ok"}'
@@ -58,6 +61,24 @@ async def degraded(gateway: Running, why: str) -> None:
 
 def broken(path: Path) -> None:
     path.write_bytes(b"this is no database, whatever its name says" * 100)
+
+
+def test_s_8_the_greeting_says_that_there_is_no_state(tmp_path: Path) -> None:
+    """S-8 and item 3: nothing was said at the start."""
+    path = tmp_path / "state.db"
+    more = f'[state]\npath = "{path}"\n'
+    config = parse_config(in_front_of(Origin("http", "127.0.0.1", 9), "anthropic", more=more), {})
+
+    def greet() -> str:
+        gateway = build(config, environment={"HOME": str(tmp_path)})
+        gateway.app.close()
+        return greeting(gateway)
+
+    assert "state is unavailable" not in greet()
+    broken(path)
+    found = greet()
+    assert "state is unavailable, and what needs none is served: the file is damaged" in found
+    assert "(see toolwire doctor)" in found
 
 
 @pytest.mark.parametrize(("path", "more"), [("/v1/chat/completions", {}), ("/api/chat", {"stream": False})])
