@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from tests.gateway.test_serving import serving
+from toolwire.journal import writer
 from toolwire.journal.store import found_at
 
 PATIENCE = 60
@@ -120,7 +121,8 @@ def test_s_17_nothing_is_acknowledged_before_it_is_stored(ask: Asked, tmp_path: 
 
 
 def test_s_17_a_record_is_in_the_journal_soon_after_the_answer(tmp_path: Path) -> None:
-    """S-17: the journal is written behind: what is there when the gateway is killed stays there."""
+    """S-17: the journal is written behind, by no more than is documented; what is there stays there after a kill."""
+    assert writer.PAUSE <= 0.5  # docs/guides/journal.md, docs/decisions/0019-leases-and-durable-state.md
     path = tmp_path / "journal.db"
     (tmp_path / "toolwire.toml").write_text(f'[journal]\nenabled = true\npath = "{path}"\n', encoding="utf-8")
     with serving(tmp_path) as (process, root):
