@@ -272,6 +272,7 @@ def streams(gateway: Served) -> int:
 def test_s_10_a_signal_lets_every_worker_finish_its_streams(
     tmp_path: Path, workers: int, number: signal.Signals
 ) -> None:
+    """S-10, and Q-23 for SIGHUP: it ended the gateway at once and cut its streams."""
     with (
         slow_upstream(tmp_path) as released,
         serving(tmp_path, "--workers", str(workers), "--model", "up/m") as gateway,
