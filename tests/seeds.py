@@ -344,6 +344,7 @@ RELEASE_TRACK = r"""
   -> tests/runtime/mcp/test_serving.py::test_lists_say_how_long_they_count_only_where_the_version_has_it
 343 Resource-not-found shifts from custom -32002 to JSON-RPC -32602 (Invalid Params).
   -> tests/runtime/mcp/test_toolset.py::test_what_is_not_found_is_a_protocol_error_by_either_code
+  -> tests/runtime/mcp/test_serving.py::test_what_is_not_offered_is_not_found
 """  # noqa: E501
 
 VERIFICATION = r"""
@@ -497,6 +498,16 @@ CONTRACT = r"""
   -> tests/test_seed_contracts.py::test_parse_model_tool_calls_gives_what_the_contract_asks
 12 `buildToolResultMessages(toolCalls, toolOutputs) -> ProtocolSpecificContinuation`
   -> tests/test_seed_contracts.py::test_build_tool_result_messages_gives_the_continuation
+209 Parsing should be strict:
+  -> tests/test_cycle.py::test_q_10_a_call_of_a_response_that_was_cut_off_is_not_complete
+  -> tests/test_cycle.py::test_q_10_strict_parsing_takes_a_finished_call
+210 Chat: accept `finish_reason === "tool_calls"` + `message.tool_calls`.
+  -> tests/test_cycle.py::test_q_10_strict_parsing_wants_the_stop_for_tools
+211 Responses: scan `response.output[]` for `type === "function_call"`.
+  -> tests/test_seed_contracts.py::test_parse_tool_calls_responses_pairs_by_call_id_not_by_item_id
+  -> tests/test_cycle.py::test_q_10_a_call_of_a_response_that_was_cut_off_is_not_complete
+212 Claude: scan `content[]` for `type === "tool_use"` and `stop_reason === "tool_use"`.
+  -> tests/test_cycle.py::test_q_10_strict_parsing_wants_the_stop_for_tools
 """
 
 TABLES = r"""

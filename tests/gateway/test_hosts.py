@@ -175,6 +175,19 @@ def test_f_1_what_is_said_besides_text_keeps_its_parts() -> None:
     assert [part["type"] for part in body["messages"][0]["content"]] == ["text", "image_url"]
 
 
+def test_f_1_cache_marks_are_dropped_and_reported() -> None:
+    """`prompt_cache_breakpoint` went to every Chat server, also on parts beside an image, which stay parts."""
+    mark = {"cache_control": {"type": "ephemeral"}}
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}, **mark}
+    said = {"role": "user", "content": [{"type": "text", "text": "a", **mark}, picture]}
+    asked = {"model": "m", "max_tokens": 9, "system": [{"type": "text", "text": "s", **mark}], "messages": [said]}
+    body, losses = translated(asked, "anthropic")
+    assert "prompt_cache_breakpoint" not in json.dumps(body)
+    places = ["/system/0", "/messages/0/content/0", "/messages/0/content/1"]
+    assert losses == [("dropped", f"{place}/cache_control") for place in places]
+    assert json.dumps(translated(asked, "anthropic", "openai")[0]).count("prompt_cache_breakpoint") == 3
+
+
 def test_the_pieces_of_a_models_text_are_joined_without_a_break() -> None:
     said = [
         {"role": "user", "parts": [{"text": "Hi"}]},
@@ -239,7 +252,7 @@ async def _dry_run(gateway: Running, protocol: str, body: Any) -> tuple[Any, lis
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses"])
 def test_openai_stores_nothing_for_clients_whose_protocol_stores_nothing(protocol: str) -> None:
-    """Clients of Responses and Interactions say themselves what is stored; what a client says of `store` holds."""
+    """F-13: clients of Responses and Interactions decide what is stored; an explicit `store` of any client holds."""
 
     async def work() -> None:
         bodies = {name: json.loads(question(name)[1]) for name in PROTOCOL_NAMES if name != protocol}

@@ -272,6 +272,7 @@ def streams(gateway: Served) -> int:
 def test_s_10_a_signal_lets_every_worker_finish_its_streams(
     tmp_path: Path, workers: int, number: signal.Signals
 ) -> None:
+    """S-10, and Q-23 for SIGHUP: it ended the gateway at once and cut its streams."""
     with (
         slow_upstream(tmp_path) as released,
         serving(tmp_path, "--workers", str(workers), "--model", "up/m") as gateway,
@@ -328,7 +329,7 @@ def test_s_10_a_gateway_whose_workers_die_again_and_again_ends_with_a_failure(en
     assert done.returncode == 1
     *others, last = done.stdout.splitlines()
     assert f"{how}: workers can't be kept alive, giving up" in last
-    assert len(others) >= 2 * 3 - 1
+    assert len(others) >= 3  # of the one that is given up; the other may be between two tries then
     assert all(f"{how}: another one starts in 0.0" in line for line in others)
     assert ("ValueError: no" in done.stderr) == ("ValueError" in end)
 

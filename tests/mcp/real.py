@@ -1,7 +1,6 @@
 """Servers by others: listed, called, asked for media and for errors, watched, and stopped in the middle."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -95,9 +94,8 @@ async def cancels(visit: Visit) -> None:
     running = asyncio.create_task(visit.call("trigger-long-running-operation", duration=60, steps=60))
     await visit.begun.wait()
     running.cancel()
-    begun = time.monotonic()
-    assert isinstance((await asyncio.gather(running, return_exceptions=True))[0], asyncio.CancelledError)
-    assert time.monotonic() - begun < 2
+    async with asyncio.timeout(30):  # half of what the operation takes
+        assert isinstance((await asyncio.gather(running, return_exceptions=True))[0], asyncio.CancelledError)
     assert text(await visit.call("echo", message="still there")) == "Echo: still there"
 
 

@@ -473,7 +473,7 @@ def test_so_do_those_of_a_program_or_of_another_run_but_not_for_who_calls_them(t
 
     both = [Tool(name=one.__name__, run=one, touches=lambda _: None) for one in (outer, inner)]
     model = Played(turn(call("outer")), says("ok"))
-    Agent(model, tools=both, policy=ALL, caps=Caps(seconds=20)).run("go")
+    Agent(model, tools=both, policy=ALL, caps=Caps(seconds=120)).run("go")
     assert words(results(model.asked[1])[0]) == "done"
 
 

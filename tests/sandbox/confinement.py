@@ -6,11 +6,11 @@ import secrets
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.patience import wait_until
 from tests.runtime.tools.calling import call, calling, said, text, tool
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.sandbox.limits import Limits
@@ -219,16 +219,14 @@ def test_the_environment_has_no_secret(root: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("bomb", [":(){ :|:& };:", "env -i setsid bash -c ':(){ :|:& };:'", "perl -e 'fork while 1'"])
 def test_a_fork_bomb_is_stopped(root: Path, bomb: str) -> None:
-    start = time.monotonic()
-    ended = call(shell(root, limits=Limits(processes=100, seconds=20)), command=f"{bomb}; sleep 10")
+    ended = call(shell(root, limits=Limits(processes=100, seconds=300)), command=f"{bomb}; sleep 300")
     assert "it started more than 100 processes" in text(ended)
-    assert time.monotonic() - start < 10
     assert alive(str(root)) == []
 
 
 def test_memory_is_bounded_for_one_process_and_for_all(root: Path) -> None:
-    run = shell(root, limits=Limits(memory=200 * 1024 * 1024, seconds=20))
-    grab = f"{PYTHON} -c 'import time; x = bytearray({{}} * 1024 * 1024); time.sleep(10)'"
+    run = shell(root, limits=Limits(memory=200 * 1024 * 1024, seconds=300))
+    grab = f"{PYTHON} -c 'import time; x = bytearray({{}} * 1024 * 1024); time.sleep(100)'"
     assert "MemoryError" in said(run, command=grab.format(400))
     many = call(run, command=" & ".join([grab.format(90)] * 3))
     assert "it took more than 209715200 bytes of memory" in text(many)
@@ -265,15 +263,11 @@ def test_it_dies_with_who_started_it(root: Path) -> None:
     command = f"cp $(command -v sleep) ./{name}; touch begun; ./{name} 300"
     parent = subprocess.Popen([sys.executable, "-c", program, str(root), command])
     try:
-        while not (root / "begun").exists():
-            time.sleep(0.01)
+        wait_until((root / "begun").exists)
     finally:
         parent.kill()
         parent.wait()
-    deadline = time.monotonic() + 5
-    while alive(f"./{name} 300") and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert alive(f"./{name} 300") == []
+    wait_until(lambda: not alive(f"./{name} 300"))
 
 
 def test_a_link_out_of_the_workspace_leads_to_what_can_not_be_written(root: Path) -> None:

@@ -1,6 +1,7 @@
 """What a user says to an answer that is under way, with the websocket of the openai SDK."""
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,18 +31,15 @@ error = {kind = "invalid_request", message = "No."}
 when = "Count"
 repeat = 0
 text = "one two three four five six"
-pace = 0.05
 
 [[turns]]
 when = "Slowly"
 text = "one two three four five six seven eight nine ten"
-pace = 0.3
 
 [[turns]]
 when = "break"
 repeat = 0
 text = "one two three four five six seven eight nine ten"
-pace = 0.05
 cut = 8
 
 [[turns]]
@@ -49,7 +47,6 @@ when = "in Oslo"
 repeat = 0
 text = "I will have a look at it."
 calls = [{name = "get_weather", arguments = {city = "Oslo"}}]
-pace = 0.05
 """
 
 
@@ -63,6 +60,12 @@ def only_place() -> Iterator[Place]:
 def place(only_place: Place) -> Place:
     only_place.forget()
     return only_place
+
+
+@pytest.fixture
+def upstream_held(place: Place) -> threading.Event:
+    """The upstream sends the rest of an answer when this is set, so that the answer is under way until then."""
+    return place.upstream.hold(lambda _, body: any(word in body for word in (b"three", b"look")))
 
 
 @pytest.fixture
@@ -93,11 +96,14 @@ def begun(connection: Any, upstream: str, said: str, **more: Any) -> str:
 
 
 @pytest.mark.parametrize("upstream", CLIENTS)
-def test_a_successor_follows_by_itself(place: Place, connection: Any, upstream: str) -> None:
+def test_a_successor_follows_by_itself(
+    place: Place, connection: Any, upstream_held: threading.Event, upstream: str
+) -> None:
     id = begun(connection, upstream, "Count.", instructions="Be kind.")
     connection.response.steer(previous_response_id=id, input="And in Rome?")
+    accepted = events(connection, "response.steer.accepted")[-1]
+    upstream_held.set()
     told = events(connection, "response.completed")
-    (accepted,) = [event for event in told if event.type == "response.steer.accepted"]
     assert accepted.steer.previous_response_id == id
     assert accepted.steer.id
     assert told[-1].response.output_text == "one two three four five six"
@@ -111,11 +117,15 @@ def test_a_successor_follows_by_itself(place: Place, connection: Any, upstream: 
 
 
 @pytest.mark.parametrize("upstream", CLIENTS)
-def test_what_is_said_before_a_call_waits_for_its_result(place: Place, connection: Any, upstream: str) -> None:
+def test_what_is_said_before_a_call_waits_for_its_result(
+    place: Place, connection: Any, upstream_held: threading.Event, upstream: str
+) -> None:
     id = begun(connection, upstream, "What is the weather in Oslo?")
     parts = [{"type": "input_text", "text": "And in Rome?"}]
     connection.response.steer(previous_response_id=id, input=[{"type": "message", "role": "user", "content": parts}])
-    told = events(connection, "response.steer.pending")
+    told = events(connection, "response.steer.accepted")
+    upstream_held.set()
+    told += events(connection, "response.steer.pending")
     assert [event.type for event in told if event.type.startswith("response.steer")] == [
         "response.steer.accepted",
         "response.steer.pending",
@@ -135,7 +145,7 @@ def test_what_is_said_before_a_call_waits_for_its_result(place: Place, connectio
     assert b"And in Rome?" in seen.asked
 
 
-def test_what_is_given_back(place: Place, connection: Any) -> None:
+def test_what_is_given_back(connection: Any, upstream_held: threading.Event) -> None:
     def refused(id: str, said: Any = "And?") -> tuple[str, Any]:
         connection.response.steer(previous_response_id=id, input=said)
         failed = events(connection, "response.steer.failed")[-1]
@@ -152,6 +162,7 @@ def test_what_is_given_back(place: Place, connection: Any) -> None:
     for _ in range(16):
         connection.response.steer(previous_response_id=id, input="x")
     assert refused(id)[0] == "too_many_pending_steers"
+    upstream_held.set()
     events(connection, "response.completed")
     events(connection, "response.completed")
     done = begun(connection, "anthropic", "Count.")
@@ -159,9 +170,13 @@ def test_what_is_given_back(place: Place, connection: Any) -> None:
     assert refused(done) == ("response_already_completed", "And?")
 
 
-def test_a_successor_that_is_refused_gives_it_back_and_the_connection_goes_on(connection: Any) -> None:
+def test_a_successor_that_is_refused_gives_it_back_and_the_connection_goes_on(
+    connection: Any, upstream_held: threading.Event
+) -> None:
     id = begun(connection, "anthropic", "Count.")
     connection.response.steer(previous_response_id=id, input="be brief")
+    events(connection, "response.steer.accepted")
+    upstream_held.set()
     events(connection, "response.completed")
     failed = events(connection, "response.steer.failed")[-1]
     assert (failed.error.code, failed.steer.input) == ("successor_creation_failed", "be brief")
@@ -169,16 +184,20 @@ def test_a_successor_that_is_refused_gives_it_back_and_the_connection_goes_on(co
     assert begun(connection, "anthropic", "Count.")
 
 
-def test_an_answer_that_fails_gives_it_back(connection: Any) -> None:
+def test_an_answer_that_fails_gives_it_back(connection: Any, upstream_held: threading.Event) -> None:
     id = begun(connection, "anthropic", "break")
     connection.response.steer(previous_response_id=id, input="And?")
+    events(connection, "response.steer.accepted")
+    upstream_held.set()
     failed = events(connection, "response.steer.failed", "response.failed")[-1]
     assert (failed.error.code, failed.steer.input) == ("response_not_active", "And?")
 
 
-def test_a_request_that_goes_elsewhere_gives_it_back(connection: Any) -> None:
+def test_a_request_that_goes_elsewhere_gives_it_back(connection: Any, upstream_held: threading.Event) -> None:
     id = begun(connection, "anthropic", "What is the weather in Oslo?")
     connection.response.steer(previous_response_id=id, input="And in Rome?")
+    events(connection, "response.steer.accepted")
+    upstream_held.set()
     events(connection, "response.steer.pending")
     connection.response.create(model=model_of("anthropic"), input="Count.", store=False)
     told = events(connection, "response.completed", "response.steer.failed")
@@ -186,21 +205,28 @@ def test_a_request_that_goes_elsewhere_gives_it_back(connection: Any) -> None:
     assert told[-1].response.output_text == "one two three four five six"
 
 
-def test_what_is_in_a_conversation_is_not_steered(place: Place, connection: Any) -> None:
+def test_what_is_in_a_conversation_is_not_steered(
+    place: Place, connection: Any, upstream_held: threading.Event
+) -> None:
     with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=KEY) as client:
         conversation = client.conversations.create().id
     connection.response.create(model=model_of("anthropic"), input="Count.", conversation=conversation)
     id = events(connection, "response.output_item.added")[0].response.id
     connection.response.steer(previous_response_id=id, input="And?")
     assert events(connection, "response.steer.failed")[-1].error.code == "steering_not_supported"
+    upstream_held.set()
 
 
-def test_it_is_told_in_the_lane_of_its_answer(place: Place) -> None:
+def test_it_is_told_in_the_lane_of_its_answer(place: Place, upstream_held: threading.Event) -> None:
     with opened(place, "anthropic") as codex:
         codex.send("Count.", stream_id="left")
         id = codex.event()["response"]["id"]
         steer = {"type": "response.steer", "previous_response_id": id, "input": "And in Rome?"}
         codex.connection.send(json.dumps(steer))
-        told = [*codex.events(), *codex.events()]
+        told = [codex.event()]
+        while told[-1]["type"] != "response.steer.accepted":
+            told.append(codex.event())
+        upstream_held.set()
+        told += [*codex.events(), *codex.events()]
         assert {event["stream_id"] for event in told} == {"left"}
         assert told[-1]["response"]["output"][-1]["content"][0]["text"] == "It is warm."

@@ -6,7 +6,7 @@ import pytest
 
 import toolwire as tw
 from tests.bodies import chat_call, chat_request, chat_response, chat_result, chat_tool, chat_turn
-from tests.wire import ANTHROPIC, CHAT, lost, translated
+from tests.wire import ANTHROPIC, CHAT, SEVEN, lost, translated
 
 
 def test_a_strict_tool_keeps_to_what_is_compiled_or_is_not_strict() -> None:
@@ -62,10 +62,11 @@ def test_a_limit_that_is_not_set_is_what_the_model_can_write() -> None:
 
 
 @pytest.mark.parametrize("blank", [" ", "\n\n", "\t\u00a0"])
-@pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses", "gemini", "ollama", "openrouter"])
+@pytest.mark.parametrize("protocol", [name for name in SEVEN if name != ANTHROPIC])
 def test_f_5_blank_text_is_dropped_and_reported(protocol: str, blank: str) -> None:
     """A history with white space before a call, which Anthropic refuses for good."""
     history: list[dict[str, Any]] = [
+        {"role": "system", "content": blank},
         {"role": "user", "content": "Weather?"},
         {"role": "assistant", "content": blank, "tool_calls": [chat_call("call_1")]},
         chat_result("call_1"),
@@ -75,7 +76,8 @@ def test_f_5_blank_text_is_dropped_and_reported(protocol: str, blank: str) -> No
     body = tw.translate(chat_request(*history, tools=[chat_tool()]), CHAT, protocol, model="m").value
     made = tw.translate(body, protocol, ANTHROPIC, model="claude-sonnet-4-5")
     assert [one.rule for one in tw.check(made.value, ANTHROPIC) if one.level == "error"] == []
-    assert [loss.kind for loss in made.losses if loss.why == "the target refuses blank text"] == ["dropped"] * 2
+    assert [loss.kind for loss in made.losses if loss.why == "the target refuses blank text"] == ["dropped"] * 3
+    assert "system" not in made.value
     kinds = [[block["type"] for block in one["content"]] for one in made.value["messages"][1:]]
     assert kinds == [["tool_use"], ["tool_result", "text"]]
 

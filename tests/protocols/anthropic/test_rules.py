@@ -250,6 +250,10 @@ BAD: list[tuple[Any, str, str, str]] = [
           mcp_servers=WIKI_SERVERS),
      "mcp-programmatic", "/tools/0/configs/read/allowed_callers",
      "tools.0.configs.read.allowed_callers: MCP connector tools cannot be called programmatically"),
+    (body(tools=[{**WIKI, "default_config": {"allowed_callers": ["code_execution_20260120"]}}, CODE],
+          mcp_servers=WIKI_SERVERS),
+     "mcp-programmatic", "/tools/0/default_config/allowed_callers",
+     "tools.0.default_config.allowed_callers: MCP connector tools cannot be called programmatically"),
     # tool choice
     (body(tools=..., tool_choice={"type": "any"}),
      "choice-without-tools", "/tool_choice", "tool_choice: tool_choice may only be specified while providing tools."),
@@ -339,6 +343,7 @@ def test_sampling_where_it_is_refused(bad: Any, rule: str, message: str) -> None
 
 # fmt: off
 UNSURE: list[tuple[Any, str, str]] = [
+    #
     (body(tools=[PROGRAMMATIC]), "callers-without-code", "/tools/0/allowed_callers"),
     (body(output_config={"effort": "ultra"}), "field-word", "/output_config/effort"),
     (body(user({"type": "hologram"})), "tag-unknown", "/messages/0/content/0"),

@@ -360,6 +360,8 @@ def test_lists_say_how_long_they_count_only_where_the_version_has_it() -> None:
 
 
 def test_what_is_not_offered_is_not_found() -> None:
+    """001:343: the server has no resources, so that neither code of a resource that is not found is ever sent."""
+
     async def work() -> None:
         async with offering(made([ADD])) as offered:
             for version in VERSIONS:

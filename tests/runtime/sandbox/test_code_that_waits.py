@@ -143,7 +143,7 @@ def test_always_still_holds_when_it_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_program_and_its_calls_need_no_two_places(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, turn(call("run_code", {"code": "await look(n=1)"})), caps=Caps(parallel=1, seconds=20))
+    desk = Desk(tmp_path, turn(call("run_code", {"code": "await look(n=1)"})), caps=Caps(parallel=1, seconds=120))
     assert desk.run(Asked()).stopped == "finished"
     assert desk.done == ["look 1"]
 

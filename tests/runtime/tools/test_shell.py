@@ -8,20 +8,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.tools.calling import BARE, call, calling, said, text, tool
+from tests.clock import Clock
+from tests.patience import wait_until_async
+from tests.runtime.tools.calling import BARE, call, calling, give, said, text, tool
 from toolwire.runtime.approval import Nobody
 from toolwire.runtime.sandbox.limits import Limits
 from toolwire.runtime.sandbox.running import MARK
 from toolwire.runtime.sandbox.shell import bubblewrap
 from toolwire.runtime.tools import built_in
-from toolwire.runtime.toolset import Calling, Tool, ToolFault
+from toolwire.runtime.toolset import Calling, Output, Tool, ToolFault
 
-QUICK = Limits(seconds=20.0)
+ENOUGH = Limits(seconds=120.0)
 BORN = time.time_ns()
 
 
-def shell(root: Path, limits: Limits = QUICK) -> Tool:
+def shell(root: Path, limits: Limits = ENOUGH) -> Tool:
     return tool(root, "run_shell_command", limits=limits)
+
+
+def stopped(root: Path, clock: Clock, command: str) -> Output:
+    """The output of a command that reaches its time limit after it has made the file `begun`."""
+
+    async def work() -> Output:
+        task = asyncio.ensure_future(give(shell(root), command=command))
+        await wait_until_async((root / "begun").exists)
+        clock.advance(ENOUGH.seconds)
+        return await task
+
+    return asyncio.run(work())
 
 
 def marked(root: Path) -> str:
@@ -75,12 +89,12 @@ def test_a_command_that_fails_is_a_result_and_one_that_was_stopped_an_error(tmp_
     ]
 
 
-def test_what_it_said_before_it_was_stopped_is_told(tmp_path: Path) -> None:
-    lines = said(shell(tmp_path, Limits(seconds=1)), command="echo begun; echo oh >&2; sleep 60").splitlines()
+def test_what_it_said_before_it_was_stopped_is_told(tmp_path: Path, clock: Clock) -> None:
+    lines = text(stopped(tmp_path, clock, "echo begun; echo oh >&2; touch begun; sleep 600")).splitlines()
     assert lines[2:5] == [
         "Output: begun",
         "Error: oh",
-        "[It was stopped: it took longer than 1 seconds. All that it started is gone.]",
+        "[It was stopped: it took longer than 120 seconds. All that it started is gone.]",
     ]
 
 
@@ -132,10 +146,10 @@ def test_what_it_left_in_the_background_is_gone(tmp_path: Path, command: str) ->
     assert alive(tmp_path) == []
 
 
-def test_what_it_started_is_gone_at_the_time_out(tmp_path: Path) -> None:
+def test_what_it_started_is_gone_at_the_time_out(tmp_path: Path, clock: Clock) -> None:
     name = f"sleep-{marked(tmp_path)}"
-    line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & setsid ./{name} 300 & ./{name} 300"
-    assert call(shell(tmp_path, Limits(seconds=1)), command=line).kind == "timeout"
+    line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & setsid ./{name} 300 & touch begun; ./{name} 300"
+    assert stopped(tmp_path, clock, line).kind == "timeout"
     assert alive(tmp_path) == []
 
 
@@ -222,8 +236,8 @@ def test_only_named_variables_are_given(tmp_path: Path, monkeypatch: pytest.Monk
     assert {name for name in found if not name.startswith("LC_")} - own - known - allowed - {"CI"} == set()
 
 
-def test_a_configuration_that_a_command_makes_is_put_aside_though_it_is_stopped(tmp_path: Path) -> None:
-    told = said(shell(tmp_path, Limits(seconds=1)), command="echo x > toolwire.toml; sleep 60").splitlines()
+def test_a_configuration_that_a_command_makes_is_put_aside_though_it_is_stopped(tmp_path: Path, clock: Clock) -> None:
+    told = text(stopped(tmp_path, clock, "echo x > toolwire.toml; touch begun; sleep 600")).splitlines()
     assert told[3].startswith("Error: [It was stopped: ")
     assert told[4].startswith("[toolwire.toml is the person's own configuration: what was made there is now ")
     assert not (tmp_path / "toolwire.toml").exists()

@@ -47,14 +47,16 @@ async def failed(session: Session, *actions: Action) -> Observation:
 
 
 async def told(session: Session, action: Action) -> list[str]:
-    """What happened besides an action that succeeded, at once or a moment later."""
+    """Wait until something happened besides an action that succeeded, and return what it was."""
     done = await session.perform([action])
     assert not done.failed
-    await asyncio.sleep(0.5)
-    later = await session.perform([])
-    both = (*done.observations, *later.observations)
     kind = type(action).__struct_config__.tag
-    return [one.text for one in both if one.about != kind]
+    seen = list(done.observations)
+    while True:
+        await asyncio.sleep(0.5)
+        seen += (await session.perform([])).observations
+        if texts := [one.text for one in seen if one.about != kind]:
+            return texts
 
 
 PIXELS = """async ([data, points]) => {

@@ -120,8 +120,10 @@ def test_a_crash_is_told_and_another_page_can_be_opened() -> None:
     async def work(session: Session) -> None:
         await did(session, Navigate(url=f"{site.root}/"))
         view = await session._tabs.view()
+        crashed = asyncio.Event()
+        page_of(session).on("crash", lambda _: crashed.set())
         crash = asyncio.ensure_future(view.cdp.send("Page.crash"))
-        await asyncio.sleep(0.5)
+        await crashed.wait()
         done = await session.perform([PRESS])
         assert "The page has crashed." in [one.text for one in done.observations]
         assert done.screenshot is None
