@@ -28,7 +28,7 @@ test-agents: $(READY) ## run the real agents through the gateway on every upstre
 	$(BIN)/python -m tests.agents --cache $(CACHE)/agents $(ARGUMENTS)
 
 test-browser: $(READY) ## run the browser on real pages; needs Chromium, and installs none
-	$(BIN)/pytest -n 2 tests/runtime/browser/chromium $(ARGUMENTS)
+	$(BIN)/pytest -n 2 tests/runtime/tools/browser/chromium $(ARGUMENTS)
 
 test-comply: $(READY) $(CACHE)/comply/.ready ## run the compliance suite by others; writes its page of the documentation
 	$(BIN)/python -m tests.compliance $(CACHE)/comply/bin/llm-comply
@@ -37,13 +37,13 @@ test-frameworks: $(READY) $(CACHE)/frameworks/.ready ## run agent frameworks thr
 	$(BIN)/python -m tests.frameworks $(CACHE)/frameworks
 
 test-mcp: $(READY) ## run the official MCP conformance suite, and servers by others (needs npm)
-	$(BIN)/python -m tests.mcp --cache $(CACHE)/mcp
+	$(BIN)/python -m tests.mcp_conformance --cache $(CACHE)/mcp
 
 fuzz: $(READY) ## mutate recorded input against every reader; ARGUMENTS='--seconds 60 --only sse'
 	$(BIN)/python -m tests.fuzz $(ARGUMENTS)
 
 test-sandbox: $(READY) ## try what a shell command can't do in bubblewrap; says what is missing where it can't
-	$(BIN)/python -m tests.sandbox
+	$(BIN)/python -m tests.runtime.sandbox.bubblewrap
 
 check: $(READY) ## format, lint, types, import contracts, then the tests
 	$(BIN)/ruff format --check .

@@ -14,9 +14,16 @@ from functools import partial
 
 from playwright.async_api import Page, async_playwright
 
-from tests.runtime.browser.sites import Site, serving
+from tests.support.servers.sites import Site, serve_site
 from toolwire.canonical.computer import Action, Click, Keys, Move, Navigate
-from toolwire.runtime.tools.browser import Bounds, BrowserSettings, Reach, Session, find_chromium, open_session
+from toolwire.runtime.tools.browser import (
+    BrowserSession,
+    BrowserSettings,
+    NetworkPolicy,
+    SessionLimits,
+    find_chromium,
+    open_session,
+)
 
 SIZE = {"width": 1280, "height": 800}
 ACTIONS = 20
@@ -31,9 +38,9 @@ PAGE = (
 Work = Callable[[], Awaitable[object]]
 
 
-async def done(session: Session, actions: Sequence[Action]) -> None:
+async def done(session: BrowserSession, actions: Sequence[Action]) -> None:
     performed = await session.perform(actions)
-    if performed.failed:
+    if performed.has_failed:
         raise RuntimeError(str(performed.observations))
 
 
@@ -56,7 +63,7 @@ async def measured(name: str, rounds: int, bare: Work, ours: Work, *, empty: Wor
     print(f"{name:<12} {before:8.2f} {after:10.2f} {after - before:+8.2f}")
 
 
-async def compare(page: Page, session: Session, site: Site, rounds: int) -> None:
+async def compare(page: Page, session: BrowserSession, site: Site, rounds: int) -> None:
     async def clicks() -> None:
         for _ in range(ACTIONS):
             await page.mouse.click(310, 20)
@@ -84,13 +91,15 @@ async def compare(page: Page, session: Session, site: Site, rounds: int) -> None
 
 async def main(rounds: int) -> None:
     program = find_chromium(None)
-    with serving({"/": PAGE}) as site:
+    with serve_site({"/": PAGE}) as site:
         async with AsyncExitStack() as stack:
             playwright = await stack.enter_async_context(async_playwright())
             browser = await playwright.chromium.launch(executable_path=program)
             stack.push_async_callback(browser.close)
             page = await browser.new_page(viewport={"width": SIZE["width"], "height": SIZE["height"]})
-            settings = BrowserSettings(reach=Reach(hosts=(site.name,)), bounds=Bounds(actions=1_000_000))
+            settings = BrowserSettings(
+                network_policy=NetworkPolicy(hosts=(site.name,)), limits=SessionLimits(actions=1_000_000)
+            )
             began = time.perf_counter()
             session = await stack.enter_async_context(open_session(settings))
             print(

@@ -6,10 +6,10 @@ import sys
 import time
 from typing import Any
 
-from toolwire.runtime.approval import Nobody
-from toolwire.runtime.sandbox.code.limits import Limits
-from toolwire.runtime.sandbox.code.tool import Sandbox
-from toolwire.runtime.toolset import Calling, Output, Tool
+from toolwire.runtime.calls.approval import NoApprover
+from toolwire.runtime.sandbox.code.description import CodeLimits
+from toolwire.runtime.sandbox.code.tool import CodeSandbox
+from toolwire.runtime.tool import Tool, ToolContext, ToolOutput
 
 CALLS, ROUNDS, MILLISECONDS = 400, 9, 1.0
 _NUMBERS = {"a": {"type": "integer"}, "b": {"type": "integer"}}
@@ -18,18 +18,20 @@ _ONE_BY_ONE = "total = 0\nfor i in range({calls}):\n    total = await add(a=tota
 _TOGETHER = "import asyncio\nsum(await asyncio.gather(*[add(a=i, b=1) for i in range({calls})]))"
 
 
-async def _add(arguments: Any, calling: Calling) -> Output:
-    return Output(structured=arguments["a"] + arguments["b"])
+async def _add(arguments: Any, calling: ToolContext) -> ToolOutput:
+    return ToolOutput(structured=arguments["a"] + arguments["b"])
 
 
-async def _call(name: str, arguments: Any, id: str | None = None) -> Output:
-    return Output(structured=arguments["a"] + arguments["b"])
+async def _call(name: str, arguments: Any, id: str | None = None) -> ToolOutput:
+    return ToolOutput(structured=arguments["a"] + arguments["b"])
 
 
 async def _best(tool: Tool, code: str) -> float:
     times = []
     for number in range(ROUNDS):
-        calling = Calling(run="bench", id="1", tool=tool.name, key=str(number), person=Nobody(), call=_call)
+        calling = ToolContext(
+            run="bench", id="1", tool=tool.name, idempotency_key=str(number), approver=NoApprover(), call=_call
+        )
         begun = time.perf_counter()
         output = await tool.run({"code": code}, calling)
         times.append((time.perf_counter() - begun) * 1000)
@@ -40,7 +42,7 @@ async def _best(tool: Tool, code: str) -> float:
 
 async def main() -> int:
     parameters = {"type": "object", "properties": _NUMBERS, "required": ["a", "b"]}
-    sandbox = Sandbox(Limits(calls=CALLS))
+    sandbox = CodeSandbox(CodeLimits(calls=CALLS))
     tool = sandbox.tool([Tool(name="add", run=_add, parameters=parameters)])
     await _best(tool, _NOTHING)
     empty = await _best(tool, _NOTHING)

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from toolwire import Agent, Caps, Policy, tool
+from toolwire import Agent, Policy, RunLimits, tool
 from toolwire.canonical.content import Message, Text, ToolCall
 from toolwire.canonical.events import Event
 from toolwire.canonical.fold import unfold
@@ -38,7 +38,7 @@ class _Instant:
         )
         return list(unfold(Response(origin="", id="r", candidates=(candidate,))))
 
-    async def ask(self, request: Request) -> AsyncIterator[Event]:
+    async def stream(self, request: Request) -> AsyncIterator[Event]:
         turn = self._turns[self._next]
         self._next += 1
         for event in turn:
@@ -79,13 +79,13 @@ def _synced(descriptor: int) -> float:
 
 def _round(place: str | None) -> float:
     def seconds(calls: int) -> float:
-        caps = Caps(turns=10 * STEPS)
+        caps = RunLimits(turns=10 * STEPS)
         with tempfile.TemporaryDirectory(dir=place) as folder:
             agent = Agent(
                 _Instant(calls),
                 tools=[note],
                 policy=Policy(allow=["note"]),
-                caps=caps,
+                limits=caps,
                 journal=Path(folder) / "runs.db",
             )
             start = time.perf_counter()

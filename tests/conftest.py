@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 import certifi
 import pytest
 
-from tests import manifest
-from tests.clock import Clock
+from tests.support import collection
+from tests.support.clock import Clock
 
 # The collector would go again and again through the types of five SDKs and 15,000 tests, none of which are garbage.
 gc.set_threshold(20_000, 20, 20)
@@ -36,7 +36,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    manifest.remember(item.nodeid for item in session.items)
+    collection.record_collected(item.nodeid for item in session.items)
     gc.collect()
     gc.freeze()
 

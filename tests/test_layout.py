@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import toolwire
-from tests.manifest import ROOT
+from tests.support.paths import ROOT
 from toolwire.protocols import PROTOCOLS
 
 SOURCES = Path(toolwire.__file__).parent

@@ -8,7 +8,7 @@ import time
 import msgspec
 
 from benchmarks.search.catalog import catalog
-from toolwire.runtime.search.index import Index
+from toolwire.runtime.search.index import ToolIndex
 
 FIRST, RIGHT, MILLISECONDS = 5, 0.95, 5.0
 _CHARACTERS_OF_A_TOKEN = 4
@@ -25,16 +25,16 @@ _IN_NO_TOOL = (
 def main() -> int:
     entries, questions = catalog()
     begun = time.process_time()
-    index = Index(entries)
-    index.make()
+    index = ToolIndex(entries)
+    index.build()
     built = (time.process_time() - begun) * 1000
     places, times = list[int | None](), list[float]()
     for question in questions:
         begun = time.process_time()
-        found = index.ranked(question.text, FIRST)
+        found = index.search_words(question.text, FIRST)
         times.append((time.process_time() - begun) * 1000)
         places.append(found.index(question.tool) if question.tool in found else None)
-    index.matching("once", FIRST)  # which loads the library
+    index.search_pattern("once", FIRST)  # which loads the library
     patterns = [_taken(index, pattern) for pattern in _IN_NO_TOOL]
     share = sum(place is not None for place in places) / len(places)
     slowest = statistics.quantiles(times, n=100)[98]
@@ -55,9 +55,9 @@ def main() -> int:
     return 0 if share >= RIGHT and max(slowest, *patterns) < MILLISECONDS else 1
 
 
-def _taken(index: Index, pattern: str) -> float:
+def _taken(index: ToolIndex, pattern: str) -> float:
     begun = time.process_time()
-    if index.matching(pattern, FIRST):
+    if index.search_pattern(pattern, FIRST):
         raise SystemExit(f"{pattern} is in a tool")
     return (time.process_time() - begun) * 1000
 

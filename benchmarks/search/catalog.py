@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from toolwire.runtime.search.index import Entry
+from toolwire.runtime.search.index import IndexedTool
 
 _SERVICES = """
 Acmeforge code hosting|Bramble bug tracking|Cobaltdesk customer support|Driftmail email|Ember chat|Fernbase database|
@@ -70,14 +70,14 @@ class Question(Struct, frozen=True):
     tool: str
 
 
-def catalog(size: int = 5_000) -> tuple[list[Entry], list[Question]]:
+def catalog(size: int = 5_000) -> tuple[list[IndexedTool], list[Question]]:
     chance = random.Random(20_260_728)
     made = list(_made(chance))
     chance.shuffle(made)
     return [entry for entry, _ in made[:size]], [question for _, question in made[:size]]
 
 
-def _made(chance: random.Random) -> Iterator[tuple[Entry, Question]]:
+def _made(chance: random.Random) -> Iterator[tuple[IndexedTool, Question]]:
     services = [line.strip().split(" ", 1) for line in _SERVICES.replace("\n", "").split("|")]
     for number, (service, domain) in enumerate(services):
         for one, many, said, told in _THINGS:
@@ -94,7 +94,7 @@ def _made(chance: random.Random) -> Iterator[tuple[Entry, Question]]:
                     deed=chance.choice(asked), thing=chance.choice((many, one, said)),
                     place=chance.choice((service, domain, f"{service} {domain}")),
                 )  # fmt: skip
-                yield Entry(name, about, _parameters(chance, one)), Question(text, name)
+                yield IndexedTool(name, about, _parameters(chance, one)), Question(text, name)
 
 
 def _article(thing: str) -> str:

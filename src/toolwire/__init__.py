@@ -4,10 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .agent import Agent
-    from .canonical.errors import DecodeError, LossRefused, ToolwireError
-    from .canonical.loss import Loss
-    from .cycle import (
+    from toolwire.agent import Agent
+    from toolwire.canonical.errors import DecodeError, LossyTranslationError, ToolwireError
+    from toolwire.canonical.loss import Loss
+    from toolwire.runtime.function_tool import tool
+    from toolwire.runtime.policy import Policy
+    from toolwire.runtime.run.limits import RunLimits
+    from toolwire.runtime.run.result import RunFailed
+    from toolwire.runtime.tool import ToolContext, ToolError
+    from toolwire.runtime.tools.browser.toolset import Browser
+    from toolwire.tool_cycle import (
         check,
         continue_request,
         format_tool_result,
@@ -15,29 +21,23 @@ if TYPE_CHECKING:
         format_tools,
         parse_tool_calls,
     )
-    from .runtime.caps import Caps
-    from .runtime.functions import tool
-    from .runtime.policy import Policy
-    from .runtime.run import RunFailed
-    from .runtime.tools.browser.toolset import Browser
-    from .runtime.toolset import Calling, ToolFault
-    from .translation import Encoded, translate, translate_stream
+    from toolwire.translation.body import Translation, translate, translate_stream
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
     "Browser",
-    "Calling",
-    "Caps",
     "DecodeError",
-    "Encoded",
     "Loss",
-    "LossRefused",
+    "LossyTranslationError",
     "Policy",
     "RunFailed",
-    "ToolFault",
+    "RunLimits",
+    "ToolContext",
+    "ToolError",
     "ToolwireError",
+    "Translation",
     "check",
     "continue_request",
     "format_tool_result",
@@ -49,34 +49,34 @@ __all__ = [
     "translate_stream",
 ]
 
-_HOMES = {
+_MODULES = {
     "Agent": "agent",
     "Browser": "runtime.tools.browser.toolset",
-    "Calling": "runtime.toolset",
-    "Caps": "runtime.caps",
-    "Policy": "runtime.policy",
-    "RunFailed": "runtime.run",
-    "ToolFault": "runtime.toolset",
-    "tool": "runtime.functions",
     "DecodeError": "canonical.errors",
-    "LossRefused": "canonical.errors",
-    "ToolwireError": "canonical.errors",
     "Loss": "canonical.loss",
-    "Encoded": "translation",
-    "translate": "translation",
-    "translate_stream": "translation",
-    "check": "cycle",
-    "continue_request": "cycle",
-    "format_tool_result": "cycle",
-    "format_tool_results": "cycle",
-    "format_tools": "cycle",
-    "parse_tool_calls": "cycle",
+    "LossyTranslationError": "canonical.errors",
+    "Policy": "runtime.policy",
+    "RunFailed": "runtime.run.result",
+    "RunLimits": "runtime.run.limits",
+    "ToolContext": "runtime.tool",
+    "ToolError": "runtime.tool",
+    "ToolwireError": "canonical.errors",
+    "Translation": "translation.body",
+    "check": "tool_cycle",
+    "continue_request": "tool_cycle",
+    "format_tool_result": "tool_cycle",
+    "format_tool_results": "tool_cycle",
+    "format_tools": "tool_cycle",
+    "parse_tool_calls": "tool_cycle",
+    "tool": "runtime.function_tool",
+    "translate": "translation.body",
+    "translate_stream": "translation.body",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Public names load their module when they are first used, so that importing toolwire costs nothing."""
-    if (home := _HOMES.get(name)) is None:
+    if (home := _MODULES.get(name)) is None:
         raise AttributeError(f"module 'toolwire' has no attribute {name!r}")
     return getattr(import_module(f"toolwire.{home}"), name)
 

@@ -23,31 +23,31 @@ from toolwire.canonical.content import Media, Message, Text
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import Sampling, Thinking
 from toolwire.gateway.config import Config
-from toolwire.gateway.inside import open_model
-from toolwire.journal.runs import Runs, RunSteps, decode_entry
-from toolwire.journal.secrets import Redactor
-from toolwire.journal.telemetry import telemetry_of
-from toolwire.runtime.approval import Person
-from toolwire.runtime.caps import Caps
-from toolwire.runtime.events import RunEvent
-from toolwire.runtime.keeping import BoundPictures
-from toolwire.runtime.loop import Loop, Settings, ended
+from toolwire.gateway.in_process import open_model
+from toolwire.journal.redaction import Redactor
+from toolwire.journal.runs import RunStepLog, RunStore, decode_stored
+from toolwire.journal.telemetry import configure_telemetry
+from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.model import Model, ModelFailed
 from toolwire.runtime.policy import Policy
-from toolwire.runtime.portal import is_asynchronous, wait_for
-from toolwire.runtime.run import Run, RunStream
-from toolwire.runtime.search.deferred import Deferred
-from toolwire.runtime.spans import RunSpans
-from toolwire.runtime.state import State
-from toolwire.runtime.steps import Remembered, Steps
+from toolwire.runtime.portal import has_running_loop, run_sync
+from toolwire.runtime.run.events import RunEvent
+from toolwire.runtime.run.limits import RunLimits
+from toolwire.runtime.run.loop import Loop, RunSettings, run_ended
+from toolwire.runtime.run.recorded_run import ImageBudget
+from toolwire.runtime.run.result import Run, RunStream
+from toolwire.runtime.run.state import RunState
+from toolwire.runtime.run.step_log import InMemoryStepLog, StepLog
+from toolwire.runtime.run.tracing import RunTracer
+from toolwire.runtime.search.deferred_tools import DeferredTools
+from toolwire.runtime.tool import CallDeferred, Tool, ToolContext, ToolOutput, ToolSource
 from toolwire.runtime.toolbox import Toolbox
-from toolwire.runtime.toolset import Calling, Offered, Output, Postponed, Tool
 
 Prompt: TypeAlias = str | Sequence[Text | Media]
 Effort = Literal["minimal", "low", "medium", "high"]
 
 
-class About(Struct, frozen=True, kw_only=True):
+class RunMetadata(Struct, frozen=True, kw_only=True):
     """How a run was started: what it takes to take it up again, and `facts` of whoever started it."""
 
     agent: str
@@ -66,19 +66,19 @@ class Agent:
         self,
         model: str | Model | None = None,
         *,
-        tools: Sequence[Offered] = (),
+        tools: Sequence[ToolSource] = (),
         policy: Policy | None = None,
         instructions: str = "",
-        caps: Caps | None = None,
-        person: Person | None = None,
-        journal: Runs | Path | str | None = None,
+        limits: RunLimits | None = None,
+        approver: Approver | None = None,
+        journal: RunStore | Path | str | None = None,
         thinking: Effort | None = None,
         max_tokens: int | None = None,
         parallel: bool = True,
         repair: bool = False,
         code: bool = False,
         search_above: int = 40,
-        always: Sequence[str] = (),
+        always_offered: Sequence[str] = (),
         name: str = "agent",
         description: str = "",
         config: Config | None = None,
@@ -87,22 +87,22 @@ class Agent:
         self.name = name
         self.description = description
         self._model = model
-        self._person = person
+        self._approver = approver
         self._config = config
         self._toolbox = Toolbox(tools)
-        self._runs = Runs(Path(journal)) if isinstance(journal, Path | str) else journal
-        self._opened: tuple[asyncio.AbstractEventLoop, Model] | None = None
-        self._telemetry = telemetry_of(os.environ, warnings.warn)
-        self._settings = Settings(
+        self._runs = RunStore(Path(journal)) if isinstance(journal, Path | str) else journal
+        self._open_model: tuple[asyncio.AbstractEventLoop, Model] | None = None
+        self._telemetry = configure_telemetry(os.environ, warnings.warn)
+        self._settings = RunSettings(
             instructions=instructions,
             policy=policy or Policy(),
-            caps=caps or Caps(),
+            limits=limits or RunLimits(),
             parallel=parallel,
             repair=repair,
-            thinking=_thinking(thinking),
+            thinking=_thinking_settings(thinking),
             sampling=None if max_tokens is None else Sampling(max_tokens=max_tokens),
             redactor=Redactor(secrets),
-            search=Deferred(search_above, always=always),
+            deferred_tools=DeferredTools(search_above, always=always_offered),
             code=code,
         )
 
@@ -112,19 +112,19 @@ class Agent:
         self,
         prompt: Prompt,
         *,
-        after: Sequence[Message] = (),
+        history: Sequence[Message] = (),
         facts: Mapping[str, str] | None = None,
         check: bool = True,
     ) -> Run:
         """Until there is an answer, or a reason to stop. `after` is the conversation so far. A run that the provider or
         a limit kept from its answer raises `RunFailed`; without `check`, look at `run.ok` and `run.stopped`."""
-        return self._run(Run(self.start(prompt, after=after), check=check), facts)
+        return self._run(Run(self.start(prompt, history=history), check=check), facts)
 
     def stream(
-        self, prompt: Prompt, *, after: Sequence[Message] = (), facts: Mapping[str, str] | None = None
+        self, prompt: Prompt, *, history: Sequence[Message] = (), facts: Mapping[str, str] | None = None
     ) -> RunStream:
         """The same, as events."""
-        run = Run(self.start(prompt, after=after))
+        run = Run(self.start(prompt, history=history))
         return RunStream(run, self._events(run, facts))
 
     def resume(self, run: str) -> RunStream:
@@ -132,8 +132,8 @@ class Agent:
         if self._runs is None:
             raise ToolwireError("an agent without a journal has nothing to resume")
         kept = self._runs.find(run)
-        about = decode_entry(kept.about, About, f"the run {kept.id}")
-        resumed = Run(State(run=kept.id, messages=about.messages))
+        about = decode_stored(kept.metadata, RunMetadata, f"the run {kept.id}")
+        resumed = Run(RunState(run=kept.id, messages=about.messages))
         return RunStream(resumed, self._events(resumed, resumed=True))
 
     def _run(self, run: Run, facts: Mapping[str, str] | None) -> Run:
@@ -141,11 +141,11 @@ class Agent:
             async for _ in self._events(run, facts):
                 pass
 
-        if is_asynchronous():
-            run.follow(asyncio.ensure_future(work()))
+        if has_running_loop():
+            run.attach_task(asyncio.ensure_future(work()))
             return run
-        wait_for(work())
-        return run.checked()
+        run_sync(work())
+        return run.check_outcome()
 
     async def _events(
         self,
@@ -153,61 +153,61 @@ class Agent:
         facts: Mapping[str, str] | None = None,
         *,
         resumed: bool = False,
-        tokens: int | None = None,
+        token_limit: int | None = None,
     ) -> AsyncIterator[RunEvent]:
         state = run.state
-        loop, held = await self._loop(state, facts, resumed=resumed, tokens=tokens)
-        spans = None if self._telemetry is None else RunSpans(self._telemetry.tracer, self.name)
+        loop, held = await self._open_loop(state, facts, resumed=resumed, token_limit=token_limit)
+        spans = None if self._telemetry is None else RunTracer(self._telemetry.tracer, self.name)
         try:
             async for event in loop.events(state, resumed=resumed):
-                run.take(event)
+                run.on_event(event)
                 if spans is not None:
-                    spans.take(event)
+                    spans.on_event(event)
                 yield event
         finally:
             await loop.close()
             await self._toolbox.end_run(state.run)
             if spans is not None:
                 spans.close()
-            run.end()
+            run.mark_ended()
             if held is not None:
-                held.end(msgspec.json.encode(ended(state)))
+                held.end(msgspec.json.encode(run_ended(state)))
 
     # ---- one step at a time
 
-    def start(self, prompt: Prompt, *, after: Sequence[Message] = ()) -> State:
+    def start(self, prompt: Prompt, *, history: Sequence[Message] = ()) -> RunState:
         """A run that has not begun."""
         parts = (Text(text=prompt),) if isinstance(prompt, str) else tuple(prompt)
         identity = f"run_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}_{secrets.token_hex(4)}"
-        return State(run=identity, messages=(*after, Message(role="user", parts=parts)))
+        return RunState(run=identity, messages=(*history, Message(role="user", parts=parts)))
 
-    def step(self, state: State | Prompt) -> State:
+    def step(self, state: RunState | Prompt) -> RunState:
         """One turn: what waits is carried out, then the model is asked. It stops before anything is executed: look at
         `pending`, and approve, deny or answer."""
-        found = state if isinstance(state, State) else self.start(state)
-        if asks := found.asks:
+        found = state if isinstance(state, RunState) else self.start(state)
+        if asks := found.approval_requests:
             raise ToolwireError(f"{asks[0].tool} ({asks[0].call_id}) is to be approved, denied or answered first")
-        if is_asynchronous():
-            found.working = asyncio.ensure_future(self._step(found))
+        if has_running_loop():
+            found.task = asyncio.ensure_future(self._step(found))
         else:
-            wait_for(self._step(found))
+            run_sync(self._step(found))
         return found
 
-    async def _step(self, state: State) -> None:
+    async def _step(self, state: RunState) -> None:
         if state.stopped is not None:
             raise ToolwireError(f"the run has ended: {state.stopped}")
-        if not state.began:
-            state.began = time.monotonic()
-        loop, held = await self._loop(state, None, resumed=state.turn > 0)
+        if not state.started_at:
+            state.started_at = time.monotonic()
+        loop, held = await self._open_loop(state, None, resumed=state.turn > 0)
         try:
             if state.pending:
-                async for _ in loop.carry_out(state):
+                async for _ in loop.execute_turn(state):
                     pass
             if state.stopped is None:
-                async for _ in loop.propose(state):
+                async for _ in loop.request_turn(state):
                     pass
         except ModelFailed as failed:
-            state.stopped, state.why = "failed", str(failed)
+            state.stopped, state.reason = "failed", str(failed)
         finally:
             await loop.close()
             if held is not None and state.stopped is None:
@@ -215,35 +215,35 @@ class Agent:
         if state.stopped is not None:
             await self._toolbox.end_run(state.run)
             if held is not None:
-                held.end(msgspec.json.encode(ended(state)))
+                held.end(msgspec.json.encode(run_ended(state)))
 
-    async def _loop(
-        self, state: State, facts: Mapping[str, str] | None, *, resumed: bool, tokens: int | None = None
-    ) -> tuple[Loop, RunSteps | None]:
+    async def _open_loop(
+        self, state: RunState, facts: Mapping[str, str] | None, *, resumed: bool, token_limit: int | None = None
+    ) -> tuple[Loop, RunStepLog | None]:
         """The loop of a run, and the run in the journal, which is held until it is ended or released. `tokens` is a cap
         beside its own."""
-        model = await self._open()
+        model = await self._get_model()
         held = None
         if self._runs is not None and resumed:
-            held = self._runs.take_up(state.run)
+            held = self._runs.resume(state.run)
         elif self._runs is not None:
-            about = About(agent=self.name, model=model.name, messages=state.messages, facts=dict(facts or {}))
+            about = RunMetadata(agent=self.name, model=model.name, messages=state.messages, facts=dict(facts or {}))
             held = self._runs.begin(state.run, msgspec.json.encode(about))
-        steps: Steps = Remembered() if held is None else held
+        steps: StepLog = InMemoryStepLog() if held is None else held
         settings = self._settings
-        if tokens is not None:
-            least = tokens if settings.caps.tokens is None else min(tokens, settings.caps.tokens)
-            settings = replace(settings, caps=replace(settings.caps, tokens=least))
-        return Loop(model, self._toolbox, settings, BoundPictures(steps), self._person), held
+        if token_limit is not None:
+            least = token_limit if settings.limits.tokens is None else min(token_limit, settings.limits.tokens)
+            settings = replace(settings, limits=replace(settings.limits, tokens=least))
+        return Loop(model, self._toolbox, settings, ImageBudget(steps), self._approver), held
 
-    async def _open(self) -> Model:
+    async def _get_model(self) -> Model:
         """The model, for the event loop that asks."""
         if self._model is not None and not isinstance(self._model, str):
             return self._model
         here = asyncio.get_running_loop()
-        if self._opened is None or self._opened[0] is not here:
-            self._opened = (here, await open_model(self._model, self._config))
-        return self._opened[1]
+        if self._open_model is None or self._open_model[0] is not here:
+            self._open_model = (here, await open_model(self._model, self._config))
+        return self._open_model[1]
 
     # ---- an agent among the tools of another
 
@@ -252,22 +252,22 @@ class Agent:
         again with the run that handed it over, and that run waits for what it waits for."""
         runs = self._runs
 
-        async def work(arguments: Any, calling: Calling) -> Output:
+        async def work(arguments: Any, calling: ToolContext) -> ToolOutput:
             state = self.start(arguments["task"])
-            state.run = f"{calling.run}/{calling.key[:8]}"
+            state.run = f"{calling.run}/{calling.idempotency_key[:8]}"
             run = Run(state)
             again = runs is not None and runs.has(state.run)
-            async for _ in self._events(run, resumed=again, tokens=calling.tokens):
+            async for _ in self._events(run, resumed=again, token_limit=calling.remaining_tokens):
                 pass
             if run.stopped == "waiting" and runs is not None:
-                raise Postponed
+                raise CallDeferred
             if run.stopped != "finished":
-                return Output(
-                    content=(Text(text=f"it stopped ({run.stopped}): {run.why}\n{run.text}"),),
+                return ToolOutput(
+                    content=(Text(text=f"it stopped ({run.stopped}): {run.reason}\n{run.text}"),),
                     is_error=True,
                     usage=run.usage,
                 )
-            return Output(content=(Text(text=run.text),), usage=run.usage)
+            return ToolOutput(content=(Text(text=run.text),), usage=run.usage)
 
         task = {"type": "string", "description": "what it is to do, and all that it needs to know for it"}
         return Tool(
@@ -282,21 +282,21 @@ class Agent:
             run=work,
             source=f"agent:{self.name}",
             resumable=runs is not None,
-            timeout=self._settings.caps.seconds or 86_400.0,
+            timeout=self._settings.limits.seconds or 86_400.0,
         )
 
     # ---- what it holds open
 
     async def aclose(self) -> None:
         await self._toolbox.close()
-        if self._opened is not None and self._opened[0] is asyncio.get_running_loop():
-            await self._opened[1].close()
-        self._opened = None
+        if self._open_model is not None and self._open_model[0] is asyncio.get_running_loop():
+            await self._open_model[1].close()
+        self._open_model = None
         if self._telemetry is not None:
             self._telemetry.close()
 
     def close(self) -> None:
-        _blocking(self.aclose())
+        _run_blocking(self.aclose())
 
     def __enter__(self) -> Self:
         return self
@@ -311,12 +311,12 @@ class Agent:
         await self.aclose()
 
 
-def _blocking(coroutine: Coroutine[Any, Any, None]) -> None:
-    if is_asynchronous():
+def _run_blocking(coroutine: Coroutine[Any, Any, None]) -> None:
+    if has_running_loop():
         coroutine.close()
         raise ToolwireError("in asynchronous code, close an agent with `await agent.aclose()`")
-    wait_for(coroutine)
+    run_sync(coroutine)
 
 
-def _thinking(effort: Effort | None) -> Thinking | None:
+def _thinking_settings(effort: Effort | None) -> Thinking | None:
     return None if effort is None else Thinking(enabled=True, effort=effort)

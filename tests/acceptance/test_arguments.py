@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
+from tests.support.bodies.google import gemini_response
+from tests.support.bodies.minimal import (
     anthropic_request,
     anthropic_tool,
     chat_assistant,
@@ -16,13 +17,14 @@ from tests.bodies import (
     chat_result,
     chat_stream,
     chat_turn,
-    offering,
-    turn,
-    with_arguments,
+    request_with_arguments,
+    request_with_tools,
+    tool_cycle_request,
 )
-from tests.bodies_google import gemini_response
-from tests.wire import (
+from tests.support.bodies.readers import gemini_parts, stream_frames, tool_calls_in, tool_results_in
+from tests.support.protocols import (
     ALL_PAIRS,
+    ALL_PROTOCOLS,
     ANTHROPIC,
     CHAT,
     GEMINI,
@@ -30,15 +32,8 @@ from tests.wire import (
     OLLAMA,
     OPENROUTER,
     RESPONSES,
-    SEVEN,
-    calls,
-    frames,
-    kinds,
-    parts,
-    results,
-    translated,
-    translation,
 )
+from tests.support.translation import loss_kinds, translate_body, translated_body
 
 OBJECTS = (ANTHROPIC, GEMINI, INTERACTIONS, OLLAMA)
 """Where arguments are an object, not its text."""
@@ -51,19 +46,19 @@ HUGE = 123_456_789_012_345_678_901_234_567_890
 @pytest.mark.parametrize("target", OBJECTS)
 def test_ar_1_no_arguments_are_an_empty_object(empty: str | None, target: str) -> None:
     body = chat_turn([chat_call("call_1", arguments=empty)], [chat_result("call_1")])
-    assert calls(target, translated(body, CHAT, target))[0]["arguments"] == {}
-    source = with_arguments(target, "{}")
-    assert translated(source, target, CHAT)["messages"][1]["tool_calls"][0]["function"]["arguments"] == "{}"
-    assert translated(source, target, RESPONSES)["input"][1]["arguments"] == "{}"
+    assert tool_calls_in(target, translated_body(body, CHAT, target))[0]["arguments"] == {}
+    source = request_with_arguments(target, "{}")
+    assert translated_body(source, target, CHAT)["messages"][1]["tool_calls"][0]["function"]["arguments"] == "{}"
+    assert translated_body(source, target, RESPONSES)["input"][1]["arguments"] == "{}"
 
 
 @pytest.mark.parametrize("number", [BIG, HUGE, -BIG])
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_ar_3_integers_of_any_size_are_exact(source: str, target: str, number: int) -> None:
-    wire = json.dumps(with_arguments(source, f'{{"n":{number}}}')).encode()
-    made = translation(wire, source, target)
+    wire = json.dumps(request_with_arguments(source, f'{{"n":{number}}}')).encode()
+    made = translate_body(wire, source, target)
     assert str(number).encode() in made.to_bytes()
-    assert calls(target, made.value)[0]["arguments"] == {"n": number}
+    assert tool_calls_in(target, made.value)[0]["arguments"] == {"n": number}
 
 
 COUNTING: dict[str, Any] = {
@@ -95,16 +90,16 @@ def written(protocol: str, made: bytes) -> str:
     return str(call["arguments"])
 
 
-@pytest.mark.parametrize("client", [client for client in SEVEN if client != GEMINI])
+@pytest.mark.parametrize("client", [client for client in ALL_PROTOCOLS if client != GEMINI])
 def test_ar_4_a_whole_number_is_an_integer_where_the_schema_says_so(client: str) -> None:
-    asked = offering(client, {"run": COUNTING})
+    asked = request_with_tools(client, {"run": COUNTING})
     parts = f'{{"functionCall":{{"id":"call_1","name":"run","args":{FLOATS}}}}}'
     answer = json.dumps(gemini_response({"text": "?"})).replace('{"text": "?"}', parts).encode()
     made = toolwire.translate(answer, GEMINI, client, "response", request=asked)
     assert written(client, made.to_bytes()) == INTEGERS
     unasked = toolwire.translate(answer, GEMINI, client, "response")
     assert written(client, unasked.to_bytes()) == FLOATS
-    own = offering(GEMINI, {"run": COUNTING})
+    own = request_with_tools(GEMINI, {"run": COUNTING})
     assert toolwire.translate(answer, GEMINI, GEMINI, "response", request=own).value == json.loads(answer)
     for size in (1, 7, 1000):
         pieces = [FLOATS[at : at + size] for at in range(0, len(FLOATS), size)]
@@ -119,18 +114,18 @@ def argument_pieces(protocol: str, wire: bytes) -> list[str]:
     """The text of the arguments of a stream with one call, in order."""
     match protocol:
         case "anthropic":
-            deltas = [frame.get("delta", {}) for frame in frames(wire)]
+            deltas = [frame.get("delta", {}) for frame in stream_frames(wire)]
             return [delta["partial_json"] for delta in deltas if "partial_json" in delta]
         case "openai-responses":
             kind = "response.function_call_arguments.delta"
-            return [frame["delta"] for frame in frames(wire) if frame["type"] == kind]
+            return [frame["delta"] for frame in stream_frames(wire) if frame["type"] == kind]
         case "gemini-interactions":
-            return [frame["delta"]["arguments"] for frame in frames(wire) if frame["event_type"] == "step.delta"]
+            return [frame["delta"]["arguments"] for frame in stream_frames(wire) if frame["event_type"] == "step.delta"]
         case "ollama":
             (line,) = [line for line in wire.split(b"\n") if b"tool_calls" in line]
             return [line.decode().partition('"arguments":')[2].partition("}}]}")[0]]
         case _:
-            deltas = [choice["delta"] for frame in frames(wire) for choice in frame["choices"]]
+            deltas = [choice["delta"] for frame in stream_frames(wire) for choice in frame["choices"]]
             parts = [part["function"] for delta in deltas for part in delta.get("tool_calls") or ()]
             return [part.get("arguments", "") for part in parts]
 
@@ -141,12 +136,12 @@ def argument_pieces(protocol: str, wire: bytes) -> list[str]:
 def test_ar_6_arguments_that_are_no_object_are_wrapped_reported_and_come_back(
     source: str, target: str, broken: str
 ) -> None:
-    body = with_arguments(source, broken)
-    made = translated(body, source, target)
-    assert calls(target, made)[0]["arguments"] == {"_raw": broken}
+    body = request_with_arguments(source, broken)
+    made = translated_body(body, source, target)
+    assert tool_calls_in(target, made)[0]["arguments"] == {"_raw": broken}
     path = "/input/1/arguments" if source == RESPONSES else "/messages/1/tool_calls/0/function/arguments"
-    assert kinds(body, source, target)[path] == "approximated"
-    back = translated(made, target, source)
+    assert loss_kinds(body, source, target)[path] == "approximated"
+    back = translated_body(made, target, source)
     held = back["input"][1] if source == RESPONSES else back["messages"][1]["tool_calls"][0]["function"]
     assert held["arguments"] == broken
 
@@ -161,11 +156,11 @@ def test_ar_7_truncated_arguments_are_marked_and_not_mended(finish_reason: str) 
 
 def test_ar_10_null_arguments_are_an_empty_object() -> None:
     answer = chat_response(chat_assistant(chat_call("call_1", arguments=None)))
-    assert calls(ANTHROPIC, translated(answer, CHAT, ANTHROPIC, "response"))[0]["arguments"] == {}
+    assert tool_calls_in(ANTHROPIC, translated_body(answer, CHAT, ANTHROPIC, "response"))[0]["arguments"] == {}
     for protocol in (CHAT, OPENROUTER):
         assert toolwire.parse_tool_calls(answer, protocol)[0]["arguments"] == ""
     for target in OBJECTS:
-        assert calls(target, translated(answer, OPENROUTER, target, "response"))[0]["arguments"] == {}
+        assert tool_calls_in(target, translated_body(answer, OPENROUTER, target, "response"))[0]["arguments"] == {}
 
 
 FALSY: dict[str, Any] = {"zero": 0, "no": False, "nothing": None, "text": "", "list": [], "object": {}}
@@ -173,10 +168,10 @@ FALSY: dict[str, Any] = {"zero": 0, "no": False, "nothing": None, "text": "", "l
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_ar_11_falsy_values_are_values(source: str, target: str) -> None:
-    made = translated(with_arguments(source, json.dumps(FALSY)), source, target)
-    assert calls(target, made)[0]["arguments"] == FALSY
-    zero = json.loads(json.dumps(turn(source, "call_1")).replace("result 0", "0"))
-    assert results(target, translated(zero, source, target)) == [("call_1", "0")]
+    made = translated_body(request_with_arguments(source, json.dumps(FALSY)), source, target)
+    assert tool_calls_in(target, made)[0]["arguments"] == FALSY
+    zero = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace("result 0", "0"))
+    assert tool_results_in(target, translated_body(zero, source, target)) == [("call_1", "0")]
 
 
 ODD = '{"__proto__":{"polluted":true},"__class__":"x"}'
@@ -185,11 +180,11 @@ DOUBLED = '{"a":1,"a":2}'
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_ar_12_odd_keys_are_data_and_doubled_keys_are_kept(source: str, target: str) -> None:
-    made = translated(with_arguments(source, ODD), source, target)
-    assert calls(target, made)[0]["arguments"] == json.loads(ODD)
+    made = translated_body(request_with_arguments(source, ODD), source, target)
+    assert tool_calls_in(target, made)[0]["arguments"] == json.loads(ODD)
     written = DOUBLED if source in (CHAT, RESPONSES, OPENROUTER) else '{"a":1}'
-    wire = json.dumps(with_arguments(source, written), separators=(",", ":"))
-    sent = translation(wire.replace('{"a":1}', DOUBLED).encode(), source, target).to_bytes().decode()
+    wire = json.dumps(request_with_arguments(source, written), separators=(",", ":"))
+    sent = translate_body(wire.replace('{"a":1}', DOUBLED).encode(), source, target).to_bytes().decode()
     assert (DOUBLED if target in OBJECTS else json.dumps(DOUBLED)) in sent
 
 
@@ -197,26 +192,26 @@ NOT_JSON = ['{"cut": [1, 2', "{plist = 1;}", "[not json", '{"a": 1}', "[1]"]
 
 
 @pytest.mark.parametrize("output", NOT_JSON)
-@pytest.mark.parametrize("source", [source for source in SEVEN if source != GEMINI])
+@pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != GEMINI])
 def test_ar_8_output_that_looks_like_json_is_sent_as_the_text_that_it_is(source: str, output: str) -> None:
-    body = json.loads(json.dumps(turn(source, "call_1")).replace('"result 0"', json.dumps(output)))
-    made = translated(body, source, GEMINI)
-    assert parts(made)[2]["functionResponse"]["response"] == {"output": output}
-    assert results(INTERACTIONS, translated(made, GEMINI, INTERACTIONS)) == [("call_1", output)]
+    body = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace('"result 0"', json.dumps(output)))
+    made = translated_body(body, source, GEMINI)
+    assert gemini_parts(made)[2]["functionResponse"]["response"] == {"output": output}
+    assert tool_results_in(INTERACTIONS, translated_body(made, GEMINI, INTERACTIONS)) == [("call_1", output)]
 
 
 REFERRING = {"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}
 
 
-@pytest.mark.parametrize("source", [source for source in SEVEN if source != GEMINI])
+@pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != GEMINI])
 def test_ar_9_references_in_an_output_are_text(source: str) -> None:
     text = json.dumps(REFERRING, separators=(",", ":"))
     whole: Any = REFERRING if source == INTERACTIONS else text
-    body = json.loads(json.dumps(turn(source, "call_1")).replace('"result 0"', json.dumps(whole)))
-    made = translated(body, source, GEMINI)
-    assert parts(made)[2]["functionResponse"]["response"] == {"output": text}
-    plain = json.loads(json.dumps(turn(INTERACTIONS, "call_1")).replace('"result 0"', '{"temp": 18}'))
-    held = parts(translated(plain, INTERACTIONS, GEMINI))[2]["functionResponse"]["response"]
+    body = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace('"result 0"', json.dumps(whole)))
+    made = translated_body(body, source, GEMINI)
+    assert gemini_parts(made)[2]["functionResponse"]["response"] == {"output": text}
+    plain = json.loads(json.dumps(tool_cycle_request(INTERACTIONS, "call_1")).replace('"result 0"', '{"temp": 18}'))
+    held = gemini_parts(translated_body(plain, INTERACTIONS, GEMINI))[2]["functionResponse"]["response"]
     assert held == {"output": {"temp": 18}}
 
 
@@ -224,7 +219,7 @@ def test_ar_9_references_in_an_output_are_text(source: str) -> None:
 def test_ar_13_a_tool_with_an_open_map_is_not_marked_strict(target: str) -> None:
     labels = {"type": "object", "additionalProperties": {"type": "string"}}
     schema = {"type": "object", "properties": {"labels": labels}, "required": ["labels"]}
-    made = translated(anthropic_request(tools=[anthropic_tool(schema=schema)]), ANTHROPIC, target)["tools"][0]
+    made = translated_body(anthropic_request(tools=[anthropic_tool(schema=schema)]), ANTHROPIC, target)["tools"][0]
     declared = made["function"] if target == CHAT else made
     assert declared.get("strict") is (None if target == CHAT else False)
     assert declared["parameters"] == schema

@@ -5,35 +5,20 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
-    GO,
+from tests.support.bodies.minimal import (
+    USER_MESSAGE,
     anthropic_request,
     anthropic_tool,
     chat_request,
     chat_tool,
-    offering,
+    request_with_tools,
     responses_request,
     responses_tool,
-    turn,
+    tool_cycle_request,
 )
-from tests.wire import (
-    ANTHROPIC,
-    CHAT,
-    GEMINI,
-    INTERACTIONS,
-    OLLAMA,
-    OPENROUTER,
-    RESPONSES,
-    SEVEN,
-    items,
-    kinds,
-    lost,
-    named,
-    roles,
-    text_of,
-    tools,
-    translated,
-)
+from tests.support.bodies.readers import content_text, declared_schemas, message_roles, responses_items
+from tests.support.protocols import ALL_PROTOCOLS, ANTHROPIC, CHAT, GEMINI, INTERACTIONS, OLLAMA, OPENROUTER, RESPONSES
+from tests.support.translation import has_loss_at, loss_kinds, loss_paths, translated_body
 
 SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
 FETCH: dict[str, Any] = {"type": "web_fetch_20250910", "name": "web_fetch"}
@@ -48,17 +33,21 @@ def choosing(protocol: str, choice: Any, **fields: Any) -> dict[str, Any]:
         case "openai-chat" | "openrouter":
             return chat_request(tools=[chat_tool("a"), chat_tool("b")], tool_choice=choice, **fields)
         case "gemini":
-            return offering(GEMINI, {"a": None, "b": None}, toolConfig={"functionCallingConfig": choice}, **fields)
+            return request_with_tools(
+                GEMINI, {"a": None, "b": None}, toolConfig={"functionCallingConfig": choice}, **fields
+            )
         case "gemini-interactions":
-            return offering(protocol, {"a": None, "b": None}, generation_config={"tool_choice": choice}, **fields)
+            return request_with_tools(
+                protocol, {"a": None, "b": None}, generation_config={"tool_choice": choice}, **fields
+            )
         case _:
             return responses_request(tools=[responses_tool("a"), responses_tool("b")], tool_choice=choice, **fields)
 
 
 def test_tc_1_any_is_read_as_required() -> None:
-    assert translated(choosing(CHAT, "any"), CHAT, ANTHROPIC)["tool_choice"] == {"type": "any"}
-    assert translated(choosing(CHAT, "any"), CHAT, RESPONSES)["tool_choice"] == "required"
-    made = translated(choosing(OPENROUTER, "any"), OPENROUTER, GEMINI)
+    assert translated_body(choosing(CHAT, "any"), CHAT, ANTHROPIC)["tool_choice"] == {"type": "any"}
+    assert translated_body(choosing(CHAT, "any"), CHAT, RESPONSES)["tool_choice"] == "required"
+    made = translated_body(choosing(OPENROUTER, "any"), OPENROUTER, GEMINI)
     assert made["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
 
 
@@ -72,22 +61,22 @@ def test_tc_1_any_is_read_as_required() -> None:
 )
 def test_tc_2_choice_and_parallel_flag_are_left_out_when_no_tool_is_left(declared: list[Any], choice: Any) -> None:
     body = anthropic_request(tools=declared, tool_choice=choice)
-    assert not {"tools", "tool_choice", "parallel_tool_calls"} & translated(body, ANTHROPIC, CHAT).keys()
-    assert not {"tools", "tool_choice"} & translated(body, ANTHROPIC, OLLAMA).keys()
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & translated_body(body, ANTHROPIC, CHAT).keys()
+    assert not {"tools", "tool_choice"} & translated_body(body, ANTHROPIC, OLLAMA).keys()
     if not declared:  # Google has a search of its own
-        assert not {"tools", "toolConfig"} & translated(body, ANTHROPIC, GEMINI).keys()
+        assert not {"tools", "toolConfig"} & translated_body(body, ANTHROPIC, GEMINI).keys()
 
 
 @pytest.mark.parametrize("source", [CHAT, RESPONSES])
 def test_tc_3_the_parallel_flag_alone_makes_a_whole_choice(source: str) -> None:
     body = choosing(source, "auto", parallel_tool_calls=False)
     del body["tool_choice"]
-    made = translated(body, source, ANTHROPIC)
+    made = translated_body(body, source, ANTHROPIC)
     assert made["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
 
 
 def test_tc_4_choice_and_flag_stand_in_one_place() -> None:
-    made = translated(choosing(CHAT, "required", parallel_tool_calls=False), CHAT, ANTHROPIC)
+    made = translated_body(choosing(CHAT, "required", parallel_tool_calls=False), CHAT, ANTHROPIC)
     assert made["tool_choice"] == {"type": "any", "disable_parallel_tool_use": True}
     assert "parallel_tool_calls" not in made
 
@@ -96,20 +85,20 @@ def test_tc_4_choice_and_flag_stand_in_one_place() -> None:
 @pytest.mark.parametrize("choice", [{"type": "auto"}, {"type": "any"}, {"type": "tool", "name": "a"}])
 def test_tc_5_the_parallel_switch_is_kept_both_ways(target: str, choice: dict[str, Any]) -> None:
     switched = {**choice, "disable_parallel_tool_use": True}
-    made = translated(choosing(ANTHROPIC, switched), ANTHROPIC, target)
+    made = translated_body(choosing(ANTHROPIC, switched), ANTHROPIC, target)
     assert made["parallel_tool_calls"] is False
-    assert translated(made, target, ANTHROPIC)["tool_choice"] == switched
+    assert translated_body(made, target, ANTHROPIC)["tool_choice"] == switched
 
 
 def test_tc_6_a_choice_goes_with_its_tool() -> None:
     body = anthropic_request(tools=[SEARCH, anthropic_tool()], tool_choice={"type": "tool", "name": "web_search"})
-    with pytest.raises(toolwire.LossRefused, match="/tools/0: web_search is to be called"):
-        translated(body, ANTHROPIC, CHAT)
-    replaced = translated(body, ANTHROPIC, CHAT, hosted_tools="function")
+    with pytest.raises(toolwire.LossyTranslationError, match="/tools/0: web_search is to be called"):
+        translated_body(body, ANTHROPIC, CHAT)
+    replaced = translated_body(body, ANTHROPIC, CHAT, hosted_tools="function")
     assert replaced["tool_choice"] == {"type": "function", "function": {"name": "google_web_search"}}
     long = "x" * 100
     forced = anthropic_request(tools=[anthropic_tool(long)], tool_choice={"type": "tool", "name": long})
-    renamed = translated(forced, ANTHROPIC, CHAT)
+    renamed = translated_body(forced, ANTHROPIC, CHAT)
     assert renamed["tool_choice"]["function"]["name"] == renamed["tools"][0]["function"]["name"]
 
 
@@ -119,14 +108,14 @@ def test_tc_7_a_choice_among_some_tools_offers_only_these(source: str) -> None:
     responses_form = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "b"}]}
     forms = {CHAT: {"type": "allowed_tools", "allowed_tools": chat_form}, RESPONSES: responses_form}
     body = choosing(source, forms[source])
-    assert list(tools(ANTHROPIC, translated(body, source, ANTHROPIC))) == ["b"]
+    assert list(declared_schemas(ANTHROPIC, translated_body(body, source, ANTHROPIC))) == ["b"]
     other = RESPONSES if source == CHAT else CHAT
-    made = translated(body, source, other)
+    made = translated_body(body, source, other)
     assert made["tool_choice"] == forms[other]
-    assert list(tools(other, made)) == ["a", "b"]
-    google = translated(body, source, GEMINI)
+    assert list(declared_schemas(other, made)) == ["a", "b"]
+    google = translated_body(body, source, GEMINI)
     assert google["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"] == ["b"]
-    assert list(tools(OLLAMA, translated(body, source, OLLAMA))) == ["b"]
+    assert list(declared_schemas(OLLAMA, translated_body(body, source, OLLAMA))) == ["b"]
 
 
 CHOICES = [
@@ -141,7 +130,7 @@ CHOICES = [
         INTERACTIONS: {"allowed_tools": {"mode": "any", "tools": ["b"]}},
     },
 ]
-CHOOSING = [protocol for protocol in SEVEN if protocol != OLLAMA]
+CHOOSING = [protocol for protocol in ALL_PROTOCOLS if protocol != OLLAMA]
 
 
 def chosen(protocol: str, body: Any) -> Any:
@@ -160,10 +149,10 @@ def chosen(protocol: str, body: Any) -> Any:
 def test_tc_9_every_choice_is_mapped_exactly(source: str, target: str, choice: dict[str, Any]) -> None:
     spoken = {**choice, OPENROUTER: choice[CHAT]}
     body = choosing(source, spoken[source])
-    assert chosen(target, translated(body, source, target)) == spoken[target]
+    assert chosen(target, translated_body(body, source, target)) == spoken[target]
     offered = {"none": [], "any": ["a", "b"], "auto": ["a", "b"], "tool": ["b"]}[choice[ANTHROPIC]["type"]]
-    made = translated(body, source, OLLAMA)  # without words for it, a choice is kept by what is offered
-    assert list(tools(OLLAMA, made)) == offered
+    made = translated_body(body, source, OLLAMA)  # without words for it, a choice is kept by what is offered
+    assert list(declared_schemas(OLLAMA, made)) == offered
 
 
 AUDIO = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
@@ -183,28 +172,28 @@ AUDIO = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "w
     ],
 )
 def test_tc_10_what_has_no_counterpart_is_reported_never_dropped_silently(body: dict[str, Any], path: str) -> None:
-    assert named(lost(body, CHAT, ANTHROPIC), path)
+    assert has_loss_at(loss_paths(body, CHAT, ANTHROPIC), path)
 
 
 MID_CONVERSATION = anthropic_request(
-    *turn(ANTHROPIC, "toolu_1")["messages"], REMINDER, {"role": "assistant", "content": "Oui."}
+    *tool_cycle_request(ANTHROPIC, "toolu_1")["messages"], REMINDER, {"role": "assistant", "content": "Oui."}
 )
 
 
 def test_sy_1_system_text_in_the_middle_keeps_its_place_in_chat() -> None:
     for target in (CHAT, OLLAMA, OPENROUTER):
-        made = translated(MID_CONVERSATION, ANTHROPIC, target)
-        assert roles(made) == ["user", "assistant", "tool", "system", "assistant"]
+        made = translated_body(MID_CONVERSATION, ANTHROPIC, target)
+        assert message_roles(made) == ["user", "assistant", "tool", "system", "assistant"]
         assert made["messages"][3]["content"] == "Answer in French."
 
 
-@pytest.mark.parametrize("target", [target for target in SEVEN if target != ANTHROPIC])
+@pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != ANTHROPIC])
 def test_sy_2_system_text_is_never_dropped(target: str) -> None:
-    assert str(translated(MID_CONVERSATION, ANTHROPIC, target)).count("Answer in French.") == 1
+    assert str(translated_body(MID_CONVERSATION, ANTHROPIC, target)).count("Answer in French.") == 1
 
 
 def test_sy_3_system_text_in_the_middle_is_a_developer_item_of_responses() -> None:
-    made = items(translated(MID_CONVERSATION, ANTHROPIC, RESPONSES))
+    made = responses_items(translated_body(MID_CONVERSATION, ANTHROPIC, RESPONSES))
     (said,) = [item for item in made if "Answer in French." in str(item.get("content"))]
     assert (said["role"], made.index(said)) == ("developer", 3)
 
@@ -212,20 +201,20 @@ def test_sy_3_system_text_in_the_middle_is_a_developer_item_of_responses() -> No
 @pytest.mark.parametrize("role", ["system", "developer"])
 @pytest.mark.parametrize("source", [CHAT, RESPONSES])
 def test_sy_4_leading_system_text_is_lifted_and_later_text_is_placed_legally(source: str, role: str) -> None:
-    messages = [{"role": role, "content": "Be brief."}, GO, {"role": role, "content": "Answer in French."}]
+    messages = [{"role": role, "content": "Be brief."}, USER_MESSAGE, {"role": role, "content": "Answer in French."}]
     body = chat_request(*messages) if source == CHAT else responses_request(*messages)
-    made = translated(body, source, ANTHROPIC)
-    assert text_of(made["system"]) == "Be brief."
+    made = translated_body(body, source, ANTHROPIC)
+    assert content_text(made["system"]) == "Be brief."
     reminder = "<system-reminder>\nAnswer in French.\n</system-reminder>"
-    assert [text_of(message["content"]) for message in made["messages"]] == ["Go on.", reminder]
-    assert roles(made) == ["user", "user"]
+    assert [content_text(message["content"]) for message in made["messages"]] == ["Go on.", reminder]
+    assert message_roles(made) == ["user", "user"]
 
 
 def test_sy_5_null_instructions_are_no_instructions() -> None:
     body = responses_request(instructions=None)
-    assert translated(body, RESPONSES, RESPONSES) == body
-    assert "system" not in translated(body, RESPONSES, ANTHROPIC)
-    assert roles(translated(body, RESPONSES, CHAT)) == ["user"]
+    assert translated_body(body, RESPONSES, RESPONSES) == body
+    assert "system" not in translated_body(body, RESPONSES, ANTHROPIC)
+    assert message_roles(translated_body(body, RESPONSES, CHAT)) == ["user"]
 
 
 def test_sy_6_system_blocks_with_cache_marks_lose_only_the_marks() -> None:
@@ -234,45 +223,47 @@ def test_sy_6_system_blocks_with_cache_marks_lose_only_the_marks() -> None:
         {"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}},
     ]
     body = anthropic_request(system=blocks)
-    made = translated(body, ANTHROPIC, CHAT)
+    made = translated_body(body, ANTHROPIC, CHAT)
     assert "cache_control" not in str(made)
     assert made["messages"][0]["content"] == [
         {"type": "text", "text": "Be brief."},
         {"type": "text", "text": "Be kind.", "prompt_cache_breakpoint": {"mode": "explicit"}},
     ]
     for target in (RESPONSES, GEMINI, INTERACTIONS, OLLAMA):
-        flat = translated(body, ANTHROPIC, target)
+        flat = translated_body(body, ANTHROPIC, target)
         assert "cache_control" not in str(flat)
         assert "Be brief." in str(flat)
         assert "Be kind." in str(flat)
-        assert kinds(body, ANTHROPIC, target)["/system/1/cache_control"] == "dropped"
+        assert loss_kinds(body, ANTHROPIC, target)["/system/1/cache_control"] == "dropped"
 
 
 IN_THE_MIDDLE = {
     protocol: chat_request(
-        {"role": "system", "content": "Be brief."}, GO, REMINDER, {"role": "user", "content": "And?"}
+        {"role": "system", "content": "Be brief."}, USER_MESSAGE, REMINDER, {"role": "user", "content": "And?"}
     )
     for protocol in (CHAT, OLLAMA, OPENROUTER)
 }
 IN_THE_MIDDLE[RESPONSES] = responses_request(
-    GO, {**REMINDER, "role": "developer"}, {"role": "user", "content": "And?"}, instructions="Be brief."
+    USER_MESSAGE, {**REMINDER, "role": "developer"}, {"role": "user", "content": "And?"}, instructions="Be brief."
 )
-IN_THE_MIDDLE[ANTHROPIC] = anthropic_request(GO, REMINDER, {"role": "user", "content": "And?"}, system="Be brief.")
+IN_THE_MIDDLE[ANTHROPIC] = anthropic_request(
+    USER_MESSAGE, REMINDER, {"role": "user", "content": "And?"}, system="Be brief."
+)
 
 
 @pytest.mark.parametrize("source", list(IN_THE_MIDDLE))
 def test_sy_7_system_text_is_an_instruction_or_a_reminder(source: str) -> None:
     body = IN_THE_MIDDLE[source]
     reminder = "<system-reminder>\nAnswer in French.\n</system-reminder>"
-    made = translated(body, source, GEMINI)
+    made = translated_body(body, source, GEMINI)
     assert made["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
     assert [(one["role"], one["parts"]) for one in made["contents"]] == [
         ("user", [{"text": "Go on."}]),
         ("user", [{"text": reminder}]),
         ("user", [{"text": "And?"}]),
     ]
-    interaction = translated(body, source, INTERACTIONS)
+    interaction = translated_body(body, source, INTERACTIONS)
     assert interaction["system_instruction"] == "Be brief."
-    assert [text_of(step["content"]) for step in interaction["input"]] == ["Go on.", reminder, "And?"]
+    assert [content_text(step["content"]) for step in interaction["input"]] == ["Go on.", reminder, "And?"]
     path = "/input/1/role" if source == RESPONSES else "/messages/1/role" if source == ANTHROPIC else "/messages/2/role"
-    assert kinds(body, source, GEMINI)[path] == "approximated"
+    assert loss_kinds(body, source, GEMINI)[path] == "approximated"

@@ -10,17 +10,23 @@ from google import genai
 from google.genai.types import HttpOptions
 
 import toolwire as tw
-from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, question, run, running
-from tests.gateway.test_exchange import FINE, Script
-from tests.gateway.test_faults import told, whole
-from tests.upstream.serving import served
-from tests.upstream.sockets import upstream
-from toolwire.codec.counting import TOKENS_WITH_TOOLS, estimate
-from toolwire.codec.interface import Context
+from tests.support.gateway.in_process import (
+    PROTOCOL_NAMES,
+    RunningGateway,
+    one_provider_config,
+    question_request,
+    run_async,
+    run_gateway,
+)
+from tests.support.servers.asgi import serve_app
+from tests.support.servers.http_responses import CHAT_BODY, http_response, openai_error_body
+from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
+from toolwire.codec.interface import ResponseContext
+from toolwire.codec.token_count import TOKENS_WITH_TOOLS, estimate_tokens
 from toolwire.gateway.config import parse_config
-from toolwire.gateway.server import build
+from toolwire.gateway.server.launch import build_gateway
 from toolwire.protocols import PROTOCOLS
-from toolwire.upstream.provider import origin_of
+from toolwire.upstream.provider import parse_origin
 from toolwire.upstream.simulator.app import Simulator
 
 COUNTING = ["anthropic", "openai-responses", "gemini"]
@@ -29,7 +35,7 @@ PATHS = {
     "openai-responses": "/v1/responses/input_tokens",
     "gemini": "/v1beta/models/m:countTokens",
 }
-NOT_FOUND = whole("404 Not Found", told("there is no such address", "not_found_error"))
+NOT_FOUND = http_response("404 Not Found", openai_error_body("there is no such address", "not_found_error"))
 
 
 def tokens_of(client: str, body: bytes) -> int:
@@ -45,7 +51,7 @@ def tokens_of(client: str, body: bytes) -> int:
     return count
 
 
-async def count(gateway: Running, client: str, body: bytes, query: str = "") -> tuple[int, str]:
+async def count(gateway: RunningGateway, client: str, body: bytes, query: str = "") -> tuple[int, str]:
     answer = await gateway.post(PATHS[client] + query, body)
     read = await answer.read(10_000)
     assert answer.status == 200, read
@@ -56,14 +62,14 @@ async def count(gateway: Running, client: str, body: bytes, query: str = "") -> 
 @pytest.mark.parametrize("client", COUNTING)
 def test_ct_1_every_client_can_count_in_front_of_every_provider(client: str, protocol: str) -> None:
     async def work(base_url: str) -> None:
-        async with running(in_front_of(origin_of(base_url), protocol)) as gateway:
-            _, body = question(client)
+        async with run_gateway(one_provider_config(parse_origin(base_url), protocol)) as gateway:
+            _, body = question_request(client)
             tokens, how = await count(gateway, client, body, "?beta=true")
             assert tokens > 10
             assert how == ("counted" if protocol in COUNTING else "estimated")
 
-    with served(Simulator()) as base_url:
-        run(work(base_url))
+    with serve_app(Simulator()) as base_url:
+        run_async(work(base_url))
 
 
 def test_a_model_that_nobody_knows_is_no_404() -> None:
@@ -72,11 +78,11 @@ def test_a_model_that_nobody_knows_is_no_404() -> None:
             f'[providers.{name}]\nprotocol = "{name}"\nbase_url = "http://127.0.0.{number}:9"\n'
             for number, name in enumerate(("anthropic", "gemini"), 1)
         )
-        async with running(providers) as gateway:
-            _, body = question("anthropic")
-            assert await count(gateway, "anthropic", body) == (estimate(body), "estimated")
+        async with run_gateway(providers) as gateway:
+            _, body = question_request("anthropic")
+            assert await count(gateway, "anthropic", body) == (estimate_tokens(body), "estimated")
 
-    run(work())
+    run_async(work())
 
 
 SYSTEM, DESCRIPTION = "Speak like a pirate. " * 50, "What the weather is like. " * 50
@@ -95,7 +101,7 @@ def described() -> dict[str, Any]:
 @pytest.mark.parametrize("client", COUNTING)
 def test_ct_2_system_text_and_tools_are_counted(client: str, protocol: str) -> None:
     async def work(base_url: str) -> None:
-        async with running(in_front_of(origin_of(base_url), protocol)) as gateway:
+        async with run_gateway(one_provider_config(parse_origin(base_url), protocol)) as gateway:
             everything = described()
             body = tw.translate(everything, "openai-chat", client, model="m").to_bytes()
             tokens, how = await count(gateway, client, body)
@@ -107,8 +113,8 @@ def test_ct_2_system_text_and_tools_are_counted(client: str, protocol: str) -> N
             )
             assert tokens - added - less > len(DESCRIPTION) // 4
 
-    with served(Simulator()) as base_url:
-        run(work(base_url))
+    with serve_app(Simulator()) as base_url:
+        run_async(work(base_url))
 
 
 @pytest.mark.parametrize("protocol", COUNTING)
@@ -116,10 +122,10 @@ def test_ct_2_system_text_and_tools_are_counted(client: str, protocol: str) -> N
     "answer",
     [
         NOT_FOUND,
-        whole("500 Oh", told("went wrong")),
-        whole("401 No", told("bad key", "authentication_error")),
-        whole("200 OK", b"<html>"),
-        whole("200 OK", b'{"input_tokens": "many", "totalTokens": "many"}'),
+        http_response("500 Oh", openai_error_body("went wrong")),
+        http_response("401 No", openai_error_body("bad key", "authentication_error")),
+        http_response("200 OK", b"<html>"),
+        http_response("200 OK", b'{"input_tokens": "many", "totalTokens": "many"}'),
         b"not HTTP at all",
     ],
     ids=["404", "500", "401", "no JSON", "no number", "no HTTP"],
@@ -128,39 +134,40 @@ def test_ct_3_a_provider_that_can_not_count_is_asked_all_the_same(answer: bytes,
     """The estimate takes its place, and the next exchange goes there at once, with no try in between."""
 
     async def work() -> None:
-        script = Script(
-            answer, whole("200 OK", tw.translate(FINE, "openai-chat", protocol, kind="response").to_bytes())
+        script = ScriptedUpstream(
+            answer,
+            http_response("200 OK", tw.translate(CHAT_BODY, "openai-chat", protocol, kind="response").to_bytes()),
         )
-        async with upstream(script) as origin, running(in_front_of(origin, protocol)) as gateway:
-            _, body = question("anthropic")
+        async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, protocol)) as gateway:
+            _, body = question_request("anthropic")
             tokens, how = await count(gateway, "anthropic", body)
             assert (how, tokens > TOKENS_WITH_TOOLS) == ("estimated", True)
-            assert len(script.asked) == 1
-            exchange = await gateway.ask("anthropic")
-            assert (exchange.status, len(script.asked)) == (200, 2)
+            assert len(script.requests) == 1
+            exchange = await gateway.send_question("anthropic")
+            assert (exchange.status, len(script.requests)) == (200, 2)
             assert b"fine" in await exchange.read(10_000)
             metrics = (await gateway.get("/metrics"))[1]
             assert b'client="anthropic",provider="up",status="200"} 2' in metrics
 
-    run(work())
+    run_async(work())
 
 
 @pytest.mark.parametrize("protocol", COUNTING)
 @pytest.mark.parametrize("client", COUNTING)
 def test_ct_4_the_providers_own_count_is_what_the_exchange_then_takes(client: str, protocol: str) -> None:
     async def work(base_url: str) -> None:
-        async with running(in_front_of(origin_of(base_url), protocol)) as gateway:
-            path, body = question(client)
+        async with run_gateway(one_provider_config(parse_origin(base_url), protocol)) as gateway:
+            path, body = question_request(client)
             tokens, how = await count(gateway, client, body)
             answer = await gateway.post(path, body)
             read = await answer.read(100_000)
             assert answer.status == 200, read
-            usage = PROTOCOLS[client].decode_response(read, Context()).usage
+            usage = PROTOCOLS[client].decode_response(read, ResponseContext()).usage
             assert usage is not None
             assert (tokens, how) == (usage.input_tokens, "counted")
 
-    with served(Simulator()) as base_url:
-        run(work(base_url))
+    with serve_app(Simulator()) as base_url:
+        run_async(work(base_url))
 
 
 @pytest.mark.parametrize("protocol", COUNTING)
@@ -168,8 +175,8 @@ def test_ct_5_what_is_counted_is_what_would_be_sent(protocol: str) -> None:
     """History with calls, hosted tools and settings, translated as for the exchange; less what only an answer needs."""
 
     async def work() -> None:
-        script = Script(whole("200 OK", b'{"input_tokens": 77, "totalTokens": 77}'), NOT_FOUND)
-        async with upstream(script) as origin, running(in_front_of(origin, protocol)) as gateway:
+        script = ScriptedUpstream(http_response("200 OK", b'{"input_tokens": 77, "totalTokens": 77}'), NOT_FOUND)
+        async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, protocol)) as gateway:
             call = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Oslo"}}
             result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "snow"}
             body: dict[str, Any] = {
@@ -197,14 +204,16 @@ def test_ct_5_what_is_counted_is_what_would_be_sent(protocol: str) -> None:
         assert sent.keys() - counted.keys() <= only_for_an_answer
         assert counted.keys() & only_for_an_answer == set()
 
-    run(work())
+    run_async(work())
 
 
 def test_the_official_clients_take_the_counts() -> None:
-    with served(Simulator()) as base_url:
-        gateway = build(parse_config(in_front_of(origin_of(base_url), "ollama"), {}), None, {"HOME": "/nonexistent"})
+    with serve_app(Simulator()) as base_url:
+        gateway = build_gateway(
+            parse_config(one_provider_config(parse_origin(base_url), "ollama"), {}), None, {"HOME": "/nonexistent"}
+        )
         said: list[Any] = [{"role": "user", "content": "Hi"}]
-        with served(gateway.app) as root:
+        with serve_app(gateway.app) as root:
             with anthropic.Anthropic(base_url=root, api_key="none") as claude:
                 counted = claude.messages.count_tokens(model="m", messages=said, system="Be kind.")
                 assert counted.input_tokens > 5

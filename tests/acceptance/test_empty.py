@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.bodies import (
-    GO,
+from tests.support.bodies.google import interactions_response
+from tests.support.bodies.minimal import (
     RESPONSES_USAGE,
+    USER_MESSAGE,
     anthropic_call,
     anthropic_request,
     anthropic_response,
@@ -16,18 +17,18 @@ from tests.bodies import (
     chat_request,
     chat_response,
     chat_stream,
-    offering,
+    request_with_tools,
     responses_call,
     responses_output,
     responses_request,
     responses_response,
-    turn,
+    tool_cycle_request,
 )
-from tests.bodies_google import interactions_response
-from tests.bodies_ollama import ollama_response
-from tests.sdk import fold_stream, summary
-from tests.wire import (
+from tests.support.bodies.ollama import ollama_response
+from tests.support.bodies.readers import content_text, message_roles, tool_calls_in, tool_results_in
+from tests.support.protocols import (
     ALL_PAIRS,
+    ALL_PROTOCOLS,
     ANTHROPIC,
     CHAT,
     GEMINI,
@@ -35,40 +36,35 @@ from tests.wire import (
     OLLAMA,
     OPENROUTER,
     RESPONSES,
-    SEVEN,
-    calls,
-    lost,
-    named,
-    results,
-    roles,
-    streamed,
-    text_of,
-    translated,
 )
+from tests.support.sdk.validation import fold_stream, summary
+from tests.support.translation import has_loss_at, loss_paths, translate_stream_bytes, translated_body
 
 
 @pytest.mark.parametrize("target", [CHAT, OPENROUTER])
-@pytest.mark.parametrize("source", [source for source in SEVEN if source not in (CHAT, OPENROUTER)])
+@pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source not in (CHAT, OPENROUTER)])
 def test_em_1_an_assistant_that_only_calls_has_null_content(source: str, target: str) -> None:
-    made = translated(turn(source, "call_1"), source, target)
+    made = translated_body(tool_cycle_request(source, "call_1"), source, target)
     assert made["messages"][1]["content"] is None
 
 
-@pytest.mark.parametrize("target", [target for target in SEVEN if target != CHAT])
+@pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != CHAT])
 def test_em_2_null_content_beside_calls_keeps_the_message(target: str) -> None:
-    made = translated(turn(CHAT, "call_1"), CHAT, target)
-    assert [call["id"] for call in calls(target, made)] == ["call_1"]
+    made = translated_body(tool_cycle_request(CHAT, "call_1"), CHAT, target)
+    assert [call["id"] for call in tool_calls_in(target, made)] == ["call_1"]
 
 
 @pytest.mark.parametrize("empty", ["", [{"type": "text", "text": ""}]])
 def test_em_3_no_empty_block_is_sent_and_the_change_is_reported(empty: Any) -> None:
-    body = chat_request(GO, {"role": "assistant", "content": empty}, {"role": "user", "content": "Still there?"})
-    made = translated(body, CHAT, ANTHROPIC)
+    body = chat_request(
+        USER_MESSAGE, {"role": "assistant", "content": empty}, {"role": "user", "content": "Still there?"}
+    )
+    made = translated_body(body, CHAT, ANTHROPIC)
     for message in made["messages"]:
         assert message["content"]
         blocks = message["content"] if isinstance(message["content"], list) else []
         assert all(block["text"] for block in blocks if block["type"] == "text")
-    assert named(lost(body, CHAT, ANTHROPIC), "/messages/1")
+    assert has_loss_at(loss_paths(body, CHAT, ANTHROPIC), "/messages/1")
 
 
 EMPTY: dict[str, Any] = {
@@ -87,7 +83,7 @@ EMPTY: dict[str, Any] = {
 @pytest.mark.parametrize("target", list(EMPTY))
 def test_em_4_a_result_without_content_is_an_empty_one(target: str) -> None:
     answer = {"type": "tool_result", "tool_use_id": "toolu_1"}
-    made = translated(anthropic_turn([anthropic_call("toolu_1")], [answer]), ANTHROPIC, target)
+    made = translated_body(anthropic_turn([anthropic_call("toolu_1")], [answer]), ANTHROPIC, target)
     held = made.get("messages") or made.get("input") or made["contents"]
     assert held[-1] == EMPTY[target]
 
@@ -108,7 +104,7 @@ CUT: dict[str, Any] = {
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_em_5_an_answer_with_nothing_in_it_is_still_one_answer_that_was_cut(source: str, target: str) -> None:
-    made = translated(CUT[source], source, target, "response")
+    made = translated_body(CUT[source], source, target, "response")
     said = summary(target, made)
     assert (said["text"], said["calls"], said["stop"]) == ("", [], "max_tokens")
     if target in (CHAT, OPENROUTER):
@@ -120,58 +116,60 @@ def test_em_5_an_answer_with_nothing_in_it_is_still_one_answer_that_was_cut(sour
 
 def test_em_6_an_empty_answer_that_was_cut_says_so() -> None:
     body = chat_response({"role": "assistant", "content": ""}, "length")
-    assert translated(body, CHAT, ANTHROPIC, "response")["stop_reason"] == "max_tokens"
-    made = translated(body, CHAT, RESPONSES, "response")
+    assert translated_body(body, CHAT, ANTHROPIC, "response")["stop_reason"] == "max_tokens"
+    made = translated_body(body, CHAT, RESPONSES, "response")
     assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
     wire = chat_stream({"content": ""}, finish_reason="length")
-    for target in SEVEN:
-        said = fold_stream(target, streamed(wire, CHAT, target))
+    for target in ALL_PROTOCOLS:
+        said = fold_stream(target, translate_stream_bytes(wire, CHAT, target))
         assert (said["text"], said["stop"]) == ("", "max_tokens")
 
 
 def test_em_7_empty_text_beside_calls_makes_no_message() -> None:
     blocks = [{"type": "text", "text": ""}, anthropic_call("toolu_1")]
-    made = translated(anthropic_turn(blocks, [anthropic_result("toolu_1")]), ANTHROPIC, CHAT)
-    assert roles(made) == ["user", "assistant", "tool"]
+    made = translated_body(anthropic_turn(blocks, [anthropic_result("toolu_1")]), ANTHROPIC, CHAT)
+    assert message_roles(made) == ["user", "assistant", "tool"]
     said = {
         "type": "message",
         "role": "assistant",
         "content": [{"type": "output_text", "text": "", "annotations": []}],
     }
-    body = responses_request(GO, said, responses_call("call_1"), responses_output("call_1"))
-    assert roles(translated(body, RESPONSES, CHAT)) == ["user", "assistant", "tool"]
+    body = responses_request(USER_MESSAGE, said, responses_call("call_1"), responses_output("call_1"))
+    assert message_roles(translated_body(body, RESPONSES, CHAT)) == ["user", "assistant", "tool"]
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_em_8_an_empty_description_arrives_as_it_is(source: str, target: str) -> None:
     """Only Bedrock refuses it; nothing is made up for the others."""
-    body = json.loads(json.dumps(offering(source, {"get_weather": None})).replace('"Weather."', '""'))
-    made = translated(body, source, target)["tools"][0]
+    body = json.loads(json.dumps(request_with_tools(source, {"get_weather": None})).replace('"Weather."', '""'))
+    made = translated_body(body, source, target)["tools"][0]
     declared = made["functionDeclarations"][0] if target == GEMINI else made.get("function", made)
     assert declared["description"] == ""
-    assert not any("description" in path for path in lost(body, source, target))
+    assert not any("description" in path for path in loss_paths(body, source, target))
 
 
 def test_em_9_only_the_end_of_a_final_assistant_text_is_trimmed() -> None:
     earlier = {"role": "assistant", "content": "One: "}
-    body = chat_request(GO, earlier, {"role": "user", "content": "More"}, {"role": "assistant", "content": "Two: \n"})
-    made = translated(body, CHAT, ANTHROPIC)
-    assert [text_of(message["content"]) for message in made["messages"]] == [
+    body = chat_request(
+        USER_MESSAGE, earlier, {"role": "user", "content": "More"}, {"role": "assistant", "content": "Two: \n"}
+    )
+    made = translated_body(body, CHAT, ANTHROPIC)
+    assert [content_text(message["content"]) for message in made["messages"]] == [
         "Go on.",
         "One: ",
         "More",
         "Two:",
     ]
-    assert named(lost(body, CHAT, ANTHROPIC), "/messages/3/content")
-    assert translated(anthropic_request(GO, earlier), ANTHROPIC, ANTHROPIC)["messages"][1] == earlier
+    assert has_loss_at(loss_paths(body, CHAT, ANTHROPIC), "/messages/3/content")
+    assert translated_body(anthropic_request(USER_MESSAGE, earlier), ANTHROPIC, ANTHROPIC)["messages"][1] == earlier
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_an_empty_result_is_a_result(source: str, target: str) -> None:
-    body = json.loads(json.dumps(turn(source, "call_1")).replace("result 0", ""))
-    assert results(target, translated(body, source, target)) == [("call_1", "")]
+    body = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace("result 0", ""))
+    assert tool_results_in(target, translated_body(body, source, target)) == [("call_1", "")]
 
 
 def test_a_response_without_output_is_an_answer() -> None:
-    made = translated(responses_response(), RESPONSES, CHAT, "response")
+    made = translated_body(responses_response(), RESPONSES, CHAT, "response")
     assert made["choices"][0]["finish_reason"] == "stop"

@@ -5,24 +5,26 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
+from tests.support.bodies.google import gemini_result, interactions_result
+from tests.support.bodies.minimal import (
     anthropic_call,
     anthropic_result,
     anthropic_turn,
     chat_chunk,
     chat_events,
     chat_result,
+    response_stream,
     responses_call,
     responses_events,
     responses_output,
     responses_response,
-    stream,
-    turn,
+    tool_cycle_request,
 )
-from tests.bodies_google import gemini_result, interactions_result
-from tests.bodies_ollama import ollama_result
-from tests.wire import (
+from tests.support.bodies.ollama import ollama_result
+from tests.support.bodies.readers import stream_error_message
+from tests.support.protocols import (
     ALL_PAIRS,
+    ALL_PROTOCOLS,
     ANTHROPIC,
     CHAT,
     GEMINI,
@@ -30,12 +32,8 @@ from tests.wire import (
     OLLAMA,
     OPENROUTER,
     RESPONSES,
-    SEVEN,
-    failure,
-    kinds,
-    streamed,
-    translated,
 )
+from tests.support.translation import loss_kinds, translate_stream_bytes, translated_body
 
 FAILED = anthropic_turn([anthropic_call("toolu_1")], [anthropic_result("toolu_1", "No such city.", is_error=True)])
 
@@ -64,30 +62,32 @@ def last(body: Any) -> Any:
     return (body.get("messages") or body.get("input") or body["contents"])[-1]
 
 
-@pytest.mark.parametrize("target", [target for target in SEVEN if target != ANTHROPIC])
+@pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != ANTHROPIC])
 def test_er_1_an_error_result_is_flagged_or_marked_text_and_is_an_error_again_at_home(target: str) -> None:
-    made = translated(FAILED, ANTHROPIC, target)
+    made = translated_body(FAILED, ANTHROPIC, target)
     assert last(made) == TOLD[target]
-    reported = kinds(FAILED, ANTHROPIC, target).get("/messages/2/content/0/is_error")
+    reported = loss_kinds(FAILED, ANTHROPIC, target).get("/messages/2/content/0/is_error")
     assert reported == ("approximated" if target in IN_WORDS else None)
-    assert translated(made, target, ANTHROPIC)["messages"][2] == FAILED["messages"][2]
+    assert translated_body(made, target, ANTHROPIC)["messages"][2] == FAILED["messages"][2]
 
 
-@pytest.mark.parametrize(("first", "second"), [*ALL_PAIRS, *((one, one) for one in SEVEN)])
+@pytest.mark.parametrize(("first", "second"), [*ALL_PAIRS, *((one, one) for one in ALL_PROTOCOLS)])
 def test_er_2_the_error_flag_survives_every_way_home(first: str, second: str) -> None:
-    body = translated(translated(FAILED, ANTHROPIC, first), first, second)
+    body = translated_body(translated_body(FAILED, ANTHROPIC, first), first, second)
     assert last(body) == TOLD[second]
-    assert translated(body, second, ANTHROPIC)["messages"][2] == FAILED["messages"][2]
-    fine = translated(translated(turn(ANTHROPIC, "toolu_1"), ANTHROPIC, first), first, ANTHROPIC)
+    assert translated_body(body, second, ANTHROPIC)["messages"][2] == FAILED["messages"][2]
+    fine = translated_body(
+        translated_body(tool_cycle_request(ANTHROPIC, "toolu_1"), ANTHROPIC, first), first, ANTHROPIC
+    )
     assert "is_error" not in fine["messages"][2]["content"][0]
 
 
-@pytest.mark.parametrize("source", [source for source in SEVEN if source != GEMINI])
+@pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != GEMINI])
 def test_er_3_what_went_wrong_is_under_error(source: str) -> None:
-    body = translated(FAILED, ANTHROPIC, source)
-    (part,) = last(translated(body, source, GEMINI))["parts"]
+    body = translated_body(FAILED, ANTHROPIC, source)
+    (part,) = last(translated_body(body, source, GEMINI))["parts"]
     assert part["functionResponse"]["response"] == {"error": "No such city."}
-    (fine,) = last(translated(turn(source, "toolu_1"), source, GEMINI))["parts"]
+    (fine,) = last(translated_body(tool_cycle_request(source, "toolu_1"), source, GEMINI))["parts"]
     assert fine == gemini_result("toolu_1", "result 0")
 
 
@@ -103,14 +103,14 @@ ENDS = {
     b'"message": {"role": "assistant", "content": ""}, "done": true',
 }
 ENDS[OPENROUTER] = ENDS[CHAT]
-CUT = {protocol: stream(protocol, "", ("call_1", "Paris")).partition(end) for protocol, end in ENDS.items()}
+CUT = {protocol: response_stream(protocol, "", ("call_1", "Paris")).partition(end) for protocol, end in ENDS.items()}
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_ex_2_a_stream_that_is_cut_ends_with_an_error_not_with_success(source: str, target: str) -> None:
     begun, end, _ = CUT[source]
     assert end
-    assert failure(target, streamed(begun, source, target)).startswith("the stream ended ")
+    assert stream_error_message(target, translate_stream_bytes(begun, source, target)).startswith("the stream ended ")
 
 
 @pytest.mark.parametrize("source", [CHAT, OPENROUTER])
@@ -118,17 +118,23 @@ def test_ex_2_a_stream_that_is_cut_ends_with_an_error_not_with_success(source: s
 def test_ex_3_an_error_inside_a_chat_stream_is_a_failure(source: str, target: str) -> None:
     broken = {**chat_chunk({}), "choices": [], "error": {"code": 502, "message": "Upstream is gone"}}
     wire = chat_events(chat_chunk({"role": "assistant", "content": ""}), broken)
-    assert failure(target, streamed(wire, source, target)) == "Upstream is gone"
+    assert stream_error_message(target, translate_stream_bytes(wire, source, target)) == "Upstream is gone"
 
 
-@pytest.mark.parametrize("target", [target for target in SEVEN if target != RESPONSES])
+@pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != RESPONSES])
 def test_ex_4_an_error_event_of_a_responses_stream_is_a_failure(target: str) -> None:
     created = {"type": "response.created", "response": responses_response(status="in_progress")}
     flat = {"type": "error", "code": "server_error", "message": "Upstream is gone", "param": None}
-    assert failure(target, streamed(responses_events(created, flat), RESPONSES, target)) == "Upstream is gone"
+    assert (
+        stream_error_message(target, translate_stream_bytes(responses_events(created, flat), RESPONSES, target))
+        == "Upstream is gone"
+    )
     error = {"code": "server_error", "message": "Upstream is gone"}
     failed = {"type": "response.failed", "response": responses_response(status="failed", error=error)}
-    assert failure(target, streamed(responses_events(created, failed), RESPONSES, target)) == "Upstream is gone"
+    assert (
+        stream_error_message(target, translate_stream_bytes(responses_events(created, failed), RESPONSES, target))
+        == "Upstream is gone"
+    )
 
 
 def test_ex_11_an_overflow_of_the_context_is_said_as_clients_know_it() -> None:
@@ -139,21 +145,21 @@ def test_ex_11_an_overflow_of_the_context_is_said_as_clients_know_it() -> None:
         "param": "messages",
         "code": "context_length_exceeded",
     }
-    made = translated({"error": error}, CHAT, ANTHROPIC, "error")
+    made = translated_body({"error": error}, CHAT, ANTHROPIC, "error")
     assert made["error"]["type"] == "invalid_request_error"
     assert made["error"]["message"] == f"prompt is too long: {said}"
     message = "prompt is too long: 210000 tokens > 200000 maximum"
     body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
     for target in (CHAT, RESPONSES):
-        assert translated(body, ANTHROPIC, target, "error")["error"]["code"] == "context_length_exceeded"
-    routed = translated(body, ANTHROPIC, OPENROUTER, "error")["error"]
+        assert translated_body(body, ANTHROPIC, target, "error")["error"]["code"] == "context_length_exceeded"
+    routed = translated_body(body, ANTHROPIC, OPENROUTER, "error")["error"]
     assert (routed["code"], routed["metadata"]["error_type"]) == (400, "context_length_exceeded")
     counted = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
     full = {"error": {"code": 400, "message": counted, "status": "INVALID_ARGUMENT"}}
-    assert translated(full, GEMINI, ANTHROPIC, "error")["error"]["message"] == f"prompt is too long: {counted}"
-    assert translated(full, GEMINI, CHAT, "error")["error"]["code"] == "context_length_exceeded"
+    assert translated_body(full, GEMINI, ANTHROPIC, "error")["error"]["message"] == f"prompt is too long: {counted}"
+    assert translated_body(full, GEMINI, CHAT, "error")["error"]["code"] == "context_length_exceeded"
 
 
 def test_ex_12_an_answer_of_the_wrong_protocol_is_refused_with_its_reason() -> None:
     with pytest.raises(toolwire.DecodeError, match="choices"):
-        translated(responses_response(responses_call("call_1")), CHAT, ANTHROPIC, "response")
+        translated_body(responses_response(responses_call("call_1")), CHAT, ANTHROPIC, "response")

@@ -6,23 +6,24 @@ from cProfile import Profile
 
 import pytest
 
-from tests.bodies import (
+from tests.support.bodies.minimal import (
     chat_fragment,
     chat_stream,
-    item_events,
+    response_stream,
     responses_call,
     responses_events,
+    responses_item_events,
     responses_message,
     responses_response,
-    stream,
 )
-from tests.sdk import fold_stream
-from tests.wire import ANTHROPIC, CHAT, OLLAMA, RESPONSES, SEVEN, streamed
+from tests.support.protocols import ALL_PROTOCOLS, ANTHROPIC, CHAT, OLLAMA, RESPONSES
+from tests.support.sdk.validation import fold_stream
+from tests.support.translation import translate_stream_bytes
 
 CITY = "Zürich 🚀"
 ARGUMENTS = json.dumps({"city": CITY}, ensure_ascii=False)
 CALL = responses_call("call_1", arguments=ARGUMENTS, id="fc_1", status="completed")
-ESCAPED = {protocol: stream(protocol, CITY, ("call_1", CITY)) for protocol in SEVEN}
+ESCAPED = {protocol: response_stream(protocol, CITY, ("call_1", CITY)) for protocol in ALL_PROTOCOLS}
 
 
 def in_utf_8(wire: bytes) -> bytes:
@@ -37,23 +38,23 @@ def in_utf_8(wire: bytes) -> bytes:
 
 
 STREAMS = {protocol: in_utf_8(wire) for protocol, wire in ESCAPED.items()}
-OTHER = {protocol: CHAT if protocol == ANTHROPIC else ANTHROPIC for protocol in SEVEN}
-EVENTS = [protocol for protocol in SEVEN if protocol != OLLAMA]
+OTHER = {protocol: CHAT if protocol == ANTHROPIC else ANTHROPIC for protocol in ALL_PROTOCOLS}
+EVENTS = [protocol for protocol in ALL_PROTOCOLS if protocol != OLLAMA]
 
 
 def said(wire: bytes | list[bytes], source: str) -> tuple[str, object]:
-    found = fold_stream(OTHER[source], streamed(wire, source, OTHER[source]))
+    found = fold_stream(OTHER[source], translate_stream_bytes(wire, source, OTHER[source]))
     return found["text"], found["calls"][0]["arguments"]
 
 
-@pytest.mark.parametrize("source", SEVEN)
+@pytest.mark.parametrize("source", ALL_PROTOCOLS)
 def test_st_20_text_cut_inside_a_character_arrives_whole(source: str) -> None:
     wire = STREAMS[source]
-    whole = streamed(wire, source, OTHER[source])
+    whole = translate_stream_bytes(wire, source, OTHER[source])
     assert said(wire, source) == (CITY, {"city": CITY})
     cuts = [at for at, byte in enumerate(wire) if byte >= 0x80]
     assert cuts
-    assert {streamed([wire[:at], wire[at:]], source, OTHER[source]) for at in cuts} == {whole}
+    assert {translate_stream_bytes([wire[:at], wire[at:]], source, OTHER[source]) for at in cuts} == {whole}
 
 
 def with_other_line_ends(wire: bytes) -> bytes:
@@ -78,7 +79,7 @@ def test_st_21_frames_are_read_in_every_legal_spelling(source: str, spelling: Ca
     assert said([wire[at : at + 7] for at in range(0, len(wire), 7)], source) == (CITY, {"city": CITY})
 
 
-@pytest.mark.parametrize("source", SEVEN)
+@pytest.mark.parametrize("source", ALL_PROTOCOLS)
 def test_st_22_a_frame_may_arrive_one_byte_at_a_time(source: str) -> None:
     """The report is about the prelude of a binary framing; ours has only bytes, which may be cut anywhere."""
     wire = STREAMS[source]
@@ -90,7 +91,7 @@ def calls_made(fragments: int) -> int:
     pieces = [chat_fragment(0, "x" * 50) for _ in range(fragments)]
     wire = chat_stream(chat_fragment(0, '{"text":"', id="call_1", name="write"), *pieces, chat_fragment(0, '"}'))
     profile = Profile()
-    profile.runcall(streamed, wire, CHAT, ANTHROPIC)
+    profile.runcall(translate_stream_bytes, wire, CHAT, ANTHROPIC)
     return sum(entry.callcount for entry in profile.getstats())
 
 
@@ -99,17 +100,20 @@ def test_st_23_the_cost_of_long_arguments_grows_linearly() -> None:
     assert calls_made(8_000) < 9 * calls_made(1_000)
 
 
-@pytest.mark.parametrize("target", [target for target in SEVEN if target != RESPONSES])
+@pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != RESPONSES])
 def test_st_28_a_huge_or_broken_informational_frame_does_not_end_the_stream(target: str) -> None:
     message = responses_message("Well.")
     opened = responses_response(status="in_progress", instructions="x" * 300_000)
     closed = responses_response(message)
     wire = responses_events(
         {"type": "response.created", "response": opened},
-        *item_events(0, message),
+        *responses_item_events(0, message),
         {"type": "response.completed", "response": closed},
     )
-    assert fold_stream(target, streamed(wire, RESPONSES, target))["text"] == "Well."
+    assert fold_stream(target, translate_stream_bytes(wire, RESPONSES, target))["text"] == "Well."
     first, rest = wire.split(b"\n\n", 1)
     broken = b'event: response.in_progress\ndata: {"type":"response.in_progress","response":{"instruc\n\n'
-    assert fold_stream(target, streamed(first + b"\n\n" + broken + rest, RESPONSES, target))["text"] == "Well."
+    assert (
+        fold_stream(target, translate_stream_bytes(first + b"\n\n" + broken + rest, RESPONSES, target))["text"]
+        == "Well."
+    )

@@ -8,17 +8,36 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.bodies import anthropic_events
-from tests.clock import Clock
-from tests.gateway.running import NEVER, PROTOCOL_NAMES, Running, in_front_of, question, run, running
-from tests.gateway.test_exchange import FINE, GOOD, STREAMED, Script, in_front
-from tests.gateway.test_faults import BEGUN, STREAM, chunk, error_of, events_of, piece, told, whole
-from tests.patience import turn, wait_until_async
-from tests.scenarios.watching import Place, gateway_in_front_of, model_of
-from tests.upstream.clients import CLIENTS
-from tests.upstream.sockets import answering, received, upstream
+from tests.support.bodies.minimal import anthropic_events
+from tests.support.clock import Clock
+from tests.support.codecs import decode_error, decode_events
+from tests.support.deadlines import run_event_loop, wait_until_async
+from tests.support.gateway.in_process import (
+    NO_TIMEOUT,
+    PROTOCOL_NAMES,
+    RunningGateway,
+    one_provider_config,
+    question_request,
+    run_async,
+    run_gateway,
+    run_gateway_with,
+)
+from tests.support.gateway.setup import GatewaySetup, routed_model, serve_gateway
+from tests.support.sdk.clients import SDK_CLIENTS
+from tests.support.servers.http_responses import (
+    CHAT_BODY,
+    CHAT_RESPONSE,
+    CHAT_STREAM,
+    SSE_HEAD,
+    STREAM_START,
+    chat_sse_event,
+    http_response,
+    openai_error_body,
+    transfer_chunk,
+)
+from tests.support.servers.upstream import ScriptedUpstream, read_http_request, reply_with, serve_upstream
 from toolwire.canonical.events import ResponseEnd, ResponseFailed
-from toolwire.gateway.app import App
+from toolwire.gateway.server.app import App
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
 
@@ -42,8 +61,8 @@ error = {kind = "invalid_request", message = "That makes no sense."}
 
 
 @pytest.fixture(scope="module")
-def patient() -> Iterator[Place]:
-    with gateway_in_front_of(Simulator(script=parse_script(SLOW, "script")), "[limits]\nheartbeat = 0.02") as place:
+def patient() -> Iterator[GatewaySetup]:
+    with serve_gateway(Simulator(script=parse_script(SLOW, "script")), "[limits]\nheartbeat = 0.02") as place:
         yield place
 
 
@@ -66,27 +85,31 @@ IN_THE_STREAM = {
 }
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_st_19_silence_is_filled_from_before_the_first_event_as_each_sdk_takes_it(patient: Place, client: str) -> None:
+@pytest.mark.parametrize("client", SDK_CLIENTS)
+def test_st_19_silence_is_filled_from_before_the_first_event_as_each_sdk_takes_it(
+    patient: GatewaySetup, client: str
+) -> None:
     for upstream_protocol in ("openai-chat", client):
-        patient.forget()
-        patient.upstream.hold(lambda _, __: patient.gateway.seen[-1].answered.count(BEATS[client]) < 2)
-        heard = CLIENTS[client][0](patient.base_url, model_of(upstream_protocol), stream=True).say("think")
+        patient.reset()
+        patient.upstream.hold(lambda _, __: patient.gateway.exchanges[-1].response_body.count(BEATS[client]) < 2)
+        heard = SDK_CLIENTS[client][0](patient.base_url, routed_model(upstream_protocol), stream=True).send_text(
+            "think"
+        )
         assert heard.text == "at last"
-        wire = patient.gateway.seen[-1].answered
+        wire = patient.gateway.exchanges[-1].response_body
         assert wire.startswith(BEATS[client] * 2)
-        events = events_of(client, wire)
+        events = decode_events(client, wire)
         assert isinstance(events[-1], ResponseEnd)
-    asking = CLIENTS[client][0](patient.base_url, model_of(client), stream=True)
-    patient.forget()
-    patient.upstream.hold(lambda _, __: not patient.gateway.seen[-1].answered)
+    asking = SDK_CLIENTS[client][0](patient.base_url, routed_model(client), stream=True)
+    patient.reset()
+    patient.upstream.hold(lambda _, __: not patient.gateway.exchanges[-1].response_body)
     if (said := IN_THE_STREAM.get(client, "makes no sense")) is None:
-        assert asking.say("fail").text == ""
+        assert asking.send_text("fail").text == ""
     else:
         with pytest.raises(Exception, match=said):
-            asking.say("fail")
-    seen = patient.gateway.seen[-1]
-    (failed,) = [event for event in events_of(client, seen.answered) if isinstance(event, ResponseFailed)]
+            asking.send_text("fail")
+    seen = patient.gateway.exchanges[-1]
+    (failed,) = [event for event in decode_events(client, seen.response_body) if isinstance(event, ResponseFailed)]
     assert (seen.status, failed.error.message) == (200, "That makes no sense.")
 
 
@@ -105,25 +128,25 @@ def test_st_27_a_packed_answer_is_unpacked_and_no_header_says_otherwise(
 ) -> None:
     assert callable(pack)
     kind = "text/event-stream" if stream else "application/json"
-    body = pack(BEGUN + chunk({}, "stop") + b"data: [DONE]\n\n" if stream else FINE)
+    body = pack(STREAM_START + chat_sse_event({}, "stop") + b"data: [DONE]\n\n" if stream else CHAT_BODY)
 
     async def work() -> None:
-        script = Script(whole("200 OK", body, kind, f"content-encoding: {encoding}\r\n"))
-        async with in_front(script) as gateway:
+        script = ScriptedUpstream(http_response("200 OK", body, kind, f"content-encoding: {encoding}\r\n"))
+        async with run_gateway_with(script) as gateway:
             for client in ("openai-chat", "anthropic"):
-                answer = await gateway.ask(client, stream=stream)
+                answer = await gateway.send_question(client, stream=stream)
                 said = await answer.read(10_000)
                 assert "content-encoding" not in answer.headers
                 assert (b"sunny" if stream else b"fine") in said
                 assert int(answer.headers.get("content-length", len(said))) == len(said)
-            assert b"accept-encoding: identity" in script.asked[0]
-        unknown = whole("200 OK", b"x", kind, "content-encoding: br\r\n")
-        async with in_front(Script(unknown), more="[limits]\nretries = 0") as gateway:
-            answer = await gateway.ask("anthropic", stream=stream)
+            assert b"accept-encoding: identity" in script.requests[0]
+        unknown = http_response("200 OK", b"x", kind, "content-encoding: br\r\n")
+        async with run_gateway_with(ScriptedUpstream(unknown), extra_config="[limits]\nretries = 0") as gateway:
+            answer = await gateway.send_question("anthropic", stream=stream)
             assert answer.status == 502
-            assert "'br'" in error_of("anthropic", 502, await answer.read(10_000)).message
+            assert "'br'" in decode_error("anthropic", 502, await answer.read(10_000)).message
 
-    run(work())
+    run_async(work())
 
 
 # ---- errors
@@ -131,7 +154,7 @@ def test_st_27_a_packed_answer_is_unpacked_and_no_header_says_otherwise(
 
 def anthropic_overloaded(*before: object) -> bytes:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    return STREAM + piece(anthropic_events(*before, error)) + b"0\r\n\r\n"  # type: ignore[arg-type]
+    return SSE_HEAD + transfer_chunk(anthropic_events(*before, error)) + b"0\r\n\r\n"  # type: ignore[arg-type]
 
 
 OPENED = {
@@ -155,125 +178,143 @@ DELTA = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delt
 def test_ex_1_overloaded_after_200_is_a_529_before_output_and_a_typed_error_after(protocol: str) -> None:
     async def work() -> None:
         more = "[limits]\nretries = 0"
-        early, late = Script(anthropic_overloaded()), Script(anthropic_overloaded(OPENED, BLOCK, DELTA))
-        async with upstream(early) as origin, running(in_front_of(origin, "anthropic", more)) as gateway:
-            answer = await gateway.ask(protocol, stream=True)
+        early, late = (
+            ScriptedUpstream(anthropic_overloaded()),
+            ScriptedUpstream(anthropic_overloaded(OPENED, BLOCK, DELTA)),
+        )
+        async with (
+            serve_upstream(early) as origin,
+            run_gateway(one_provider_config(origin, "anthropic", more)) as gateway,
+        ):
+            answer = await gateway.send_question(protocol, stream=True)
             assert answer.status == {"anthropic": 529}.get(protocol, 503)
-            assert "Overloaded" in error_of(protocol, answer.status, await answer.read(10_000)).message
-        async with upstream(late) as origin, running(in_front_of(origin, "anthropic", more)) as gateway:
-            wire = await (await gateway.ask(protocol, stream=True)).read(10_000)
-            (failed,) = [event for event in events_of(protocol, wire) if isinstance(event, ResponseFailed)]
+            assert "Overloaded" in decode_error(protocol, answer.status, await answer.read(10_000)).message
+        async with (
+            serve_upstream(late) as origin,
+            run_gateway(one_provider_config(origin, "anthropic", more)) as gateway,
+        ):
+            wire = await (await gateway.send_question(protocol, stream=True)).read(10_000)
+            (failed,) = [event for event in decode_events(protocol, wire) if isinstance(event, ResponseFailed)]
             assert b"sunny" in wire
             assert "Overloaded" in failed.error.message
 
-    run(work())
+    run_async(work())
 
 
 def test_ex_5_the_first_event_is_fetched_while_the_next_upstream_can_be_asked() -> None:
-    limited = STREAM + piece(b"data: " + told("slow down", "rate_limit_error") + b"\n\n") + b"0\r\n\r\n"
+    limited = (
+        SSE_HEAD
+        + transfer_chunk(b"data: " + openai_error_body("slow down", "rate_limit_error") + b"\n\n")
+        + b"0\r\n\r\n"
+    )
 
     async def work() -> None:
-        first, second = Script(limited), Script(STREAMED)
-        async with in_front(first, second, more="[limits]\nretries = 1") as gateway:
-            answer = await gateway.ask("anthropic", stream=True)
+        first, second = ScriptedUpstream(limited), ScriptedUpstream(CHAT_STREAM)
+        async with run_gateway_with(first, second, extra_config="[limits]\nretries = 1") as gateway:
+            answer = await gateway.send_question("anthropic", stream=True)
             assert answer.status == 200
             assert b"sunny" in await answer.read(10_000)
-            assert (len(first.asked), len(second.asked)) == (1, 1)
-        only = Script(limited)
-        async with in_front(only, more="[limits]\nretries = 0") as gateway:
-            answer = await gateway.ask("anthropic", stream=True)
-            assert error_of("anthropic", answer.status, await answer.read(10_000)).kind == "rate_limit"
+            assert (len(first.requests), len(second.requests)) == (1, 1)
+        only = ScriptedUpstream(limited)
+        async with run_gateway_with(only, extra_config="[limits]\nretries = 0") as gateway:
+            answer = await gateway.send_question("anthropic", stream=True)
+            assert decode_error("anthropic", answer.status, await answer.read(10_000)).kind == "rate_limit"
 
-    run(work())
+    run_async(work())
 
 
 @every_client
 @streamed_or_not
 def test_ex_6_an_upstream_that_refuses_connections_is_a_502_of_the_servers_kind(protocol: str, stream: bool) -> None:
     async def work() -> None:
-        async with upstream(answering()) as origin:
+        async with serve_upstream(reply_with()) as origin:
             pass
-        async with running(in_front_of(origin, more="[limits]\nretries = 0")) as gateway:
-            answer = await gateway.ask(protocol, stream=stream)
-            error = error_of(protocol, answer.status, await answer.read(10_000))
+        async with run_gateway(one_provider_config(origin, extra_config="[limits]\nretries = 0")) as gateway:
+            answer = await gateway.send_question(protocol, stream=stream)
+            error = decode_error(protocol, answer.status, await answer.read(10_000))
             assert (answer.status, error.kind) == (502, "server")
             assert "can't be reached" in error.message
 
-    run(work())
+    run_async(work())
 
 
 @every_client
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/html"])
 def test_ex_7_an_error_to_a_streaming_request_is_an_error_not_a_stream(protocol: str, kind: str) -> None:
     async def work() -> None:
-        script = Script(whole("400 Bad", told("temperature: too hot", "invalid_request_error"), kind))
-        async with in_front(script) as gateway:
-            answer = await gateway.ask(protocol, stream=True)
+        script = ScriptedUpstream(
+            http_response("400 Bad", openai_error_body("temperature: too hot", "invalid_request_error"), kind)
+        )
+        async with run_gateway_with(script) as gateway:
+            answer = await gateway.send_question(protocol, stream=True)
             assert (answer.status, answer.headers["content-type"]) == (400, "application/json")
-            assert "too hot" in error_of(protocol, 400, await answer.read(10_000)).message
+            assert "too hot" in decode_error(protocol, 400, await answer.read(10_000)).message
 
-    run(work())
+    run_async(work())
 
 
 @pytest.mark.parametrize(
     ("fault", "asked"),
     [
-        (whole("400 Bad", told("no good", "invalid_request_error")), (1, 0)),
-        (whole("413 Large", told("too long", "invalid_request_error")), (1, 0)),
-        (whole("401 No", told("bad key", "authentication_error")), (1, 1)),
-        (whole("500 Oh", told("went wrong")), (1, 1)),
-        (whole("503 Busy", told("busy")), (2, 1)),
+        (http_response("400 Bad", openai_error_body("no good", "invalid_request_error")), (1, 0)),
+        (http_response("413 Large", openai_error_body("too long", "invalid_request_error")), (1, 0)),
+        (http_response("401 No", openai_error_body("bad key", "authentication_error")), (1, 1)),
+        (http_response("500 Oh", openai_error_body("went wrong")), (1, 1)),
+        (http_response("503 Busy", openai_error_body("busy")), (2, 1)),
     ],
     ids=["request", "size", "credential", "provider", "busy provider"],
 )
 def test_ex_8_a_fault_of_the_request_is_nobody_elses_and_leaves_no_mark(fault: bytes, asked: tuple[int, int]) -> None:
     async def work() -> None:
-        first, second = Script(fault, fault, GOOD), Script(GOOD)
+        first, second = ScriptedUpstream(fault, fault, CHAT_RESPONSE), ScriptedUpstream(CHAT_RESPONSE)
         if asked[0] == 1:
-            first = Script(fault, GOOD)
-        async with in_front(first, second, more="[limits]\nretries = 1") as gateway:
-            status = (await gateway.ask("anthropic")).status
+            first = ScriptedUpstream(fault, CHAT_RESPONSE)
+        async with run_gateway_with(first, second, extra_config="[limits]\nretries = 1") as gateway:
+            status = (await gateway.send_question("anthropic")).status
             assert status == (200 if asked[1] else int(fault[9:12]))
-            assert (len(first.asked), len(second.asked)) == asked
-            assert (await gateway.ask("anthropic")).status == 200
-            assert len(first.asked) == asked[0] + 1  # it is still the first to be asked
+            assert (len(first.requests), len(second.requests)) == asked
+            assert (await gateway.send_question("anthropic")).status == 200
+            assert len(first.requests) == asked[0] + 1  # it is still the first to be asked
 
-    run(work())
+    run_async(work())
 
 
 @every_client
 @pytest.mark.parametrize("upstream_protocol", ["openai-chat", "anthropic", "gemini"])
 def test_ex_9_retry_after_is_passed_on_across_protocols(protocol: str, upstream_protocol: str) -> None:
     bodies = {
-        "openai-chat": told("slow down", "rate_limit_error"),
+        "openai-chat": openai_error_body("slow down", "rate_limit_error"),
         "anthropic": b'{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}',
         "gemini": b'{"error":{"code":429,"message":"slow down","status":"RESOURCE_EXHAUSTED"}}',
     }
 
     async def work() -> None:
-        script = Script(whole("429 Slow", bodies[upstream_protocol], more="retry-after: 33\r\n"))
-        async with upstream(script) as origin, running(in_front_of(origin, upstream_protocol)) as gateway:
-            answer = await gateway.ask(protocol)
+        script = ScriptedUpstream(http_response("429 Slow", bodies[upstream_protocol], headers="retry-after: 33\r\n"))
+        async with (
+            serve_upstream(script) as origin,
+            run_gateway(one_provider_config(origin, upstream_protocol)) as gateway,
+        ):
+            answer = await gateway.send_question(protocol)
             assert (answer.status, answer.headers["retry-after"]) == (429, "33")
-            assert error_of(protocol, 429, await answer.read(10_000)).kind == "rate_limit"
+            assert decode_error(protocol, 429, await answer.read(10_000)).kind == "rate_limit"
 
-    run(work())
+    run_async(work())
 
 
 def test_ex_10_waiting_to_try_again_ends_when_the_client_leaves(clock: Clock) -> None:
     async def work() -> None:
-        script = Script(whole("503 Busy", told("busy"), more="retry-after: 0.5\r\n"))
-        async with in_front(script) as gateway:
-            asking = asyncio.create_task(gateway.ask("anthropic"))
-            await wait_until_async(lambda: script.asked)
-            await turn()
+        script = ScriptedUpstream(http_response("503 Busy", openai_error_body("busy"), headers="retry-after: 0.5\r\n"))
+        async with run_gateway_with(script) as gateway:
+            asking = asyncio.create_task(gateway.send_question("anthropic"))
+            await wait_until_async(lambda: script.requests)
+            await run_event_loop()
             asking.cancel()
-            await turn()
+            await run_event_loop()
             clock.advance(3600)
-            await turn()
-            assert len(script.asked) == 1
+            await run_event_loop()
+            assert len(script.requests) == 1
 
-    run(work())
+    run_async(work())
 
 
 # ---- clients that leave
@@ -289,7 +330,7 @@ class Held:
         self.left = asyncio.Event()
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await received(reader)
+        await read_http_request(reader)
         self.asked += 1
         writer.write(self.said)
         self.begun.set()
@@ -298,11 +339,11 @@ class Held:
 
 
 @asynccontextmanager
-async def left(gateway: Running, held: Held, *, stream: bool) -> AsyncIterator[None]:
+async def left(gateway: RunningGateway, held: Held, *, stream: bool) -> AsyncIterator[None]:
     """A client that asked, and left."""
-    asking = asyncio.create_task(gateway.ask("openai-responses", stream=stream))
+    asking = asyncio.create_task(gateway.send_question("openai-responses", stream=stream))
     await held.begun.wait()
-    await turn()
+    await run_event_loop()
     if asking.done():
         answer = asking.result()
         await answer.next()
@@ -315,8 +356,8 @@ async def left(gateway: Running, held: Held, *, stream: bool) -> AsyncIterator[N
 
 SAYINGS: dict[str, tuple[bytes, bool]] = {
     "before the first byte": (b"", True),
-    "after the head": (STREAM, True),
-    "during the stream": (STREAM + piece(BEGUN), True),
+    "after the head": (SSE_HEAD, True),
+    "during the stream": (SSE_HEAD + transfer_chunk(STREAM_START), True),
     "not streaming": (b"", False),
     "within a whole answer": (b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n{", False),
 }
@@ -329,38 +370,41 @@ def test_ca_1_the_upstream_is_cancelled_on_every_path(when: str) -> None:
     async def work() -> None:
         held = Held(said)
         async with (
-            upstream(held) as origin,
-            running(in_front_of(origin, timeout=NEVER)) as gateway,
+            serve_upstream(held) as origin,
+            run_gateway(one_provider_config(origin, timeout=NO_TIMEOUT)) as gateway,
             left(gateway, held, stream=stream),
         ):
             assert held.asked == 1
 
-    run(work())
+    run_async(work())
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 4, 6, 8, 100])
 def test_ca_2_the_client_is_watched_from_the_time_it_is_let_in(turns: int) -> None:
     async def work() -> None:
         held = Held()
-        async with upstream(held) as origin, running(in_front_of(origin, timeout=NEVER)) as gateway:
-            path, body = question("openai-responses", stream=True)
+        async with (
+            serve_upstream(held) as origin,
+            run_gateway(one_provider_config(origin, timeout=NO_TIMEOUT)) as gateway,
+        ):
+            path, body = question_request("openai-responses", stream=True)
             _, writer = await asyncio.open_connection(gateway.origin.host, gateway.origin.port)
             head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
             writer.write(head.encode() + body)
-            await turn(turns)
+            await run_event_loop(turns)
             writer.transport.abort()
             while b"toolwire_streams 0\n" not in (await gateway.get("/metrics"))[1]:
-                await turn()
-            await turn()
+                await run_event_loop()
+            await run_event_loop()
             if held.asked:
                 await held.left.wait()
 
-    run(work())
+    run_async(work())
 
 
 def test_ca_3_nothing_stands_between_the_server_and_the_application() -> None:
     async def work() -> None:
-        async with upstream(answering()) as origin, running(in_front_of(origin)) as gateway:
+        async with serve_upstream(reply_with()) as origin, run_gateway(one_provider_config(origin)) as gateway:
             assert type(gateway.gateway.app) is App  # the server calls it itself, so that it hears of a disconnect
             heard: list[str] = []
 
@@ -377,36 +421,41 @@ def test_ca_3_nothing_stands_between_the_server_and_the_application() -> None:
             await gateway.gateway.app(scope, receive, send)
             assert heard == ["asked"]
 
-    run(work())
+    run_async(work())
 
 
 def test_ca_4_what_a_cancelled_stream_had_cost_is_counted() -> None:
     async def work() -> None:
-        held = Held(STREAM + piece(anthropic_events(OPENED, BLOCK, DELTA)))
-        async with upstream(held) as origin, running(in_front_of(origin, "anthropic", timeout=NEVER)) as gateway:
+        held = Held(SSE_HEAD + transfer_chunk(anthropic_events(OPENED, BLOCK, DELTA)))
+        async with (
+            serve_upstream(held) as origin,
+            run_gateway(one_provider_config(origin, "anthropic", timeout=NO_TIMEOUT)) as gateway,
+        ):
             async with left(gateway, held, stream=True):
                 while "toolwire_tokens_total" not in (text := (await gateway.get("/metrics"))[1].decode()):
-                    await turn()
+                    await run_event_loop()
             assert 'toolwire_tokens_total{provider="up",kind="input"} 10' in text
             assert 'toolwire_tokens_total{provider="up",kind="output"} 1' in text
 
-    run(work())
+    run_async(work())
 
 
 def test_ca_5_nobody_else_is_tried_for_a_client_that_is_gone(clock: Clock) -> None:
     async def work() -> None:
-        held, second = Held(), Script(GOOD)
-        async with upstream(held) as one, upstream(second) as two:
-            config = in_front_of(one, more="[limits]\nretries = 0")
+        held, second = Held(), ScriptedUpstream(CHAT_RESPONSE)
+        async with serve_upstream(held) as one, serve_upstream(second) as two:
+            config = one_provider_config(one, extra_config="[limits]\nretries = 0")
             config = config.replace('provider = "up"', 'providers = ["up", "next"]')
             config += f'[providers.next]\nprotocol = "openai-chat"\nbase_url = "http://{two.authority}"'
-            async with running(config) as gateway:
+            async with run_gateway(config) as gateway:
                 async with left(gateway, held, stream=False):
-                    await turn()
+                    await run_event_loop()
                     clock.advance(3600)
-                    await turn()
-                assert second.asked == []
-                assert (await clock.expire(gateway.ask("anthropic"))).status == 200  # as it would have been
-                assert len(second.asked) == 1
+                    await run_event_loop()
+                assert second.requests == []
+                assert (
+                    await clock.advance_until_done(gateway.send_question("anthropic"))
+                ).status == 200  # as it would have been
+                assert len(second.requests) == 1
 
-    run(work())
+    run_async(work())

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
-    GO,
+from tests.support.bodies.minimal import (
+    USER_MESSAGE,
     anthropic_call,
     anthropic_request,
     anthropic_result,
@@ -20,35 +20,39 @@ from tests.bodies import (
     chat_request,
     chat_response,
     chat_result,
-    item_events,
+    responses_item_events,
     responses_message,
     responses_request,
     responses_stream,
     responses_tool,
 )
-from tests.gateway.running import PROTOCOL_NAMES, Running, in_front_of, run, running
-from tests.gateway.test_exchange import GOOD, Script
-from tests.gateway.test_faults import STREAM, error_of, piece, whole
-from tests.upstream.sockets import upstream
-from tests.wire import ANTHROPIC, CHAT, GEMINI, RESPONSES, frames
+from tests.support.bodies.readers import stream_frames
+from tests.support.codecs import decode_error
+from tests.support.gateway.in_process import PROTOCOL_NAMES, RunningGateway, one_provider_config, run_async, run_gateway
+from tests.support.protocols import ANTHROPIC, CHAT, GEMINI, RESPONSES
+from tests.support.servers.http_responses import CHAT_RESPONSE, SSE_HEAD, http_response, transfer_chunk
+from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 
 PATHS = {ANTHROPIC: "/v1/messages", CHAT: "/v1/chat/completions", RESPONSES: "/v1/responses"}
 
 
 @asynccontextmanager
-async def before(script: Script, protocol: str, model: str = "m") -> AsyncIterator[Running]:
-    async with upstream(script) as origin, running(in_front_of(origin, protocol) + f'model = "{model}"') as gateway:
+async def before(script: ScriptedUpstream, protocol: str, model: str = "m") -> AsyncIterator[RunningGateway]:
+    async with (
+        serve_upstream(script) as origin,
+        run_gateway(one_provider_config(origin, protocol) + f'model = "{model}"') as gateway,
+    ):
         yield gateway
 
 
-async def told(gateway: Running, protocol: str, body: Any) -> tuple[int, list[str], bytes]:
+async def told(gateway: RunningGateway, protocol: str, body: Any) -> tuple[int, list[str], bytes]:
     """What is answered, and where losses are reported."""
     answer = await gateway.post(PATHS[protocol], json.dumps(body).encode())
     losses = json.loads(answer.headers.get("toolwire-losses", '{"losses":[]}'))["losses"]
     return answer.status, [loss.get("path", "") for loss in losses], await answer.read(100_000)
 
 
-ANSWERED = whole("200 OK", json.dumps(chat_response(chat_assistant(chat_call("call_1")))).encode())
+ANSWERED = http_response("200 OK", json.dumps(chat_response(chat_assistant(chat_call("call_1")))).encode())
 
 
 # ---- what a model wants
@@ -71,7 +75,7 @@ def test_or_11_each_result_follows_a_message_that_makes_only_its_call(client: st
     }
 
     async def work() -> None:
-        script = Script(ANSWERED)
+        script = ScriptedUpstream(ANSWERED)
         async with before(script, CHAT, "databricks-claude-sonnet-4") as gateway:
             status, paths, _ = await told(gateway, client, parallel[client])
         said = script.bodies[0]["messages"]
@@ -86,7 +90,7 @@ def test_or_11_each_result_follows_a_message_that_makes_only_its_call(client: st
             await told(gateway, client, parallel[client])
         assert [len(message.get("tool_calls", ())) for message in script.bodies[1]["messages"]] == [0, 2, 0, 0, 0]
 
-    run(work())
+    run_async(work())
 
 
 @pytest.mark.parametrize(
@@ -95,10 +99,10 @@ def test_or_11_each_result_follows_a_message_that_makes_only_its_call(client: st
 )
 def test_sc_16_strict_goes_only_to_models_that_have_it(model: str, strict: bool) -> None:
     schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-    body = responses_request(GO, tools=[responses_tool("f", parameters=schema, strict=True)])
+    body = responses_request(USER_MESSAGE, tools=[responses_tool("f", parameters=schema, strict=True)])
 
     async def work() -> None:
-        script = Script(whole("200 OK", b"{}"))
+        script = ScriptedUpstream(http_response("200 OK", b"{}"))
         async with before(script, ANTHROPIC, model) as gateway:
             answer = await gateway.post(
                 "/toolwire/translate", json.dumps({"protocol": RESPONSES, "body": body}).encode()
@@ -107,7 +111,7 @@ def test_sc_16_strict_goes_only_to_models_that_have_it(model: str, strict: bool)
         assert ("strict" in made["body"]["tools"][0]) is strict
         assert ("/tools/0/strict" in [loss["path"] for loss in made["losses"]]) is not strict
 
-    run(work())
+    run_async(work())
 
 
 @pytest.mark.parametrize("model", ["deepseek-v4-flash", "kimi-k2-thinking"])
@@ -116,9 +120,9 @@ def test_th_13_the_reasoning_before_a_call_goes_back_with_it(client: str, model:
     thought = chat_response(chat_assistant(chat_call("call_1"), reasoning_content="Hm, Paris."))
 
     async def work() -> None:
-        script = Script(whole("200 OK", json.dumps(thought).encode()))
+        script = ScriptedUpstream(http_response("200 OK", json.dumps(thought).encode()))
         async with before(script, CHAT, model) as gateway:
-            asked = anthropic_request() if client == ANTHROPIC else responses_request(GO)
+            asked = anthropic_request() if client == ANTHROPIC else responses_request(USER_MESSAGE)
             answered = json.loads((await told(gateway, client, asked))[2])
             following = toolwire.continue_request(asked, answered, [{"id": "call_1", "output": "sunny"}], client)
             await told(gateway, client, following)
@@ -126,7 +130,7 @@ def test_th_13_the_reasoning_before_a_call_goes_back_with_it(client: str, model:
         assert assistant["reasoning_content"] == "Hm, Paris."
         assert assistant["tool_calls"][0]["id"] == "call_1"
 
-    run(work())
+    run_async(work())
 
 
 @pytest.mark.parametrize("client", [CHAT, ANTHROPIC])
@@ -153,7 +157,7 @@ def test_tc_8_a_forced_call_is_not_thought_about_by_who_refuses_both(client: str
     body, lost = forced[client]
 
     async def work() -> None:
-        script = Script(ANSWERED)
+        script = ScriptedUpstream(ANSWERED)
         async with before(script, CHAT, "deepseek-v4-flash") as gateway:
             status, paths, _ = await told(gateway, client, body)
             assert (status, lost in paths) == (200, True)
@@ -163,7 +167,7 @@ def test_tc_8_a_forced_call_is_not_thought_about_by_who_refuses_both(client: str
         assert "reasoning_effort" not in script.bodies[0]
         assert "thinking" not in script.bodies[1]
 
-    run(work())
+    run_async(work())
 
 
 # ---- what a provider is known to refuse
@@ -180,7 +184,7 @@ def test_us_8_a_cache_mark_on_a_deferred_tool_moves_to_the_last_that_is_not() ->
     assert refused(body, "tool-deferred-cached")
 
     async def work() -> None:
-        script = Script(whole("200 OK", b"{}"))
+        script = ScriptedUpstream(http_response("200 OK", b"{}"))
         async with before(script, ANTHROPIC) as gateway:
             _, paths, _ = await told(gateway, ANTHROPIC, body)
             assert paths == []  # the answer is none: losses are told with answers
@@ -194,7 +198,7 @@ def test_us_8_a_cache_mark_on_a_deferred_tool_moves_to_the_last_that_is_not() ->
         assert not refused(sent, "tool-deferred-cached")
         assert [(loss["kind"], loss["path"]) for loss in losses] == [("approximated", "/tools/2/cache_control")]
 
-    run(work())
+    run_async(work())
 
 
 @pytest.mark.parametrize(
@@ -207,17 +211,17 @@ def test_im_7_an_image_that_google_can_not_fetch_is_refused_and_never_fetched_by
     answered = {"candidates": [{"content": {"parts": [{"text": "A cat."}], "role": "model"}, "finishReason": "STOP"}]}
 
     async def work() -> None:
-        script = Script(whole("200 OK", json.dumps(answered).encode()))
+        script = ScriptedUpstream(http_response("200 OK", json.dumps(answered).encode()))
         async with before(script, GEMINI, "gemini-3-pro") as gateway:
             found, _, said = await told(gateway, CHAT, body)
         assert found == status
         if status == 400:
-            assert "/messages/0/content/1" in error_of(CHAT, 400, said).message
-            assert script.asked == []
+            assert "/messages/0/content/1" in decode_error(CHAT, 400, said).message
+            assert script.requests == []
         else:
             assert script.bodies[0]["contents"][0]["parts"][1]["fileData"] == {"fileUri": url, "mimeType": "image/png"}
 
-    run(work())
+    run_async(work())
 
 
 # ---- tools of others
@@ -231,16 +235,22 @@ def test_sv_2_a_search_of_the_upstream_is_shown_as_the_clients_own_blocks(stream
     searched = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
     said = responses_message("Found.")
     output = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [searched, said]}
-    streamed = responses_stream(*item_events(0, searched), *item_events(1, said), output=[searched, said])
+    streamed = responses_stream(
+        *responses_item_events(0, searched), *responses_item_events(1, said), output=[searched, said]
+    )
 
     async def work() -> None:
-        answered = STREAM + piece(streamed) + b"0\r\n\r\n" if stream else whole("200 OK", json.dumps(output).encode())
-        script = Script(answered)
+        answered = (
+            SSE_HEAD + transfer_chunk(streamed) + b"0\r\n\r\n"
+            if stream
+            else http_response("200 OK", json.dumps(output).encode())
+        )
+        script = ScriptedUpstream(answered)
         async with before(script, RESPONSES) as gateway:
             _, _, wire = await told(gateway, ANTHROPIC, body)
         assert script.bodies[0]["tools"][0]["type"] == "web_search"
         if stream:
-            events = frames(wire)
+            events = stream_frames(wire)
             kinds = [event["content_block"]["type"] for event in events if event["type"] == "content_block_start"]
             usage = next(event["usage"] for event in events if event["type"] == "message_delta")
         else:
@@ -249,7 +259,7 @@ def test_sv_2_a_search_of_the_upstream_is_shown_as_the_clients_own_blocks(stream
         assert kinds == ["server_tool_use", "web_search_tool_result", "text"]
         assert usage["server_tool_use"]["web_search_requests"] == 1
 
-    run(work())
+    run_async(work())
 
 
 @pytest.mark.parametrize("target", [name for name in PROTOCOL_NAMES if name not in (RESPONSES, ANTHROPIC)])
@@ -261,10 +271,10 @@ def test_sv_5_deferred_tools_can_be_called_where_there_is_no_search_for_them(tar
         "tools": [responses_tool("get", defer_loading=True)],
     }
     tools = [{"type": "tool_search"}, responses_tool("found", defer_loading=True), hidden]
-    body = responses_request(GO, tools=tools)
+    body = responses_request(USER_MESSAGE, tools=tools)
 
     async def work() -> None:
-        async with before(Script(GOOD), target) as gateway:
+        async with before(ScriptedUpstream(CHAT_RESPONSE), target) as gateway:
             asked = json.dumps({"protocol": RESPONSES, "body": body}).encode()
             made = json.loads(await (await gateway.post("/toolwire/translate", asked)).read(100_000))
         text = json.dumps(made["body"]["tools"])
@@ -279,7 +289,7 @@ def test_sv_5_deferred_tools_can_be_called_where_there_is_no_search_for_them(tar
             chat_response(chat_assistant(look)),
             chat_response(chat_assistant(chat_call("call_2", "mcp__w__get"))),
         ]
-        script = Script(*(whole("200 OK", json.dumps(one).encode()) for one in answers))
+        script = ScriptedUpstream(*(http_response("200 OK", json.dumps(one).encode()) for one in answers))
         async with before(script, CHAT) as gateway:
             _, _, said = await told(gateway, RESPONSES, body)
         assert [one["function"]["name"] for one in script.bodies[1]["tools"]] == ["tool_search", "mcp__w__get"]
@@ -288,15 +298,15 @@ def test_sv_5_deferred_tools_can_be_called_where_there_is_no_search_for_them(tar
 
     async def called() -> None:
         call = chat_call("call_1", "mcp__w__get")
-        script = Script(whole("200 OK", json.dumps(chat_response(chat_assistant(call))).encode()))
+        script = ScriptedUpstream(http_response("200 OK", json.dumps(chat_response(chat_assistant(call))).encode()))
         async with before(script, CHAT) as gateway:
             _, _, said = await told(gateway, RESPONSES, body)
         (item,) = [item for item in json.loads(said)["output"] if item["type"] == "function_call"]
         assert (item["name"], item["namespace"]) == ("get", "mcp__w")
 
-    run(work())
-    run(searched())
-    run(called())
+    run_async(work())
+    run_async(searched())
+    run_async(called())
 
 
 @pytest.mark.parametrize(
@@ -312,13 +322,15 @@ def test_sv_5_deferred_tools_can_be_called_where_there_is_no_search_for_them(tar
 )
 def test_na_5_an_alias_whose_beginning_is_said_twice_is_understood(said: str, name: str, namespace: str | None) -> None:
     group = {"type": "namespace", "name": "mcp__w", "description": "w", "tools": [responses_tool("get_weather")]}
-    body = responses_request(GO, tools=[group, responses_tool("mcp__x"), responses_tool("mcp__mcp__x")])
+    body = responses_request(USER_MESSAGE, tools=[group, responses_tool("mcp__x"), responses_tool("mcp__mcp__x")])
 
     async def work() -> None:
-        script = Script(whole("200 OK", json.dumps(chat_response(chat_assistant(chat_call("call_1", said)))).encode()))
+        script = ScriptedUpstream(
+            http_response("200 OK", json.dumps(chat_response(chat_assistant(chat_call("call_1", said)))).encode())
+        )
         async with before(script, CHAT) as gateway:
             _, _, wire = await told(gateway, RESPONSES, body)
         (item,) = [item for item in json.loads(wire)["output"] if item["type"] == "function_call"]
         assert (item["name"], item.get("namespace")) == (name, namespace)
 
-    run(work())
+    run_async(work())

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
-    CITY,
-    GO,
+from tests.support.bodies.minimal import (
+    CITY_ARGUMENTS,
+    USER_MESSAGE,
     anthropic_call,
     anthropic_result,
     anthropic_turn,
@@ -21,62 +21,53 @@ from tests.bodies import (
     chat_stream,
     responses_call,
     responses_stream,
-    turn,
+    tool_cycle_request,
 )
-from tests.sdk import fold_stream
-from tests.wire import (
-    ALL_PAIRS,
-    ANTHROPIC,
-    CHAT,
-    INTERACTIONS,
-    OPENROUTER,
-    RESPONSES,
-    SEVEN,
-    calls,
-    items,
-    results,
-    streamed,
-    translated,
-)
+from tests.support.bodies.readers import responses_items, tool_calls_in, tool_results_in
+from tests.support.protocols import ALL_PAIRS, ALL_PROTOCOLS, ANTHROPIC, CHAT, INTERACTIONS, OPENROUTER, RESPONSES
+from tests.support.sdk.validation import fold_stream
+from tests.support.translation import translate_stream_bytes, translated_body
 
 LIMITED = (ANTHROPIC, CHAT, RESPONSES, OPENROUTER)
 ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def ids(protocol: str, body: Any) -> list[str]:
-    return [str(call["id"]) for call in calls(protocol, body)]
+    return [str(call["id"]) for call in tool_calls_in(protocol, body)]
 
 
-ISSUERS = [source for source in SEVEN if source != ANTHROPIC]
+ISSUERS = [source for source in ALL_PROTOCOLS if source != ANTHROPIC]
 
 
 @pytest.mark.parametrize("source", ISSUERS)
 def test_id_1_illegal_id_is_escaped_alike_on_call_and_result(source: str) -> None:
-    made = translated(turn(source, "functions.get:0", "functions/get:0"), source, ANTHROPIC)
+    made = translated_body(tool_cycle_request(source, "functions.get:0", "functions/get:0"), source, ANTHROPIC)
     aliases = ids(ANTHROPIC, made)
     assert all(ANTHROPIC_ID.fullmatch(alias) for alias in aliases)
     assert len(set(aliases)) == 2
-    assert results(ANTHROPIC, made) == [(aliases[0], "result 0"), (aliases[1], "result 1")]
+    assert tool_results_in(ANTHROPIC, made) == [(aliases[0], "result 0"), (aliases[1], "result 1")]
 
 
 @pytest.mark.parametrize("sign", [":", ".", "/"])
 @pytest.mark.parametrize("source", ISSUERS)
 def test_id_2_both_sides_of_an_illegal_id_are_changed_and_the_native_path_is_warned(source: str, sign: str) -> None:
     illegal = f"call{sign}1"
-    made = translated(turn(source, illegal), source, ANTHROPIC)
+    made = translated_body(tool_cycle_request(source, illegal), source, ANTHROPIC)
     assert [ANTHROPIC_ID.fullmatch(alias) is not None for alias in ids(ANTHROPIC, made)] == [True]
-    assert [answer for answer, _ in results(ANTHROPIC, made)] == ids(ANTHROPIC, made)
-    assert any("/content/0" in finding.path for finding in toolwire.check(turn(ANTHROPIC, illegal), ANTHROPIC))
+    assert [answer for answer, _ in tool_results_in(ANTHROPIC, made)] == ids(ANTHROPIC, made)
+    assert any(
+        "/content/0" in finding.path for finding in toolwire.check(tool_cycle_request(ANTHROPIC, illegal), ANTHROPIC)
+    )
 
 
 @pytest.mark.parametrize("legal", ["toolu_01A", "call_123", "fc_123", "chatcmpl-tool-9", "a" * 40])
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_id_3_a_legal_id_passes_and_an_alias_is_the_same_every_time(legal: str, source: str, target: str) -> None:
-    made = translated(turn(source, legal), source, target)
+    made = translated_body(tool_cycle_request(source, legal), source, target)
     assert ids(target, made) == [legal]
-    assert results(target, made) == [(legal, "result 0")]
-    first = ids(ANTHROPIC, translated(turn(CHAT, "a:b"), CHAT, ANTHROPIC))
-    longer = ids(ANTHROPIC, translated(turn(CHAT, "a:b", "call_2"), CHAT, ANTHROPIC))
+    assert tool_results_in(target, made) == [(legal, "result 0")]
+    first = ids(ANTHROPIC, translated_body(tool_cycle_request(CHAT, "a:b"), CHAT, ANTHROPIC))
+    longer = ids(ANTHROPIC, translated_body(tool_cycle_request(CHAT, "a:b", "call_2"), CHAT, ANTHROPIC))
     assert longer[:1] == first
 
 
@@ -84,31 +75,31 @@ def test_id_3_a_legal_id_passes_and_an_alias_is_the_same_every_time(legal: str, 
 def test_id_4_long_ids_with_one_head_do_not_collide(source: str, target: str) -> None:
     head = "call_" + "x" * 120
     issued = [f"{head}_ts_a", f"{head}_ts_b"]
-    made = translated(turn(source, *issued), source, target)
+    made = translated_body(tool_cycle_request(source, *issued), source, target)
     aliases = ids(target, made)
     if target in LIMITED:
         assert len(set(aliases)) == 2
         assert all(len(alias) <= 64 for alias in aliases)
     else:
         assert aliases == issued
-    assert [answer for answer, _ in results(target, made)] == aliases
+    assert [answer for answer, _ in tool_results_in(target, made)] == aliases
 
 
 def test_id_5_ids_of_a_chat_upstream_come_back_to_it_as_they_were() -> None:
     upstream = ["call_123", "fc_123", "chatcmpl-tool-1", "functions.get:0"]
     answer = chat_response(chat_assistant(*map(chat_call, upstream)))
-    shown = ids(ANTHROPIC, translated(answer, CHAT, ANTHROPIC, "response"))
+    shown = ids(ANTHROPIC, translated_body(answer, CHAT, ANTHROPIC, "response"))
     assert len(set(shown)) == 4
     assert shown[:3] == upstream[:3]
     assert ANTHROPIC_ID.fullmatch(shown[3])
     echoed = anthropic_turn([*map(anthropic_call, shown)], [*map(anthropic_result, shown)])
-    back = translated(echoed, ANTHROPIC, CHAT)
+    back = translated_body(echoed, ANTHROPIC, CHAT)
     assert ids(CHAT, back) == upstream
-    assert [answered for answered, _ in results(CHAT, back)] == upstream
+    assert [answered for answered, _ in tool_results_in(CHAT, back)] == upstream
 
 
 def test_id_6_the_result_is_paired_by_tool_use_id() -> None:
-    made = translated(turn(ANTHROPIC, "toolu_1"), ANTHROPIC, CHAT)
+    made = translated_body(tool_cycle_request(ANTHROPIC, "toolu_1"), ANTHROPIC, CHAT)
     assert made["messages"][-1] == {"role": "tool", "tool_call_id": "toolu_1", "content": "result 0"}
 
 
@@ -116,14 +107,14 @@ def test_id_6_the_result_is_paired_by_tool_use_id() -> None:
 def test_id_11_a_call_without_id_gets_one(target: str) -> None:
     wire = chat_stream(
         chat_fragment(0, "", name="get_weather"),
-        chat_fragment(0, CITY),
-        chat_fragment(1, CITY, name="get_weather"),
+        chat_fragment(0, CITY_ARGUMENTS),
+        chat_fragment(1, CITY_ARGUMENTS, name="get_weather"),
     )
-    said = fold_stream(target, streamed(wire, CHAT, target))["calls"]
+    said = fold_stream(target, translate_stream_bytes(wire, CHAT, target))["calls"]
     assert [call["arguments"] for call in said] == [{"city": "Paris"}] * 2
     assert len({call["id"] for call in said} - {""}) == 2
     nameless = [{key: value for key, value in chat_call("").items() if key != "id"}] * 2
-    whole = translated(chat_response(chat_assistant(*nameless)), CHAT, target, "response")
+    whole = translated_body(chat_response(chat_assistant(*nameless)), CHAT, target, "response")
     assert len({*ids(target, whole)} - {"", "None"}) == 2
 
 
@@ -131,10 +122,10 @@ def test_id_12_an_empty_id_is_a_missing_id() -> None:
     kept = chat_stream(
         chat_fragment(0, '{"city":', id="call_1", name="get_weather"), chat_fragment(0, '"Paris"}', id="")
     )
-    said = fold_stream(ANTHROPIC, streamed(kept, CHAT, ANTHROPIC))["calls"]
+    said = fold_stream(ANTHROPIC, translate_stream_bytes(kept, CHAT, ANTHROPIC))["calls"]
     assert said == [{"id": "call_1", "name": "get_weather", "arguments": {"city": "Paris"}}]
-    made = chat_stream(chat_fragment(0, CITY, id="", name="get_weather"))
-    (call,) = fold_stream(ANTHROPIC, streamed(made, CHAT, ANTHROPIC))["calls"]
+    made = chat_stream(chat_fragment(0, CITY_ARGUMENTS, id="", name="get_weather"))
+    (call,) = fold_stream(ANTHROPIC, translate_stream_bytes(made, CHAT, ANTHROPIC))["calls"]
     assert str(call["id"]).startswith("call_tw")
 
 
@@ -148,26 +139,26 @@ def test_id_13_items_whose_id_rotates_are_one_call() -> None:
             "type": "response.function_call_arguments.delta",
             "item_id": "fc_b",
             "output_index": 0,
-            "delta": CITY,
+            "delta": CITY_ARGUMENTS,
         },
-        {"type": "response.output_item.done", "output_index": 0, "item": item("fc_c", CITY, "completed")},
-        output=[item("fc_d", CITY, "completed")],
+        {"type": "response.output_item.done", "output_index": 0, "item": item("fc_c", CITY_ARGUMENTS, "completed")},
+        output=[item("fc_d", CITY_ARGUMENTS, "completed")],
     )
-    said = fold_stream(CHAT, streamed(wire, RESPONSES, CHAT))["calls"]
+    said = fold_stream(CHAT, translate_stream_bytes(wire, RESPONSES, CHAT))["calls"]
     assert said == [{"id": "call_1", "name": "get_weather", "arguments": {"city": "Paris"}}]
 
 
 def test_id_14_an_id_that_repeats_is_paired_within_its_turn() -> None:
     body = chat_request(
-        GO,
+        USER_MESSAGE,
         chat_assistant(chat_call("call_1")),
         chat_result("call_1", "first"),
         chat_assistant(chat_call("call_1")),
         chat_result("call_1", "second"),
     )
-    made = translated(body, CHAT, ANTHROPIC)
+    made = translated_body(body, CHAT, ANTHROPIC)
     asked = ids(ANTHROPIC, made)
-    assert results(ANTHROPIC, made) == [(asked[0], "first"), (asked[1], "second")]
+    assert tool_results_in(ANTHROPIC, made) == [(asked[0], "first"), (asked[1], "second")]
     assert [message["role"] for message in made["messages"]] == [
         "user",
         "assistant",
@@ -179,18 +170,18 @@ def test_id_14_an_id_that_repeats_is_paired_within_its_turn() -> None:
 
 def test_id_15_a_call_said_in_both_spellings_is_one_call() -> None:
     both = chat_assistant(chat_call("call_1"), content=[anthropic_call("call_1")])
-    made = translated(chat_request(GO, both, chat_result("call_1")), CHAT, ANTHROPIC)
+    made = translated_body(chat_request(USER_MESSAGE, both, chat_result("call_1")), CHAT, ANTHROPIC)
     assert ids(ANTHROPIC, made) == ["call_1"]
-    assert results(ANTHROPIC, made) == [("call_1", "18C")]
+    assert tool_results_in(ANTHROPIC, made) == [("call_1", "18C")]
 
 
-@pytest.mark.parametrize("source", [source for source in SEVEN if source != RESPONSES])
+@pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != RESPONSES])
 def test_id_16_no_foreign_item_id_reaches_responses(source: str) -> None:
-    made = translated(turn(source, "toolu_1"), source, RESPONSES)
+    made = translated_body(tool_cycle_request(source, "toolu_1"), source, RESPONSES)
     prefixes = {"function_call": "fc", "function_call_output": "fc", "message": "msg", "reasoning": "rs"}
     foreign = [
         item
-        for item in items(made)
+        for item in responses_items(made)
         if "id" in item and not item["id"].startswith(prefixes[item.get("type", "message")])
     ]
     assert foreign == []

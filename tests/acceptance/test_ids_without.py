@@ -4,24 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.bodies import (
-    GO,
-    anthropic_call,
-    anthropic_request,
-    anthropic_result,
-    anthropic_turn,
-    chat_call,
-    chat_request,
-    chat_result,
-    chat_turn,
-    responses_call,
-    responses_output,
-    responses_request,
-    responses_turn,
-    turn,
-)
-from tests.bodies_google import (
-    ASKED,
+from tests.support.bodies.google import (
+    USER_CONTENT,
     gemini_call,
     gemini_request,
     gemini_response,
@@ -34,7 +18,23 @@ from tests.bodies_google import (
     interactions_result,
     interactions_turn,
 )
-from tests.bodies_ollama import (
+from tests.support.bodies.minimal import (
+    USER_MESSAGE,
+    anthropic_call,
+    anthropic_request,
+    anthropic_result,
+    anthropic_turn,
+    chat_call,
+    chat_request,
+    chat_result,
+    chat_turn,
+    responses_call,
+    responses_output,
+    responses_request,
+    responses_turn,
+    tool_cycle_request,
+)
+from tests.support.bodies.ollama import (
     ollama_assistant,
     ollama_call,
     ollama_request,
@@ -43,9 +43,17 @@ from tests.bodies_ollama import (
     ollama_stream,
     ollama_turn,
 )
-from tests.sdk import Call, fold_stream
-from tests.wire import (
+from tests.support.bodies.readers import (
+    content_text,
+    declared_names,
+    gemini_parts,
+    interaction_steps,
+    tool_calls_in,
+    tool_results_in,
+)
+from tests.support.protocols import (
     ALL_PAIRS,
+    ALL_PROTOCOLS,
     ANTHROPIC,
     CHAT,
     GEMINI,
@@ -53,17 +61,9 @@ from tests.wire import (
     OLLAMA,
     OPENROUTER,
     RESPONSES,
-    SEVEN,
-    calls,
-    kinds,
-    names,
-    parts,
-    results,
-    steps,
-    streamed,
-    text_of,
-    translated,
 )
+from tests.support.sdk.validation import Call, fold_stream
+from tests.support.translation import loss_kinds, translate_stream_bytes, translated_body
 
 NAMING = (GEMINI, INTERACTIONS, OLLAMA)
 TO_NAMING = [(source, target) for source, target in ALL_PAIRS if target in NAMING]
@@ -71,7 +71,7 @@ TO_NAMING = [(source, target) for source, target in ALL_PAIRS if target in NAMIN
 
 def by_id_only(source: str) -> dict[str, Any]:
     """A history whose result says only which call it answers, as far as its protocol can leave out the name."""
-    body = turn(source, "call_1")
+    body = tool_cycle_request(source, "call_1")
     if source == OLLAMA:
         del body["messages"][2]["tool_name"]
     if source == INTERACTIONS:
@@ -81,18 +81,18 @@ def by_id_only(source: str) -> dict[str, Any]:
 
 ORPHANS: dict[str, tuple[dict[str, Any], str]] = {
     ANTHROPIC: (
-        anthropic_request(GO, {"role": "user", "content": [anthropic_result("call_9")]}),
+        anthropic_request(USER_MESSAGE, {"role": "user", "content": [anthropic_result("call_9")]}),
         "/messages/1/content/0/tool_use_id",
     ),
-    CHAT: (chat_request(GO, chat_result("call_9")), "/messages/1/tool_call_id"),
-    RESPONSES: (responses_request(GO, responses_output("call_9")), "/input/1/call_id"),
+    CHAT: (chat_request(USER_MESSAGE, chat_result("call_9")), "/messages/1/tool_call_id"),
+    RESPONSES: (responses_request(USER_MESSAGE, responses_output("call_9")), "/input/1/call_id"),
     GEMINI: (
-        gemini_request(ASKED, {"role": "user", "parts": [gemini_result("call_9")]}),
+        gemini_request(USER_CONTENT, {"role": "user", "parts": [gemini_result("call_9")]}),
         "/contents/1/parts/0/functionResponse/id",
     ),
     INTERACTIONS: (interactions_request(interactions_input(), interactions_result("call_9")), "/input/1/call_id"),
-    OLLAMA: (ollama_request(GO, ollama_result("call_9")), "/messages/1/tool_call_id"),
-    OPENROUTER: (chat_request(GO, chat_result("call_9")), "/messages/1/tool_call_id"),
+    OLLAMA: (ollama_request(USER_MESSAGE, ollama_result("call_9")), "/messages/1/tool_call_id"),
+    OPENROUTER: (chat_request(USER_MESSAGE, chat_result("call_9")), "/messages/1/tool_call_id"),
 }
 
 
@@ -100,25 +100,25 @@ def user_text(protocol: str, body: Any) -> str:
     """All that the user says in a request."""
     match protocol:
         case "gemini":
-            return "".join(part.get("text", "") for part in parts(body))
+            return "".join(part.get("text", "") for part in gemini_parts(body))
         case "gemini-interactions":
-            return "".join(text_of(step["content"]) for step in steps(body))
+            return "".join(content_text(step["content"]) for step in interaction_steps(body))
         case "openai-responses":
-            return "".join(text_of(item["content"]) for item in body["input"])
+            return "".join(content_text(item["content"]) for item in body["input"])
         case _:
-            return "".join(text_of(message["content"]) for message in body["messages"])
+            return "".join(content_text(message["content"]) for message in body["messages"])
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_id_7_a_result_has_the_name_of_its_call_and_without_a_call_it_is_text(source: str, target: str) -> None:
-    made = translated(by_id_only(source), source, target)
-    assert names(target, made) == ["get_weather" if target in NAMING else None]
+    made = translated_body(by_id_only(source), source, target)
+    assert declared_names(target, made) == ["get_weather" if target in NAMING else None]
     body, path = ORPHANS[source]
-    lone = translated(body, source, target)
-    assert results(target, lone) == []
+    lone = translated_body(body, source, target)
+    assert tool_results_in(target, lone) == []
     told = "get_weather" if source in NAMING else "a tool"
     assert user_text(target, lone) == f"Go on.[result of {told}, call call_9]18C"
-    assert kinds(body, source, target)[path] == "approximated"
+    assert loss_kinds(body, source, target)[path] == "approximated"
 
 
 def two_tools(source: str) -> dict[str, Any]:
@@ -149,63 +149,65 @@ def two_tools(source: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("source", "target"), TO_NAMING)
 def test_id_8_results_are_named_after_the_calls_that_they_answer(source: str, target: str) -> None:
-    made = translated(two_tools(source), source, target)
-    assert names(target, made) == ["first", "second"]
-    assert results(target, made) == [("call_1", "of first"), ("call_2", "of second")]
+    made = translated_body(two_tools(source), source, target)
+    assert declared_names(target, made) == ["first", "second"]
+    assert tool_results_in(target, made) == [("call_1", "of first"), ("call_2", "of second")]
 
 
 @pytest.mark.parametrize(("source", "target"), TO_NAMING)
 def test_id_9_an_id_that_was_issued_is_on_call_and_result(source: str, target: str) -> None:
-    made = translated(turn(source, "call_7"), source, target)
-    assert [call["id"] for call in calls(target, made)] == ["call_7"]
-    assert results(target, made) == [("call_7", "result 0")]
+    made = translated_body(tool_cycle_request(source, "call_7"), source, target)
+    assert [call["id"] for call in tool_calls_in(target, made)] == ["call_7"]
+    assert tool_results_in(target, made) == [("call_7", "result 0")]
 
 
 GEMINI_TWICE = gemini_turn([gemini_call(), gemini_call()], [gemini_result(output="one"), gemini_result(output="two")])
 OLLAMA_TWICE = ollama_turn([ollama_call(), ollama_call()], [ollama_result(content="one"), ollama_result(content="two")])
-LATER: dict[str, Any] = {GEMINI: {"role": "model", "parts": [{"text": "18C."}]}, OLLAMA: GO}
+LATER: dict[str, Any] = {GEMINI: {"role": "model", "parts": [{"text": "18C."}]}, OLLAMA: USER_MESSAGE}
 ISSUING = (ANTHROPIC, CHAT, RESPONSES, INTERACTIONS, OPENROUTER)
 
 
 def paired(protocol: str, body: Any) -> list[str]:
     """The ids of the calls of a request, after a look that its two results are paired by them, in order."""
-    asked = [str(call["id"]) for call in calls(protocol, body)]
-    assert results(protocol, body) == [(asked[0], "one"), (asked[1], "two")]
+    asked = [str(call["id"]) for call in tool_calls_in(protocol, body)]
+    assert tool_results_in(protocol, body) == [(asked[0], "one"), (asked[1], "two")]
     return asked
 
 
 def ids_are_stable(body: dict[str, Any], source: str, target: str, history: str) -> list[str]:
     """Ids of a history without any: two, the same each time and when it goes on; and none is sent back."""
-    first = translated(body, source, target)
+    first = translated_body(body, source, target)
     asked = paired(target, first)
     assert len(set(asked)) == 2
-    assert translated(body, source, target) == first
+    assert translated_body(body, source, target) == first
     longer = {**body, history: [*body[history], LATER[source]]}
-    assert paired(target, translated(longer, source, target)) == asked
-    back = translated(first, target, source)
-    assert [call["id"] for call in calls(source, back)] == [None, None]
-    assert results(source, back) == [(None, "one"), (None, "two")]
+    assert paired(target, translated_body(longer, source, target)) == asked
+    back = translated_body(first, target, source)
+    assert [call["id"] for call in tool_calls_in(source, back)] == [None, None]
+    assert tool_results_in(source, back) == [(None, "one"), (None, "two")]
     return asked
 
 
 @pytest.mark.parametrize("target", ISSUING)
 def test_id_10_calls_without_ids_get_the_same_ones_each_time_and_none_goes_back(target: str) -> None:
     ids_are_stable(GEMINI_TWICE, GEMINI, target, "contents")
-    once = fold_stream(target, streamed(gemini_stream(gemini_call(), gemini_call()), GEMINI, target))["calls"]
+    once = fold_stream(target, translate_stream_bytes(gemini_stream(gemini_call(), gemini_call()), GEMINI, target))[
+        "calls"
+    ]
     assert len({call["id"] for call in once} - {None, ""}) == 2
-    whole = translated(gemini_response(gemini_call(), gemini_call()), GEMINI, target, "response")
-    assert [call["id"] for call in calls(target, whole)] == [call["id"] for call in once]
+    whole = translated_body(gemini_response(gemini_call(), gemini_call()), GEMINI, target, "response")
+    assert [call["id"] for call in tool_calls_in(target, whole)] == [call["id"] for call in once]
 
 
 @pytest.mark.parametrize("target", ISSUING)
 def test_id_17_parallel_calls_of_one_tool_get_ids_of_their_own_and_go_back_by_name(target: str) -> None:
     ids_are_stable(OLLAMA_TWICE, OLLAMA, target, "messages")
-    back = translated(translated(OLLAMA_TWICE, OLLAMA, target), target, OLLAMA)
-    assert names(OLLAMA, back) == ["get_weather", "get_weather"]
-    whole = translated(ollama_response(ollama_assistant(ollama_call(), ollama_call())), OLLAMA, target, "response")
-    assert len({call["id"] for call in calls(target, whole)} - {None, ""}) == 2
+    back = translated_body(translated_body(OLLAMA_TWICE, OLLAMA, target), target, OLLAMA)
+    assert declared_names(OLLAMA, back) == ["get_weather", "get_weather"]
+    whole = translated_body(ollama_response(ollama_assistant(ollama_call(), ollama_call())), OLLAMA, target, "response")
+    assert len({call["id"] for call in tool_calls_in(target, whole)} - {None, ""}) == 2
     lines = [ollama_assistant(ollama_call()), ollama_assistant(ollama_call())]
-    said: list[Call] = fold_stream(target, streamed(ollama_stream(*lines), OLLAMA, target))["calls"]
+    said: list[Call] = fold_stream(target, translate_stream_bytes(ollama_stream(*lines), OLLAMA, target))["calls"]
     assert len({call["id"] for call in said} - {None, ""}) == 2
 
 
@@ -222,7 +224,7 @@ RESULT_IDS = {
 
 def other_way_round(source: str) -> dict[str, Any]:
     """Two calls of one tool, answered in the opposite order."""
-    body = turn(source, "call_1", "call_2")
+    body = tool_cycle_request(source, "call_1", "call_2")
     match source:
         case "anthropic":
             body["messages"][2]["content"].reverse()
@@ -238,14 +240,14 @@ def other_way_round(source: str) -> dict[str, Any]:
 @pytest.mark.parametrize("source", list(RESULT_IDS))
 def test_id_18_results_of_one_tool_stand_in_call_order_and_the_ambiguity_is_reported(source: str) -> None:
     body = other_way_round(source)
-    made = translated(body, source, OLLAMA)
-    assert results(OLLAMA, made) == [("call_1", "result 0"), ("call_2", "result 1")]
-    found = kinds(body, source, OLLAMA)
+    made = translated_body(body, source, OLLAMA)
+    assert tool_results_in(OLLAMA, made) == [("call_1", "result 0"), ("call_2", "result 1")]
+    found = loss_kinds(body, source, OLLAMA)
     assert [found.get(path) for path in RESULT_IDS[source]] == ["approximated", "approximated"]
-    assert kinds(turn(source, "call_1"), source, OLLAMA) == {}
-    assert kinds(two_tools(source), source, OLLAMA) == {}
+    assert loss_kinds(tool_cycle_request(source, "call_1"), source, OLLAMA) == {}
+    assert loss_kinds(two_tools(source), source, OLLAMA) == {}
 
 
 def test_every_protocol_has_its_situation() -> None:
-    assert set(ORPHANS) == set(SEVEN)
-    assert set(RESULT_IDS) == set(SEVEN) - {OLLAMA}
+    assert set(ORPHANS) == set(ALL_PROTOCOLS)
+    assert set(RESULT_IDS) == set(ALL_PROTOCOLS) - {OLLAMA}

@@ -5,27 +5,15 @@ from typing import Any
 
 import pytest
 
-from tests.bodies import (
-    PNG,
-    anthropic_call,
-    anthropic_result,
-    anthropic_turn,
-)
-from tests.wire import (
-    ANTHROPIC,
-    CHAT,
-    RESPONSES,
-    items,
-    lost,
-    named,
-    roles,
-    translated,
-)
+from tests.support.bodies.minimal import PNG_BASE64, anthropic_call, anthropic_result, anthropic_turn
+from tests.support.bodies.readers import message_roles, responses_items
+from tests.support.protocols import ANTHROPIC, CHAT, RESPONSES
+from tests.support.translation import has_loss_at, loss_paths, translated_body
 
 TEXT: dict[str, Any] = {"type": "text", "text": "A map."}
 IMAGE: dict[str, Any] = {
     "type": "image",
-    "source": {"type": "base64", "media_type": "image/png", "data": PNG},
+    "source": {"type": "base64", "media_type": "image/png", "data": PNG_BASE64},
 }
 PDF: dict[str, Any] = {
     "type": "document",
@@ -42,8 +30,8 @@ def with_content(*content: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("model", ["gemini-3-pro", "gemini-2.5-pro"])
 def test_im_1_an_image_in_a_result_of_gemini_s_is_bound_to_it(model: str) -> None:
     body = anthropic_turn([anthropic_call("toolu_1")], [anthropic_result("toolu_1", [TEXT, IMAGE])])
-    parts = translated(body, ANTHROPIC, "gemini", model=model)["contents"][2]["parts"]
-    blob = {"inlineData": {"mimeType": "image/png", "data": PNG}}
+    parts = translated_body(body, ANTHROPIC, "gemini", model=model)["contents"][2]["parts"]
+    blob = {"inlineData": {"mimeType": "image/png", "data": PNG_BASE64}}
     held = parts[0]["functionResponse"].get("parts") if model == "gemini-3-pro" else parts[1:]
     assert held == [blob]
 
@@ -53,8 +41,8 @@ def test_im_3_images_of_parallel_results_stay_with_their_own(model: str) -> None
     pictures = [{**IMAGE, "source": {**IMAGE["source"], "data": data}} for data in ("aaaa", "bbbb")]
     answers = [anthropic_result(f"toolu_{index}", [one]) for index, one in enumerate(pictures)]
     body = anthropic_turn([anthropic_call("toolu_0"), anthropic_call("toolu_1")], answers)
-    made = translated(body, ANTHROPIC, "gemini", model=model)
-    home = translated(made, "gemini", ANTHROPIC, model=model)["messages"][2]["content"]
+    made = translated_body(body, ANTHROPIC, "gemini", model=model)
+    home = translated_body(made, "gemini", ANTHROPIC, model=model)["messages"][2]["content"]
     assert [(one["tool_use_id"], one["content"]) for one in home] == [
         ("toolu_0", [pictures[0]]),
         ("toolu_1", [pictures[1]]),
@@ -63,26 +51,28 @@ def test_im_3_images_of_parallel_results_stay_with_their_own(model: str) -> None
 
 def test_im_2_an_image_in_a_result_is_shown_after_the_tool_messages() -> None:
     body = with_content(TEXT, IMAGE)
-    made = translated(body, ANTHROPIC, CHAT)
-    assert roles(made) == ["user", "assistant", "tool", "tool", "user"]
+    made = translated_body(body, ANTHROPIC, CHAT)
+    assert message_roles(made) == ["user", "assistant", "tool", "tool", "user"]
     held = made["messages"][2]["content"]
     assert "A map." in str(held)
-    assert PNG not in str(held)
+    assert PNG_BASE64 not in str(held)
     urls = [part["image_url"]["url"] for part in made["messages"][4]["content"] if part["type"] == "image_url"]
-    assert urls == [f"data:image/png;base64,{PNG}"]
-    output = items(translated(body, ANTHROPIC, RESPONSES))[3]["output"]
+    assert urls == [f"data:image/png;base64,{PNG_BASE64}"]
+    output = responses_items(translated_body(body, ANTHROPIC, RESPONSES))[3]["output"]
     assert [part["type"] for part in output] == ["input_text", "input_image"]
-    assert output[1]["image_url"] == f"data:image/png;base64,{PNG}"
+    assert output[1]["image_url"] == f"data:image/png;base64,{PNG_BASE64}"
 
 
 def test_im_4_a_document_in_a_result_is_a_native_part() -> None:
-    output = items(translated(with_content(TEXT, PDF), ANTHROPIC, RESPONSES))[3]["output"]
+    output = responses_items(translated_body(with_content(TEXT, PDF), ANTHROPIC, RESPONSES))[3]["output"]
     assert [part["type"] for part in output] == ["input_text", "input_file"]
     assert output[1]["file_data"].endswith("JVBERi0=")
 
 
 def test_im_5_a_list_of_text_is_a_string_and_only_media_needs_a_list() -> None:
-    made = items(translated(with_content(TEXT, {"type": "text", "text": " Of Paris."}), ANTHROPIC, RESPONSES))
+    made = responses_items(
+        translated_body(with_content(TEXT, {"type": "text", "text": " Of Paris."}), ANTHROPIC, RESPONSES)
+    )
     assert isinstance(made[3]["output"], str)
     assert "A map." in made[3]["output"]
     assert " Of Paris." in made[3]["output"]
@@ -90,10 +80,10 @@ def test_im_5_a_list_of_text_is_a_string_and_only_media_needs_a_list() -> None:
 
 def test_im_6_a_file_in_a_result_is_not_dropped_silently() -> None:
     body = with_content(TEXT, PDF)
-    made = translated(body, ANTHROPIC, CHAT)
+    made = translated_body(body, ANTHROPIC, CHAT)
     (shown,) = [part for part in made["messages"][4]["content"] if part["type"] == "file"]
     assert shown["file"]["file_data"].endswith("JVBERi0=")
-    assert named(lost(body, ANTHROPIC, CHAT), "/messages/2/content/0/content/1")
-    short = translated(body, ANTHROPIC, RESPONSES, binary_results="summary")
+    assert has_loss_at(loss_paths(body, ANTHROPIC, CHAT), "/messages/2/content/0/content/1")
+    short = translated_body(body, ANTHROPIC, RESPONSES, binary_results="summary")
     assert "JVBERi0=" not in json.dumps(short)
-    assert "application/pdf" in str(items(short)[3]["output"])
+    assert "application/pdf" in str(responses_items(short)[3]["output"])

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.bodies import (
-    GO,
-    answer,
+from tests.support.bodies.minimal import (
+    USER_MESSAGE,
     anthropic_call,
     anthropic_call_block,
     anthropic_request,
@@ -24,15 +23,24 @@ from tests.bodies import (
     chat_result,
     chat_tool,
     chat_turn,
-    item_events,
-    offering,
+    request_with_tools,
+    response_body,
+    responses_item_events,
     responses_request,
     responses_stream,
     responses_tool,
 )
-from tests.sdk import fold_body, fold_stream
-from tests.wire import (
+from tests.support.bodies.readers import declared_names as results_names
+from tests.support.bodies.readers import (
+    declared_schemas,
+    responses_items,
+    stream_frames,
+    tool_calls_in,
+    tool_results_in,
+)
+from tests.support.protocols import (
     ALL_PAIRS,
+    ALL_PROTOCOLS,
     ANTHROPIC,
     CHAT,
     GEMINI,
@@ -40,16 +48,9 @@ from tests.wire import (
     OLLAMA,
     OPENROUTER,
     RESPONSES,
-    SEVEN,
-    calls,
-    frames,
-    items,
-    results,
-    streamed,
-    tools,
-    translated,
 )
-from tests.wire import names as results_names
+from tests.support.sdk.validation import fold_body, fold_stream
+from tests.support.translation import translate_stream_bytes, translated_body
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 LONG = "mcp__a_server_with_a_long_name__" + "read_the_whole_repository_" * 3
@@ -88,24 +89,24 @@ def test_na_1_a_long_name_is_shortened_alike_every_time_and_restored(source: str
     long, other = LONG + "a", LONG + "b"
     declare = anthropic_tool if source == ANTHROPIC else responses_tool
     request = anthropic_request if source == ANTHROPIC else responses_request
-    body = request(GO, tools=[declare(long), declare(other)])
-    short = list(tools(CHAT, translated(body, source, CHAT)))
+    body = request(USER_MESSAGE, tools=[declare(long), declare(other)])
+    short = list(declared_schemas(CHAT, translated_body(body, source, CHAT)))
     assert all(LEGAL.fullmatch(name) for name in short)
     assert len(set(short)) == 2
-    assert list(tools(CHAT, translated(body, source, CHAT))) == short
+    assert list(declared_schemas(CHAT, translated_body(body, source, CHAT))) == short
     answer = chat_response(chat_assistant(chat_call("call_1", short[1])))
-    back = translated(answer, CHAT, source, "response", request=body)
-    assert [call["name"] for call in calls(source, back)] == [other]
+    back = translated_body(answer, CHAT, source, "response", request=body)
+    assert [call["name"] for call in tool_calls_in(source, back)] == [other]
 
 
 def test_na_2_a_reference_to_a_tool_uses_its_short_name() -> None:
     found = anthropic_result("toolu_1", [{"type": "tool_reference", "tool_name": LONG}])
     deferred = [anthropic_tool("search"), {**anthropic_tool(LONG), "defer_loading": True}]
     body = anthropic_turn([anthropic_call("toolu_1", "search")], [found], tools=deferred)
-    made = translated(body, ANTHROPIC, CHAT)
-    short = list(tools(CHAT, made))[1]
+    made = translated_body(body, ANTHROPIC, CHAT)
+    short = list(declared_schemas(CHAT, made))[1]
     assert LEGAL.fullmatch(short)
-    assert short in results(CHAT, made)[0][1]
+    assert short in tool_results_in(CHAT, made)[0][1]
     assert LONG not in json.dumps(made["messages"])
 
 
@@ -115,55 +116,55 @@ ODD = ["fs.read", "fs/read", "fs_read", "fs read", "1st/tool", "1st tool", "cafÃ
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_na_3_names_with_other_signs_do_not_collide(source: str, target: str) -> None:
-    asked = offering(source, dict.fromkeys(ODD))
-    made = translated(asked, source, target)
-    sent = list(tools(target, made))
+    asked = request_with_tools(source, dict.fromkeys(ODD))
+    made = translated_body(asked, source, target)
+    sent = list(declared_schemas(target, made))
     assert len(set(sent)) == len(ODD)
     assert sent[2] == "fs_read"
     legal = {GEMINI: GEMINI_LEGAL, INTERACTIONS: GEMINI_LEGAL, OLLAMA: re.compile(".+")}.get(target, LEGAL)
     assert [name for name in sent if not legal.fullmatch(name)] == []
     for name, alias in zip(ODD, sent, strict=True):
-        body = json.loads(json.dumps(answer(target, "", ("call_1", "Paris"))).replace("get_weather", alias))
-        back = translated(body, target, source, "response", request=asked)
-        assert [call["name"] for call in calls(source, back)] == [name]
+        body = json.loads(json.dumps(response_body(target, "", ("call_1", "Paris"))).replace("get_weather", alias))
+        back = translated_body(body, target, source, "response", request=asked)
+        assert [call["name"] for call in tool_calls_in(source, back)] == [name]
 
 
 @pytest.mark.parametrize("name", ["no such tool!", "a/b", "x" * 200])
 @pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES, GEMINI, INTERACTIONS])
 def test_na_4_names_in_the_history_are_made_legal_too(name: str, target: str) -> None:
     body = chat_turn([chat_call("call_1", name)], [chat_result("call_1")], tools=[chat_tool()])
-    made = translated(body, CHAT, target)
-    (call,) = calls(target, made)
+    made = translated_body(body, CHAT, target)
+    (call,) = tool_calls_in(target, made)
     assert (GEMINI_LEGAL if target in (GEMINI, INTERACTIONS) else LEGAL).fullmatch(call["name"])
     if target in (GEMINI, INTERACTIONS):
         assert results_names(target, made) == [call["name"]]
 
 
 def test_cu_1_the_flat_and_the_nested_form_are_one_tool() -> None:
-    assert translated(responses_request(tools=[PATCH]), RESPONSES, CHAT)["tools"] == [NESTED]
-    assert translated(chat_request(tools=[NESTED]), CHAT, RESPONSES)["tools"] == [PATCH]
-    body = responses_request(GO, CUSTOM_ITEM, CUSTOM_OUTPUT, tools=[PATCH])
-    made = translated(body, RESPONSES, CHAT)
+    assert translated_body(responses_request(tools=[PATCH]), RESPONSES, CHAT)["tools"] == [NESTED]
+    assert translated_body(chat_request(tools=[NESTED]), CHAT, RESPONSES)["tools"] == [PATCH]
+    body = responses_request(USER_MESSAGE, CUSTOM_ITEM, CUSTOM_OUTPUT, tools=[PATCH])
+    made = translated_body(body, RESPONSES, CHAT)
     assert made["messages"][1]["tool_calls"] == [CHAT_CUSTOM]
-    assert results(CHAT, made) == [("call_1", "Done.")]
+    assert tool_results_in(CHAT, made) == [("call_1", "Done.")]
 
 
-CUSTOM_REQUEST = responses_request(GO, tools=[PATCH])
+CUSTOM_REQUEST = responses_request(USER_MESSAGE, tools=[PATCH])
 
 
 def test_a_custom_tool_without_a_description_gets_none_at_anthropic() -> None:
     body = {"model": "m", "input": "Go", "tools": [{"type": "custom", "name": "bare"}]}
-    (tool,) = translated(body, RESPONSES, ANTHROPIC)["tools"]
+    (tool,) = translated_body(body, RESPONSES, ANTHROPIC)["tools"]
     assert tool.keys() == {"name", "input_schema"}
 
 
 def test_cu_2_a_custom_tool_is_lowered_and_its_call_raised_again() -> None:
-    tool = translated(CUSTOM_REQUEST, RESPONSES, ANTHROPIC)["tools"][0]
+    tool = translated_body(CUSTOM_REQUEST, RESPONSES, ANTHROPIC)["tools"][0]
     assert tool["input_schema"]["properties"]["input"]["type"] == "string"
     assert tool["input_schema"]["required"] == ["input"]
     assert GRAMMAR["definition"] in tool["description"]
     answer = anthropic_response(anthropic_call("call_1", "apply_patch", {"input": RAW}))
-    (item,) = items(translated(answer, ANTHROPIC, RESPONSES, "response", request=CUSTOM_REQUEST))
+    (item,) = responses_items(translated_body(answer, ANTHROPIC, RESPONSES, "response", request=CUSTOM_REQUEST))
     assert (item["type"], item["call_id"], item["name"], item["input"]) == (
         "custom_tool_call",
         "call_1",
@@ -172,8 +173,10 @@ def test_cu_2_a_custom_tool_is_lowered_and_its_call_raised_again() -> None:
     )
     text = json.dumps({"input": RAW})
     wire = anthropic_stream(*anthropic_call_block(0, "call_1", *text, name="apply_patch"))
-    made = streamed(wire, ANTHROPIC, RESPONSES, CUSTOM_REQUEST)
-    deltas = [frame["delta"] for frame in frames(made) if frame["type"] == "response.custom_tool_call_input.delta"]
+    made = translate_stream_bytes(wire, ANTHROPIC, RESPONSES, CUSTOM_REQUEST)
+    deltas = [
+        frame["delta"] for frame in stream_frames(made) if frame["type"] == "response.custom_tool_call_input.delta"
+    ]
     assert "".join(deltas) == RAW
     assert len(deltas) > 1
     (done,) = fold_body(RESPONSES, made)["output"]
@@ -183,33 +186,35 @@ def test_cu_2_a_custom_tool_is_lowered_and_its_call_raised_again() -> None:
 @pytest.mark.parametrize(
     ("source", "body"),
     [
-        (RESPONSES, responses_request(GO, CUSTOM_ITEM, CUSTOM_OUTPUT, tools=[PATCH])),
-        (CHAT, chat_request(GO, chat_assistant(CHAT_CUSTOM), chat_result("call_1", "Done."), tools=[NESTED])),
+        (RESPONSES, responses_request(USER_MESSAGE, CUSTOM_ITEM, CUSTOM_OUTPUT, tools=[PATCH])),
+        (CHAT, chat_request(USER_MESSAGE, chat_assistant(CHAT_CUSTOM), chat_result("call_1", "Done."), tools=[NESTED])),
     ],
 )
 def test_cu_3_custom_tools_are_lowered_on_every_path(source: str, body: dict[str, Any]) -> None:
     for target in (ANTHROPIC, GEMINI, INTERACTIONS, OLLAMA):
-        made = translated(body, source, target)
-        assert tools(target, made)["apply_patch"]["required"] == ["input"]
-        assert calls(target, made) == [{"id": "call_1", "name": "apply_patch", "arguments": {"input": RAW}}]
-        assert results(target, made) == [("call_1", "Done.")]
+        made = translated_body(body, source, target)
+        assert declared_schemas(target, made)["apply_patch"]["required"] == ["input"]
+        assert tool_calls_in(target, made) == [{"id": "call_1", "name": "apply_patch", "arguments": {"input": RAW}}]
+        assert tool_results_in(target, made) == [("call_1", "Done.")]
 
 
-@pytest.mark.parametrize("target", [target for target in SEVEN if target != RESPONSES])
+@pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != RESPONSES])
 def test_cu_4_a_custom_call_in_a_stream_does_not_vanish(target: str) -> None:
     item = {**CUSTOM_ITEM, "id": "ctc_1", "status": "completed"}
-    wire = responses_stream(*item_events(0, item), output=[item])
+    wire = responses_stream(*responses_item_events(0, item), output=[item])
     client = chat_request(tools=[NESTED]) if target == CHAT else None
-    (call,) = fold_stream(target, streamed(wire, RESPONSES, target, client), tolerant=target == CHAT)["calls"]
+    (call,) = fold_stream(target, translate_stream_bytes(wire, RESPONSES, target, client), tolerant=target == CHAT)[
+        "calls"
+    ]
     assert (call["id"], call["name"]) == ("call_1", "apply_patch")
     assert call["arguments"] == (RAW if target == CHAT else {"input": RAW})
 
 
 def test_cu_5_custom_outputs_keep_their_form() -> None:
     parts = [{"type": "input_text", "text": "Done. "}, {"type": "input_text", "text": "Twice."}]
-    listed = responses_request(GO, CUSTOM_ITEM, {**CUSTOM_OUTPUT, "output": parts}, tools=[PATCH])
-    assert translated(listed, RESPONSES, RESPONSES) == listed
-    plain = responses_request(GO, CUSTOM_ITEM, CUSTOM_OUTPUT, tools=[PATCH])
-    assert translated(plain, RESPONSES, RESPONSES) == plain
+    listed = responses_request(USER_MESSAGE, CUSTOM_ITEM, {**CUSTOM_OUTPUT, "output": parts}, tools=[PATCH])
+    assert translated_body(listed, RESPONSES, RESPONSES) == listed
+    plain = responses_request(USER_MESSAGE, CUSTOM_ITEM, CUSTOM_OUTPUT, tools=[PATCH])
+    assert translated_body(plain, RESPONSES, RESPONSES) == plain
     for target in (ANTHROPIC, CHAT, OPENROUTER):
-        assert results(target, translated(listed, RESPONSES, target)) == [("call_1", "Done. Twice.")]
+        assert tool_results_in(target, translated_body(listed, RESPONSES, target)) == [("call_1", "Done. Twice.")]

@@ -6,8 +6,18 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
-    GO,
+from tests.support.bodies.google import (
+    gemini_call,
+    gemini_result,
+    gemini_turn,
+    interactions_call,
+    interactions_input,
+    interactions_request,
+    interactions_result,
+    interactions_text,
+)
+from tests.support.bodies.minimal import (
+    USER_MESSAGE,
     anthropic_call,
     anthropic_request,
     anthropic_result,
@@ -22,38 +32,27 @@ from tests.bodies import (
     responses_output,
     responses_request,
     responses_turn,
-    turn,
+    tool_cycle_request,
 )
-from tests.bodies_google import (
-    gemini_call,
-    gemini_result,
-    gemini_turn,
-    interactions_call,
-    interactions_input,
-    interactions_request,
-    interactions_result,
-    interactions_text,
+from tests.support.bodies.readers import (
+    content_text,
+    interaction_steps,
+    message_roles,
+    responses_items,
+    tool_calls_in,
+    tool_results_in,
 )
-from tests.wire import (
+from tests.support.protocols import (
     ALL_PAIRS,
+    ALL_PROTOCOLS,
     ANTHROPIC,
     CHAT,
     GEMINI,
     INTERACTIONS,
     OPENROUTER,
     RESPONSES,
-    SEVEN,
-    calls,
-    items,
-    kinds,
-    lost,
-    named,
-    results,
-    roles,
-    steps,
-    text_of,
-    translated,
 )
+from tests.support.translation import has_loss_at, loss_kinds, loss_paths, translated_body
 
 SEARCH: dict[str, Any] = {
     "type": "server_tool_use",
@@ -69,24 +68,24 @@ ADVISED: dict[str, Any] = {
     "content": {"type": "advisor_result", "text": "Yes."},
 }
 NOTE: dict[str, Any] = {"type": "text", "text": "A note."}
-ABROAD = [protocol for protocol in SEVEN if protocol != ANTHROPIC]
+ABROAD = [protocol for protocol in ALL_PROTOCOLS if protocol != ANTHROPIC]
 
 
 @pytest.mark.parametrize("target", [CHAT, "ollama", OPENROUTER])
 def test_or_1_tool_messages_come_before_the_users_text(target: str) -> None:
     body = anthropic_turn([anthropic_call("toolu_1")], [NOTE, anthropic_result("toolu_1")])
-    made = translated(body, ANTHROPIC, target)
-    assert roles(made) == ["user", "assistant", "tool", "user"]
-    assert text_of(made["messages"][-1]["content"]) == "A note."
+    made = translated_body(body, ANTHROPIC, target)
+    assert message_roles(made) == ["user", "assistant", "tool", "user"]
+    assert content_text(made["messages"][-1]["content"]) == "A note."
 
 
 def test_or_2_results_around_a_text_stay_together() -> None:
     answers = [anthropic_result("toolu_1", "one"), NOTE, anthropic_result("toolu_2", "two")]
     body = anthropic_turn([anthropic_call("toolu_1"), anthropic_call("toolu_2")], answers)
-    chat = translated(body, ANTHROPIC, CHAT)
-    assert roles(chat) == ["user", "assistant", "tool", "tool", "user"]
-    made = translated(body, ANTHROPIC, RESPONSES)
-    kinds = [item.get("type", "message") for item in items(made)]
+    chat = translated_body(body, ANTHROPIC, CHAT)
+    assert message_roles(chat) == ["user", "assistant", "tool", "tool", "user"]
+    made = translated_body(body, ANTHROPIC, RESPONSES)
+    kinds = [item.get("type", "message") for item in responses_items(made)]
     assert kinds == [
         "message",
         "function_call",
@@ -95,25 +94,25 @@ def test_or_2_results_around_a_text_stay_together() -> None:
         "function_call_output",
         "message",
     ]
-    assert results(RESPONSES, made) == [("toolu_1", "one"), ("toolu_2", "two")]
-    kinds_of_steps = [step["type"] for step in steps(translated(body, ANTHROPIC, INTERACTIONS))]
+    assert tool_results_in(RESPONSES, made) == [("toolu_1", "one"), ("toolu_2", "two")]
+    kinds_of_steps = [step["type"] for step in interaction_steps(translated_body(body, ANTHROPIC, INTERACTIONS))]
     assert kinds_of_steps == ["user_input", "function_call", "function_call", *["function_result"] * 2, "user_input"]
 
 
 def test_or_3_nothing_is_put_before_the_results() -> None:
     reminder = {"role": "system", "content": "Today is Monday."}
     history = [
-        GO,
+        USER_MESSAGE,
         chat_assistant(chat_call("call_1")),
         chat_result("call_1"),
         reminder,
         {"role": "user", "content": "And?"},
     ]
-    made = translated(chat_request(*history), CHAT, ANTHROPIC)
+    made = translated_body(chat_request(*history), CHAT, ANTHROPIC)
     answer = made["messages"][2]
     assert (answer["role"], answer["content"][0]["type"]) == ("user", "tool_result")
     assert [block["type"] for block in answer["content"]] == ["tool_result"]
-    assert "Today is Monday." in text_of(made["messages"][3]["content"])
+    assert "Today is Monday." in content_text(made["messages"][3]["content"])
 
 
 # A request of which the second call is not answered, and where that call stands.
@@ -130,19 +129,19 @@ UNANSWERED: dict[str, tuple[list[str | int], str]] = {
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_or_4_results_share_one_turn_and_an_unanswered_call_gets_a_placeholder(source: str, target: str) -> None:
-    made = translated(turn(source, "call_1", "call_2"), source, target)
+    made = translated_body(tool_cycle_request(source, "call_1", "call_2"), source, target)
     if target == ANTHROPIC:
-        assert roles(made) == ["user", "assistant", "user"]
-    orphan = turn(source, "call_1", "call_2")
+        assert message_roles(made) == ["user", "assistant", "user"]
+    orphan = tool_cycle_request(source, "call_1", "call_2")
     place, path = UNANSWERED[source]
     held: Any = orphan
     for step in place:
         held = held[step]
     held.pop()
-    told = results(target, translated(orphan, source, target))
+    told = tool_results_in(target, translated_body(orphan, source, target))
     assert told == [("call_1", "result 0"), ("call_2", "[no result was recorded for this call]")]
     repaired = toolwire.translate(orphan, source, target, model="gemini-2.5-flash" if source == GEMINI else None)
-    (invented,) = [loss for loss in repaired.losses if loss.kind == "invented" and loss.path == path]
+    (invented,) = [loss for loss in repaired.losses if loss.kind == "added" and loss.path == path]
     assert json.dumps(resolved(repaired.value, invented.target or "")) == '"[no result was recorded for this call]"'
 
 
@@ -156,8 +155,11 @@ def resolved(body: Any, pointer: str) -> Any:
 def test_or_5_of_two_results_the_last_stands_at_the_place_of_the_first() -> None:
     answers = [chat_result("call_1", "first"), chat_result("call_2", "other"), chat_result("call_1", "last")]
     body = chat_turn([chat_call("call_1"), chat_call("call_2")], answers)
-    assert results(ANTHROPIC, translated(body, CHAT, ANTHROPIC)) == [("call_1", "last"), ("call_2", "other")]
-    assert kinds(body, CHAT, ANTHROPIC)["/messages/2"] == "dropped"
+    assert tool_results_in(ANTHROPIC, translated_body(body, CHAT, ANTHROPIC)) == [
+        ("call_1", "last"),
+        ("call_2", "other"),
+    ]
+    assert loss_kinds(body, CHAT, ANTHROPIC)["/messages/2"] == "dropped"
 
 
 @pytest.mark.parametrize(
@@ -180,12 +182,12 @@ def test_or_5_of_two_results_the_last_stands_at_the_place_of_the_first() -> None
     ],
 )
 def test_or_6_results_stand_in_call_order(source: str, body: dict[str, Any]) -> None:
-    for target in SEVEN:
+    for target in ALL_PROTOCOLS:
         if source != target:
-            assert results(target, translated(body, source, target)) == [("call_1", "a"), ("call_2", "b")]
+            assert tool_results_in(target, translated_body(body, source, target)) == [("call_1", "a"), ("call_2", "b")]
 
 
-TO_GEMINI = [source for source in SEVEN if source != GEMINI]
+TO_GEMINI = [source for source in ALL_PROTOCOLS if source != GEMINI]
 
 
 def contents(body: Any) -> list[tuple[str, list[str]]]:
@@ -195,18 +197,18 @@ def contents(body: Any) -> list[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize("source", TO_GEMINI)
 def test_or_7_all_results_of_a_turn_are_in_one_content(source: str) -> None:
-    made = translated(turn(source, "call_1", "call_2", "call_3"), source, GEMINI)
+    made = translated_body(tool_cycle_request(source, "call_1", "call_2", "call_3"), source, GEMINI)
     assert contents(made) == [
         ("user", ["text"]),
         ("model", ["functionCall"] * 3),
         ("user", ["functionResponse"] * 3),
     ]
-    assert results(GEMINI, made) == [("call_1", "result 0"), ("call_2", "result 1"), ("call_3", "result 2")]
+    assert tool_results_in(GEMINI, made) == [("call_1", "result 0"), ("call_2", "result 1"), ("call_3", "result 2")]
 
 
 @pytest.mark.parametrize("source", TO_GEMINI)
 def test_or_8_nothing_stands_beside_the_results(source: str) -> None:
-    body = turn(source, "call_1")
+    body = tool_cycle_request(source, "call_1")
     if source == ANTHROPIC:
         body["messages"][2]["content"].append(NOTE)
     elif source == RESPONSES:
@@ -215,7 +217,7 @@ def test_or_8_nothing_stands_beside_the_results(source: str) -> None:
         body["input"].append(interactions_input("A note."))
     else:
         body["messages"].append({"role": "user", "content": "A note."})
-    made = translated(body, source, GEMINI)
+    made = translated_body(body, source, GEMINI)
     assert contents(made)[2:] == [("user", ["functionResponse"]), ("user", ["text"])]
     assert made["contents"][2]["parts"][0]["functionResponse"]["response"] == {"output": "result 0"}
     assert made["contents"][3]["parts"] == [{"text": "A note."}]
@@ -226,7 +228,7 @@ CALLED_FIRST = {
         [anthropic_call("call_1"), {"type": "text", "text": "I called."}], [anthropic_result("call_1")]
     ),
     RESPONSES: responses_request(
-        GO, responses_call("call_1"), responses_message("I called."), responses_output("call_1")
+        USER_MESSAGE, responses_call("call_1"), responses_message("I called."), responses_output("call_1")
     ),
     INTERACTIONS: interactions_request(
         interactions_input(),
@@ -239,47 +241,49 @@ CALLED_FIRST = {
 
 @pytest.mark.parametrize("source", list(CALLED_FIRST))
 def test_or_9_calls_come_last_in_the_turn_of_the_model(source: str) -> None:
-    made = translated(CALLED_FIRST[source], source, GEMINI)
+    made = translated_body(CALLED_FIRST[source], source, GEMINI)
     assert contents(made)[1] == ("model", ["text", "functionCall"])
     own = gemini_turn([gemini_call("call_1"), {"text": "I called."}], [gemini_result("call_1")])
-    assert translated(own, GEMINI, GEMINI) == own
+    assert translated_body(own, GEMINI, GEMINI) == own
 
 
 def test_or_10_client_and_server_calls_keep_their_order() -> None:
     body = anthropic_turn([SEARCH, FOUND, anthropic_call("toolu_1"), ASKED, ADVISED], [anthropic_result("toolu_1")])
-    assert translated(body, ANTHROPIC, ANTHROPIC) == body
+    assert translated_body(body, ANTHROPIC, ANTHROPIC) == body
 
 
 @pytest.mark.parametrize("target", ABROAD)
 def test_or_12_a_server_call_and_its_result_go_together(target: str) -> None:
-    body = anthropic_request(GO, {"role": "assistant", "content": [ASKED, ADVISED, NOTE]}, GO)
-    made = translated(body, ANTHROPIC, target)
+    body = anthropic_request(USER_MESSAGE, {"role": "assistant", "content": [ASKED, ADVISED, NOTE]}, USER_MESSAGE)
+    made = translated_body(body, ANTHROPIC, target)
     assert "srvtoolu_2" not in str(made)
-    paths = lost(body, ANTHROPIC, target)
-    assert named(paths, "/messages/1/content/0")
-    assert named(paths, "/messages/1/content/1")
+    paths = loss_paths(body, ANTHROPIC, target)
+    assert has_loss_at(paths, "/messages/1/content/0")
+    assert has_loss_at(paths, "/messages/1/content/1")
 
 
-@pytest.mark.parametrize("protocol", SEVEN)
+@pytest.mark.parametrize("protocol", ALL_PROTOCOLS)
 def test_or_14_results_are_written_in_call_order_not_in_completion_order(protocol: str) -> None:
     asked = [{"id": f"call_{n}", "name": "get_weather", "arguments": "{}"} for n in (1, 2, 3)]
     outputs = [{"id": f"call_{n}", "output": f"result {n}"} for n in (3, 1, 2)]
     written = toolwire.format_tool_results(asked, outputs, protocol)
     holder = {RESPONSES: "input", INTERACTIONS: "input", GEMINI: "contents"}.get(protocol, "messages")
     body = {holder: written}
-    assert [text for _, text in results(protocol, body)] == ["result 1", "result 2", "result 3"]
+    assert [text for _, text in tool_results_in(protocol, body)] == ["result 1", "result 2", "result 3"]
 
 
 def test_or_15_turns_of_one_role_are_coalesced() -> None:
-    body = chat_request(GO, {"role": "user", "content": "Please."}, {"role": "assistant", "content": "Well."}, GO)
-    made = translated(body, CHAT, ANTHROPIC)
-    assert roles(made) == ["user", "assistant", "user"]
+    body = chat_request(
+        USER_MESSAGE, {"role": "user", "content": "Please."}, {"role": "assistant", "content": "Well."}, USER_MESSAGE
+    )
+    made = translated_body(body, CHAT, ANTHROPIC)
+    assert message_roles(made) == ["user", "assistant", "user"]
     assert [block["text"] for block in made["messages"][0]["content"]] == ["Go on.", "Please."]
 
 
 @pytest.mark.parametrize("target", ABROAD)
 def test_or_16_a_history_with_calls_needs_no_declared_tools(target: str) -> None:
     """Only Bedrock demands declarations here; for the others none is made up."""
-    made = translated(turn(ANTHROPIC, "toolu_1"), ANTHROPIC, target)
+    made = translated_body(tool_cycle_request(ANTHROPIC, "toolu_1"), ANTHROPIC, target)
     assert "tools" not in made
-    assert [call["id"] for call in calls(target, made)] == ["toolu_1"]
+    assert [call["id"] for call in tool_calls_in(target, made)] == ["toolu_1"]

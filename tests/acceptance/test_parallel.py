@@ -4,20 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.bodies import (
-    CITY,
-    answer,
-    anthropic_block,
-    anthropic_call_block,
-    anthropic_stream,
-    anthropic_text_block,
-    chat_fragment,
-    chat_stream,
-    item_events,
-    responses_call,
-    responses_stream,
-)
-from tests.bodies_google import (
+from tests.support.bodies.google import (
     gemini_call,
     gemini_events,
     gemini_response,
@@ -26,23 +13,24 @@ from tests.bodies_google import (
     interactions_stream,
     interactions_text,
 )
-from tests.bodies_ollama import ollama_assistant, ollama_call, ollama_stream
-from tests.sdk import fold_body, fold_stream
-from tests.wire import (
-    ALL_PAIRS,
-    ANTHROPIC,
-    CHAT,
-    GEMINI,
-    INTERACTIONS,
-    OLLAMA,
-    RESPONSES,
-    SEVEN,
-    calls,
-    frames,
-    streamed,
-    translated,
-    types,
+from tests.support.bodies.minimal import (
+    CITY_ARGUMENTS,
+    anthropic_block,
+    anthropic_call_block,
+    anthropic_stream,
+    anthropic_text_block,
+    chat_fragment,
+    chat_stream,
+    response_body,
+    responses_call,
+    responses_item_events,
+    responses_stream,
 )
+from tests.support.bodies.ollama import ollama_assistant, ollama_call, ollama_stream
+from tests.support.bodies.readers import frame_types, stream_frames, tool_calls_in
+from tests.support.protocols import ALL_PAIRS, ALL_PROTOCOLS, ANTHROPIC, CHAT, GEMINI, INTERACTIONS, OLLAMA, RESPONSES
+from tests.support.sdk.validation import fold_body, fold_stream
+from tests.support.translation import translate_stream_bytes, translated_body
 
 ROME = '{"city":"Rome"}'
 BOTH: list[Any] = [
@@ -50,7 +38,7 @@ BOTH: list[Any] = [
     {"id": "call_2", "name": "get_weather", "arguments": {"city": "Rome"}},
 ]
 CHAT_BOTH = chat_stream(
-    chat_fragment(0, CITY, id="call_1", name="get_weather"),
+    chat_fragment(0, CITY_ARGUMENTS, id="call_1", name="get_weather"),
     chat_fragment(1, ROME, id="call_2", name="get_weather"),
 )
 GEMINI_BOTH = [gemini_call("call_1"), gemini_call("call_2", arguments={"city": "Rome"})]
@@ -61,8 +49,8 @@ ITEMS = [
 
 
 def test_pa_1_each_call_has_a_block_of_its_own() -> None:
-    wire = streamed(CHAT_BOTH, CHAT, ANTHROPIC)
-    starts = [frame for frame in frames(wire) if frame["type"] == "content_block_start"]
+    wire = translate_stream_bytes(CHAT_BOTH, CHAT, ANTHROPIC)
+    starts = [frame for frame in stream_frames(wire) if frame["type"] == "content_block_start"]
     assert [(start["index"], start["content_block"]["id"]) for start in starts] == [
         (0, "call_1"),
         (1, "call_2"),
@@ -74,9 +62,9 @@ ANTHROPIC_BOTH = [*anthropic_call_block(0, "call_1"), *anthropic_call_block(1, "
 
 
 def test_pa_2_one_choice_and_no_empty_call_objects() -> None:
-    wire = streamed(anthropic_stream(*ANTHROPIC_BOTH), ANTHROPIC, CHAT)
+    wire = translate_stream_bytes(anthropic_stream(*ANTHROPIC_BOTH), ANTHROPIC, CHAT)
     assert fold_stream(CHAT, wire)["calls"] == BOTH
-    chunks = frames(wire)
+    chunks = stream_frames(wire)
     assert {choice["index"] for chunk in chunks for choice in chunk["choices"]} == {0}
     deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
     fragments = [fragment for delta in deltas for fragment in delta.get("tool_calls") or ()]
@@ -109,23 +97,23 @@ def test_pa_3_the_call_index_counts_calls_only(source: str) -> None:
             ollama_assistant(ollama_call("call_2", arguments={"city": "Rome"})),
         ),
     }
-    wire = streamed(thinking[source], source, CHAT)
-    deltas = [choice["delta"] for chunk in frames(wire) for choice in chunk["choices"]]
+    wire = translate_stream_bytes(thinking[source], source, CHAT)
+    deltas = [choice["delta"] for chunk in stream_frames(wire) for choice in chunk["choices"]]
     opened = [part["index"] for delta in deltas for part in delta.get("tool_calls") or () if part.get("id")]
     assert opened == [0, 1]
     assert fold_stream(CHAT, wire)["calls"] == BOTH
 
 
-@pytest.mark.parametrize("target", [target for target in SEVEN if target != CHAT])
+@pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != CHAT])
 def test_pa_4_a_new_id_at_the_same_index_is_a_new_call(target: str) -> None:
     wire = chat_stream(
-        chat_fragment(0, CITY, id="call_1", name="get_weather"),
+        chat_fragment(0, CITY_ARGUMENTS, id="call_1", name="get_weather"),
         chat_fragment(0, ROME, id="call_2", name="get_weather"),
     )
-    assert fold_stream(target, streamed(wire, CHAT, target))["calls"] == BOTH
+    assert fold_stream(target, translate_stream_bytes(wire, CHAT, target))["calls"] == BOTH
 
 
-@pytest.mark.parametrize("target", [target for target in SEVEN if target != CHAT])
+@pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != CHAT])
 def test_pa_5_interleaved_fragments_follow_their_index(target: str) -> None:
     wire = chat_stream(
         chat_fragment(0, '{"city":', id="call_1", name="get_weather"),
@@ -133,7 +121,7 @@ def test_pa_5_interleaved_fragments_follow_their_index(target: str) -> None:
         chat_fragment(0, '"Paris"}'),
         chat_fragment(1, '"Rome"}'),
     )
-    assert fold_stream(target, streamed(wire, CHAT, target))["calls"] == BOTH
+    assert fold_stream(target, translate_stream_bytes(wire, CHAT, target))["calls"] == BOTH
 
 
 def argument_delta(index: int, delta: str) -> dict[str, Any]:
@@ -144,8 +132,8 @@ def argument_delta(index: int, delta: str) -> dict[str, Any]:
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
 @pytest.mark.parametrize("late", [False, True])
 def test_pa_6_deltas_are_routed_by_item_even_before_their_item_is_added(target: str, late: bool) -> None:
-    first, _, _, first_done = item_events(0, ITEMS[0])
-    second, _, _, second_done = item_events(1, ITEMS[1])
+    first, _, _, first_done = responses_item_events(0, ITEMS[0])
+    second, _, _, second_done = responses_item_events(1, ITEMS[1])
     early = [argument_delta(1, '{"city":'), second] if late else [second, argument_delta(1, '{"city":')]
     wire = responses_stream(
         *(
@@ -158,33 +146,33 @@ def test_pa_6_deltas_are_routed_by_item_even_before_their_item_is_added(target: 
         *(first_done, second_done),
         output=ITEMS,
     )
-    assert fold_stream(target, streamed(wire, RESPONSES, target))["calls"] == BOTH
+    assert fold_stream(target, translate_stream_bytes(wire, RESPONSES, target))["calls"] == BOTH
 
 
-@pytest.mark.parametrize("target", [target for target in SEVEN if target != GEMINI])
+@pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != GEMINI])
 def test_pa_7_parallel_calls_of_one_chunk_are_calls_of_their_own(target: str) -> None:
     asked = GEMINI_BOTH
-    assert calls(target, translated(gemini_response(*asked), GEMINI, target, "response")) == BOTH
+    assert tool_calls_in(target, translated_body(gemini_response(*asked), GEMINI, target, "response")) == BOTH
     at_once = gemini_events(gemini_response(*asked))
     for wire in (at_once, gemini_stream(*asked)):
-        assert fold_stream(target, streamed(wire, GEMINI, target))["calls"] == BOTH
+        assert fold_stream(target, translate_stream_bytes(wire, GEMINI, target))["calls"] == BOTH
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_pa_8_every_call_of_a_whole_response_is_kept(source: str, target: str) -> None:
-    body = answer(source, "", ("call_1", "Paris"), ("call_2", "Rome"))
-    assert calls(target, translated(body, source, target, "response")) == BOTH
+    body = response_body(source, "", ("call_1", "Paris"), ("call_2", "Rome"))
+    assert tool_calls_in(target, translated_body(body, source, target, "response")) == BOTH
 
 
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
 def test_pa_9_the_answer_ends_with_the_response_not_with_its_first_item(target: str) -> None:
-    wire = responses_stream(*item_events(0, ITEMS[0]), *item_events(1, ITEMS[1]), output=ITEMS)
-    made = streamed(wire, RESPONSES, target)
+    wire = responses_stream(*responses_item_events(0, ITEMS[0]), *responses_item_events(1, ITEMS[1]), output=ITEMS)
+    made = translate_stream_bytes(wire, RESPONSES, target)
     assert fold_stream(target, made)["calls"] == BOTH
     if target == ANTHROPIC:
-        assert types(made)[-2:] == ["message_delta", "message_stop"]
+        assert frame_types(made)[-2:] == ["message_delta", "message_stop"]
     else:
-        reasons = [choice["finish_reason"] for chunk in frames(made) for choice in chunk["choices"]]
+        reasons = [choice["finish_reason"] for chunk in stream_frames(made) for choice in chunk["choices"]]
         assert reasons[-1] == "tool_calls"
         assert set(reasons[:-1]) == {None}
 
@@ -193,11 +181,11 @@ def test_pa_11_output_indices_are_counted_over_all_kinds_of_items() -> None:
     wire = chat_stream(
         {"reasoning_content": "Hm."},
         {"content": "Well."},
-        chat_fragment(0, CITY, id="call_1", name="get_weather"),
+        chat_fragment(0, CITY_ARGUMENTS, id="call_1", name="get_weather"),
         chat_fragment(1, ROME, id="call_2", name="get_weather"),
     )
-    made = streamed(wire, CHAT, RESPONSES)
-    added = [frame["output_index"] for frame in frames(made) if frame["type"] == "response.output_item.added"]
+    made = translate_stream_bytes(wire, CHAT, RESPONSES)
+    added = [frame["output_index"] for frame in stream_frames(made) if frame["type"] == "response.output_item.added"]
     assert added == [0, 1, 2, 3]
     output = fold_body(RESPONSES, made)["output"]
     assert [item["type"] for item in output] == ["reasoning", "message", "function_call", "function_call"]

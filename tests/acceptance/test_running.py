@@ -5,12 +5,19 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.playing import Played, call, results, says, turn, words
-from toolwire import Agent, Caps, Policy, tool
-from toolwire.canonical.content import Message, Reasoning, ReasoningText, Seal, Text, ToolCall, ToolResult
+from tests.support.runtime.scripted_agent import (
+    ScriptedModel,
+    last_results,
+    model_call,
+    model_turn,
+    result_text,
+    text_turn,
+)
+from toolwire import Agent, Policy, RunLimits, tool
+from toolwire.canonical.content import Message, Reasoning, ReasoningText, Signature, Text, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import StopReason
-from toolwire.runtime.trimming import trimmed
+from toolwire.runtime.run.history import trim_history
 
 ALL = Policy(allow=["*"])
 
@@ -21,14 +28,17 @@ def add(a: int, b: int) -> int:
 
 
 def thinking(text: str) -> Reasoning:
-    seal = Seal(issuer="openai", data="x" * 100, kind="encrypted")
-    return Reasoning(content=(ReasoningText(kind="summary", text=text),), seal=seal)
+    seal = Signature(issuer="openai", data="x" * 100, kind="encrypted")
+    return Reasoning(content=(ReasoningText(kind="summary", text=text),), signature=seal)
 
 
 def long_run(history: int) -> list[Request]:
-    model = Played(*[turn(thinking(f"{n}"), call("add", {"a": n, "b": n}, id=f"c{n}")) for n in range(12)], says("ok"))
-    Agent(model, tools=[add], policy=ALL, caps=Caps(history=history)).run("the question " + "x" * 400)
-    return model.asked
+    model = ScriptedModel(
+        *[model_turn(thinking(f"{n}"), model_call("add", {"a": n, "b": n}, id=f"c{n}")) for n in range(12)],
+        text_turn("ok"),
+    )
+    Agent(model, tools=[add], policy=ALL, limits=RunLimits(history=history)).run("the question " + "x" * 400)
+    return model.requests
 
 
 def parts_of(request: Request, kind: type) -> list[Any]:
@@ -47,15 +57,15 @@ def test_or_13_calls_and_outputs_are_pruned_in_pairs_and_keep_their_order() -> N
 
 
 def test_th_12_reasoning_goes_with_the_call_that_it_led_to() -> None:
-    said = Message(role="assistant", parts=(thinking("first"),)), Message(role="assistant", parts=(call("add"),))
+    said = Message(role="assistant", parts=(thinking("first"),)), Message(role="assistant", parts=(model_call("add"),))
     results = Message(role="user", parts=(ToolResult(call_id="c1", content=(Text(text="1"),)),))
     question = Message(role="user", parts=(Text(text="q"),))
     whole = (question, *said, results, *said, results, *said, results)
     for tokens in range(0, 1000, 20):
-        kept, gone = trimmed(whole, tokens)
+        kept, gone = trim_history(whole, tokens)
         assert gone % 3 == 0
         assert kept == (question, *whole[1 + gone :])
-    assert trimmed(whole, 0)[1] == 6
+    assert trim_history(whole, 0)[1] == 6
 
 
 def test_pa_10_a_wrapper_is_expanded_into_its_calls() -> None:
@@ -63,12 +73,14 @@ def test_pa_10_a_wrapper_is_expanded_into_its_calls() -> None:
         {"recipient_name": "functions.add", "parameters": {"a": 1, "b": 2}},
         {"recipient_name": "add", "parameters": {"a": 3, "b": 4}},
     ]
-    model = Played(turn(call("multi_tool_use.parallel", {"tool_uses": uses}, id="w")), says("ok"))
+    model = ScriptedModel(
+        model_turn(model_call("multi_tool_use.parallel", {"tool_uses": uses}, id="w")), text_turn("ok")
+    )
     run = Agent(model, tools=[add], policy=ALL).run("go")
     assert [(one.tool, one.arguments) for one in run.calls] == [("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})]
-    asked = model.asked[1]
+    asked = model.requests[1]
     assert [(part.id, part.name) for part in parts_of(asked, ToolCall)] == [("w", "add"), ("w_1", "add")]
-    assert [(one.call_id, words(one)) for one in results(asked)] == [("w", "3"), ("w_1", "7")]
+    assert [(one.call_id, result_text(one)) for one in last_results(asked)] == [("w", "3"), ("w_1", "7")]
 
 
 def test_ar_2_no_arguments_for_a_tool_that_needs_some_fail_closed() -> None:
@@ -78,10 +90,10 @@ def test_ar_2_no_arguments_for_a_tool_that_needs_some_fail_closed() -> None:
     def remove(path: str, force: bool = True) -> None:
         ran.append(path)
 
-    model = Played(turn(call("remove", "")), says("ok"))
+    model = ScriptedModel(model_turn(model_call("remove", "")), text_turn("ok"))
     run = Agent(model, tools=[remove], policy=ALL, repair=True).run("go")
     assert ran == []
-    assert '"path" is a required property' in words(results(model.asked[1])[0])
+    assert '"path" is a required property' in result_text(last_results(model.requests[1])[0])
     assert run.calls[0].error == "schema"
 
 
@@ -93,14 +105,14 @@ def test_ar_5_double_encoded_arguments_are_repaired_if_that_is_asked_for() -> No
         got.append((items, text))
 
     sent = {"items": "[1, 2]", "text": "[3]"}
-    plain = Played(turn(call("note", sent)), says("ok"))
+    plain = ScriptedModel(model_turn(model_call("note", sent)), text_turn("ok"))
     assert Agent(plain, tools=[note], policy=ALL).run("go").calls[0].error == "schema"
     assert got == []
-    mended = Played(turn(call("note", sent)), says("ok"))
+    mended = ScriptedModel(model_turn(model_call("note", sent)), text_turn("ok"))
     run = Agent(mended, tools=[note], policy=ALL, repair=True).run("go")
     assert got == [([1, 2], "[3]")]
     assert run.calls[0].repairs == ("/items: JSON within a string was read as the array that it is",)
-    cut = Played(turn(call("note", json.dumps(sent)[:-5], complete=False)), says("ok"))
+    cut = ScriptedModel(model_turn(model_call("note", json.dumps(sent)[:-5], complete=False)), text_turn("ok"))
     assert Agent(cut, tools=[note], policy=ALL, repair=True).run("go").calls[0].error == "truncated"
     assert len(got) == 1
 
@@ -112,6 +124,8 @@ def test_sr_7_nothing_runs_after_another_end_than_a_tools(reason: StopReason) ->
     def touch() -> None:
         ran.append(1)
 
-    run = Agent(Played(turn(call("touch"), stop=reason)), tools=[touch], policy=ALL).run("go", check=False)
+    run = Agent(ScriptedModel(model_turn(model_call("touch"), stop=reason)), tools=[touch], policy=ALL).run(
+        "go", check=False
+    )
     assert ran == []
     assert run.stopped in ("length", "filtered", "refused")

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
+from tests.support.bodies.minimal import (
     anthropic_request,
     anthropic_tool,
     chat_request,
-    declaring,
+    request_with_schemas,
     responses_request,
 )
-from tests.wire import ANTHROPIC, CHAT, PAIRS, RESPONSES, lost, named, tools, translated
+from tests.support.bodies.readers import declared_schemas
+from tests.support.protocols import ANTHROPIC, CHAT, CORE_PAIRS, RESPONSES
+from tests.support.translation import has_loss_at, loss_paths, translated_body
 
 RECURSIVE: dict[str, Any] = {
     "type": "object",
@@ -56,10 +58,10 @@ UNKNOWN: dict[str, Any] = {
 
 
 def arrived(schema: dict[str, Any], source: str, target: str) -> Any:
-    return tools(target, translated(declaring(source, schema), source, target))["tool_0"]
+    return declared_schemas(target, translated_body(request_with_schemas(source, schema), source, target))["tool_0"]
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize(("source", "target"), CORE_PAIRS)
 def test_a_recursive_schema_keeps_its_references(source: str, target: str) -> None:
     assert arrived(RECURSIVE, source, target) == RECURSIVE
 
@@ -67,21 +69,21 @@ def test_a_recursive_schema_keeps_its_references(source: str, target: str) -> No
 @pytest.mark.parametrize("key", ["eager_input_streaming", "defer_loading"])
 def test_sc_9_a_vendors_own_keys_are_left_out_and_reported(key: str) -> None:
     body = anthropic_request(tools=[anthropic_tool("plain"), {**anthropic_tool(), key: True}])
-    made = translated(body, ANTHROPIC, CHAT)
+    made = translated_body(body, ANTHROPIC, CHAT)
     assert key not in json.dumps(made)
-    assert named(lost(body, ANTHROPIC, CHAT), f"/tools/1/{key}")
+    assert has_loss_at(loss_paths(body, ANTHROPIC, CHAT), f"/tools/1/{key}")
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize(("source", "target"), CORE_PAIRS)
 def test_sc_10_property_names_are_not_keywords(source: str, target: str) -> None:
     assert arrived(KEYWORD_NAMES, source, target) == KEYWORD_NAMES
 
 
 @pytest.mark.parametrize("source", [CHAT, RESPONSES])
 def test_sc_11_a_missing_type_is_added_to_a_copy(source: str) -> None:
-    body = declaring(source, {"properties": {"city": {"type": "string"}}})
+    body = request_with_schemas(source, {"properties": {"city": {"type": "string"}}})
     before = copy.deepcopy(body)
-    made = tools(ANTHROPIC, translated(body, source, ANTHROPIC))["tool_0"]
+    made = declared_schemas(ANTHROPIC, translated_body(body, source, ANTHROPIC))["tool_0"]
     assert made == {"type": "object", "properties": {"city": {"type": "string"}}}
     assert body == before
 
@@ -90,16 +92,18 @@ def test_sc_11_a_missing_type_is_added_to_a_copy(source: str) -> None:
 def test_sc_12_a_tool_without_arguments_has_an_empty_object(schema: Any) -> None:
     function = {"name": "now"} if schema is None else {"name": "now", "parameters": schema}
     body = chat_request(tools=[{"type": "function", "function": function}])
-    made = tools(ANTHROPIC, translated(body, CHAT, ANTHROPIC))
+    made = declared_schemas(ANTHROPIC, translated_body(body, CHAT, ANTHROPIC))
     assert made == {"now": {"type": "object", "properties": {}}}
     explicit = {"type": "object", "properties": {}}
-    assert tools(CHAT, translated(declaring(ANTHROPIC, explicit), ANTHROPIC, CHAT)) == {"tool_0": explicit}
+    assert declared_schemas(CHAT, translated_body(request_with_schemas(ANTHROPIC, explicit), ANTHROPIC, CHAT)) == {
+        "tool_0": explicit
+    }
 
 
 @pytest.mark.parametrize("source", [ANTHROPIC, CHAT])
 def test_sc_13_a_tool_that_is_not_strict_says_so_to_responses(source: str) -> None:
-    made = translated(
-        declaring(source, {"type": "object", "properties": {"city": {"type": "string"}}}), source, RESPONSES
+    made = translated_body(
+        request_with_schemas(source, {"type": "object", "properties": {"city": {"type": "string"}}}), source, RESPONSES
     )
     assert made["tools"][0]["strict"] is False
 
@@ -113,34 +117,34 @@ def test_sc_15_an_output_format_keeps_to_what_the_target_compiles(source: str) -
         body = chat_request(response_format={"type": "json_schema", "json_schema": described})
     else:
         body = responses_request(text={"format": {"type": "json_schema", **described}})
-    sent = translated(body, source, ANTHROPIC)["output_config"]["format"]
+    sent = translated_body(body, source, ANTHROPIC)["output_config"]["format"]
     assert sent["type"] == "json_schema"
     bounds = {"minimum", "maximum"}
     assert not bounds & sent["schema"]["properties"]["n"].keys()
     assert sent["schema"]["required"] == ["n"]
-    assert any("schema" in path for path in lost(body, source, ANTHROPIC))
+    assert any("schema" in path for path in loss_paths(body, source, ANTHROPIC))
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize(("source", "target"), CORE_PAIRS)
 def test_sc_17_maps_and_root_definitions_survive(source: str, target: str) -> None:
     assert arrived(CATCHALL, source, target) == CATCHALL
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize(("source", "target"), CORE_PAIRS)
 def test_sc_18_composed_schemas_survive_at_every_depth(source: str, target: str) -> None:
     assert arrived(COMPOSED, source, target) == COMPOSED
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize(("source", "target"), CORE_PAIRS)
 def test_sc_19_the_order_of_keys_is_kept_and_the_bytes_are_stable(source: str, target: str) -> None:
     properties = {name: {"type": "string", "description": name} for name in ("zeta", "alpha", "mid", "beta")}
-    wire = json.dumps(declaring(source, {"type": "object", "properties": properties})).encode()
+    wire = json.dumps(request_with_schemas(source, {"type": "object", "properties": properties})).encode()
     once, again = (toolwire.translate(wire, source=source, target=target, kind="request").to_bytes() for _ in range(2))
     assert once == again
-    schema = tools(target, json.loads(once))["tool_0"]
+    schema = declared_schemas(target, json.loads(once))["tool_0"]
     assert list(schema["properties"]) == list(properties)
 
 
-@pytest.mark.parametrize(("source", "target"), [*PAIRS, (ANTHROPIC, ANTHROPIC)])
+@pytest.mark.parametrize(("source", "target"), [*CORE_PAIRS, (ANTHROPIC, ANTHROPIC)])
 def test_sc_20_unknown_keywords_are_carried(source: str, target: str) -> None:
     assert arrived(UNKNOWN, source, target) == UNKNOWN

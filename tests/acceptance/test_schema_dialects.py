@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import toolwire as tw
-from tests.bodies import (
+from tests.support.bodies.minimal import (
     anthropic_request,
     anthropic_tool,
     chat_assistant,
@@ -13,11 +13,13 @@ from tests.bodies import (
     chat_fragment,
     chat_response,
     chat_stream,
-    declaring,
+    request_with_schemas,
     responses_call,
     responses_response,
 )
-from tests.wire import ANTHROPIC, CHAT, RESPONSES, streamed, streamed_calls
+from tests.support.bodies.readers import tool_calls_in_stream
+from tests.support.protocols import ANTHROPIC, CHAT, RESPONSES
+from tests.support.translation import translate_stream_bytes
 
 SOURCES = (ANTHROPIC, CHAT, RESPONSES)
 OLD = "gemini-2.0-flash"
@@ -34,7 +36,7 @@ each = pytest.mark.parametrize("source", SOURCES)
 
 def to_gemini(schema: dict[str, Any], source: str = ANTHROPIC, model: str = "gemini-3-pro") -> tuple[Any, list[Any]]:
     """What is declared, and the kinds and places of losses below the schema."""
-    made = tw.translate(declaring(source, schema), source, "gemini", model=model)
+    made = tw.translate(request_with_schemas(source, schema), source, "gemini", model=model)
     (function,) = made.value["tools"][0]["functionDeclarations"]
     field = "parameters" if model == OLD else "parametersJsonSchema"
     assert {"parameters", "parametersJsonSchema"} & function.keys() == {field}
@@ -122,7 +124,7 @@ def test_an_exploding_schema_stays_small(target: str) -> None:
         two = {"a": {"$ref": f"#/$defs/d{level - 1}"}, "b": {"$ref": f"#/$defs/d{level - 1}"}}
         definitions[f"d{level}"] = of(two)
     schema = of({"x": {"$ref": "#/$defs/d39"}}, **{"$defs": definitions})
-    made = tw.translate(declaring(ANTHROPIC, schema), ANTHROPIC, target, model=OLD)
+    made = tw.translate(request_with_schemas(ANTHROPIC, schema), ANTHROPIC, target, model=OLD)
     assert len(made.to_bytes()) < 200_000
     assert ("approximated", "/$defs/d39/properties/a/$ref") in below(made, ANTHROPIC)
 
@@ -234,7 +236,11 @@ def test_strict_is_given_up_for_an_open_map_and_the_schema_left_as_it_is(target:
 @each
 def test_a_schema_that_the_target_takes_arrives_byte_for_byte(source: str) -> None:
     text = '{"type": "object",  "properties": {"b":{"type":"string"}, "a":{"type":"integer"}}, "required": ["a"]}'
-    wire = tw.translate(declaring(source, {"x": 1}), source, source).to_bytes().replace(b'{"x":1}', text.encode())
+    wire = (
+        tw.translate(request_with_schemas(source, {"x": 1}), source, source)
+        .to_bytes()
+        .replace(b'{"x":1}', text.encode())
+    )
     for target in ("gemini", "gemini-interactions", "ollama"):
         assert text.encode() in tw.translate(wire, source, target).to_bytes()
 
@@ -257,5 +263,5 @@ def test_null_for_what_is_absent_does_not_reach_the_client() -> None:
 def test_null_for_what_is_absent_does_not_reach_the_client_of_a_stream() -> None:
     head = chat_fragment(0, ANSWERED[:9], id="call_1", name="get_weather")
     rest = [chat_fragment(0, piece) for piece in (ANSWERED[9:20], ANSWERED[20:])]
-    (call,) = streamed_calls(ANTHROPIC, streamed(chat_stream(head, *rest), CHAT, ANTHROPIC, ASKED))
+    (call,) = tool_calls_in_stream(ANTHROPIC, translate_stream_bytes(chat_stream(head, *rest), CHAT, ANTHROPIC, ASKED))
     assert call["arguments"] == GIVEN

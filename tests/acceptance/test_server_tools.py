@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
-    GO,
+from tests.support.bodies.minimal import (
+    USER_MESSAGE,
     anthropic_call,
     anthropic_request,
     anthropic_response,
@@ -23,7 +23,9 @@ from tests.bodies import (
     responses_response,
     responses_tool,
 )
-from tests.wire import ANTHROPIC, CHAT, RESPONSES, calls, items, lost, named, results, tools, translated
+from tests.support.bodies.readers import declared_schemas, responses_items, tool_calls_in, tool_results_in
+from tests.support.protocols import ANTHROPIC, CHAT, RESPONSES
+from tests.support.translation import has_loss_at, loss_paths, translated_body
 
 SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
 PLAIN: dict[str, Any] = anthropic_tool("plain")
@@ -44,32 +46,32 @@ SHOP: dict[str, Any] = {
 
 def test_sv_1_a_search_tool_is_mapped_reported_emulated_or_refused() -> None:
     body = anthropic_request(tools=[SEARCH, PLAIN])
-    mapped = translated(body, ANTHROPIC, RESPONSES)
+    mapped = translated_body(body, ANTHROPIC, RESPONSES)
     assert mapped["tools"][0] == {"type": "web_search"}
-    assert not named(lost(body, ANTHROPIC, RESPONSES), "/tools/0")
-    assert translated(mapped, RESPONSES, ANTHROPIC)["tools"][0] == SEARCH
+    assert not has_loss_at(loss_paths(body, ANTHROPIC, RESPONSES), "/tools/0")
+    assert translated_body(mapped, RESPONSES, ANTHROPIC)["tools"][0] == SEARCH
     action = {"type": "search", "query": "x", "sources": [{"type": "url", "url": "https://a.test"}]}
     searched = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
-    answer = translated(responses_response(searched), RESPONSES, ANTHROPIC, "response", request=body)
+    answer = translated_body(responses_response(searched), RESPONSES, ANTHROPIC, "response", request=body)
     assert [block["type"] for block in answer["content"]] == ["server_tool_use", "web_search_tool_result"]
     assert answer["usage"]["server_tool_use"]["web_search_requests"] == 1
-    assert list(tools(CHAT, translated(body, ANTHROPIC, CHAT))) == ["plain"]
-    assert named(lost(body, ANTHROPIC, CHAT), "/tools/0")
-    emulated = tools(CHAT, translated(body, ANTHROPIC, CHAT, hosted_tools="function"))
+    assert list(declared_schemas(CHAT, translated_body(body, ANTHROPIC, CHAT))) == ["plain"]
+    assert has_loss_at(loss_paths(body, ANTHROPIC, CHAT), "/tools/0")
+    emulated = declared_schemas(CHAT, translated_body(body, ANTHROPIC, CHAT, hosted_tools="function"))
     assert list(emulated) == ["google_web_search", "plain"]
     assert "query" in emulated["google_web_search"]["properties"]
-    with pytest.raises(toolwire.LossRefused, match="/tools/0"):
-        translated(body, ANTHROPIC, CHAT, hosted_tools="refuse")
+    with pytest.raises(toolwire.LossyTranslationError, match="/tools/0"):
+        translated_body(body, ANTHROPIC, CHAT, hosted_tools="refuse")
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
 @pytest.mark.parametrize("kind", ["memory_20250818", "tool_search_tool_bm25_20251119", "something_20270101"])
 def test_sv_3_a_tool_without_counterpart_is_named(kind: str, target: str) -> None:
     body = anthropic_request(tools=[{"type": kind, "name": kind.rsplit("_", 1)[0]}, PLAIN])
-    assert "plain" in tools(target, translated(body, ANTHROPIC, target))
-    assert named(lost(body, ANTHROPIC, target), "/tools/0")
-    with pytest.raises(toolwire.LossRefused):
-        translated(body, ANTHROPIC, target, strict=True)
+    assert "plain" in declared_schemas(target, translated_body(body, ANTHROPIC, target))
+    assert has_loss_at(loss_paths(body, ANTHROPIC, target), "/tools/0")
+    with pytest.raises(toolwire.LossyTranslationError):
+        translated_body(body, ANTHROPIC, target, strict=True)
 
 
 HOSTED = [
@@ -82,17 +84,17 @@ HOSTED = [
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
 def test_sv_4_every_built_in_tool_is_mapped_or_reported(target: str) -> None:
     body = responses_request(tools=[*HOSTED, CRM, CUSTOM, responses_tool()])
-    made = translated(body, RESPONSES, target)
-    paths = lost(body, RESPONSES, target)
-    declared = tools(target, made)
+    made = translated_body(body, RESPONSES, target)
+    paths = loss_paths(body, RESPONSES, target)
+    declared = declared_schemas(target, made)
     assert {"patch", "get_weather"} <= declared.keys()
     assert len([name for name in declared if "list" in name]) == 1
     for at, tool in enumerate(HOSTED):
-        assert named(paths, f"/tools/{at}") or tool["type"] in str(made), tool
+        assert has_loss_at(paths, f"/tools/{at}") or tool["type"] in str(made), tool
 
 
 TOOL_SEARCH = responses_request(
-    GO,
+    USER_MESSAGE,
     {
         "type": "tool_search_call",
         "id": "tsc_1",
@@ -121,19 +123,19 @@ TOOL_SEARCH = responses_request(
 
 
 def test_sv_6_tool_search_keeps_its_exact_shape() -> None:
-    made = translated(TOOL_SEARCH, RESPONSES, RESPONSES)
+    made = translated_body(TOOL_SEARCH, RESPONSES, RESPONSES)
     assert made == TOOL_SEARCH
     assert made["input"][1]["execution"] == "client"
     nested = anthropic_result("toolu_1", [{"type": "tool_reference", "tool_name": "plain"}])
     body = anthropic_turn([anthropic_call("toolu_1")], [nested], tools=[{**PLAIN, "defer_loading": True}])
-    assert translated(body, ANTHROPIC, ANTHROPIC) == body
+    assert translated_body(body, ANTHROPIC, ANTHROPIC) == body
 
 
 def test_sv_7_tool_search_items_keep_their_ids_in_the_next_request() -> None:
     found = TOOL_SEARCH["input"][1:]
     answer = responses_response(*found, responses_call("call_2", "found", id="fc_2"))
     outputs = [{"id": "call_2", "output": "18C"}]
-    following = toolwire.continue_request(responses_request(GO), answer, outputs, RESPONSES)
+    following = toolwire.continue_request(responses_request(USER_MESSAGE), answer, outputs, RESPONSES)
     assert following["input"][1:3] == found
 
 
@@ -141,27 +143,27 @@ def test_sv_8_a_tool_that_a_result_refers_to_is_declared() -> None:
     nested = anthropic_result("toolu_1", [{"type": "tool_reference", "tool_name": "plain"}])
     deferred = [{**PLAIN, "defer_loading": True}, anthropic_tool("search")]
     body = anthropic_turn([anthropic_call("toolu_1", "search")], [nested], tools=deferred)
-    made = translated(body, ANTHROPIC, CHAT)
-    assert tools(CHAT, made)["plain"] == PLAIN["input_schema"]
-    assert "plain" in results(CHAT, made)[0][1]
+    made = translated_body(body, ANTHROPIC, CHAT)
+    assert declared_schemas(CHAT, made)["plain"] == PLAIN["input_schema"]
+    assert "plain" in tool_results_in(CHAT, made)[0][1]
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
 def test_sv_9_a_tool_that_only_code_may_call_is_refused(target: str) -> None:
     body = anthropic_request(tools=[anthropic_tool(allowed_callers=["code_execution_20250825"])])
-    with pytest.raises(toolwire.LossRefused, match="allowed_callers"):
-        translated(body, ANTHROPIC, target)
-    assert translated(body, ANTHROPIC, ANTHROPIC) == body
+    with pytest.raises(toolwire.LossyTranslationError, match="allowed_callers"):
+        translated_body(body, ANTHROPIC, target)
+    assert translated_body(body, ANTHROPIC, ANTHROPIC) == body
 
 
 def test_sv_10_callers_of_another_vendor_are_never_mapped_silently() -> None:
     callers = ["direct", "code_execution_20260120"]
     body = anthropic_request(tools=[anthropic_tool(allowed_callers=callers)])
-    assert named(lost(body, ANTHROPIC, RESPONSES), "/tools/0/allowed_callers")
+    assert has_loss_at(loss_paths(body, ANTHROPIC, RESPONSES), "/tools/0/allowed_callers")
     unknown = anthropic_request(tools=[anthropic_tool(allowed_callers=["direct", "robot_20280101"])])
-    assert translated(unknown, ANTHROPIC, ANTHROPIC) == unknown
+    assert translated_body(unknown, ANTHROPIC, ANTHROPIC) == unknown
     both = responses_request(tools=[responses_tool(allowed_callers=["direct", "programmatic"])])
-    assert named(lost(both, RESPONSES, ANTHROPIC), "/tools/0/allowed_callers")
+    assert has_loss_at(loss_paths(both, RESPONSES, ANTHROPIC), "/tools/0/allowed_callers")
 
 
 def test_sv_11_results_that_the_provider_made_stay_with_their_calls() -> None:
@@ -184,13 +186,15 @@ def test_sv_11_results_that_the_provider_made_stay_with_their_calls() -> None:
     }
     output = [searched, responses_message("Found."), responses_call("call_1", id="fc_1")]
     answered = [{"id": "call_1", "output": "18C"}]
-    following = toolwire.continue_request(responses_request(GO), responses_response(*output), answered, RESPONSES)
-    assert following["input"] == [GO, *output, responses_output("call_1")]
+    following = toolwire.continue_request(
+        responses_request(USER_MESSAGE), responses_response(*output), answered, RESPONSES
+    )
+    assert following["input"] == [USER_MESSAGE, *output, responses_output("call_1")]
 
 
 def test_sv_13_search_beside_functions_of_gemini() -> None:
     body = anthropic_request(tools=[SEARCH, PLAIN])
-    made = translated(body, ANTHROPIC, "gemini", model="gemini-3-pro")
+    made = translated_body(body, ANTHROPIC, "gemini", model="gemini-3-pro")
     assert made["tools"][1:] == [{"googleSearch": {}}]
     assert made["tools"][0]["functionDeclarations"][0]["name"] == "plain"
     assert made["toolConfig"] == {"includeServerSideToolInvocations": True}
@@ -201,15 +205,15 @@ def test_sv_13_search_beside_functions_of_gemini() -> None:
 
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
 def test_sv_12_namespaces_are_flattened_and_restored(target: str) -> None:
-    history = [GO, responses_call("call_0", "list", namespace="crm"), responses_output("call_0")]
+    history = [USER_MESSAGE, responses_call("call_0", "list", namespace="crm"), responses_output("call_0")]
     body = responses_request(*history, tools=[CRM, SHOP])
-    made = translated(body, RESPONSES, target)
-    crm, shop = tools(target, made)
+    made = translated_body(body, RESPONSES, target)
+    crm, shop = declared_schemas(target, made)
     assert crm != shop
-    assert calls(target, made)[0]["name"] == crm
+    assert tool_calls_in(target, made)[0]["name"] == crm
     answers = {
         ANTHROPIC: anthropic_response(anthropic_call("call_1", crm), anthropic_call("call_2", shop)),
         CHAT: chat_response(chat_assistant(chat_call("call_1", crm), chat_call("call_2", shop))),
     }
-    back = items(translated(answers[target], target, RESPONSES, "response", request=body))
+    back = responses_items(translated_body(answers[target], target, RESPONSES, "response", request=body))
     assert [(item["namespace"], item["name"]) for item in back] == [("crm", "list"), ("shop", "list")]

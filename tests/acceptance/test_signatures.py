@@ -6,41 +6,42 @@ from typing import Any
 import pytest
 
 import toolwire as tw
-from tests.bodies import anthropic_turn, chat_turn, responses_turn
-from tests.conversations import (
-    ARGUMENTS,
-    ASKED,
-    NAME,
-    anthropic,
-    following,
-    gemini,
-    gemini_call,
-    heard,
-    interactions,
-    openrouter,
-    responses,
-    streamed,
+from tests.support.bodies.minimal import anthropic_turn, chat_turn, responses_turn
+from tests.support.bodies.readers import stream_frames
+from tests.support.bodies.tool_cycles import (
+    FIRST_REQUESTS,
+    TOOL_ARGUMENTS,
+    TOOL_NAME,
+    anthropic_call_response,
+    decode_response_stream,
+    encode_response_stream,
+    gemini_call_part,
+    gemini_call_response,
+    interactions_call_response,
+    next_request,
+    openrouter_call_response,
+    responses_call_response,
 )
-from tests.sdk import fold_stream
-from tests.wire import ANTHROPIC, CHAT, RESPONSES, frames
-from toolwire.codec.carries import Carrier
+from tests.support.protocols import ANTHROPIC, CHAT, RESPONSES
+from tests.support.sdk.validation import fold_stream
+from toolwire.codec.envelope import EnvelopeKey
 
-CARRIER = Carrier([b"k" * 32], "tenant", realm="upstream", model="m")
+CARRIER = EnvelopeKey([b"k" * 32], "tenant", realm="upstream", model="m")
 SIGNATURE = "CiMBsigned+/=="
 DUMMY = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 CLIENTS = [ANTHROPIC, RESPONSES, "gemini-interactions", "openrouter"]
 NO_FIELD = [CHAT, "ollama"]
 UNSIGNED = {
     ANTHROPIC: anthropic_turn(
-        [{"type": "tool_use", "id": f"c{n}", "name": NAME, "input": {}} for n in (1, 2)],
+        [{"type": "tool_use", "id": f"c{n}", "name": TOOL_NAME, "input": {}} for n in (1, 2)],
         [{"type": "tool_result", "tool_use_id": f"c{n}", "content": "18"} for n in (1, 2)],
     ),
     CHAT: chat_turn(
-        [{"id": f"c{n}", "type": "function", "function": {"name": NAME, "arguments": "{}"}} for n in (1, 2)],
+        [{"id": f"c{n}", "type": "function", "function": {"name": TOOL_NAME, "arguments": "{}"}} for n in (1, 2)],
         [{"role": "tool", "tool_call_id": f"c{n}", "content": "18"} for n in (1, 2)],
     ),
     RESPONSES: responses_turn(
-        [{"type": "function_call", "call_id": f"c{n}", "name": NAME, "arguments": "{}"} for n in (1, 2)],
+        [{"type": "function_call", "call_id": f"c{n}", "name": TOOL_NAME, "arguments": "{}"} for n in (1, 2)],
         [{"type": "function_call_output", "call_id": f"c{n}", "output": "18"} for n in (1, 2)],
     ),
 }
@@ -48,13 +49,15 @@ UNSIGNED = {
 
 def cycle(answer: dict[str, Any], issuer: str, client: str, *, stream: bool = False) -> dict[str, Any]:
     """What the issuer is sent after one turn through this client."""
-    asked = ASKED[client]
+    asked = FIRST_REQUESTS[client]
     if stream:
-        wire = b"".join(tw.translate_stream(streamed(answer, issuer), issuer, client, asked, carrier=CARRIER))
-        shown = heard(wire, client)
+        wire = b"".join(
+            tw.translate_stream(encode_response_stream(answer, issuer), issuer, client, asked, envelope_key=CARRIER)
+        )
+        shown = decode_response_stream(wire, client)
     else:
-        shown = tw.translate(answer, issuer, client, "response", request=asked, carrier=CARRIER).value
-    sent: dict[str, Any] = tw.translate(following(asked, shown, client), client, issuer, carrier=CARRIER).value
+        shown = tw.translate(answer, issuer, client, "response", request=asked, envelope_key=CARRIER).value
+    sent: dict[str, Any] = tw.translate(next_request(asked, shown, client), client, issuer, envelope_key=CARRIER).value
     return sent
 
 
@@ -69,12 +72,14 @@ def signatures(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("client", [*CLIENTS, *NO_FIELD])
 def test_th_1_a_call_keeps_its_signature_or_skips_the_check_and_that_is_reported(client: str) -> None:
-    second = {"functionCall": {"id": "call_2", "name": NAME, "args": {}}}
-    answer = gemini(gemini_call(thoughtSignature=SIGNATURE), second)
-    shown = tw.translate(answer, "gemini", client, "response", request=ASKED[client], carrier=CARRIER)
-    sent = tw.translate(following(ASKED[client], shown.value, client), client, "gemini", carrier=CARRIER)
+    second = {"functionCall": {"id": "call_2", "name": TOOL_NAME, "args": {}}}
+    answer = gemini_call_response(gemini_call_part(thoughtSignature=SIGNATURE), second)
+    shown = tw.translate(answer, "gemini", client, "response", request=FIRST_REQUESTS[client], envelope_key=CARRIER)
+    sent = tw.translate(
+        next_request(FIRST_REQUESTS[client], shown.value, client), client, "gemini", envelope_key=CARRIER
+    )
     first, other = sent.value["contents"][1]["parts"]
-    invented = [loss.target for loss in sent.losses if loss.kind == "invented"]
+    invented = [loss.target for loss in sent.losses if loss.kind == "added"]
     assert "thoughtSignature" not in other
     lost = "/candidates/0/content/parts/0/thoughtSignature" in {loss.path for loss in shown.losses}
     if client in NO_FIELD:
@@ -89,7 +94,7 @@ def test_th_1_a_call_keeps_its_signature_or_skips_the_check_and_that_is_reported
 def test_a_step_that_was_never_signed_skips_the_check_once(source: str) -> None:
     made = tw.translate(UNSIGNED[source], source, "gemini", model="gemini-3-pro")
     assert signatures(made.value) == [DUMMY]
-    (invented,) = [loss for loss in made.losses if loss.kind == "invented"]
+    (invented,) = [loss for loss in made.losses if loss.kind == "added"]
     assert invented.target == "/contents/1/parts/0/thoughtSignature"
     assert not signatures(tw.translate(UNSIGNED[source], source, "gemini", model="gemini-2.5-pro").value)
 
@@ -97,8 +102,8 @@ def test_a_step_that_was_never_signed_skips_the_check_once(source: str) -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", CLIENTS)
 def test_th_3_each_signature_stands_once_on_its_own_part(client: str, *, stream: bool) -> None:
-    parts = [{"text": "Well.", "thoughtSignature": "CiMBtext"}, gemini_call(thoughtSignature=SIGNATURE)]
-    sent = cycle(gemini(*parts), "gemini", client, stream=stream)
+    parts = [{"text": "Well.", "thoughtSignature": "CiMBtext"}, gemini_call_part(thoughtSignature=SIGNATURE)]
+    sent = cycle(gemini_call_response(*parts), "gemini", client, stream=stream)
     assert sent["contents"][1]["parts"] == parts
     assert signatures(sent) == ["CiMBtext", SIGNATURE]
 
@@ -106,7 +111,11 @@ def test_th_3_each_signature_stands_once_on_its_own_part(client: str, *, stream:
 @pytest.mark.parametrize("spelling", [SIGNATURE, "CiMBsigned-_=="])
 def test_a_signature_that_a_client_says_twice_is_sent_once(spelling: str) -> None:
     """Interactions may have it on the thought and on the call, in either alphabet."""
-    body = following(ASKED["gemini-interactions"], interactions({"type": "thought", "signature": SIGNATURE}), GI)
+    body = next_request(
+        FIRST_REQUESTS["gemini-interactions"],
+        interactions_call_response({"type": "thought", "signature": SIGNATURE}),
+        GI,
+    )
     body["input"][2]["signature"] = spelling
     sent = tw.translate(body, GI, "gemini").value
     assert signatures(sent) == [spelling]
@@ -114,14 +123,16 @@ def test_a_signature_that_a_client_says_twice_is_sent_once(spelling: str) -> Non
 
 GI = "gemini-interactions"
 GOOGLES = {
-    "Interactions": (GI, interactions({"type": "thought", "signature": SIGNATURE})),
+    "Interactions": (GI, interactions_call_response({"type": "thought", "signature": SIGNATURE})),
     "OpenRouter": (
         "openrouter",
-        openrouter({"type": "reasoning.text", "signature": SIGNATURE, "format": "google-gemini-v1", "index": 0}),
+        openrouter_call_response(
+            {"type": "reasoning.text", "signature": SIGNATURE, "format": "google-gemini-v1", "index": 0}
+        ),
     ),
     "OpenRouter, by the call": (
         "openrouter",
-        openrouter(
+        openrouter_call_response(
             {"type": "reasoning.encrypted", "data": SIGNATURE, "id": "call_1", "format": "google-gemini-v1", "index": 0}
         ),
     ),
@@ -131,21 +142,21 @@ GOOGLES = {
 @pytest.mark.parametrize("case", GOOGLES)
 def test_googles_proof_stands_on_the_call_wherever_its_other_protocols_have_it(case: str) -> None:
     source, answer = GOOGLES[case]
-    sent = tw.translate(following(ASKED[source], answer, source), source, "gemini")
-    assert sent.value["contents"][1]["parts"] == [gemini_call(thoughtSignature=SIGNATURE)]
-    assert not [loss for loss in sent.losses if loss.kind == "invented"]
+    sent = tw.translate(next_request(FIRST_REQUESTS[source], answer, source), source, "gemini")
+    assert sent.value["contents"][1]["parts"] == [gemini_call_part(thoughtSignature=SIGNATURE)]
+    assert not [loss for loss in sent.losses if loss.kind == "added"]
     shown = tw.translate(answer, source, "gemini", "response").value
-    assert shown["candidates"][0]["content"]["parts"] == [gemini_call(thoughtSignature=SIGNATURE)]
-    wire = b"".join(tw.translate_stream(streamed(answer, source), source, "gemini"))
-    assert signatures([frame["candidates"] for frame in frames(wire)]) == [SIGNATURE]
-    told = heard(wire, "gemini")["candidates"][0]["content"]["parts"]
-    assert told == [gemini_call(thoughtSignature=SIGNATURE)]
+    assert shown["candidates"][0]["content"]["parts"] == [gemini_call_part(thoughtSignature=SIGNATURE)]
+    wire = b"".join(tw.translate_stream(encode_response_stream(answer, source), source, "gemini"))
+    assert signatures([frame["candidates"] for frame in stream_frames(wire)]) == [SIGNATURE]
+    told = decode_response_stream(wire, "gemini")["candidates"][0]["content"]["parts"]
+    assert told == [gemini_call_part(thoughtSignature=SIGNATURE)]
 
 
 @pytest.mark.parametrize("target", [GI, "openrouter"])
 def test_googles_proof_goes_back_to_a_thought(target: str) -> None:
-    answer = gemini(gemini_call(thoughtSignature=SIGNATURE))
-    sent = tw.translate(following(ASKED["gemini"], answer, "gemini"), "gemini", target).value
+    answer = gemini_call_response(gemini_call_part(thoughtSignature=SIGNATURE))
+    sent = tw.translate(next_request(FIRST_REQUESTS["gemini"], answer, "gemini"), "gemini", target).value
     if target == GI:
         assert sent["input"][1] == {"type": "thought", "signature": SIGNATURE}
     else:
@@ -164,14 +175,18 @@ def test_th_4_the_signatures_of_a_stream_are_kept_part_by_part(client: str) -> N
     parts = [
         {"text": "One "},
         {"text": "more.", "thoughtSignature": "c2lnMQ=="},
-        gemini_call(thoughtSignature="c2lnMg=="),
+        gemini_call_part(thoughtSignature="c2lnMg=="),
     ]
-    wire = b"".join(b"data: " + json.dumps(gemini(part)).encode() + b"\n\n" for part in parts)
+    wire = b"".join(b"data: " + json.dumps(gemini_call_response(part)).encode() + b"\n\n" for part in parts)
     made = b"".join(tw.translate_stream([wire], "gemini", "gemini"))
-    again = [part for frame in frames(made) for part in frame["candidates"][0]["content"]["parts"]]
+    again = [part for frame in stream_frames(made) for part in frame["candidates"][0]["content"]["parts"]]
     assert [part for part in again if "thoughtSignature" in part] == parts[1:]
-    shown = heard(b"".join(tw.translate_stream([wire], "gemini", client, ASKED[client], carrier=CARRIER)), client)
-    sent = tw.translate(following(ASKED[client], shown, client), client, "gemini", carrier=CARRIER).value
+    shown = decode_response_stream(
+        b"".join(tw.translate_stream([wire], "gemini", client, FIRST_REQUESTS[client], envelope_key=CARRIER)), client
+    )
+    sent = tw.translate(
+        next_request(FIRST_REQUESTS[client], shown, client), client, "gemini", envelope_key=CARRIER
+    ).value
     assert signatures(sent) == ["c2lnMQ==", "c2lnMg=="]
     assert [part for part in sent["contents"][1]["parts"] if "functionCall" in part] == parts[2:]
 
@@ -188,7 +203,7 @@ REDACTED = {"type": "redacted_thinking", "data": "EmwKAhgB"}
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", [ANTHROPIC, "gemini", GI, "openrouter"])
 def test_th_9_a_reasoning_item_comes_back_whole_through_every_client(client: str, *, stream: bool) -> None:
-    sent = cycle(responses(REASONED), RESPONSES, client, stream=stream)
+    sent = cycle(responses_call_response(REASONED), RESPONSES, client, stream=stream)
     assert sent["input"][1] == REASONED
     assert sent["input"][2]["type"] == "function_call"
 
@@ -196,7 +211,7 @@ def test_th_9_a_reasoning_item_comes_back_whole_through_every_client(client: str
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", [RESPONSES, "gemini", GI, "openrouter"])
 def test_th_10_redacted_thinking_comes_back_whole_through_every_client(client: str, *, stream: bool) -> None:
-    sent = cycle(anthropic(REDACTED), ANTHROPIC, client, stream=stream)
+    sent = cycle(anthropic_call_response(REDACTED), ANTHROPIC, client, stream=stream)
     assert sent["messages"][1]["content"][0] == REDACTED
 
 
@@ -204,20 +219,20 @@ def test_th_10_redacted_thinking_comes_back_whole_through_every_client(client: s
 @pytest.mark.parametrize(
     ("issuer", "answer", "path"),
     [
-        (RESPONSES, responses(REASONED), "/output/0/encrypted_content"),
-        (ANTHROPIC, anthropic(REDACTED), "/content/0/data"),
+        (RESPONSES, responses_call_response(REASONED), "/output/0/encrypted_content"),
+        (ANTHROPIC, anthropic_call_response(REDACTED), "/content/0/data"),
     ],
 )
 def test_without_a_field_the_proof_is_a_loss_at_its_own_place(
     issuer: str, answer: dict[str, Any], path: str, client: str
 ) -> None:
-    made = tw.translate(answer, issuer, client, "response", carrier=CARRIER)
+    made = tw.translate(answer, issuer, client, "response", envelope_key=CARRIER)
     assert path in {loss.path for loss in made.losses if loss.kind == "dropped"}
     assert not [proof for proof in ("gAAAAABencrypted", "EmwKAhgB") if proof in made.to_bytes().decode()]
 
 
 PIECES: list[dict[str, Any]] = [
-    {"name": NAME, "willContinue": True},
+    {"name": TOOL_NAME, "willContinue": True},
     {"partialArgs": [{"jsonPath": "$.city", "stringValue": "Pa", "willContinue": True}], "willContinue": True},
     {"willContinue": True},
     {"partialArgs": [{"jsonPath": "$.city", "stringValue": "ris", "willContinue": True}], "willContinue": True},
@@ -236,7 +251,9 @@ PIECES: list[dict[str, Any]] = [
     ],
 )
 def test_st_32_arguments_by_their_paths_are_told_as_they_arrive(target: str, kind: str, field: str) -> None:
-    chunks = [b"data: " + json.dumps(gemini({"functionCall": piece})).encode() + b"\n\n" for piece in PIECES]
+    chunks = [
+        b"data: " + json.dumps(gemini_call_response({"functionCall": piece})).encode() + b"\n\n" for piece in PIECES
+    ]
     made = [data.decode() for data in tw.translate_stream(chunks, "gemini", target)]
     told = [data for data in made if kind in data and field in data]
     assert [word for word in ("Pa", "ris") if any(word in data and "Paris" not in data for data in told)] == [
@@ -244,4 +261,4 @@ def test_st_32_arguments_by_their_paths_are_told_as_they_arrive(target: str, kin
         "ris",
     ]
     said = fold_stream(target, "".join(made).encode())
-    assert [call["arguments"] for call in said["calls"]] == [ARGUMENTS]
+    assert [call["arguments"] for call in said["calls"]] == [TOOL_ARGUMENTS]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
-    CITY,
-    answer,
+from tests.support.bodies.google import gemini_response
+from tests.support.bodies.minimal import (
+    CITY_ARGUMENTS,
     anthropic_call,
     anthropic_call_block,
     anthropic_request,
@@ -24,16 +24,17 @@ from tests.bodies import (
     chat_request,
     chat_response,
     chat_stream,
-    item_events,
+    response_body,
+    response_stream,
+    responses_item_events,
     responses_message,
     responses_response,
     responses_stream,
-    stream,
 )
-from tests.bodies_google import gemini_response
-from tests.sdk import fold_stream, summary
-from tests.wire import (
+from tests.support.bodies.readers import frame_types, stream_frames
+from tests.support.protocols import (
     ALL_PAIRS,
+    ALL_PROTOCOLS,
     ANTHROPIC,
     CHAT,
     GEMINI,
@@ -41,18 +42,13 @@ from tests.wire import (
     OLLAMA,
     OPENROUTER,
     RESPONSES,
-    SEVEN,
-    frames,
-    lost,
-    named,
-    streamed,
-    translated,
-    types,
 )
+from tests.support.sdk.validation import fold_stream, summary
+from tests.support.translation import has_loss_at, loss_paths, translate_stream_bytes, translated_body
 
 TEXT: dict[str, Any] = {"role": "assistant", "content": "Sunny."}
 CALL = chat_assistant(chat_call("call_1"))
-CALL_DELTA = chat_fragment(0, CITY, id="call_1", name="get_weather")
+CALL_DELTA = chat_fragment(0, CITY_ARGUMENTS, id="call_1", name="get_weather")
 MESSAGE = responses_message("Sunny.")
 CACHED = {
     "prompt_tokens": 100,
@@ -67,8 +63,8 @@ CACHED = {
 STOPPING = {
     CHAT: chat_stream(CALL_DELTA, {"content": ""}, finish_reason="stop"),
     OPENROUTER: chat_stream(CALL_DELTA, {"content": ""}, finish_reason="stop"),
-    GEMINI: stream(GEMINI, "", ("call_1", "Paris")),
-    OLLAMA: stream(OLLAMA, "", ("call_1", "Paris")),
+    GEMINI: response_stream(GEMINI, "", ("call_1", "Paris")),
+    OLLAMA: response_stream(OLLAMA, "", ("call_1", "Paris")),
 }
 # How a client of each protocol is told that it is its turn.
 TOOL_STOPS = {
@@ -85,17 +81,17 @@ FROM_STOPPING = [(source, target) for source, target in ALL_PAIRS if source in S
 
 @pytest.mark.parametrize(("source", "target"), FROM_STOPPING)
 def test_sr_1_a_stop_that_comes_after_a_call_is_a_tool_stop(source: str, target: str) -> None:
-    made = streamed(STOPPING[source], source, target)
+    made = translate_stream_bytes(STOPPING[source], source, target)
     assert fold_stream(target, made)["stop"] == "tool_use"
     assert made.count(TOOL_STOPS[target]) >= 1
-    whole = translated(answer(source, "", ("call_1", "Paris")), source, target, "response")
+    whole = translated_body(response_body(source, "", ("call_1", "Paris")), source, target, "response")
     assert summary(target, whole)["stop"] == "tool_use"
 
 
-@pytest.mark.parametrize("source", [source for source in SEVEN if source not in (CHAT, OPENROUTER)])
+@pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source not in (CHAT, OPENROUTER)])
 @pytest.mark.parametrize("target", [CHAT, OPENROUTER])
 def test_sr_2_a_response_with_calls_finishes_with_tool_calls(source: str, target: str) -> None:
-    made = translated(answer(source, "", ("call_1", "Paris")), source, target, "response")
+    made = translated_body(response_body(source, "", ("call_1", "Paris")), source, target, "response")
     assert made["choices"][0]["finish_reason"] == "tool_calls"
 
 
@@ -107,19 +103,19 @@ def test_sr_2_a_response_with_calls_finishes_with_tool_calls(source: str, target
     ],
 )
 def test_sr_3_a_cut_answer_is_incomplete_and_so_are_its_calls(source: str, body: dict[str, Any]) -> None:
-    made = translated(body, source, RESPONSES, "response")
+    made = translated_body(body, source, RESPONSES, "response")
     assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
     assert [item["status"] for item in made["output"]] == ["incomplete"]
 
 
 @pytest.mark.parametrize(
     "source",
-    [source for source in SEVEN if source != ANTHROPIC],
+    [source for source in ALL_PROTOCOLS if source != ANTHROPIC],
 )
 def test_sr_4_an_answer_with_calls_stops_for_tool_use(source: str) -> None:
-    body = answer(source, "Well.", ("call_1", "Paris"))
-    assert translated(body, source, ANTHROPIC, "response")["stop_reason"] == "tool_use"
-    without = translated(answer(source, "Well."), source, ANTHROPIC, "response")
+    body = response_body(source, "Well.", ("call_1", "Paris"))
+    assert translated_body(body, source, ANTHROPIC, "response")["stop_reason"] == "tool_use"
+    without = translated_body(response_body(source, "Well."), source, ANTHROPIC, "response")
     assert without["stop_reason"] == "end_turn"
 
 
@@ -134,12 +130,12 @@ def test_sr_4_an_answer_with_calls_stops_for_tool_use(source: str) -> None:
 )
 def test_sr_5_the_whole_table_is_mapped(anthropic: str, chat: str) -> None:
     message = CALL if chat == "tool_calls" else TEXT
-    assert translated(chat_response(message, chat), CHAT, ANTHROPIC, "response")["stop_reason"] == anthropic
+    assert translated_body(chat_response(message, chat), CHAT, ANTHROPIC, "response")["stop_reason"] == anthropic
     blocks = [anthropic_call("call_1")] if anthropic == "tool_use" else [{"type": "text", "text": "Sunny."}]
     body = anthropic_response(*blocks, stop_reason=anthropic)
-    finish = translated(body, ANTHROPIC, CHAT, "response")["choices"][0]["finish_reason"]
+    finish = translated_body(body, ANTHROPIC, CHAT, "response")["choices"][0]["finish_reason"]
     assert finish == chat
-    reported = lost(body, ANTHROPIC, CHAT, "response")
+    reported = loss_paths(body, ANTHROPIC, CHAT, "response")
     assert ("/stop_reason" in reported) is (anthropic == "refusal")  # the model's own is told as a filter's
 
 
@@ -158,9 +154,9 @@ def test_sr_6_an_unknown_reason_is_kept_at_home_and_reported_abroad(
     reason: str, target: str, path: tuple[Any, ...], failed: str, unknown: str
 ) -> None:
     body = chat_response(TEXT, reason)
-    assert translated(body, CHAT, CHAT, "response")["choices"][0]["finish_reason"] == reason
-    assert translated(body, CHAT, OPENROUTER, "response")["choices"][0]["native_finish_reason"] == reason
-    made = translated(body, CHAT, target, "response")
+    assert translated_body(body, CHAT, CHAT, "response")["choices"][0]["finish_reason"] == reason
+    assert translated_body(body, CHAT, OPENROUTER, "response")["choices"][0]["native_finish_reason"] == reason
+    made = translated_body(body, CHAT, target, "response")
     assert "Sunny." in json.dumps(made)
     word = made
     for step in path:
@@ -168,18 +164,18 @@ def test_sr_6_an_unknown_reason_is_kept_at_home_and_reported_abroad(
     assert word == (failed if reason == "error" else unknown)
     # What failed is said as that, where there is a word for it.
     exact = reason == "error" and failed == "failed"
-    assert named(lost(body, CHAT, target, "response"), "/choices/0/finish_reason") != exact
+    assert has_loss_at(loss_paths(body, CHAT, target, "response"), "/choices/0/finish_reason") != exact
 
 
 def test_sr_8_a_refusal_is_surfaced() -> None:
     refused = chat_response({"role": "assistant", "content": None, "refusal": "I can't."}, "stop")
-    made = translated(refused, CHAT, ANTHROPIC, "response")
+    made = translated_body(refused, CHAT, ANTHROPIC, "response")
     assert made["stop_reason"] == "refusal"
     assert summary(ANTHROPIC, made)["text"] == "I can't."
-    assert summary(RESPONSES, translated(refused, CHAT, RESPONSES, "response"))["refusal"] == "I can't."
+    assert summary(RESPONSES, translated_body(refused, CHAT, RESPONSES, "response"))["refusal"] == "I can't."
     filtered = chat_response({"role": "assistant", "content": None}, "content_filter")
-    assert translated(filtered, CHAT, ANTHROPIC, "response")["stop_reason"] == "refusal"
-    made = translated(filtered, CHAT, RESPONSES, "response")
+    assert translated_body(filtered, CHAT, ANTHROPIC, "response")["stop_reason"] == "refusal"
+    made = translated_body(filtered, CHAT, RESPONSES, "response")
     assert made["incomplete_details"] == {"reason": "content_filter"}
 
 
@@ -192,28 +188,32 @@ def test_sr_9_structured_output_is_not_made_of_a_tool() -> None:
     }
     described = {"name": "answer", "schema": schema, "strict": True}
     body = chat_request(response_format={"type": "json_schema", "json_schema": described})
-    made = translated(body, CHAT, ANTHROPIC)
+    made = translated_body(body, CHAT, ANTHROPIC)
     assert made["output_config"]["format"] == {"type": "json_schema", "schema": schema}
     assert not {"tools", "tool_choice"} & made.keys()
-    assert translated(body, CHAT, GEMINI)["generationConfig"]["responseJsonSchema"] == schema
-    assert translated(body, CHAT, OLLAMA)["format"] == schema
+    assert translated_body(body, CHAT, GEMINI)["generationConfig"]["responseJsonSchema"] == schema
+    assert translated_body(body, CHAT, OLLAMA)["format"] == schema
 
 
-@pytest.mark.parametrize("target", [target for target in SEVEN if target != RESPONSES])
+@pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != RESPONSES])
 def test_sr_10_an_incomplete_response_is_an_answer_not_a_failure(target: str) -> None:
     cut = {"incomplete_details": {"reason": "max_output_tokens"}}
-    wire = responses_stream(*item_events(0, MESSAGE), output=[MESSAGE], status="incomplete", **cut)
-    made = streamed(wire, RESPONSES, target)
+    wire = responses_stream(*responses_item_events(0, MESSAGE), output=[MESSAGE], status="incomplete", **cut)
+    made = translate_stream_bytes(wire, RESPONSES, target)
     said = fold_stream(target, made)
     assert (said["text"], said["stop"]) == ("Sunny.", "max_tokens")
     assert b'"error"' not in made
     if target == ANTHROPIC:
-        assert types(made)[-1] == "message_stop"
+        assert frame_types(made)[-1] == "message_stop"
 
 
 def test_us_1_the_last_usage_of_a_stream_is_right() -> None:
     wire = chat_stream(CALL_DELTA, usage=CACHED)
-    final = [frame for frame in frames(streamed(wire, CHAT, ANTHROPIC)) if frame["type"] == "message_delta"][-1]
+    final = [
+        frame
+        for frame in stream_frames(translate_stream_bytes(wire, CHAT, ANTHROPIC))
+        if frame["type"] == "message_delta"
+    ][-1]
     counted = final["usage"]
     assert (counted["input_tokens"], counted["cache_read_input_tokens"], counted["output_tokens"]) == (
         20,
@@ -232,10 +232,10 @@ def test_us_2_totals_are_conserved_under_each_convention(source: str) -> None:
         "total_tokens": 105,
     }
     body = chat_response(CALL, usage=CACHED) if source == CHAT else responses_response(MESSAGE, usage=counted)
-    made = translated(body, source, ANTHROPIC, "response")
+    made = translated_body(body, source, ANTHROPIC, "response")
     usage = made["usage"]
     assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]) == (20, 80, 5)
-    back = translated(made, ANTHROPIC, source, "response")["usage"]
+    back = translated_body(made, ANTHROPIC, source, "response")["usage"]
     assert (back["total_tokens"], summary(source, {**body, "usage": back})["usage"]["cache_read"]) == (
         105,
         80,
@@ -246,47 +246,47 @@ def test_us_3_repeated_usage_is_not_summed() -> None:
     later = {"input_tokens": 9, "output_tokens": 7, "cache_read_input_tokens": 4}
     wire = anthropic_stream(*anthropic_call_block(0, "toolu_1"), usage=later)
     request = chat_request(stream=True, stream_options={"include_usage": True})
-    said = fold_stream(CHAT, streamed(wire, ANTHROPIC, CHAT, request))["usage"]
+    said = fold_stream(CHAT, translate_stream_bytes(wire, ANTHROPIC, CHAT, request))["usage"]
     assert (said["input"], said["output"], said["cache_read"]) == (13, 7, 4)
 
 
-@pytest.mark.parametrize("source", [source for source in SEVEN if source != RESPONSES])
+@pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != RESPONSES])
 def test_us_4_reasoning_tokens_are_always_said(source: str) -> None:
-    made = translated(answer(source, "", ("call_1", "Paris")), source, RESPONSES, "response")
+    made = translated_body(response_body(source, "", ("call_1", "Paris")), source, RESPONSES, "response")
     assert made["usage"]["output_tokens_details"]["reasoning_tokens"] == 0
     assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (9, 7)
 
 
 def test_us_5_usage_is_asked_of_the_upstream_and_hidden_from_who_did_not_ask() -> None:
-    made = translated(anthropic_request(stream=True), ANTHROPIC, CHAT)
+    made = translated_body(anthropic_request(stream=True), ANTHROPIC, CHAT)
     assert made["stream_options"]["include_usage"] is True
     trailing = chat_stream(CALL_DELTA, usage=CACHED)
-    assert fold_stream(ANTHROPIC, streamed(trailing, CHAT, ANTHROPIC))["usage"]["input"] == 100
+    assert fold_stream(ANTHROPIC, translate_stream_bytes(trailing, CHAT, ANTHROPIC))["usage"]["input"] == 100
     wire = anthropic_stream(*anthropic_call_block(0, "toolu_1"))
-    chunks = frames(streamed(wire, ANTHROPIC, CHAT, chat_request(stream=True)))
+    chunks = stream_frames(translate_stream_bytes(wire, ANTHROPIC, CHAT, chat_request(stream=True)))
     assert [chunk for chunk in chunks if chunk.get("usage")] == []
 
 
 def test_us_6_thinking_tokens_are_counted() -> None:
     usage = {"input_tokens": 9, "output_tokens": 7, "output_tokens_details": {"thinking_tokens": 5}}
     body = anthropic_response(anthropic_call("toolu_1"), usage=usage)
-    made = translated(body, ANTHROPIC, CHAT, "response")["usage"]
+    made = translated_body(body, ANTHROPIC, CHAT, "response")["usage"]
     assert (made["completion_tokens"], made["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
-    back = translated(chat_response(CALL, usage=CACHED), CHAT, ANTHROPIC, "response")["usage"]
+    back = translated_body(chat_response(CALL, usage=CACHED), CHAT, ANTHROPIC, "response")["usage"]
     assert back["output_tokens_details"]["thinking_tokens"] == 3
     thought = {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 5, "totalTokenCount": 16}
     body = gemini_response({"text": "Sunny."}, usageMetadata=thought)
-    made = translated(body, GEMINI, CHAT, "response")["usage"]
+    made = translated_body(body, GEMINI, CHAT, "response")["usage"]
     assert (made["completion_tokens"], made["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
     assert made["total_tokens"] == 16
-    home = translated(chat_response(CALL, usage=CACHED), CHAT, GEMINI, "response")["usageMetadata"]
+    home = translated_body(chat_response(CALL, usage=CACHED), CHAT, GEMINI, "response")["usageMetadata"]
     assert (home["candidatesTokenCount"], home["thoughtsTokenCount"]) == (2, 3)
 
 
 def test_us_7_the_usage_of_an_incomplete_response_is_captured() -> None:
     cut = {"incomplete_details": {"reason": "max_output_tokens"}}
-    wire = responses_stream(*item_events(0, MESSAGE), output=[MESSAGE], status="incomplete", **cut)
-    said = fold_stream(ANTHROPIC, streamed(wire, RESPONSES, ANTHROPIC))["usage"]
+    wire = responses_stream(*responses_item_events(0, MESSAGE), output=[MESSAGE], status="incomplete", **cut)
+    said = fold_stream(ANTHROPIC, translate_stream_bytes(wire, RESPONSES, ANTHROPIC))["usage"]
     assert (said["input"], said["output"]) == (9, 7)
 
 
@@ -294,8 +294,8 @@ def test_us_9_at_most_four_cache_marks_are_sent() -> None:
     mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
     parts = [{"type": "text", "text": f"Part {n}.", **mark} for n in range(6)]
     body = chat_request({"role": "user", "content": parts})
-    assert str(translated(body, CHAT, ANTHROPIC)).count("cache_control") == 4
-    reported = {path for path in lost(body, CHAT, ANTHROPIC) if "prompt_cache_breakpoint" in path}
+    assert str(translated_body(body, CHAT, ANTHROPIC)).count("cache_control") == 4
+    reported = {path for path in loss_paths(body, CHAT, ANTHROPIC) if "prompt_cache_breakpoint" in path}
     assert {path.split("/prompt_cache_breakpoint")[0] for path in reported} == {
         "/messages/0/content/4",
         "/messages/0/content/5",
@@ -310,16 +310,16 @@ def test_us_10_a_cache_mark_without_a_place_is_reported_where_it_stood(target: s
     mark: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
     answer = anthropic_result("toolu_1", **mark)
     body = anthropic_turn([anthropic_call("toolu_1")], [answer], tools=[anthropic_tool(**mark)])
-    assert "cache_control" not in str(translated(body, ANTHROPIC, target))
-    paths = lost(body, ANTHROPIC, target)
-    assert named(paths, "/tools/0/cache_control")
-    assert named(paths, "/messages/2/content/0/cache_control")
+    assert "cache_control" not in str(translated_body(body, ANTHROPIC, target))
+    paths = loss_paths(body, ANTHROPIC, target)
+    assert has_loss_at(paths, "/tools/0/cache_control")
+    assert has_loss_at(paths, "/messages/2/content/0/cache_control")
 
 
 @pytest.mark.parametrize("number", [b"", b'"sequence_number": 0, '])
 def test_us_11_usage_does_not_depend_on_sequence_numbers(number: bytes) -> None:
-    numbered = responses_stream(*item_events(0, MESSAGE), output=[MESSAGE])
+    numbered = responses_stream(*responses_item_events(0, MESSAGE), output=[MESSAGE])
     wire = re.sub(rb'"sequence_number": \d+, ', number, numbered)
     assert wire != numbered
-    said = fold_stream(ANTHROPIC, streamed(wire, RESPONSES, ANTHROPIC))
+    said = fold_stream(ANTHROPIC, translate_stream_bytes(wire, RESPONSES, ANTHROPIC))
     assert (said["text"], said["usage"]["input"], said["usage"]["output"]) == ("Sunny.", 9, 7)

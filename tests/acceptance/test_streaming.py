@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
-    CITY,
+from tests.support.bodies.google import gemini_call, gemini_stream
+from tests.support.bodies.minimal import (
+    CITY_ARGUMENTS,
     anthropic_block,
     anthropic_call_block,
     anthropic_stream,
@@ -16,63 +17,54 @@ from tests.bodies import (
     chat_events,
     chat_fragment,
     chat_stream,
-    item_events,
+    response_stream,
     responses_call,
+    responses_item_events,
     responses_message,
     responses_stream,
-    stream,
 )
-from tests.bodies_google import gemini_call, gemini_stream
-from tests.bodies_ollama import ollama_assistant, ollama_call, ollama_stream
-from tests.sdk import fold_body, fold_stream
-from tests.wire import (
-    ALL_PAIRS,
-    ANTHROPIC,
-    CHAT,
-    GEMINI,
-    OLLAMA,
-    OPENROUTER,
-    RESPONSES,
-    SEVEN,
-    failure,
-    frames,
-    streamed,
-    types,
-)
+from tests.support.bodies.ollama import ollama_assistant, ollama_call, ollama_stream
+from tests.support.bodies.readers import frame_types, stream_error_message, stream_frames
+from tests.support.protocols import ALL_PAIRS, ALL_PROTOCOLS, ANTHROPIC, CHAT, GEMINI, OLLAMA, OPENROUTER, RESPONSES
+from tests.support.sdk.validation import fold_body, fold_stream
+from tests.support.translation import translate_stream_bytes
 
 PARIS: dict[str, Any] = {"id": "call_1", "name": "get_weather", "arguments": {"city": "Paris"}}
 CALL_ITEM = responses_call("call_1", id="fc_1", status="completed")
-WHOLE_CALL = chat_fragment(0, CITY, id="call_1", name="get_weather")
-STREAMS = {protocol: stream(protocol, "Well.", ("call_1", "Paris")) for protocol in SEVEN}
-NOT_ANTHROPIC = [protocol for protocol in SEVEN if protocol != ANTHROPIC]
-NOT_CHAT = [protocol for protocol in SEVEN if protocol != CHAT]
-NOT_RESPONSES = [protocol for protocol in SEVEN if protocol != RESPONSES]
+WHOLE_CALL = chat_fragment(0, CITY_ARGUMENTS, id="call_1", name="get_weather")
+STREAMS = {protocol: response_stream(protocol, "Well.", ("call_1", "Paris")) for protocol in ALL_PROTOCOLS}
+NOT_ANTHROPIC = [protocol for protocol in ALL_PROTOCOLS if protocol != ANTHROPIC]
+NOT_CHAT = [protocol for protocol in ALL_PROTOCOLS if protocol != CHAT]
+NOT_RESPONSES = [protocol for protocol in ALL_PROTOCOLS if protocol != RESPONSES]
 
 
 def starts(wire: bytes) -> list[str]:
-    return [frame["content_block"]["type"] for frame in frames(wire) if frame["type"] == "content_block_start"]
+    return [frame["content_block"]["type"] for frame in stream_frames(wire) if frame["type"] == "content_block_start"]
 
 
 def test_st_1_message_start_comes_first_even_before_a_call() -> None:
-    made = streamed(
+    made = translate_stream_bytes(
         chat_events(chat_chunk({"content": None, **WHOLE_CALL}), chat_chunk({}, "tool_calls")),
         CHAT,
         ANTHROPIC,
     )
-    assert types(made)[:2] == ["message_start", "content_block_start"]
+    assert frame_types(made)[:2] == ["message_start", "content_block_start"]
 
 
 @pytest.mark.parametrize("source", NOT_ANTHROPIC)
 def test_st_2_there_is_one_message_start(source: str) -> None:
-    made = types(streamed(STREAMS[source], source, ANTHROPIC))
+    made = frame_types(translate_stream_bytes(STREAMS[source], source, ANTHROPIC))
     assert (made[0], made.count("message_start")) == ("message_start", 1)
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_st_3_a_chunk_that_opens_a_call_and_holds_all_its_arguments_is_not_lost(source: str, target: str) -> None:
-    said = fold_stream(target, streamed(STREAMS[source], source, target))
+    said = fold_stream(target, translate_stream_bytes(STREAMS[source], source, target))
     assert (said["text"], said["calls"], said["stop"]) == ("Well.", [PARIS], "tool_use")
-    alone = fold_stream(target, streamed(stream(source, "", ("call_1", "Paris"), ("call_2", "Rome")), source, target))
+    alone = fold_stream(
+        target,
+        translate_stream_bytes(response_stream(source, "", ("call_1", "Paris"), ("call_2", "Rome")), source, target),
+    )
     assert (alone["text"], [call["arguments"]["city"] for call in alone["calls"]]) == ("", ["Paris", "Rome"])
 
 
@@ -95,7 +87,7 @@ FROM_THINKING = [(source, target) for source, target in ALL_PAIRS if source in T
 
 @pytest.mark.parametrize(("source", "target"), FROM_THINKING)
 def test_st_4_the_first_token_after_a_change_of_kind_is_kept(source: str, target: str) -> None:
-    said = fold_stream(target, streamed(THINKING[source], source, target))
+    said = fold_stream(target, translate_stream_bytes(THINKING[source], source, target))
     assert (said["reasoning"], said["text"], said["calls"]) == ("Think", "First token", [PARIS])
 
 
@@ -106,21 +98,21 @@ def test_st_5_the_first_block_has_the_type_of_what_really_comes_first() -> None:
         {"content": "Well."},
         finish_reason="stop",
     )
-    made = streamed(wire, CHAT, ANTHROPIC)
+    made = translate_stream_bytes(wire, CHAT, ANTHROPIC)
     assert starts(made) == ["thinking", "text"]
     assert fold_stream(ANTHROPIC, made)["reasoning"] == "Think"
 
 
 def test_st_6_an_empty_list_of_calls_is_no_call() -> None:
     wire = chat_stream({"content": "Well", "tool_calls": []}, {"content": ".", "tool_calls": []}, finish_reason="stop")
-    made = streamed(wire, CHAT, ANTHROPIC)
+    made = translate_stream_bytes(wire, CHAT, ANTHROPIC)
     assert starts(made) == ["text"]
     assert fold_stream(ANTHROPIC, made)["text"] == "Well."
 
 
 @pytest.mark.parametrize("source", NOT_ANTHROPIC)
 def test_st_7_every_delta_has_an_open_block_and_every_block_is_closed(source: str) -> None:
-    made = frames(streamed(STREAMS[source], source, ANTHROPIC))
+    made = stream_frames(translate_stream_bytes(STREAMS[source], source, ANTHROPIC))
     open_blocks: set[int] = set()
     for frame in made:
         if frame["type"] == "content_block_start":
@@ -136,7 +128,11 @@ def test_st_7_every_delta_has_an_open_block_and_every_block_is_closed(source: st
 
 def test_st_8_the_name_of_a_call_is_said_once() -> None:
     wire = anthropic_stream(*anthropic_call_block(0, "call_1", '{"city":', '"Paris"}'))
-    deltas = [choice["delta"] for chunk in frames(streamed(wire, ANTHROPIC, CHAT)) for choice in chunk["choices"]]
+    deltas = [
+        choice["delta"]
+        for chunk in stream_frames(translate_stream_bytes(wire, ANTHROPIC, CHAT))
+        for choice in chunk["choices"]
+    ]
     functions = [fragment["function"] for delta in deltas for fragment in delta.get("tool_calls") or ()]
     assert [function["name"] for function in functions if "name" in function] == ["get_weather"]
 
@@ -147,8 +143,8 @@ def test_st_9_a_late_name_is_waited_for() -> None:
         chat_fragment(0, "", name="get_weather"),
         chat_fragment(0, '"Paris"}'),
     )
-    made = streamed(wire, CHAT, ANTHROPIC)
-    opened = [frame["content_block"]["name"] for frame in frames(made) if frame["type"] == "content_block_start"]
+    made = translate_stream_bytes(wire, CHAT, ANTHROPIC)
+    opened = [frame["content_block"]["name"] for frame in stream_frames(made) if frame["type"] == "content_block_start"]
     assert opened == ["get_weather"]
     assert fold_stream(ANTHROPIC, made)["calls"] == [PARIS]
 
@@ -158,53 +154,53 @@ def test_st_10_arguments_that_come_as_an_object_are_read(target: str) -> None:
     item = {**CALL_ITEM, "arguments": {"city": "Paris"}}
     added = {"type": "response.output_item.added", "output_index": 0, "item": {**CALL_ITEM, "arguments": ""}}
     done = {"type": "response.output_item.done", "output_index": 0, "item": item}
-    made = streamed(responses_stream(added, done, output=[item]), RESPONSES, target)
+    made = translate_stream_bytes(responses_stream(added, done, output=[item]), RESPONSES, target)
     assert fold_stream(target, made)["calls"] == [PARIS]
 
 
 def test_st_11_the_completed_output_is_all_that_was_done() -> None:
     wire = chat_stream({"content": "Well."}, WHOLE_CALL, chat_fragment(1, "", id="call_2", name="now"))
-    made = streamed(wire, CHAT, RESPONSES)
-    done = [frame["item"] for frame in frames(made) if frame["type"] == "response.output_item.done"]
-    assert frames(made)[-1]["response"]["output"] == done
+    made = translate_stream_bytes(wire, CHAT, RESPONSES)
+    done = [frame["item"] for frame in stream_frames(made) if frame["type"] == "response.output_item.done"]
+    assert stream_frames(made)[-1]["response"]["output"] == done
     assert [item["type"] for item in done] == ["message", "function_call", "function_call"]
     assert [json.loads(item["arguments"]) for item in done[1:]] == [{"city": "Paris"}, {}]
 
 
 @pytest.mark.parametrize("target", NOT_RESPONSES)
 def test_st_12_arguments_done_is_sent_once_and_suffices_alone(target: str) -> None:
-    made = types(streamed(STREAMS[target], target, RESPONSES))
+    made = frame_types(translate_stream_bytes(STREAMS[target], target, RESPONSES))
     assert made.count("response.function_call_arguments.done") == 1
-    added, _, done, item_done = item_events(0, CALL_ITEM)
+    added, _, done, item_done = responses_item_events(0, CALL_ITEM)
     only_done = responses_stream(added, done, item_done, output=[CALL_ITEM])
-    assert fold_stream(target, streamed(only_done, RESPONSES, target))["calls"] == [PARIS]
+    assert fold_stream(target, translate_stream_bytes(only_done, RESPONSES, target))["calls"] == [PARIS]
 
 
 @pytest.mark.parametrize("target", NOT_CHAT)
 def test_st_13_a_stream_without_finish_reason_still_ends(target: str) -> None:
     opened = chat_chunk({"role": "assistant", **WHOLE_CALL})
-    made = streamed(chat_events(opened), CHAT, target)
+    made = translate_stream_bytes(chat_events(opened), CHAT, target)
     said = fold_stream(target, made)
     assert (said["calls"], said["stop"]) == ([PARIS], "tool_use")
     broken = chat_chunk({"role": "assistant", **chat_fragment(0, '{"city":', id="call_1", name="get_weather")})
-    cut = streamed(chat_events(broken), CHAT, target)
-    assert failure(target, cut) == "the stream ended in the middle of its answer"
+    cut = translate_stream_bytes(chat_events(broken), CHAT, target)
+    assert stream_error_message(target, cut) == "the stream ended in the middle of its answer"
     if target == RESPONSES:
-        assert types(made)[-2:] == ["response.output_item.done", "response.completed"]
+        assert frame_types(made)[-2:] == ["response.output_item.done", "response.completed"]
 
 
 def test_st_14_chunks_after_done_are_ignored() -> None:
     wire = STREAMS[CHAT] + chat_events(chat_chunk({"content": "Ghost"}))
     assert b"Ghost" in wire
     for target in NOT_CHAT:
-        assert streamed(wire, CHAT, target) == streamed(STREAMS[CHAT], CHAT, target)
+        assert translate_stream_bytes(wire, CHAT, target) == translate_stream_bytes(STREAMS[CHAT], CHAT, target)
 
 
 def test_st_15_arguments_that_parse_early_are_not_final() -> None:
     wire = chat_stream(
         chat_fragment(0, "1", id="call_1", name="get_weather"), chat_fragment(0, "2"), chat_fragment(0, "3")
     )
-    made = frames(streamed(wire, CHAT, RESPONSES))
+    made = stream_frames(translate_stream_bytes(wire, CHAT, RESPONSES))
     finals = [frame["arguments"] for frame in made if frame["type"] == "response.function_call_arguments.done"]
     assert finals == ["123"]
 
@@ -216,15 +212,15 @@ def test_st_16_without_an_index_fragments_go_by_id_and_order(target: str) -> Non
         chat_fragment(None, '"Paris"}'),
         chat_fragment(None, '{"city":"Rome"}', id="call_2", name="get_weather"),
     )
-    said = fold_stream(target, streamed(wire, CHAT, target))["calls"]
+    said = fold_stream(target, translate_stream_bytes(wire, CHAT, target))["calls"]
     assert said == [PARIS, {"id": "call_2", "name": "get_weather", "arguments": {"city": "Rome"}}]
 
 
-@pytest.mark.parametrize("fragments", [[CITY], ['{"city', '":"Paris"}'], list(CITY)])
+@pytest.mark.parametrize("fragments", [[CITY_ARGUMENTS], ['{"city', '":"Paris"}'], list(CITY_ARGUMENTS)])
 def test_st_17_arguments_may_come_whole_or_in_pieces(fragments: list[str]) -> None:
     opened = chat_fragment(0, fragments[0], id="call_1", name="get_weather")
     wire = chat_stream(opened, *(chat_fragment(0, fragment) for fragment in fragments[1:]))
-    assert fold_stream(ANTHROPIC, streamed(wire, CHAT, ANTHROPIC))["calls"] == [PARIS]
+    assert fold_stream(ANTHROPIC, translate_stream_bytes(wire, CHAT, ANTHROPIC))["calls"] == [PARIS]
 
 
 @pytest.mark.parametrize("target", NOT_ANTHROPIC)
@@ -233,7 +229,7 @@ def test_st_18_a_ping_keeps_the_other_side_alive(target: str) -> None:
     chunks = [piece + b"\n\n" for piece in (started, *rest)]
     pieces = list(toolwire.translate_stream(chunks, ANTHROPIC, target))
     if target == OLLAMA:  # no comments in this framing: a line that says nothing
-        (frame,) = frames(pieces[0])
+        (frame,) = stream_frames(pieces[0])
         assert frame["message"]["content"] == ""
     elif target == GEMINI:  # its SDK takes a comment for an answer, and passes over an empty line
         assert pieces[0] == b"\n\n"
@@ -244,13 +240,13 @@ def test_st_18_a_ping_keeps_the_other_side_alive(target: str) -> None:
 
 @pytest.mark.parametrize("source", NOT_CHAT)
 def test_st_24_the_first_chunk_says_the_role(source: str) -> None:
-    first = frames(streamed(STREAMS[source], source, CHAT))[0]
+    first = stream_frames(translate_stream_bytes(STREAMS[source], source, CHAT))[0]
     assert first["choices"][0]["delta"]["role"] == "assistant"
 
 
 @pytest.mark.parametrize("source", NOT_RESPONSES)
 def test_st_25_no_usage_before_the_terminal_event(source: str) -> None:
-    made = frames(streamed(STREAMS[source], source, RESPONSES))
+    made = stream_frames(translate_stream_bytes(STREAMS[source], source, RESPONSES))
     early = [frame["response"].get("usage") for frame in made[:-1] if "response" in frame]
     assert early
     assert set(early) == {None}
@@ -259,7 +255,7 @@ def test_st_25_no_usage_before_the_terminal_event(source: str) -> None:
 
 @pytest.mark.parametrize("target", NOT_RESPONSES)
 def test_st_26_done_events_do_not_repeat_the_text(target: str) -> None:
-    made = streamed(STREAMS[RESPONSES], RESPONSES, target)
+    made = translate_stream_bytes(STREAMS[RESPONSES], RESPONSES, target)
     assert fold_stream(target, made)["text"] == "Well."
     assert made.count(b"Well.") == 1
 
@@ -274,20 +270,20 @@ def test_st_29_a_reasoning_item_of_several_parts_is_one_thinking_block() -> None
         "status": "completed",
     }
     item = responses_call("call_1", id="fc_1", status="completed")
-    wire = responses_stream(*item_events(0, thought), *item_events(1, item), output=[thought, item])
-    made = streamed(wire, RESPONSES, ANTHROPIC)
+    wire = responses_stream(*responses_item_events(0, thought), *responses_item_events(1, item), output=[thought, item])
+    made = translate_stream_bytes(wire, RESPONSES, ANTHROPIC)
     assert starts(made) == ["thinking", "tool_use"]
     reasoning = fold_stream(ANTHROPIC, made)["reasoning"]
     assert reasoning.index("First.") < reasoning.index("Second.")
-    signatures = [frame for frame in frames(made) if frame.get("delta", {}).get("type") == "signature_delta"]
+    signatures = [frame for frame in stream_frames(made) if frame.get("delta", {}).get("type") == "signature_delta"]
     assert signatures == []  # no key to seal another issuer's proof with, and none is made up
 
 
 @pytest.mark.parametrize("target", NOT_RESPONSES)
 def test_st_30_an_item_announced_twice_is_one_item(target: str) -> None:
     message = responses_message("Well.")
-    events = list(item_events(0, message))
-    made = streamed(responses_stream(events[0], *events, output=[message]), RESPONSES, target)
+    events = list(responses_item_events(0, message))
+    made = translate_stream_bytes(responses_stream(events[0], *events, output=[message]), RESPONSES, target)
     assert fold_stream(target, made)["text"] == "Well."
 
 
@@ -300,7 +296,9 @@ def test_st_31_block_indices_are_contiguous_over_server_tools() -> None:
         *anthropic_block(1, found),
         *anthropic_text_block(2, "Found."),
     ]
-    made = frames(streamed(anthropic_stream(*blocks, stop_reason="end_turn"), ANTHROPIC, ANTHROPIC))
+    made = stream_frames(
+        translate_stream_bytes(anthropic_stream(*blocks, stop_reason="end_turn"), ANTHROPIC, ANTHROPIC)
+    )
     assert [frame["index"] for frame in made if frame["type"] == "content_block_start"] == [0, 1, 2]
     hosted = {
         "type": "web_search_call",
@@ -309,8 +307,10 @@ def test_st_31_block_indices_are_contiguous_over_server_tools() -> None:
         "action": {"type": "search", "query": "x"},
     }
     message = responses_message("Found.")
-    wire = responses_stream(*item_events(0, hosted), *item_events(1, message), output=[hosted, message])
-    crossed = streamed(wire, RESPONSES, ANTHROPIC)
-    indices = [frame["index"] for frame in frames(crossed) if frame["type"] == "content_block_start"]
+    wire = responses_stream(
+        *responses_item_events(0, hosted), *responses_item_events(1, message), output=[hosted, message]
+    )
+    crossed = translate_stream_bytes(wire, RESPONSES, ANTHROPIC)
+    indices = [frame["index"] for frame in stream_frames(crossed) if frame["type"] == "content_block_start"]
     assert indices == list(range(len(indices)))
     assert fold_body(ANTHROPIC, crossed)["content"][-1]["text"] == "Found."

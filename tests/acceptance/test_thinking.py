@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
-    GO,
+from tests.support.bodies.minimal import (
+    USER_MESSAGE,
     anthropic_block,
     anthropic_call,
     anthropic_call_block,
@@ -23,16 +23,18 @@ from tests.bodies import (
     chat_response,
     chat_result,
     chat_stream,
-    item_events,
     responses_call,
+    responses_item_events,
     responses_message,
     responses_output,
     responses_request,
     responses_response,
     responses_stream,
 )
-from tests.sdk import fold_body, fold_stream, summary
-from tests.wire import ANTHROPIC, CHAT, RESPONSES, frames, items, lost, named, streamed, translated
+from tests.support.bodies.readers import responses_items, stream_frames
+from tests.support.protocols import ANTHROPIC, CHAT, RESPONSES
+from tests.support.sdk.validation import fold_body, fold_stream, summary
+from tests.support.translation import has_loss_at, loss_paths, translate_stream_bytes, translated_body
 
 THOUGHT: dict[str, Any] = {"type": "thinking", "thinking": "Hm, Paris.", "signature": "EqQBsig=="}
 OMITTED: dict[str, Any] = {"type": "thinking", "thinking": "", "signature": "EqQBomitted=="}
@@ -45,7 +47,7 @@ REASONED: dict[str, Any] = {
 }
 CALL_ITEM = responses_call("call_1", id="fc_1", status="completed")
 REASONED_HISTORY = chat_request(
-    GO, chat_assistant(chat_call("call_1"), reasoning_content="Hm, Paris."), chat_result("call_1")
+    USER_MESSAGE, chat_assistant(chat_call("call_1"), reasoning_content="Hm, Paris."), chat_result("call_1")
 )
 
 
@@ -56,19 +58,19 @@ def thinking_blocks(body: Any) -> list[Any]:
 
 
 def test_th_2_no_signature_is_made_up_for_anthropic() -> None:
-    assert thinking_blocks(translated(REASONED_HISTORY, CHAT, ANTHROPIC)) == []
-    assert named(lost(REASONED_HISTORY, CHAT, ANTHROPIC), "/messages/1/reasoning_content")
+    assert thinking_blocks(translated_body(REASONED_HISTORY, CHAT, ANTHROPIC)) == []
+    assert has_loss_at(loss_paths(REASONED_HISTORY, CHAT, ANTHROPIC), "/messages/1/reasoning_content")
 
 
 def test_th_5_reasoning_of_another_provider_is_not_sent_as_ones_own() -> None:
-    body = responses_request(GO, REASONED, CALL_ITEM, responses_output("call_1"))
-    made = translated(body, RESPONSES, ANTHROPIC)
+    body = responses_request(USER_MESSAGE, REASONED, CALL_ITEM, responses_output("call_1"))
+    made = translated_body(body, RESPONSES, ANTHROPIC)
     assert thinking_blocks(made) == []
     assert "gAAAAABencrypted" not in json.dumps(made)
-    assert named(lost(body, RESPONSES, ANTHROPIC), "/input/1")
+    assert has_loss_at(loss_paths(body, RESPONSES, ANTHROPIC), "/input/1")
     signed = anthropic_turn([THOUGHT, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
-    assert "EqQBsig==" not in json.dumps(translated(signed, ANTHROPIC, RESPONSES))
-    assert named(lost(signed, ANTHROPIC, RESPONSES), "/messages/1/content/0")
+    assert "EqQBsig==" not in json.dumps(translated_body(signed, ANTHROPIC, RESPONSES))
+    assert has_loss_at(loss_paths(signed, ANTHROPIC, RESPONSES), "/messages/1/content/0")
 
 
 def test_th_6_signed_blocks_pass_byte_for_byte() -> None:
@@ -87,16 +89,18 @@ def test_th_6_signed_blocks_pass_byte_for_byte() -> None:
 
 def test_th_7_an_empty_thinking_text_with_a_signature_is_kept() -> None:
     body = anthropic_turn([OMITTED, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
-    assert translated(body, ANTHROPIC, ANTHROPIC) == body
+    assert translated_body(body, ANTHROPIC, ANTHROPIC) == body
     start = {"type": "thinking", "thinking": "", "signature": ""}
     signed = {"type": "signature_delta", "signature": "EqQBomitted=="}
     wire = anthropic_stream(*anthropic_block(0, start, signed), *anthropic_call_block(1, "toolu_1"))
-    assert fold_body(ANTHROPIC, streamed(wire, ANTHROPIC, ANTHROPIC))["content"][0] == OMITTED
+    assert fold_body(ANTHROPIC, translate_stream_bytes(wire, ANTHROPIC, ANTHROPIC))["content"][0] == OMITTED
 
 
 def test_th_8_thinking_is_not_demanded_of_a_history_that_lacks_it() -> None:
-    body = chat_request(GO, chat_assistant(chat_call("call_1")), chat_result("call_1"), reasoning_effort="high")
-    made = translated(body, CHAT, ANTHROPIC)
+    body = chat_request(
+        USER_MESSAGE, chat_assistant(chat_call("call_1")), chat_result("call_1"), reasoning_effort="high"
+    )
+    made = translated_body(body, CHAT, ANTHROPIC)
     assert made.get("thinking", {}).get("type") != "enabled"
     refused = anthropic_turn(
         [anthropic_call("toolu_1")],
@@ -111,7 +115,9 @@ def test_th_8_thinking_is_not_demanded_of_a_history_that_lacks_it() -> None:
 @pytest.mark.parametrize("thought", [THOUGHT, OMITTED])
 def test_th_11_no_reasoning_item_is_named_that_the_provider_does_not_hold(thought: dict[str, Any]) -> None:
     body = anthropic_turn([thought, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
-    reasoning = [item for item in items(translated(body, ANTHROPIC, RESPONSES)) if item.get("type") == "reasoning"]
+    reasoning = [
+        item for item in responses_items(translated_body(body, ANTHROPIC, RESPONSES)) if item.get("type") == "reasoning"
+    ]
     assert [item for item in reasoning if "id" in item and not item.get("encrypted_content")] == []
     answer = responses_response(REASONED, CALL_ITEM)
     outputs = [{"id": "call_1", "output": "18C"}]
@@ -122,16 +128,16 @@ def test_th_11_no_reasoning_item_is_named_that_the_provider_does_not_hold(though
 @pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
 def test_th_14_unsigned_reasoning_is_shown_and_null_is_no_reasoning(target: str) -> None:
     said = chat_response(chat_assistant(chat_call("call_1"), reasoning_content="Hm, Paris."))
-    assert summary(target, translated(said, CHAT, target, "response"))["reasoning"] == "Hm, Paris."
+    assert summary(target, translated_body(said, CHAT, target, "response"))["reasoning"] == "Hm, Paris."
     silent = chat_response(chat_assistant(chat_call("call_1"), reasoning_content=None))
-    found = summary(target, translated(silent, CHAT, target, "response"))
+    found = summary(target, translated_body(silent, CHAT, target, "response"))
     assert (found["reasoning"], len(found["calls"])) == ("", 1)
 
 
 def test_th_15_text_and_signature_may_come_together() -> None:
     wire = anthropic_stream(*anthropic_block(0, THOUGHT), *anthropic_call_block(1, "toolu_1"))
-    assert fold_body(ANTHROPIC, streamed(wire, ANTHROPIC, ANTHROPIC))["content"][0] == THOUGHT
-    assert fold_stream(RESPONSES, streamed(wire, ANTHROPIC, RESPONSES))["reasoning"] == "Hm, Paris."
+    assert fold_body(ANTHROPIC, translate_stream_bytes(wire, ANTHROPIC, ANTHROPIC))["content"][0] == THOUGHT
+    assert fold_stream(RESPONSES, translate_stream_bytes(wire, ANTHROPIC, RESPONSES))["reasoning"] == "Hm, Paris."
 
 
 def test_th_16_thinking_between_server_calls_keeps_its_place() -> None:
@@ -139,7 +145,7 @@ def test_th_16_thinking_between_server_calls_keeps_its_place() -> None:
     found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
     text = {"type": "text", "text": "Done."}
     body = anthropic_response(THOUGHT, search, found, OMITTED, text, stop_reason="end_turn")
-    assert translated(body, ANTHROPIC, ANTHROPIC, "response") == body
+    assert translated_body(body, ANTHROPIC, ANTHROPIC, "response") == body
 
 
 @pytest.mark.parametrize(
@@ -148,19 +154,19 @@ def test_th_16_thinking_between_server_calls_keeps_its_place() -> None:
 )
 def test_th_17_an_effort_is_mapped_exactly_or_its_change_is_reported(effort: str, sent: str | None) -> None:
     body = chat_request(reasoning_effort=effort)
-    made = translated(body, CHAT, ANTHROPIC).get("output_config", {}).get("effort")
-    reported = named(lost(body, CHAT, ANTHROPIC), "/reasoning_effort")
+    made = translated_body(body, CHAT, ANTHROPIC).get("output_config", {}).get("effort")
+    reported = has_loss_at(loss_paths(body, CHAT, ANTHROPIC), "/reasoning_effort")
     assert (made == sent and not reported) if sent else reported
     back = anthropic_request(output_config={"effort": "max"})
-    assert translated(back, ANTHROPIC, RESPONSES)["reasoning"]["effort"] == "max"
+    assert translated_body(back, ANTHROPIC, RESPONSES)["reasoning"]["effort"] == "max"
 
 
 def test_th_18_a_seal_is_not_left_over_for_the_next_block() -> None:
     plain = {**REASONED, "id": "rs_2", "encrypted_content": None}
     message = responses_message("Well.")
     output = [REASONED, plain, message]
-    events = [event for index, item in enumerate(output) for event in item_events(index, item)]
-    made = frames(streamed(responses_stream(*events, output=output), RESPONSES, ANTHROPIC))
+    events = [event for index, item in enumerate(output) for event in responses_item_events(index, item)]
+    made = stream_frames(translate_stream_bytes(responses_stream(*events, output=output), RESPONSES, ANTHROPIC))
     signatures = [
         (frame["index"], frame["delta"]["signature"]) for frame in made if "signature" in frame.get("delta", {})
     ]
@@ -171,15 +177,15 @@ def test_th_18_a_seal_is_not_left_over_for_the_next_block() -> None:
 @pytest.mark.parametrize(("field", "value"), [("temperature", 0.2), ("top_p", 0.9)])
 def test_th_19_sampling_beside_thinking_is_dropped_and_reported(field: str, value: float) -> None:
     body = chat_request(reasoning_effort="high", **{field: value})
-    assert field not in translated(body, CHAT, ANTHROPIC)
-    assert named(lost(body, CHAT, ANTHROPIC), f"/{field}")
+    assert field not in translated_body(body, CHAT, ANTHROPIC)
+    assert has_loss_at(loss_paths(body, CHAT, ANTHROPIC), f"/{field}")
 
 
 @pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
 def test_th_20_reasoning_never_becomes_visible_text(target: str) -> None:
     body = chat_response({"role": "assistant", "content": "Sunny.", "reasoning_content": "Hm, Paris."}, "stop")
-    assert summary(target, translated(body, CHAT, target, "response"))["text"] == "Sunny."
+    assert summary(target, translated_body(body, CHAT, target, "response"))["text"] == "Sunny."
     wire = chat_stream({"reasoning_content": "Hm, Paris."}, {"content": "Sunny."}, finish_reason="stop")
-    assert fold_stream(target, streamed(wire, CHAT, target))["text"] == "Sunny."
+    assert fold_stream(target, translate_stream_bytes(wire, CHAT, target))["text"] == "Sunny."
     answer = anthropic_response(THOUGHT, {"type": "text", "text": "Sunny."}, stop_reason="end_turn")
-    assert summary(CHAT, translated(answer, ANTHROPIC, CHAT, "response"))["text"] == "Sunny."
+    assert summary(CHAT, translated_body(answer, ANTHROPIC, CHAT, "response"))["text"] == "Sunny."

@@ -9,11 +9,17 @@ import openai
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.patience import wait_until
-from tests.scenarios.socket import FUNCTION, opened, outputs_for, text_of, user
-from tests.scenarios.watching import UPSTREAM_KEY, Place, gateway_in_front_of, model_of
-from tests.upstream.clients import CLIENTS
-from tests.upstream.serving import served
+from tests.support.deadlines import wait_until
+from tests.support.gateway.codex_websocket import (
+    WEATHER_FUNCTION,
+    function_outputs_for,
+    open_connection,
+    output_text,
+    user_item,
+)
+from tests.support.gateway.setup import UPSTREAM_KEY, GatewaySetup, routed_model, serve_gateway
+from tests.support.sdk.clients import SDK_CLIENTS
+from tests.support.servers.asgi import serve_app
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
 
@@ -39,19 +45,19 @@ CONFIG = f'[server]\nkeys = ["{KEYS[0]}", "{KEYS[1]}"]\n'
 
 
 @pytest.fixture(scope="module")
-def only_place() -> Iterator[Place]:
-    with gateway_in_front_of(Simulator(script=parse_script(SCRIPT.encode(), "script")), CONFIG) as place:
+def only_place() -> Iterator[GatewaySetup]:
+    with serve_gateway(Simulator(script=parse_script(SCRIPT.encode(), "script")), CONFIG) as place:
         yield place
 
 
 @pytest.fixture
-def place(only_place: Place) -> Place:
-    only_place.forget()
+def place(only_place: GatewaySetup) -> GatewaySetup:
+    only_place.reset()
     return only_place
 
 
-def test_ws_1_no_model_at_the_handshake_and_a_warm_up_is_answered_with_nothing(place: Place) -> None:
-    with opened(place, "anthropic", KEYS[0]) as codex:
+def test_ws_1_no_model_at_the_handshake_and_a_warm_up_is_answered_with_nothing(place: GatewaySetup) -> None:
+    with open_connection(place, "anthropic", KEYS[0]) as codex:
         codex.send([], generate=False)
         created, *between, completed = codex.events()
         assert created["type"] == "response.created"
@@ -59,90 +65,93 @@ def test_ws_1_no_model_at_the_handshake_and_a_warm_up_is_answered_with_nothing(p
         assert completed["type"] == "response.completed"
         assert completed["response"]["output"] == []
         assert completed["response"]["id"] == created["response"]["id"]
-        assert place.upstream.seen == []
-        assert "Hi" in text_of(codex.ask("Hi", completed["response"]["id"]))
+        assert place.upstream.exchanges == []
+        assert "Hi" in output_text(codex.create_response("Hi", completed["response"]["id"]))
 
 
-def test_ws_2_a_model_that_only_the_handshake_names_reaches_the_upstream(place: Place) -> None:
-    for upstream in CLIENTS:
-        with opened(place, None, KEYS[0], f"?model={model_of(upstream)}") as codex:
-            assert "Hi" in text_of(codex.ask("Hi"))
-        assert place.upstream.seen[-1].request(upstream).model == CLIENTS[upstream][1]
+def test_ws_2_a_model_that_only_the_handshake_names_reaches_the_upstream(place: GatewaySetup) -> None:
+    for upstream in SDK_CLIENTS:
+        with open_connection(place, None, KEYS[0], f"?model={routed_model(upstream)}") as codex:
+            assert "Hi" in output_text(codex.create_response("Hi"))
+        assert place.upstream.exchanges[-1].request(upstream).model == SDK_CLIENTS[upstream][1]
 
 
-def test_ws_3_the_upgrade_is_taken_and_where_it_is_not_wanted_clients_can_fall_back(place: Place) -> None:
-    with opened(place, "gemini", KEYS[0]) as codex:
+def test_ws_3_the_upgrade_is_taken_and_where_it_is_not_wanted_clients_can_fall_back(place: GatewaySetup) -> None:
+    with open_connection(place, "gemini", KEYS[0]) as codex:
         assert codex.connection.response is not None
         assert codex.connection.response.status_code == 101
-    with gateway_in_front_of(Simulator(), "[limits]\nsockets = 0") as without:
-        with pytest.raises(InvalidStatus) as refused, opened(without, "gemini"):
+    with serve_gateway(Simulator(), "[limits]\nsockets = 0") as without:
+        with pytest.raises(InvalidStatus) as refused, open_connection(without, "gemini"):
             pass
         assert refused.value.response.status_code == 426
         with openai.OpenAI(base_url=f"{without.base_url}/v1", api_key="any", max_retries=0) as client:
-            stream = client.responses.create(model=model_of("gemini"), input="Hi", store=False, stream=True)
+            stream = client.responses.create(model=routed_model("gemini"), input="Hi", store=False, stream=True)
             assert [event.type for event in stream][-1] == "response.completed"
 
 
-def test_ws_4_another_key_reads_nothing_over_any_transport(place: Place) -> None:
-    with opened(place, "anthropic", KEYS[0]) as codex, opened(place, "anthropic", KEYS[1]) as stranger:
-        stored = codex.ask("What is the weather in Oslo?", store=True)
-        passing = codex.ask("What is the weather in Rome?", stored["id"])
-        asked = len(place.upstream.seen)
+def test_ws_4_another_key_reads_nothing_over_any_transport(place: GatewaySetup) -> None:
+    with (
+        open_connection(place, "anthropic", KEYS[0]) as codex,
+        open_connection(place, "anthropic", KEYS[1]) as stranger,
+    ):
+        stored = codex.create_response("What is the weather in Oslo?", store=True)
+        passing = codex.create_response("What is the weather in Rome?", stored["id"])
+        asked = len(place.upstream.exchanges)
         for id in (stored["id"], passing["id"]):
-            error = stranger.refused("What did I say?", id)
+            error = stranger.create_rejected("What did I say?", id)
             assert (error["status"], error["error"]["code"]) == (400, "previous_response_not_found")
-        assert len(place.upstream.seen) == asked
-        with opened(place, "anthropic", KEYS[0]) as again:
-            assert text_of(again.ask(outputs_for(stored, "snow"), stored["id"]))
-    with pytest.raises(InvalidStatus) as refused, opened(place, "anthropic", "no-key-of-theirs"):
+        assert len(place.upstream.exchanges) == asked
+        with open_connection(place, "anthropic", KEYS[0]) as again:
+            assert output_text(again.create_response(function_outputs_for(stored, "snow"), stored["id"]))
+    with pytest.raises(InvalidStatus) as refused, open_connection(place, "anthropic", "no-key-of-theirs"):
         pass
     assert refused.value.response.status_code == 401
     assert json.loads(refused.value.response.body)["error"]["type"] == "authentication_error"
 
 
-def test_ws_5_turns_that_say_only_what_is_new_reach_a_stateless_upstream_whole(place: Place) -> None:
-    with opened(place, "openai-chat", KEYS[0]) as codex:
-        first = codex.ask("What is the weather in Oslo?")
+def test_ws_5_turns_that_say_only_what_is_new_reach_a_stateless_upstream_whole(place: GatewaySetup) -> None:
+    with open_connection(place, "openai-chat", KEYS[0]) as codex:
+        first = codex.create_response("What is the weather in Oslo?")
         # A turn that fails changes nothing: the next one goes on from the same answer.
-        error = codex.refused([*outputs_for(first, "snow"), user("much too long")], first["id"])
+        error = codex.create_rejected([*function_outputs_for(first, "snow"), user_item("much too long")], first["id"])
         assert error["status"] == 413
-        second = codex.ask(outputs_for(first, "snow"), first["id"])
-        assert "snow" in text_of(second)
-    messages = json.loads(place.upstream.seen[-1].asked)["messages"]
+        second = codex.create_response(function_outputs_for(first, "snow"), first["id"])
+        assert "snow" in output_text(second)
+    messages = json.loads(place.upstream.exchanges[-1].request_body)["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "tool"]
     # Once the connection is gone, so is what only it knew; all of it again, over SSE, is as good.
-    with opened(place, "openai-chat", KEYS[0]) as again:
-        gone = again.refused("And Rome?", second["id"])
+    with open_connection(place, "openai-chat", KEYS[0]) as again:
+        gone = again.create_rejected("And Rome?", second["id"])
         assert gone["error"]["code"] == "previous_response_not_found"
     history: list[Any] = [
-        user("What is the weather in Oslo?"),
+        user_item("What is the weather in Oslo?"),
         *first["output"],
-        *outputs_for(first, "snow"),
+        *function_outputs_for(first, "snow"),
         *second["output"],
-        user("And the weather in Rome?"),
+        user_item("And the weather in Rome?"),
     ]
     with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=KEYS[0], max_retries=0) as client:
         stream = client.responses.create(
-            model=model_of("openai-chat"), input=history, tools=[FUNCTION], store=False, stream=True
+            model=routed_model("openai-chat"), input=history, tools=[WEATHER_FUNCTION], store=False, stream=True
         )
         assert [event.type for event in stream][-1] == "response.completed"
-    roles = [message["role"] for message in json.loads(place.upstream.seen[-1].asked)["messages"]]
+    roles = [message["role"] for message in json.loads(place.upstream.exchanges[-1].request_body)["messages"]]
     assert roles == ["user", "assistant", "tool", "assistant", "user"]
 
 
 def test_ws_6_what_is_too_big_is_told_and_the_connection_goes_on() -> None:
     script = parse_script(SCRIPT.encode(), "script")
     with (
-        gateway_in_front_of(Simulator(script=script), "[limits]\nbody = 5000") as small,
-        opened(small, "anthropic") as codex,
+        serve_gateway(Simulator(script=script), "[limits]\nbody = 5000") as small,
+        open_connection(small, "anthropic") as codex,
     ):
-        error = codex.refused("x" * 6000)
+        error = codex.create_rejected("x" * 6000)
         assert (error["status"], error["error"]["code"]) == (413, "message_too_big")
-        assert small.upstream.seen == []
-        theirs = codex.refused("this is much too long")  # for the upstream
+        assert small.upstream.exchanges == []
+        theirs = codex.create_rejected("this is much too long")  # for the upstream
         assert theirs["status"] == 413
         assert "too long" in theirs["error"]["message"]
-        assert "Hi" in text_of(codex.ask("Hi"))
+        assert "Hi" in output_text(codex.create_response("Hi"))
 
 
 def test_ws_7_the_providers_key_and_headers_go_upstream_and_nothing_of_the_clients() -> None:
@@ -153,12 +162,12 @@ def test_ws_7_the_providers_key_and_headers_go_upstream_and_nothing_of_the_clien
         heard.append({name.decode(): value.decode() for name, value in scope.get("headers", ())})
         await simulator(scope, receive, send)
 
-    with served(listening) as url:
+    with serve_app(listening) as url:
         extra_one = f'[providers.extra]\nprotocol = "openai-chat"\nbase_url = "{url}"\napi_key = "the-providers"\n'
         extra_one += 'headers = {"x-team" = "blue"}\n'
-        with gateway_in_front_of(listening, CONFIG + extra_one) as place, opened(place, None, KEYS[0]) as codex:
-            codex.ask("Hi", model=model_of("anthropic"))
-            codex.ask("Hi", model="extra/m")
+        with serve_gateway(listening, CONFIG + extra_one) as place, open_connection(place, None, KEYS[0]) as codex:
+            codex.create_response("Hi", model=routed_model("anthropic"))
+            codex.create_response("Hi", model="extra/m")
     own, extra = [headers for headers in heard if headers]
     assert own["x-api-key"] == UPSTREAM_KEY
     assert extra["authorization"] == "Bearer the-providers"
@@ -166,35 +175,35 @@ def test_ws_7_the_providers_key_and_headers_go_upstream_and_nothing_of_the_clien
     assert not any(KEYS[0] in value or name == "openai-beta" for headers in heard for name, value in headers.items())
 
 
-def test_ws_8_items_that_are_sent_again_are_not_there_twice(place: Place) -> None:
-    with opened(place, "openai-responses", KEYS[0]) as codex:
-        first = codex.ask("What is the weather in Oslo?", store=True)
+def test_ws_8_items_that_are_sent_again_are_not_there_twice(place: GatewaySetup) -> None:
+    with open_connection(place, "openai-responses", KEYS[0]) as codex:
+        first = codex.create_response("What is the weather in Oslo?", store=True)
         reference = [{"type": "item_reference", "id": item["id"]} for item in first["output"]]
         for repeated in (first["output"], reference):
-            answer = codex.ask([*repeated, *outputs_for(first, "snow")], first["id"])
-            assert "snow" in text_of(answer)
-            items = json.loads(place.upstream.seen[-1].asked)["input"]
+            answer = codex.create_response([*repeated, *function_outputs_for(first, "snow")], first["id"])
+            assert "snow" in output_text(answer)
+            items = json.loads(place.upstream.exchanges[-1].request_body)["input"]
             ids = [item["id"] for item in items if "id" in item]
             assert len(ids) == len(set(ids))
             assert [item["type"] for item in items].count("function_call") == 1
 
 
-def hold_back(place: Place) -> threading.Event:
+def hold_back(place: GatewaySetup) -> threading.Event:
     """Have the upstream say nothing to who tells it to take its time, until the event is set."""
-    return place.upstream.hold(lambda seen, _: b"take your time" in seen.asked)
+    return place.upstream.hold(lambda seen, _: b"take your time" in seen.request_body)
 
 
-def test_ws_9_one_answer_at_a_time_in_a_lane_and_a_connection_does_not_last_for_ever(place: Place) -> None:
-    with opened(place, "anthropic", KEYS[0]) as codex:
+def test_ws_9_one_answer_at_a_time_in_a_lane_and_a_connection_does_not_last_for_ever(place: GatewaySetup) -> None:
+    with open_connection(place, "anthropic", KEYS[0]) as codex:
         released = hold_back(place)
         codex.send("take your time")
         codex.send("Hi")
-        assert "Hello" in text_of(codex.ask("Hello", stream_id="other"))  # so both were read
-        assert len(place.upstream.seen) == 2
+        assert "Hello" in output_text(codex.create_response("Hello", stream_id="other"))  # so both were read
+        assert len(place.upstream.exchanges) == 2
         released.set()
         slow, quick = codex.events(), codex.events()
-        assert "at last" in text_of(slow[-1]["response"])
-        assert "Hi" in text_of(quick[-1]["response"])
+        assert "at last" in output_text(slow[-1]["response"])
+        assert "Hi" in output_text(quick[-1]["response"])
         assert {event["response"]["id"] for event in slow if "response" in event} == {slow[0]["response"]["id"]}
         # Lanes do not wait for each other, and each event says whose it is.
         released = hold_back(place)
@@ -206,22 +215,22 @@ def test_ws_9_one_answer_at_a_time_in_a_lane_and_a_connection_does_not_last_for_
         assert {event["stream_id"] for event in first_done} == {"two"}
         assert {event["stream_id"] for event in second_done} == {"one"}
         # Each lane's last answer is known to all of the connection, an earlier one is not.
-        assert "Hi" in text_of(codex.ask("Hi", first_done[-1]["response"]["id"], stream_id="one"))
-        gone = codex.refused("Hi", second_done[-1]["response"]["id"])
+        assert "Hi" in output_text(codex.create_response("Hi", first_done[-1]["response"]["id"], stream_id="one"))
+        gone = codex.create_rejected("Hi", second_done[-1]["response"]["id"])
         assert gone["error"]["code"] == "previous_response_not_found"
 
 
-def test_the_bounds_of_a_connection(place: Place) -> None:
+def test_the_bounds_of_a_connection(place: GatewaySetup) -> None:
     released = hold_back(place)
-    with opened(place, "anthropic", KEYS[0]) as codex:
+    with open_connection(place, "anthropic", KEYS[0]) as codex:
         for number in range(17):
             codex.send("take your time", stream_id=f"lane-{number}")
         first = codex.event()
         assert (first["stream_id"], first["error"]["code"]) == ("lane-16", "websocket_stream_limit_reached")
         released.set()
     with (
-        gateway_in_front_of(Simulator(), "[limits]\nsocket_time = 0.2") as short,
-        opened(short, "anthropic") as codex,
+        serve_gateway(Simulator(), "[limits]\nsocket_time = 0.2") as short,
+        open_connection(short, "anthropic") as codex,
     ):
         ended = codex.event()
         assert (ended["type"], ended["error"]["code"]) == ("error", "websocket_connection_limit_reached")
@@ -242,26 +251,26 @@ def test_the_bounds_of_a_connection(place: Place) -> None:
         ('{"type": "response.create", "model": "nobody-knows", "input": 5}', "/input"),
     ],
 )
-def test_what_makes_no_sense_is_told_and_the_connection_goes_on(place: Place, text: str, why: str) -> None:
-    with opened(place, "anthropic", KEYS[0]) as codex:
+def test_what_makes_no_sense_is_told_and_the_connection_goes_on(place: GatewaySetup, text: str, why: str) -> None:
+    with open_connection(place, "anthropic", KEYS[0]) as codex:
         codex.connection.send(text)
         error = codex.event()
         assert error["type"] == "error"
         assert 400 <= error["status"] < 500
         assert why in error["error"]["message"]
-        assert "Hi" in text_of(codex.ask("Hi"))
+        assert "Hi" in output_text(codex.create_response("Hi"))
 
 
-def test_a_client_that_leaves_lets_go_of_the_upstream(place: Place) -> None:
-    with opened(place, "anthropic", KEYS[0]) as codex:
+def test_a_client_that_leaves_lets_go_of_the_upstream(place: GatewaySetup) -> None:
+    with open_connection(place, "anthropic", KEYS[0]) as codex:
         codex.send("for very long")
-        wait_until(lambda: place.upstream.seen)
-    wait_until(lambda: place.upstream.seen[0].let_go)
-    assert not place.upstream.seen[0].whole
+        wait_until(lambda: place.upstream.exchanges)
+    wait_until(lambda: place.upstream.exchanges[0].released)
+    assert not place.upstream.exchanges[0].complete
 
 
-def test_other_places_have_no_websocket(place: Place) -> None:
-    other = Place(place.base_url + "/v1/chat", place.gateway, place.upstream)
-    with pytest.raises(InvalidStatus) as refused, opened(other, "anthropic", KEYS[0]):
+def test_other_places_have_no_websocket(place: GatewaySetup) -> None:
+    other = GatewaySetup(place.base_url + "/v1/chat", place.gateway, place.upstream)
+    with pytest.raises(InvalidStatus) as refused, open_connection(other, "anthropic", KEYS[0]):
         pass
     assert refused.value.response.status_code == 404

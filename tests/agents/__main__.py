@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from tests.agents.installing import installed, versions
+from tests.agents.agent_runs import RUNS
+from tests.agents.execution import run_agent
+from tests.agents.installation import install_agents, versions
 from tests.agents.page import PAGE, as_page
-from tests.agents.roster import RUNS
-from tests.agents.running import ran
 from toolwire.protocols import PROTOCOLS
 
 
@@ -18,14 +18,14 @@ from toolwire.protocols import PROTOCOLS
 @click.option("--upstream", "upstreams", multiple=True, type=click.Choice(list(PROTOCOLS)), help="Only these.")
 @click.option("--record", type=click.Path(path_type=Path), help="Where to write down every exchange.")
 def main(cache: Path, wanted: tuple[str, ...], upstreams: tuple[str, ...], record: Path | None) -> None:
-    path = installed(cache.resolve())
+    path = install_agents(cache.resolve())
     cells = []
     for run in RUNS:
         if wanted and not any(one in run.name for one in wanted):
             continue
         for upstream in upstreams or PROTOCOLS:
             kept = None if record is None else record / f"{run.name}-{upstream}".replace(" ", "_")
-            cell = ran(run, upstream, path, kept)
+            cell = run_agent(run, upstream, path, kept)
             cells.append(cell)
             said = "; ".join(cell.faults) or "done"
             click.echo(f"{run.name:40} {upstream:20} {cell.seconds:5.1f} s  {said}")

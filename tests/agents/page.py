@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.agents.running import Cell
+from tests.agents.execution import Cell
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "agents.md"
 

@@ -5,11 +5,11 @@ import pickle
 
 import pytest
 
-from toolwire.canonical.errors import DecodeError, LossRefused, ToolwireError
+from toolwire.canonical.errors import DecodeError, LossyTranslationError, ToolwireError
 from toolwire.canonical.loss import Loss
 
-LOSS = Loss(kind="dropped", path="/tools/0", why="there is no such tool", guarded=True)
-OTHER = Loss(kind="dropped", path="", why="nothing fits")
+LOSS = Loss(kind="dropped", path="/tools/0", reason="there is no such tool", constraint=True)
+OTHER = Loss(kind="dropped", path="", reason="nothing fits")
 
 
 @pytest.mark.parametrize(
@@ -17,15 +17,17 @@ OTHER = Loss(kind="dropped", path="", why="nothing fits")
     [
         (DecodeError("acme", "/model", "a string", "1"), "acme: /model: expected a string, got 1"),
         (DecodeError("acme", "", "an object", "an array"), "acme: the body: expected an object, got an array"),
-        (LossRefused([LOSS], "acme"), "acme can't carry /tools/0: there is no such tool"),
-        (LossRefused([OTHER, LOSS, LOSS], "acme"), "acme can't carry the body: nothing fits (and 2 more)"),
+        (LossyTranslationError([LOSS], "acme"), "acme can't carry /tools/0: there is no such tool"),
+        (LossyTranslationError([OTHER, LOSS, LOSS], "acme"), "acme can't carry the body: nothing fits (and 2 more)"),
     ],
 )
 def test_messages(error: ToolwireError, said: str) -> None:
     assert str(error) == said
 
 
-@pytest.mark.parametrize("error", [DecodeError("acme", "/model", "a string", "1"), LossRefused([LOSS, OTHER], "acme")])
+@pytest.mark.parametrize(
+    "error", [DecodeError("acme", "/model", "a string", "1"), LossyTranslationError([LOSS, OTHER], "acme")]
+)
 def test_a_copy_is_the_same(error: ToolwireError) -> None:
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(again) is type(error)
@@ -34,10 +36,10 @@ def test_a_copy_is_the_same(error: ToolwireError) -> None:
 
 
 def test_whose_fault_it_is_can_be_caught_apart_or_together() -> None:
-    decode, refused = DecodeError("acme", "/model", "a string", "1"), LossRefused([LOSS], "acme")
+    decode, refused = DecodeError("acme", "/model", "a string", "1"), LossyTranslationError([LOSS], "acme")
     assert isinstance(decode, ToolwireError)
     assert isinstance(refused, ToolwireError)
-    assert not issubclass(DecodeError, LossRefused)
-    assert not issubclass(LossRefused, DecodeError)
+    assert not issubclass(DecodeError, LossyTranslationError)
+    assert not issubclass(LossyTranslationError, DecodeError)
     assert (decode.protocol, decode.path, decode.expected, decode.got) == ("acme", "/model", "a string", "1")
     assert (refused.losses, refused.target) == ([LOSS], "acme")

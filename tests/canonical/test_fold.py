@@ -11,21 +11,22 @@ from msgspec.structs import replace
 from toolwire.canonical.content import (
     Citation,
     Data,
-    Foreign,
     Inline,
     Media,
     Message,
+    OpaquePart,
     Part,
     Reasoning,
     ReasoningText,
     Refusal,
-    Seal,
+    Signature,
     Text,
     ToolCall,
     ToolResult,
 )
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
+    CandidateEnd,
     Event,
     MessageEnd,
     MessageStart,
@@ -36,14 +37,13 @@ from toolwire.canonical.events import (
     ResponseEnd,
     ResponseFailed,
     ResponseStart,
-    Stopped,
     UsageReport,
 )
-from toolwire.canonical.fold import Folder, fold, unfold
+from toolwire.canonical.fold import ResponseAccumulator, fold, unfold
 from toolwire.canonical.request import Continuation
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 
-SEAL = Seal(issuer="acme", data="s", kind="signature")
+SEAL = Signature(issuer="acme", data="s", kind="signature")
 MEDIA = Media(kind="image", source=Inline(data="QUJD"))
 
 
@@ -70,12 +70,12 @@ def text(text: str, kind: Literal["full", "summary"] = "full") -> ReasoningText:
         (Text(text="a"), [{"text": "b"}, {"text": "c"}], Text(text="abc")),
         (Refusal(text="a"), [{"text": "b"}], Refusal(text="ab")),
         (call("{"), [{"text": '"a"'}, {"text": ":1}"}], call('{"a":1}')),
-        (call(), [{"seal": SEAL}], call(seal=SEAL)),
-        (Text(text="a", seal=SEAL), [{"text": "b"}], Text(text="ab", seal=SEAL)),
+        (call(), [{"signature": SEAL}], call(seal=SEAL)),
+        (Text(text="a", signature=SEAL), [{"text": "b"}], Text(text="ab", signature=SEAL)),
         (
             Text(text="a"),
-            [{"seal": SEAL}, {"seal": replace(SEAL, data="t")}],
-            Text(text="a", seal=replace(SEAL, data="t")),
+            [{"signature": SEAL}, {"signature": replace(SEAL, data="t")}],
+            Text(text="a", signature=replace(SEAL, data="t")),
         ),
         (
             Text(text="", annotations=(Citation(url="a"),)),
@@ -91,9 +91,9 @@ def text(text: str, kind: Literal["full", "summary"] = "full") -> ReasoningText:
                 {"text": "b", "kind": "summary", "block": 1},
                 {"text": "c", "kind": "full"},
                 {"text": "d", "kind": "summary"},
-                {"seal": SEAL},
+                {"signature": SEAL},
             ],
-            Reasoning(content=(text("ad", "summary"), text("b", "summary"), text("c")), seal=SEAL),
+            Reasoning(content=(text("ad", "summary"), text("b", "summary"), text("c")), signature=SEAL),
         ),
         (
             Reasoning(content=(text("a", "summary"), MEDIA, text("b"), text("c", "summary"))),
@@ -150,12 +150,14 @@ def test_ends_override_starts_and_join_what_they_kept() -> None:
     stop, going = Stop(reason="end_turn"), Continuation(id="r")
     told = fold(
         [
-            ResponseStart(origin="acme", id="r", model="m", created=7, status="begun", extras=first, form=("f",)),
-            MessageStart(id="m", name="n", status="begun", phase="early", extras=first, form=("f",), at="/message"),
+            ResponseStart(origin="acme", id="r", model="m", created=7, status="begun", extras=first, wire_form=("f",)),
+            MessageStart(
+                id="m", name="n", status="begun", phase="early", extras=first, wire_form=("f",), at="/message"
+            ),
             Notice(kind="ping", extras=last),
-            MessageEnd(id="m2", status="done", phase="late", extras=last, form=("g",)),
-            Stopped(stop=stop, extras=last, form=("h",)),
-            ResponseEnd(status="done", continuation=going, extras=last, form=("g",)),
+            MessageEnd(id="m2", status="done", phase="late", extras=last, wire_form=("g",)),
+            CandidateEnd(stop=stop, extras=last, wire_form=("h",)),
+            ResponseEnd(status="done", continuation=going, extras=last, wire_form=("g",)),
         ]
     )
     message = Message(
@@ -166,7 +168,7 @@ def test_ends_override_starts_and_join_what_they_kept() -> None:
         status="done",
         phase="late",
         extras=both,
-        form=("f", "g"),
+        wire_form=("f", "g"),
         at="/message",
     )
     assert told == Response(
@@ -176,9 +178,9 @@ def test_ends_override_starts_and_join_what_they_kept() -> None:
         created=7,
         status="done",
         continuation=going,
-        candidates=(Candidate(messages=(message,), stop=stop, extras=last, form=("h",)),),
+        candidates=(Candidate(messages=(message,), stop=stop, extras=last, wire_form=("h",)),),
         extras=both,
-        form=("f", "g"),
+        wire_form=("f", "g"),
     )
     assert first == {"acme": {"a": Raw(b"1"), "b": Raw(b"2")}}
 
@@ -203,7 +205,7 @@ def test_a_stream_that_starts_in_the_middle_is_still_told() -> None:
         PartEnd(index=9),
         PartStart(index=0, message=1, part=Text(text="a")),
         MessageEnd(message=1, id="m"),
-        Stopped(candidate=2, stop=Stop(reason="end_turn")),
+        CandidateEnd(candidate=2, stop=Stop(reason="end_turn")),
     ]
     assert fold(events) == Response(
         origin="",
@@ -215,7 +217,7 @@ def test_a_stream_that_starts_in_the_middle_is_still_told() -> None:
 
 
 def test_a_folder_tells_at_any_time_what_it_knows() -> None:
-    folder = Folder()
+    folder = ResponseAccumulator()
     told = []
     for event in unfold(Response(origin="", candidates=(Candidate(messages=(_message(call("{}")),)),))):
         folder.add(event)
@@ -233,7 +235,7 @@ def test_a_folder_tells_at_any_time_what_it_knows() -> None:
 
 def test_many_deltas_are_joined_once() -> None:
     """Q-11: taking one in costs the same whatever came before, and only the text is retained."""
-    folder = Folder()
+    folder = ResponseAccumulator()
     folder.add(PartStart(index=0, part=Text(text="")))
     (part,) = folder._parts.values()
     for _ in range(20_000):
@@ -271,7 +273,7 @@ PARTS: st.SearchStrategy[Part] = st.one_of(
     st.just(MEDIA),
     st.just(Data(json=Raw(b"1"))),
     st.just(ToolResult(call_id="1", content=(Text(text="a"),))),
-    st.just(Foreign(protocol="acme", body=Raw(b"{}"))),
+    st.just(OpaquePart(protocol="acme", body=Raw(b"{}"))),
 )
 MESSAGES = st.builds(
     Message,
@@ -294,7 +296,7 @@ def responses(draw: st.DrawFn) -> Response:
     for index in range(draw(st.integers(0, 3))):
         stop = draw(st.none() | STOPS)
         said = tuple(draw(st.lists(MESSAGES, max_size=3)))
-        candidates.append(Candidate(index=index, messages=said, stop=stop, extras=draw(EXTRAS), form=draw(FORMS)))
+        candidates.append(Candidate(index=index, messages=said, stop=stop, extras=draw(EXTRAS), wire_form=draw(FORMS)))
     failed = draw(st.booleans())
     return Response(
         origin="acme",
@@ -307,7 +309,7 @@ def responses(draw: st.DrawFn) -> Response:
         error=ApiError(kind="server", message="m") if failed else None,
         continuation=draw(st.none() | st.builds(Continuation, id=MAYBE)),
         extras=draw(EXTRAS),
-        form=draw(FORMS),
+        wire_form=draw(FORMS),
     )
 
 

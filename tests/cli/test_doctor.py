@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.upstream.serving import served
+from tests.support.servers.asgi import serve_app
 from toolwire.cli import main
 from toolwire.gateway.config import StateSection
-from toolwire.gateway.discovery import VARIABLES
-from toolwire.gateway.state.opening import opened
-from toolwire.journal.runs import Runs
-from toolwire.journal.store import JournalError, kept_at
+from toolwire.gateway.providers.discovery import KEY_VARIABLES
+from toolwire.gateway.state.store import open_store
+from toolwire.journal.runs import RunStore
+from toolwire.journal.store import JournalError, open_record_store
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.app import Simulator
 
 SECRET = "canary-of-a-key"
 # Not the keys of whoever runs the tests.
-NO_KEYS = dict.fromkeys(VARIABLES.values())
+NO_KEYS = dict.fromkeys(KEY_VARIABLES.values())
 
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
-    with served(Simulator(require_key=True)) as url:
+    with serve_app(Simulator(require_key=True)) as url:
         yield url
 
 
@@ -68,7 +68,7 @@ def test_without_a_file_and_keys_the_simulator_answers(tmp_path: Path, monkeypat
 
 def test_providers_found_in_the_environment(base_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with served(Simulator()) as open_to_all:
+    with serve_app(Simulator()) as open_to_all:
         result = doctor(tmp_path, None, OLLAMA_HOST=open_to_all)
     assert result.exit_code == 0
     assert f"ok       ollama: {open_to_all}, without a key: answers\n" in result.output
@@ -111,7 +111,7 @@ def answering(status: int) -> object:
     ],
 )
 def test_what_a_provider_may_answer(tmp_path: Path, status: int, code: int, said: str) -> None:
-    with served(answering(status)) as url:
+    with serve_app(answering(status)) as url:
         result = doctor(tmp_path, provider("anthropic", url))
     assert (result.exit_code, said in result.output) == (code, True), result.output
 
@@ -144,9 +144,9 @@ FILES = ("state", "journal", "runs")
 def laid_out(folder: Path) -> dict[str, Path]:
     """The three files, each as the program itself makes it."""
     here = folder / "state" / "toolwire"
-    opened(StateSection(), {"XDG_STATE_HOME": str(folder / "state")}).close()
-    kept_at(here / "journal.db", days=1, size=1_000_000).close()
-    Runs(here / "runs.db").close()
+    open_store(StateSection(), {"XDG_STATE_HOME": str(folder / "state")}).close()
+    open_record_store(here / "journal.db", max_age_days=1, max_bytes=1_000_000).close()
+    RunStore(here / "runs.db").close()
     return {name: here / f"{name}.db" for name in FILES}
 
 
@@ -167,15 +167,15 @@ def test_s_8_damage_behind_a_sound_head_is_found_when_a_file_is_opened(name: str
         file.seek(size - 4096)
         file.write(b"\xff" * 4096)
     if name == "state":
-        store = opened(StateSection(), {"XDG_STATE_HOME": str(tmp_path / "state")})
-        assert "the file is damaged" in (store.trouble or "")
+        store = open_store(StateSection(), {"XDG_STATE_HOME": str(tmp_path / "state")})
+        assert "the file is damaged" in (store.unavailable_reason or "")
         store.close()
     elif name == "journal":
         with pytest.raises(JournalError, match="the file is damaged"):
-            kept_at(path, days=1, size=1_000_000)
+            open_record_store(path, max_age_days=1, max_bytes=1_000_000)
     else:
         with pytest.raises(JournalError, match="the file is damaged"):
-            Runs(path)
+            RunStore(path)
     result = doctor(tmp_path, "")
     assert result.exit_code == 1
     assert f"problem  {name}: {path}: the file is damaged (" in result.output

@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.gateway.running import PROTOCOL_NAMES, question, run, running
-from tests.journal.making import batch, made
-from tests.upstream.serving import served
+from tests.support.gateway.in_process import PROTOCOL_NAMES, question_request, run_async, run_gateway
+from tests.support.runtime.journal_records import make_batch, make_record
+from tests.support.servers.asgi import serve_app
 from toolwire.cli import main
-from toolwire.gateway.discovery import VARIABLES
-from toolwire.journal.store import kept_at
+from toolwire.gateway.providers.discovery import KEY_VARIABLES
+from toolwire.journal.store import open_record_store
 from toolwire.upstream.simulator.app import Simulator
 
-NO_KEYS = dict.fromkeys(VARIABLES.values())
+NO_KEYS = dict.fromkeys(KEY_VARIABLES.values())
 SECRET = "canary-of-an-api-key"
 
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
-    with served(Simulator()) as url:
+    with serve_app(Simulator()) as url:
         yield url
 
 
@@ -43,13 +43,13 @@ def record(folder: Path, url: str, client: str, *, stream: bool = False, more: s
     (folder / "toolwire.toml").write_text(config, encoding="utf-8")
 
     async def work() -> None:
-        async with running(config) as gateway:
-            path, body = question(client, stream=stream)
+        async with run_gateway(config) as gateway:
+            path, body = question_request(client, stream=stream)
             answer = await gateway.post(path, body)
             assert answer.status == 200
             await answer.read(1_000_000)
 
-    run(work())
+    run_async(work())
 
 
 def journal(folder: Path, *arguments: str) -> Result:
@@ -88,10 +88,10 @@ def test_show_has_all_of_it(base_url: str, tmp_path: Path) -> None:
 
 
 def test_what_a_terminal_would_obey_is_shown_as_it_is_spelled(tmp_path: Path) -> None:
-    store = kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
-    one = made(1)
-    one.why = "\x1b[2J\x9b31m gone\nnext"
-    store.add(batch([one]))
+    store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
+    one = make_record(1)
+    one.error = "\x1b[2J\x9b31m gone\nnext"
+    store.add(make_batch([one]))
     store.close()
     for name in ("tail", "show"):
         arguments = ["journal", name, *(["last"] if name == "show" else []), "--journal", str(tmp_path / "journal.db")]
@@ -130,7 +130,7 @@ def test_replay_goes_to_any_other_protocol(protocol: str, base_url: str, tmp_pat
 
 def test_replay_shows_what_a_provider_does_otherwise(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "openai-chat")
-    with served(Simulator(models=("only-this",))) as strict:
+    with serve_app(Simulator(models=("only-this",))) as strict:
         (tmp_path / "toolwire.toml").write_text(config_of(tmp_path, strict), encoding="utf-8")
         result = journal(tmp_path, "replay", "last")
     assert result.exit_code == 1, result.output
@@ -142,12 +142,12 @@ def test_replay_shows_what_a_provider_does_otherwise(base_url: str, tmp_path: Pa
 
 def test_replay_with_no_provider_asks_the_simulator(tmp_path: Path) -> None:
     config = f'[journal]\nenabled = true\nbodies = true\npath = "{tmp_path}/journal.db"\n'
-    store = kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
-    one = made(1, body=1)
+    store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
+    one = make_record(1, body=1)
     assert one.bodies is not None
-    one.bodies.request = question("anthropic")[1]
+    one.bodies.request = question_request("anthropic")[1]
     one.path, one.provider, one.model = "/v1/messages", "gemini", "m"
-    store.add(batch([one]))
+    store.add(make_batch([one]))
     store.close()
     (tmp_path / "toolwire.toml").write_text(config, encoding="utf-8")
     result = journal(tmp_path, "replay", "ex_1")
@@ -178,12 +178,12 @@ def test_export_makes_a_bundle_that_only_the_user_may_read(base_url: str, tmp_pa
 
 def test_a_key_that_is_known_since_is_in_nothing_that_is_shown_or_exported(tmp_path: Path) -> None:
     """It was recorded before it was configured."""
-    store = kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
-    one = made(1, body=1)
+    store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
+    one = make_record(1, body=1)
     assert one.bodies is not None
-    one.bodies.request, one.why = f'{{"a":"{SECRET}"}}'.encode(), f"wrong: {SECRET}"
+    one.bodies.request, one.error = f'{{"a":"{SECRET}"}}'.encode(), f"wrong: {SECRET}"
     one.tenant = "digest-of-a-key"
-    store.add(batch([one]))
+    store.add(make_batch([one]))
     store.close()
     (tmp_path / "toolwire.toml").write_text(config_of(tmp_path, "http://127.0.0.1:9"), encoding="utf-8")
     for arguments in (["tail"], ["tail", "--json"], ["show", "last"], ["show", "last", "--json"]):
@@ -226,7 +226,7 @@ def test_what_was_recorded_without_bodies_can_not_be_replayed(base_url: str, tmp
 
 
 def test_an_empty_journal_is_fine(tmp_path: Path) -> None:
-    kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
+    open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     (tmp_path / "toolwire.toml").write_text(f'[journal]\npath = "{tmp_path}/journal.db"\n', encoding="utf-8")
     assert journal(tmp_path, "tail").output == ""
     assert journal(tmp_path, "show", "last").output == "Error: the journal is empty\n"

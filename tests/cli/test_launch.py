@@ -17,13 +17,13 @@ import pytest
 from click.testing import CliRunner
 from msgspec import Struct
 
-from tests.patience import PATIENCE, wait_until
-from tests.upstream.serving import http, served
+from tests.support.deadlines import DEADLINE, wait_until
+from tests.support.servers.asgi import http_client, serve_app
 from toolwire.cli import main
-from toolwire.cli.agents import AGENTS
+from toolwire.cli.launch import AGENTS
 from toolwire.gateway.config import parse_config
-from toolwire.gateway.discovery import VARIABLES
-from toolwire.gateway.server import build
+from toolwire.gateway.providers.discovery import KEY_VARIABLES
+from toolwire.gateway.server.launch import build_gateway
 
 TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
 KEY = "key-of-the-gateway"
@@ -70,7 +70,7 @@ class Desk(Struct):
         return Told(**json.loads((self.folder / "work" / "told.json").read_text()))
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        without = {*VARIABLES.values(), "PATH", "HOME"}
+        without = {*KEY_VARIABLES.values(), "PATH", "HOME"}
         kept = {name: value for name, value in os.environ.items() if name not in without}
         home = {"HOME": str(self.folder / "home"), "XDG_STATE_HOME": str(self.folder / "state")}
         return subprocess.Popen(
@@ -106,7 +106,7 @@ def desk(tmp_path: Path) -> Desk:
 def root() -> Iterator[str]:
     """A gateway that runs already, and wants a key."""
     config = f'[server]\nkeys = ["{KEY}"]\n[providers.up]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:9"'
-    with served(build(parse_config(config, {}), None, {}).app) as url:
+    with serve_app(build_gateway(parse_config(config, {}), None, {}).app) as url:
         yield url
 
 
@@ -198,7 +198,7 @@ def test_a_gateway_runs_as_long_as_the_agent(desk: Desk) -> None:
     assert desk.told.health == '{"status":"ok"}'
     assert desk.told.arguments == []
     with pytest.raises(Exception, match="refused"):
-        http.get(desk.told.environment["ANTHROPIC_BASE_URL"] + "/healthz")
+        http_client.get(desk.told.environment["ANTHROPIC_BASE_URL"] + "/healthz")
 
 
 def test_nothing_is_left_behind_and_nothing_of_the_users_is_touched(desk: Desk) -> None:
@@ -216,7 +216,7 @@ def test_what_would_end_it_ends_the_agent_first(desk: Desk) -> None:
         wait_until((desk.folder / "work" / "told.json").exists)
         process.send_signal(signal.SIGINT)  # the agent's to understand
         process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 7
+        assert process.wait(DEADLINE) == 7
     assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"seal.key", "state.db"}
 
 
@@ -276,7 +276,7 @@ def waited(so: Callable[[], bool]) -> None:
 
 def answers(root: str) -> bool:
     try:
-        return http.get(f"{root}/healthz").status_code == 200
+        return http_client.get(f"{root}/healthz").status_code == 200
     except httpx.HTTPError:
         return False
 

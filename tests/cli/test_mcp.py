@@ -14,11 +14,18 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.runtime.mcp.actor import tool
-from tests.runtime.mcp.playing import ACTOR, VERSIONS, Someone, called, playing, words
+from tests.support.mcp.scripted_server import tool_definition
+from tests.support.mcp.toolsets import (
+    MCP_VERSIONS,
+    SCRIPTED_SERVER,
+    RecordingApprover,
+    call_tool,
+    open_toolset,
+    text_of_output,
+)
 from toolwire.cli import main
-from toolwire.journal.runs import Runs
-from toolwire.runtime.mcp.settings import Server
+from toolwire.journal.runs import RunStore
+from toolwire.runtime.mcp.config import McpServerConfig
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +34,7 @@ def configured(folder: Path, **servers: dict[str, Any]) -> Path:
     """A configuration with the actor under each of these names."""
     sections = []
     for name, options in servers.items():
-        arguments = json.dumps(["-S", str(ACTOR), json.dumps(options)])
+        arguments = json.dumps(["-S", str(SCRIPTED_SERVER), json.dumps(options)])
         sections.append(f"[mcp.servers.{name}]\ncommand = {json.dumps(sys.executable)}\nargs = {arguments}\n")
     path = folder / "toolwire.toml"
     path.write_text("\n".join(sections), encoding="utf-8")
@@ -39,7 +46,9 @@ def run(*arguments: str) -> Result:
 
 
 def test_servers_their_state_and_their_tools_are_listed(tmp_path: Path) -> None:
-    path = configured(tmp_path, one={"tools": [tool("echo", description="Says\nit again")]}, two={"tools": []})
+    path = configured(
+        tmp_path, one={"tools": [tool_definition("echo", description="Says\nit again")]}, two={"tools": []}
+    )
     with path.open("a", encoding="utf-8") as file:
         file.write('[mcp.servers.gone]\ncommand = "no-such-program-anywhere"\n')
         file.write('[mcp.servers.off]\ncommand = "x"\nenabled = false\n')
@@ -100,9 +109,9 @@ def test_tokens_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert run("logout", "far", "--config", str(path)).stdout == "far: there was nothing\n"
 
 
-def serving(folder: Path, version: str, *options: str) -> Server:
+def serving(folder: Path, version: str, *options: str) -> McpServerConfig:
     program = "import sys, toolwire.cli; toolwire.cli.main(sys.argv[1:])"
-    return Server(
+    return McpServerConfig(
         command=sys.executable,
         args=("-c", program, "mcp", "serve", "--config", str(folder / "toolwire.toml"), *options),
         env={"PYTHONPATH": str(ROOT / "src"), "XDG_STATE_HOME": str(folder / "state")},
@@ -110,27 +119,27 @@ def serving(folder: Path, version: str, *options: str) -> Server:
     )
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MCP_VERSIONS)
 def test_it_serves_what_is_configured_over_stdio_under_its_rules(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configured(tmp_path, one={"tools": [tool("echo"), tool("fail")]})
+    configured(tmp_path, one={"tools": [tool_definition("echo"), tool_definition("fail")]})
     settings = serving(tmp_path, version, "--servers-only", "--allow", "one__*", "--deny", "one__fail")
 
     async def work() -> None:
-        async with playing(settings, "me") as toolset:
-            assert [one.name for one in await toolset.tools()] == ["me__one__echo", "me__one__fail"], toolset.why
-            assert words(await called(toolset, "one__echo", {"a": 1})) == '{"a": 1}'
-            denied = await called(toolset, "one__fail", person=Someone())
+        async with open_toolset(settings, "me") as toolset:
+            assert [one.name for one in await toolset.tools()] == ["me__one__echo", "me__one__fail"], toolset.error
+            assert text_of_output(await call_tool(toolset, "one__echo", {"a": 1})) == '{"a": 1}'
+            denied = await call_tool(toolset, "one__fail", person=RecordingApprover())
             assert denied.is_error
-            assert words(denied).startswith("denied: ")
+            assert text_of_output(denied).startswith("denied: ")
 
     asyncio.run(work())
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (kept,) = Runs(tmp_path / "state" / "toolwire" / "runs.db").latest()
+    (kept,) = RunStore(tmp_path / "state" / "toolwire" / "runs.db").latest()
     shown = CliRunner().invoke(main, ["runs", "show", kept.id])
     assert shown.exit_code == 0, shown.output
-    steps = Runs(tmp_path / "state" / "toolwire" / "runs.db").steps(kept.id)
+    steps = RunStore(tmp_path / "state" / "toolwire" / "runs.db").steps(kept.id)
     assert [(step.name, b'"denied"' in (step.outcome or b"")) for step in steps] == [
         ("call/1/call_1", False),
         ("call/1/call_2", True),
@@ -138,24 +147,24 @@ def test_it_serves_what_is_configured_over_stdio_under_its_rules(
 
 
 def test_built_in_tools_are_served_beside_them(tmp_path: Path) -> None:
-    configured(tmp_path, one={"tools": [tool("echo")]})
+    configured(tmp_path, one={"tools": [tool_definition("echo")]})
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "note.txt").write_text("the key is sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789", encoding="utf-8")
 
     async def work() -> None:
-        async with playing(serving(tmp_path, VERSIONS[1], "--workspace", str(folder)), "me") as toolset:
+        async with open_toolset(serving(tmp_path, MCP_VERSIONS[1], "--workspace", str(folder)), "me") as toolset:
             names = [one.name for one in await toolset.tools()]
             assert names[-1] == "me__one__echo"
             assert {"me__read_file", "me__run_shell_command", "me__apply_patch"} <= set(names)
-            read = await called(toolset, "read_file", {"absolute_path": str(folder / "note.txt")})
-            assert "the key is" in words(read)
-            assert "abcdefghijkl" not in words(read)
+            read = await call_tool(toolset, "read_file", {"absolute_path": str(folder / "note.txt")})
+            assert "the key is" in text_of_output(read)
+            assert "abcdefghijkl" not in text_of_output(read)
             wrote = {"file_path": str(folder / "new.txt"), "content": "x"}
-            person = Someone("no")
-            assert (await called(toolset, "write_file", wrote, person)).is_error
-            assert person.asked[0][1] == ("yes", "no")
-            assert not (await called(toolset, "write_file", wrote, Someone("yes"))).is_error
+            person = RecordingApprover("no")
+            assert (await call_tool(toolset, "write_file", wrote, person)).is_error
+            assert person.questions[0][1] == ("yes", "no")
+            assert not (await call_tool(toolset, "write_file", wrote, RecordingApprover("yes"))).is_error
 
     asyncio.run(work())
     assert (folder / "new.txt").read_text(encoding="utf-8") == "x"
@@ -193,16 +202,18 @@ KEY = {"Authorization": "Bearer a-long-enough-key"}
 EVIL = ({"Host": "evil.example"}, {"Host": "127.0.0.1@evil.example"}, {"Origin": "http://evil.example"})
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MCP_VERSIONS)
 def test_it_serves_over_http_under_its_rules(version: str, tmp_path: Path) -> None:
-    configured(tmp_path, one={"tools": [tool("echo"), tool("fail")]})
+    configured(tmp_path, one={"tools": [tool_definition("echo"), tool_definition("fail")]})
 
     async def work(url: str) -> None:
-        async with playing(Server(url=url, version=version), "me") as toolset:  # type: ignore[arg-type]
-            assert [one.name for one in await toolset.tools()] == ["me__one__echo", "me__one__fail"], toolset.why
-            assert await toolset.version() == version
-            assert words(await called(toolset, "one__echo", {"a": 1})) == '{"a": 1}'
-            assert words(await called(toolset, "one__fail", person=Someone())).startswith("denied: ")
+        async with open_toolset(McpServerConfig(url=url, version=version), "me") as toolset:  # type: ignore[arg-type]
+            assert [one.name for one in await toolset.tools()] == ["me__one__echo", "me__one__fail"], toolset.error
+            assert await toolset.protocol_version() == version
+            assert text_of_output(await call_tool(toolset, "one__echo", {"a": 1})) == '{"a": 1}'
+            assert text_of_output(await call_tool(toolset, "one__fail", person=RecordingApprover())).startswith(
+                "denied: "
+            )
 
     with at_an_address(tmp_path, "--servers-only", "--allow", "one__*", "--deny", "one__fail") as url:
         assert refusals(url, *EVIL) == [403, 403, 403]
@@ -210,12 +221,12 @@ def test_it_serves_over_http_under_its_rules(version: str, tmp_path: Path) -> No
 
 
 def test_over_http_a_key_is_wanted_where_there_are_keys(tmp_path: Path) -> None:
-    path = configured(tmp_path, one={"tools": [tool("echo")]})
+    path = configured(tmp_path, one={"tools": [tool_definition("echo")]})
     path.write_text('[server]\nkeys = ["a-long-enough-key"]\n' + path.read_text(encoding="utf-8"), encoding="utf-8")
 
     async def work(url: str) -> None:
-        async with playing(Server(url=url, headers=KEY), "me") as toolset:
-            assert [one.name for one in await toolset.tools()] == ["me__one__echo"], toolset.why
+        async with open_toolset(McpServerConfig(url=url, headers=KEY), "me") as toolset:
+            assert [one.name for one in await toolset.tools()] == ["me__one__echo"], toolset.error
 
     with at_an_address(tmp_path, "--servers-only") as url:
         assert refusals(url, {}, {"Authorization": "Bearer another-key"}) == [401, 401]

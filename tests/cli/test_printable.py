@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.cli.printable import in_one_line, shown, spelled
+from toolwire.cli.output.run_output import escape_controls, strip_controls, truncate_line
 
 TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
@@ -26,21 +26,26 @@ TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2
     ],
 )
 def test_what_a_terminal_would_obey_is_not_shown(text: str, harmless: str) -> None:
-    assert shown(text) == harmless
+    assert strip_controls(text) == harmless
 
 
 @given(st.text(st.characters(max_codepoint=0x20FF) | st.sampled_from("\x1b\x9b\x9d\x07[]m;0\\"), max_size=60))
 def test_nothing_steers_a_terminal_whatever_it_is_and_however_it_is_cut(text: str) -> None:
-    for made in (shown(text), spelled(text), in_one_line(text, 20), shown(text[:5]) + shown(text[5:])):
+    for made in (
+        strip_controls(text),
+        escape_controls(text),
+        truncate_line(text, 20),
+        strip_controls(text[:5]) + strip_controls(text[5:]),
+    ):
         assert not [one for one in made if (ord(one) < 32 and one not in "\n\t") or 127 <= ord(one) < 160]
         assert not set(made) & set(TURNING)
-    assert len(in_one_line(text, 20)) <= 20
-    assert "\n" not in in_one_line(text, 20)
+    assert len(truncate_line(text, 20)) <= 20
+    assert "\n" not in truncate_line(text, 20)
 
 
 @given(st.text(max_size=60))
 def test_what_is_spelled_hides_nothing(text: str) -> None:
-    made = spelled(text)
+    made = escape_controls(text)
     assert all(one.isprintable() or one in "\n\t" for one in made)
     assert len(made) >= len(text)
     plain = "".join(one for one in text if one.isprintable() or one in "\n\t")

@@ -79,7 +79,7 @@ def test_json_holds_the_same() -> None:
         "features": {
             "top-k": {
                 "outcome": "reported",
-                "losses": [{"kind": "dropped", "path": "/top_k", "why": "the target has no counterpart"}],
+                "losses": [{"kind": "dropped", "path": "/top_k", "reason": "the target has no counterpart"}],
             }
         },
     }
@@ -125,7 +125,7 @@ def test_help_and_the_matrix_load_no_codec(arguments: list[str]) -> None:
         "import sys\n"
         "from toolwire.cli import main\n"
         f"main({arguments}, standalone_mode=False)\n"
-        "loaded = ('toolwire.protocols.', 'toolwire.codec.fields')\n"
+        "loaded = ('toolwire.protocols.', 'toolwire.codec.wire.reader')\n"
         "print([name for name in sys.modules if name.startswith(loaded)])\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.cli.asking import (
-    at_terminal,
-    calls,
-    environment,
-    named,
-    read,
-    says,
-    scripted,
-    shell,
-    started,
-    toolwire,
-    write,
+from tests.support.deadlines import DEADLINE, wait_until
+from tests.support.runtime.cli_process import (
+    calls_turn,
+    cli_environment,
+    events_named,
+    open_terminal,
+    read_file_call,
+    run_toolwire,
+    shell_call,
+    start_toolwire,
+    text_reply,
+    write_file_call,
+    write_script,
 )
-from tests.patience import PATIENCE, wait_until
 from toolwire.cli import main
-from toolwire.journal.runs import Runs
+from toolwire.journal.runs import RunStore
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,8 +45,8 @@ def shown(folder: Path, run: str = "last") -> dict[str, Any]:
 
 def deaths(folder: Path, *more: str) -> Iterator[Any]:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "cli" / "killing.py"), str(folder), *more],
-        env=environment(folder),
+        [sys.executable, str(ROOT / "tests" / "cli" / "crash_program.py"), str(folder), *more],
+        env=cli_environment(folder),
         capture_output=True,
         text=True,
         check=False,
@@ -121,13 +121,13 @@ def wait_for(path: Path) -> None:
 
 def killed(folder: Path) -> str:
     """A run that was killed while a command of it ran."""
-    turn = calls(shell("echo x >> effects; touch begun; sleep 600"), write(folder, "a.txt", "a"))
-    scripted(folder, turn, says("I can't tell whether it took effect."))
-    with started(folder, "ask", "do it", "--allow", "*", "--yes") as process:
+    turn = calls_turn(shell_call("echo x >> effects; touch begun; sleep 600"), write_file_call(folder, "a.txt", "a"))
+    write_script(folder, turn, text_reply("I can't tell whether it took effect."))
+    with start_toolwire(folder, "ask", "do it", "--allow", "*", "--yes") as process:
         wait_for(folder / "begun")
-        assert "  running  " in toolwire(folder, "runs", "list").out
+        assert "  running  " in run_toolwire(folder, "runs", "list").out
         process.kill()
-    return str(json.loads(toolwire(folder, "runs", "list", "--json").out)["id"])
+    return str(json.loads(run_toolwire(folder, "runs", "list", "--json").out)["id"])
 
 
 def test_after_kill_9_the_run_is_taken_up_and_doubt_is_said(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_after_kill_9_the_run_is_taken_up_and_doubt_is_said(tmp_path: Path) -> N
     before = shown(tmp_path)
     assert before["state"] == "interrupted"
     (doubt,) = before["in_doubt"]
-    done = toolwire(tmp_path, "runs", "resume", run)
+    done = run_toolwire(tmp_path, "runs", "resume", run)
     assert (done.code, done.out) == (0, "I can't tell whether it took effect.\n")
     assert f"in doubt: {doubt} was under way when the run ended; it is not run again" in done.err
     assert "in doubt: it may have taken effect, and was not run again" in done.err
@@ -144,7 +144,7 @@ def test_after_kill_9_the_run_is_taken_up_and_doubt_is_said(tmp_path: Path) -> N
     after = shown(tmp_path, run)
     assert [one["state"] for one in after["turns"][0]["calls"]] == ["in doubt", "ok"]
     assert after["state"] == "finished"
-    again = toolwire(tmp_path, "runs", "resume", run)
+    again = run_toolwire(tmp_path, "runs", "resume", run)
     assert (again.code, again.err) == (
         2,
         f"Error: the run {run} is over (finished): go on with `toolwire ask --continue`\n",
@@ -152,27 +152,27 @@ def test_after_kill_9_the_run_is_taken_up_and_doubt_is_said(tmp_path: Path) -> N
 
 
 def test_what_the_model_ended_itself_is_gone_on_with_as_a_conversation(tmp_path: Path) -> None:
-    scripted(tmp_path, says("Half of", stop="max_tokens"), says("an answer."))
-    done = toolwire(tmp_path, "ask", "answer")
+    write_script(tmp_path, text_reply("Half of", stop="max_tokens"), text_reply("an answer."))
+    done = run_toolwire(tmp_path, "ask", "answer")
     assert (done.code, done.out) == (1, "Half of\n")
     assert "go on: toolwire ask --continue '...'\n" in done.err
-    refused = toolwire(tmp_path, "runs", "resume", done.run)
+    refused = run_toolwire(tmp_path, "runs", "resume", done.run)
     assert refused.err == f"Error: the run {done.run} is over (length): go on with `toolwire ask --continue`\n"
-    assert toolwire(tmp_path, "ask", "--continue", "go on").out == "an answer.\n"
+    assert run_toolwire(tmp_path, "ask", "--continue", "go on").out == "an answer.\n"
 
 
-WAITS = shell("echo x >> effects; until [ -e go ]; do sleep 0.1; done")
+WAITS = shell_call("echo x >> effects; until [ -e go ]; do sleep 0.1; done")
 
 
 def test_a_run_that_goes_on_can_not_be_taken_up(tmp_path: Path) -> None:
-    scripted(tmp_path, calls(WAITS), says("Done."))
-    with started(tmp_path, "ask", "do it", "--yes") as process:
+    write_script(tmp_path, calls_turn(WAITS), text_reply("Done."))
+    with start_toolwire(tmp_path, "ask", "do it", "--yes") as process:
         wait_for(tmp_path / "effects")
-        refused = toolwire(tmp_path, "runs", "resume", "last")
+        refused = run_toolwire(tmp_path, "runs", "resume", "last")
         assert refused.code == 2
         assert f"is still going on, in process {process.pid}" in refused.err
         (tmp_path / "go").touch()
-        assert process.communicate(timeout=PATIENCE)[0] == "Done.\n"
+        assert process.communicate(timeout=DEADLINE)[0] == "Done.\n"
     assert (tmp_path / "effects").read_text() == "x\n"
 
 
@@ -182,13 +182,13 @@ def test_of_two_that_saw_a_run_held_by_nobody_one_takes_it_up(tmp_path: Path) ->
 
 
 def test_of_two_that_take_up_one_run_at_once_one_does(tmp_path: Path) -> None:
-    scripted(tmp_path, calls(WAITS), says("Done."))
-    assert toolwire(tmp_path, "ask", "do it", "--later").code == 3
+    write_script(tmp_path, calls_turn(WAITS), text_reply("Done."))
+    assert run_toolwire(tmp_path, "ask", "do it", "--later").code == 3
     call = shown(tmp_path)["waiting"][0]["call_id"]
-    both = [started(tmp_path, "runs", "resume", "last", "--approve", call) for _ in range(2)]
+    both = [start_toolwire(tmp_path, "runs", "resume", "last", "--approve", call) for _ in range(2)]
     wait_until(lambda: any(process.poll() is not None for process in both))
     (tmp_path / "go").touch()
-    told = [(*process.communicate(timeout=PATIENCE), process.returncode) for process in both]
+    told = [(*process.communicate(timeout=DEADLINE), process.returncode) for process in both]
     assert sorted(code for *_, code in told) == [0, 2]
     (refused,) = [err for _, err, code in told if code == 2]
     # The later it comes, the less there is: the run is held, or nothing of it waits any more.
@@ -200,21 +200,21 @@ def test_of_two_that_take_up_one_run_at_once_one_does(tmp_path: Path) -> None:
 
 
 def test_what_waits_is_approved_and_denied_by_call(tmp_path: Path) -> None:
-    three = calls(*(write(tmp_path, f"{name}.txt", name) for name in "abc"))
-    scripted(tmp_path, three, says("Done."))
-    asked = toolwire(tmp_path, "ask", "write them", "--later", "--json")
+    three = calls_turn(*(write_file_call(tmp_path, f"{name}.txt", name) for name in "abc"))
+    write_script(tmp_path, three, text_reply("Done."))
+    asked = run_toolwire(tmp_path, "ask", "write them", "--later", "--json")
     assert (asked.code, asked.events[-1]["stopped"]) == (3, "waiting")
     story = shown(tmp_path)
     a, b, c = (ask["call_id"] for ask in story["waiting"])
     assert (story["state"], "+a" in story["waiting"][0]["preview"]) == ("waiting", True)
-    page = toolwire(tmp_path, "runs", "show", "last").out
+    page = run_toolwire(tmp_path, "runs", "show", "last").out
     assert f"waiting: toolwire runs resume {story['id']} --approve {a}" in page
     assert "  | +a" in page
-    some = toolwire(tmp_path, "runs", "resume", "last", "--approve", b, "--deny", c)
+    some = run_toolwire(tmp_path, "runs", "resume", "last", "--approve", b, "--deny", c)
     assert some.code == 3  # nobody said anything of the first one
     assert not list(tmp_path.glob("[abc].txt"))
     assert [ask["call_id"] for ask in shown(tmp_path)["waiting"]] == [a]
-    assert toolwire(tmp_path, "runs", "resume", "last", "--approve", a).code == 0
+    assert run_toolwire(tmp_path, "runs", "resume", "last", "--approve", a).code == 0
     assert sorted(path.name for path in tmp_path.glob("[abc].txt")) == ["a.txt", "b.txt"]
     records = [call["record"]["approval"] for call in shown(tmp_path)["turns"][0]["calls"]]
     assert records == ["yes by person", "yes by person", "no by person"]
@@ -226,8 +226,8 @@ def test_what_a_program_calls_is_approved_later_too(tmp_path: Path) -> None:
 text = await read_file(absolute_path="a.txt")
 await write_file(file_path="b.txt", content=text * 3)
 """
-    scripted(tmp_path, calls(("run_code", {"code": code})), says("Done."))
-    asked = toolwire(tmp_path, "ask", "write", "--code", "--later", "--allow", "run_code", "--json")
+    write_script(tmp_path, calls_turn(("run_code", {"code": code})), text_reply("Done."))
+    asked = run_toolwire(tmp_path, "ask", "write", "--code", "--later", "--allow", "run_code", "--json")
     assert (asked.code, asked.events[-1]["stopped"]) == (3, "waiting")
     story = shown(tmp_path)
     (waiting,) = story["waiting"]
@@ -235,19 +235,19 @@ await write_file(file_path="b.txt", content=text * 3)
     states = [(call["tool"], call["state"]) for call in story["turns"][0]["calls"]]
     assert states == [("run_code", "not finished"), ("read_file", "ok"), ("write_file", "waiting")]
     (tmp_path / "a.txt").unlink()  # it was read, and is not read again
-    done = toolwire(tmp_path, "runs", "resume", "last", "--approve", waiting["call_id"])
+    done = run_toolwire(tmp_path, "runs", "resume", "last", "--approve", waiting["call_id"])
     assert (done.code, done.out) == (0, "Done.\n")
     assert (tmp_path / "b.txt").read_text() == "aaa"
-    replayed = toolwire(tmp_path, "runs", "replay", "last")
+    replayed = run_toolwire(tmp_path, "runs", "replay", "last")
     assert (replayed.code, replayed.out) == (0, "no difference\n")
 
 
 @pytest.mark.parametrize("option", ["--approve", "--deny"])
 def test_only_what_waits_can_be_decided(option: str, tmp_path: Path) -> None:
-    scripted(tmp_path, calls(write(tmp_path, "a.txt", "a")), says("Done."))
-    toolwire(tmp_path, "ask", "write", "--later")
+    write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", "a")), text_reply("Done."))
+    run_toolwire(tmp_path, "ask", "write", "--later")
     waiting = shown(tmp_path)["waiting"][0]["call_id"]
-    done = toolwire(tmp_path, "runs", "resume", "last", option, "call_2_0")
+    done = run_toolwire(tmp_path, "runs", "resume", "last", option, "call_2_0")
     assert (done.code, done.err) == (
         2,
         f"Error: no call 'call_2_0' waits for an approval; those that do: {waiting}\n",
@@ -256,8 +256,8 @@ def test_only_what_waits_can_be_decided(option: str, tmp_path: Path) -> None:
 
 
 def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path: Path) -> None:
-    scripted(tmp_path, calls(write(tmp_path, "a.txt", "harmless")), says("Done."))
-    toolwire(tmp_path, "ask", "write", "--later")
+    write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", "harmless")), text_reply("Done."))
+    run_toolwire(tmp_path, "ask", "write", "--later")
     waiting = shown(tmp_path)["waiting"][0]["call_id"]
     # Somebody changes what the model is recorded to have asked for, after it was looked at.
     import sqlite3
@@ -269,26 +269,30 @@ def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path: Path) -> None:
         )
         assert changed.rowcount == 1
     journal.close()
-    done = toolwire(tmp_path, "runs", "resume", "last", "--approve", waiting)
+    done = run_toolwire(tmp_path, "runs", "resume", "last", "--approve", waiting)
     assert done.code == 3
     assert not (tmp_path / "a.txt").exists()
     assert "horrible" in shown(tmp_path)["waiting"][0]["arguments"]
 
 
 def test_later_at_the_prompt_then_yes(tmp_path: Path) -> None:
-    scripted(tmp_path, calls(write(tmp_path, "a.txt", "a"), write(tmp_path, "b.txt", "b")), says("Done."))
-    with at_terminal(tmp_path, "ask", "write") as screen:
-        screen.until("[l]ater: ")
-        screen.types("l\n")
-        code, rest = screen.ends()
+    write_script(
+        tmp_path,
+        calls_turn(write_file_call(tmp_path, "a.txt", "a"), write_file_call(tmp_path, "b.txt", "b")),
+        text_reply("Done."),
+    )
+    with open_terminal(tmp_path, "ask", "write") as screen:
+        screen.read_until("[l]ater: ")
+        screen.type_text("l\n")
+        code, rest = screen.wait()
     assert code == 3
     assert "waiting (" in rest
-    with at_terminal(tmp_path, "runs", "resume", "last") as screen:
-        screen.until("[l]ater: ")
-        screen.types("y\n")
-        screen.until("[l]ater: ")
-        screen.types("y\n")
-        assert screen.ends()[0] == 0
+    with open_terminal(tmp_path, "runs", "resume", "last") as screen:
+        screen.read_until("[l]ater: ")
+        screen.type_text("y\n")
+        screen.read_until("[l]ater: ")
+        screen.type_text("y\n")
+        assert screen.wait()[0] == 0
     assert (tmp_path / "a.txt").exists()
     assert (tmp_path / "b.txt").exists()
 
@@ -298,24 +302,29 @@ def test_the_same_agent_takes_it_up_wherever_it_is_called_from(tmp_path: Path) -
     inner.mkdir()
     (inner / "a.txt").write_text("inner", encoding="utf-8")
     deny = ["--deny", "write_file(file_path=*/b.txt)"]
-    scripted(tmp_path, calls(shell("true")), calls(read(inner, "a.txt"), write(inner, "b.txt", "b")), says("Done."))
-    first = toolwire(tmp_path, "ask", "go", "--workspace", "inner", "--model", "gemini/gemini-9", "--later", *deny)
+    write_script(
+        tmp_path,
+        calls_turn(shell_call("true")),
+        calls_turn(read_file_call(inner, "a.txt"), write_file_call(inner, "b.txt", "b")),
+        text_reply("Done."),
+    )
+    first = run_toolwire(tmp_path, "ask", "go", "--workspace", "inner", "--model", "gemini/gemini-9", "--later", *deny)
     assert first.code == 3
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     journal = str(tmp_path / ".state" / "toolwire" / "runs.db")
-    done = toolwire(elsewhere, "runs", "resume", first.run, "--yes", "--json", "--journal", journal)
+    done = run_toolwire(elsewhere, "runs", "resume", first.run, "--yes", "--json", "--journal", journal)
     assert (done.code, done.events[0]["model"], done.events[-1]["text"]) == (0, "gemini/gemini-9", "Done.")
-    ended = {call["record"]["tool"]: call for call in named(done.events, "call_ended")}
+    ended = {call["record"]["tool"]: call for call in events_named(done.events, "call_ended")}
     assert ended["read_file"]["record"]["summary"] == "inner"
     assert ended["write_file"]["status"] == "denied"
 
 
 def test_a_cap_can_be_raised(tmp_path: Path) -> None:
-    scripted(tmp_path, calls(shell("echo x >> effects")), says("Done."))
-    assert toolwire(tmp_path, "ask", "go", "--yes", "--max-turns", "1").code == 1
-    assert toolwire(tmp_path, "runs", "resume", "last").code == 1
-    done = toolwire(tmp_path, "runs", "resume", "last", "--max-turns", "5")
+    write_script(tmp_path, calls_turn(shell_call("echo x >> effects")), text_reply("Done."))
+    assert run_toolwire(tmp_path, "ask", "go", "--yes", "--max-turns", "1").code == 1
+    assert run_toolwire(tmp_path, "runs", "resume", "last").code == 1
+    done = run_toolwire(tmp_path, "runs", "resume", "last", "--max-turns", "5")
     assert (done.code, done.out) == (0, "Done.\n")
     assert (tmp_path / "effects").read_text() == "x\n"
 
@@ -325,10 +334,10 @@ def test_a_cap_can_be_raised(tmp_path: Path) -> None:
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:
     secret = "sk-" + "a1b2c3d4" * 4
-    scripted(tmp_path, calls(shell(f"echo {secret}")), says(f"It is {secret}."))
-    toolwire(tmp_path, "ask", f"say {secret}", "--yes")
+    write_script(tmp_path, calls_turn(shell_call(f"echo {secret}")), text_reply(f"It is {secret}."))
+    run_toolwire(tmp_path, "ask", f"say {secret}", "--yes")
     for arguments in (("list",), ("list", "--json"), ("show", "last"), ("show", "last", "--json"), ("replay", "last")):
-        done = toolwire(tmp_path, "runs", *arguments)
+        done = run_toolwire(tmp_path, "runs", *arguments)
         assert secret not in done.out
         assert ("[removed]" in done.out) == (arguments[0] != "replay")
     assert (tmp_path / ".state" / "toolwire" / "runs.db").stat().st_mode & 0o777 == 0o600
@@ -337,15 +346,15 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
 def test_list_is_the_newest_first_and_of_a_workspace(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     for number in range(2):
-        toolwire(tmp_path, "ask", f"question {number}", "--no-tools")
-    toolwire(tmp_path, "ask", "elsewhere", "--no-tools", "--workspace", "other")
-    lines = toolwire(tmp_path, "runs", "list").out.splitlines()
+        run_toolwire(tmp_path, "ask", f"question {number}", "--no-tools")
+    run_toolwire(tmp_path, "ask", "elsewhere", "--no-tools", "--workspace", "other")
+    lines = run_toolwire(tmp_path, "runs", "list").out.splitlines()
     assert [line.rpartition("simulated  ")[2] for line in lines] == ["elsewhere", "question 1", "question 0"]
     assert all("  finished     anthropic/simulated  " in line for line in lines)
-    assert len(toolwire(tmp_path, "runs", "list", "-n", "1").out.splitlines()) == 1
-    (only,) = toolwire(tmp_path, "runs", "list", "--workspace", "other", "--json").out.splitlines()
+    assert len(run_toolwire(tmp_path, "runs", "list", "-n", "1").out.splitlines()) == 1
+    (only,) = run_toolwire(tmp_path, "runs", "list", "--workspace", "other", "--json").out.splitlines()
     assert json.loads(only)["prompt"] == "elsewhere"
-    missing = toolwire(tmp_path, "runs", "show", "nothing")
+    missing = run_toolwire(tmp_path, "runs", "show", "nothing")
     assert (missing.code, "there is no run 'nothing'" in missing.err) == (2, True)
 
 
@@ -353,21 +362,23 @@ def test_list_is_the_newest_first_and_of_a_workspace(tmp_path: Path) -> None:
 
 
 def test_replay_against_recorded_results_executes_nothing(tmp_path: Path) -> None:
-    scripted(tmp_path, calls(shell("echo x >> effects"), read(tmp_path, "none.txt")), says("Done."))
-    assert toolwire(tmp_path, "ask", "go", "--yes").code == 0
-    before = toolwire(tmp_path, "runs", "list").out
-    done = toolwire(tmp_path, "runs", "replay", "last")
+    write_script(
+        tmp_path, calls_turn(shell_call("echo x >> effects"), read_file_call(tmp_path, "none.txt")), text_reply("Done.")
+    )
+    assert run_toolwire(tmp_path, "ask", "go", "--yes").code == 0
+    before = run_toolwire(tmp_path, "runs", "list").out
+    done = run_toolwire(tmp_path, "runs", "replay", "last")
     assert (done.code, done.out) == (0, "no difference\n")
     assert (tmp_path / "effects").read_text() == "x\n"
-    assert toolwire(tmp_path, "runs", "list").out == before
+    assert run_toolwire(tmp_path, "runs", "list").out == before
 
 
 def test_replay_shows_what_todays_rules_would_change(tmp_path: Path) -> None:
-    scripted(tmp_path, calls(shell("echo x >> effects")), says("Done."))
-    assert toolwire(tmp_path, "ask", "go", "--yes").code == 0
+    write_script(tmp_path, calls_turn(shell_call("echo x >> effects")), text_reply("Done."))
+    assert run_toolwire(tmp_path, "ask", "go", "--yes").code == 0
     config = (tmp_path / "toolwire.toml").read_text()
     (tmp_path / "toolwire.toml").write_text(f'{config}\n[policy]\ndeny = ["run_shell_command"]\n')
-    done = toolwire(tmp_path, "runs", "replay", "last")
+    done = run_toolwire(tmp_path, "runs", "replay", "last")
     call = shown(tmp_path)["turns"][0]["calls"][0]["id"]
     assert done.code == 1
     assert f'turn 1 run_shell_command {call}: changed /status: "ok" -> "denied"' in done.out
@@ -376,13 +387,15 @@ def test_replay_shows_what_todays_rules_would_change(tmp_path: Path) -> None:
 
 def test_replay_with_live_tools_shows_which_result_differs_and_how(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n", encoding="utf-8")
-    scripted(tmp_path, calls(read(tmp_path, "a.txt"), shell("echo x >> effects")), says("Done."))
-    assert toolwire(tmp_path, "ask", "go", "--yes").code == 0
-    same = toolwire(tmp_path, "runs", "replay", "last", "--tools", "live", "--yes")
+    write_script(
+        tmp_path, calls_turn(read_file_call(tmp_path, "a.txt"), shell_call("echo x >> effects")), text_reply("Done.")
+    )
+    assert run_toolwire(tmp_path, "ask", "go", "--yes").code == 0
+    same = run_toolwire(tmp_path, "runs", "replay", "last", "--tools", "live", "--yes")
     assert (same.code, same.out) == (0, "no difference\n")
     assert (tmp_path / "effects").read_text() == "x\nx\n"
     (tmp_path / "a.txt").write_text("one\n2\n", encoding="utf-8")
-    changed = toolwire(tmp_path, "runs", "replay", "last", "--tools", "live")
+    changed = run_toolwire(tmp_path, "runs", "replay", "last", "--tools", "live")
     assert changed.code == 1
     assert "  | -two\n  | +2\n" in changed.out
     # Approvals are asked for anew: with nobody there, the command is denied.
@@ -391,10 +404,10 @@ def test_replay_with_live_tools_shows_which_result_differs_and_how(tmp_path: Pat
 
 
 def test_what_was_never_started_here_can_not_be_taken_up(tmp_path: Path) -> None:
-    assert toolwire(tmp_path, "runs", "resume", "last").code == 2
+    assert run_toolwire(tmp_path, "runs", "resume", "last").code == 2
     program = "import toolwire as tw; tw.Agent(journal='runs.db').run('hello')"
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment(tmp_path), check=True)
-    done = toolwire(tmp_path, "runs", "replay", "last", "--journal", "runs.db")
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=cli_environment(tmp_path), check=True)
+    done = run_toolwire(tmp_path, "runs", "replay", "last", "--journal", "runs.db")
     assert (done.code, "only the program that did can take it up" in done.err) == (2, True)
 
 
@@ -403,7 +416,7 @@ def test_a_journal_that_can_not_be_read_is_an_error_and_no_traceback(command: st
     """Item 3: a file that is none, one of a newer version, and a run whose beginning is damaged."""
     path = tmp_path / "runs.db"
     arguments = ["runs", command, *([] if command == "list" else ["run"]), "--journal", str(path)]
-    runs = Runs(path)
+    runs = RunStore(path)
     runs.begin("run", b'{"cut').end(b"{}")
     runs.close()
     damaged = CliRunner().invoke(main, arguments)

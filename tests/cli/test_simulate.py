@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.patience import PATIENCE
+from tests.support.deadlines import DEADLINE
 from toolwire.cli import main
 from toolwire.protocols import PROTOCOLS
 
@@ -49,14 +49,14 @@ def test_each_printed_line_can_be_copied_and_ctrl_c_ends_it() -> None:
                 [*shlex.split(line), "-s", "--retry", "5", "--retry-connrefused", "-w", "\n%{http_code}"],
                 capture_output=True,
                 text=True,
-                timeout=PATIENCE,
+                timeout=DEADLINE,
                 check=True,
             )
             body, _, status = tried.stdout.rpartition("\n")
             assert status == "200", body
             assert "Hi" in json.dumps(json.loads(body))
         process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(DEADLINE) == 0
         assert process.stderr is not None
         assert process.stderr.read() == "stopped\n"
 

@@ -138,7 +138,7 @@ def test_losses_go_into_the_report_instead(tmp_path: Path) -> None:
     assert result.stderr == ""
     (loss,) = [loss for loss in json.loads(report.read_bytes()) if loss["path"] == "/top_k"]
     assert loss["kind"] == "dropped"
-    assert loss["why"]
+    assert loss["reason"]
     assert loss["target"] is None
 
 

@@ -3,11 +3,11 @@
 import pytest
 from msgspec import Raw
 
-from toolwire.canonical.content import Message, Reasoning, ReasoningText, Seal, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Message, Reasoning, ReasoningText, Signature, Text, ToolCall, ToolResult
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Sampling, ToolChoice
-from toolwire.codec.losses import Report, Trail, elements, foreign_extras, pointers
+from toolwire.codec.losses import LossReport, SourcePath, element_pointers, foreign_extras, source_pointers
 
 NAMES = {
     "Message.parts": "/content",
@@ -24,7 +24,7 @@ REQUEST = Request(
     extras={"acme": {"metadata/user~1id": Raw(b"1")}, "other": {"y": Raw(b"[2, 3]")}},
     system=(Text(text="system", at="/instructions"),),
     tool_choice=ToolChoice(parallel=True),
-    sampling=Sampling(max_tokens=1, temperature=1, stop=("a", "b"), form=("acme:name:temperature=heat",)),
+    sampling=Sampling(max_tokens=1, temperature=1, stop=("a", "b"), wire_form=("acme:name:temperature=heat",)),
     tools=(FunctionTool(name="f", parameters=Raw(b"{}"), extras={"acme": {"a~1b~0c": Raw(b"3")}}),),
     messages=(
         Message(role="user", parts=(Text(text="a"), Text(text="b", at="/content")), at="/turns/3"),
@@ -33,9 +33,9 @@ REQUEST = Request(
             parts=(
                 Reasoning(
                     content=(ReasoningText(kind="full", text="t", at=""),),
-                    seal=Seal(issuer="acme", data="s", kind="signature", at="/signature"),
+                    signature=Signature(issuer="acme", data="s", kind="signature", at="/signature"),
                 ),
-                ToolCall(id="1", name="f", arguments="{}", form=("acme:name:arguments=input",)),
+                ToolCall(id="1", name="f", arguments="{}", wire_form=("acme:name:arguments=input",)),
             ),
         ),
         Message(
@@ -45,7 +45,7 @@ REQUEST = Request(
                     call_id="1",
                     content=(Text(text="c", extras={"acme": KEPT}),),
                     extras={"acme": KEPT},
-                    form=("acme:content:string",),
+                    wire_form=("acme:content:string",),
                 ),
             ),
         ),
@@ -76,8 +76,8 @@ REQUEST = Request(
         (("messages", 0, "parts", 1), "text", "/turns/3/content/text"),
         (("system", 0), "", "/instructions"),
         (("messages", 1, "parts", 0, "content", 0), "", "/messages/1/content/0"),
-        (("messages", 1, "parts", 0, "seal"), "", "/messages/1/content/0/signature"),
-        (("messages", 1, "parts", 0, "seal"), "data", "/messages/1/content/0/signature/data"),
+        (("messages", 1, "parts", 0, "signature"), "", "/messages/1/content/0/signature"),
+        (("messages", 1, "parts", 0, "signature"), "data", "/messages/1/content/0/signature/data"),
         (("messages", 2, "parts", 0), "call_id", "/messages/2/content/0/tool_use_id"),
         (("messages", 2, "parts", 0, "content", 0), "//x", "/messages/2/content/0/content/0/x"),
         (("tools", 0), "parameters", "/tools/0/function/parameters"),
@@ -85,8 +85,8 @@ REQUEST = Request(
         (("tools", 0), "//", "/tools/0/"),
     ],
 )
-def test_pointers(trail: Trail, field: str, path: str) -> None:
-    assert list(pointers(REQUEST, trail, field, NAMES)) == [path]
+def test_pointers(trail: SourcePath, field: str, path: str) -> None:
+    assert list(source_pointers(REQUEST, trail, field, NAMES)) == [path]
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_pointers(trail: Trail, field: str, path: str) -> None:
         (("messages", 0), "parts", ["/turns/3/content/0", "/turns/3/content"]),
     ],
 )
-def test_a_list_is_named_by_its_elements(trail: Trail, field: str, paths: list[str]) -> None:
-    assert list(pointers(REQUEST, trail, field, NAMES)) == paths
+def test_a_list_is_named_by_its_elements(trail: SourcePath, field: str, paths: list[str]) -> None:
+    assert list(source_pointers(REQUEST, trail, field, NAMES)) == paths
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_list_is_named_by_its_elements(trail: Trail, field: str, paths: list[s
     ],
 )
 def test_a_list_of_any_depth_is_named_by_its_elements(value: str, paths: list[str]) -> None:
-    assert list(elements(Raw(value.encode()), "x")) == paths
+    assert list(element_pointers(Raw(value.encode()), "x")) == paths
 
 
 def test_extras_of_other_families_are_found_wherever_they_are() -> None:
@@ -133,9 +133,9 @@ def test_extras_of_other_families_are_found_wherever_they_are() -> None:
 
 
 def test_unclaimed_extras_are_losses_by_their_exact_place() -> None:
-    report = Report()
-    report.unclaimed(REQUEST, ("other",))
-    assert [(loss.kind, loss.path, loss.guarded) for loss in report.resolve(REQUEST, NAMES)] == [
+    report = LossReport()
+    report.report_foreign_extras(REQUEST, ("other",))
+    assert [(loss.kind, loss.path, loss.constraint) for loss in report.resolve(REQUEST, NAMES)] == [
         ("dropped", "/metadata/user~1id", False),
         ("dropped", "/messages/2/content/0/x", False),
         ("dropped", "/messages/2/content/0/content/0/x", False),
@@ -144,51 +144,51 @@ def test_unclaimed_extras_are_losses_by_their_exact_place() -> None:
 
 
 def test_an_unclaimed_list_is_told_element_by_element() -> None:
-    report = Report()
-    report.unclaimed(REQUEST, ("acme",))
+    report = LossReport()
+    report.report_foreign_extras(REQUEST, ("acme",))
     assert [loss.path for loss in report.resolve(REQUEST, NAMES)] == ["/y/0", "/y/1"]
 
 
 def test_what_is_guarded_may_not_be_dropped() -> None:
-    root = Request(origin="acme", extras={"acme:guarded": {"a": Raw(b"1")}, "acme": {"b": Raw(b"1")}})
-    report = Report()
-    report.unclaimed(root, ())
-    assert [(loss.path, loss.guarded) for loss in report.resolve(root, NAMES)] == [("/a", True), ("/b", False)]
+    root = Request(origin="acme", extras={"acme:constraint": {"a": Raw(b"1")}, "acme": {"b": Raw(b"1")}})
+    report = LossReport()
+    report.report_foreign_extras(root, ())
+    assert [(loss.path, loss.constraint) for loss in report.resolve(root, NAMES)] == [("/a", True), ("/b", False)]
 
 
 def test_each_kind_of_loss() -> None:
-    report = Report()
+    report = LossReport()
     report.dropped(("tools", 0))
     report.approximated(("messages", 0), "role", "why")
-    report.invented(("messages", 1), "", "/messages/2", "because")
-    report.dropped(("sampling",), "max_tokens", "never", guarded=True)
+    report.added(("messages", 1), "", "/messages/2", "because")
+    report.dropped(("sampling",), "max_tokens", "never", constraint=True)
     assert report.resolve(REQUEST, NAMES) == [
-        Loss(kind="dropped", path="/tools/0", why="the target has no counterpart"),
-        Loss(kind="approximated", path="/turns/3/role", why="why"),
-        Loss(kind="invented", path="/messages/1", why="because", target="/messages/2"),
-        Loss(kind="dropped", path="/max_output", why="never", guarded=True),
+        Loss(kind="dropped", path="/tools/0", reason="the target has no counterpart"),
+        Loss(kind="approximated", path="/turns/3/role", reason="why"),
+        Loss(kind="added", path="/messages/1", reason="because", target="/messages/2"),
+        Loss(kind="dropped", path="/max_output", reason="never", constraint=True),
     ]
 
 
 def test_one_place_is_told_once() -> None:
-    report = Report()
+    report = LossReport()
     report.dropped((), "model", "first")
     report.dropped((), "model", "second")
     report.approximated((), "model", "another kind")
-    assert [loss.why for loss in report.resolve(REQUEST, NAMES)] == ["first", "another kind"]
+    assert [loss.reason for loss in report.resolve(REQUEST, NAMES)] == ["first", "another kind"]
 
 
 @pytest.mark.parametrize("guards", [(True, False), (False, True)])
 def test_a_guard_holds_whoever_reported_first(guards: tuple[bool, bool]) -> None:
-    report = Report()
+    report = LossReport()
     for guarded in guards:
-        report.dropped((), "model", guarded=guarded)
+        report.dropped((), "model", constraint=guarded)
     (loss,) = report.resolve(REQUEST, NAMES)
-    assert loss.guarded
+    assert loss.constraint
 
 
 def test_what_is_told_in_other_words_is_not_dropped() -> None:
-    report = Report()
+    report = LossReport()
     report.dropped(("sampling",), "max_tokens")
     report.approximated(("sampling",), "max_tokens", "one more")
     report.dropped(("sampling",), "temperature")

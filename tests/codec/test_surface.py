@@ -2,23 +2,25 @@
 
 import pytest
 
-from toolwire.codec.surface import Address
+from toolwire.codec.surface import EndpointMatch
 from toolwire.protocols import PROTOCOLS
 
 CALLED = [
-    ("anthropic", "/v1/messages", Address()),
-    ("openai-chat", "/v1/chat/completions", Address()),
-    ("openai-responses", "/v1/responses", Address()),
-    ("gemini", "/v1beta/models/gemini-3-pro:generateContent", Address("gemini-3-pro", stream=False)),
-    ("gemini", "/v1/models/a/b:c:streamGenerateContent", Address("a/b:c", stream=True)),
-    ("gemini-interactions", "/v1beta/interactions", Address()),
-    ("ollama", "/api/chat", Address()),
-    ("openrouter", "/api/v1/chat/completions", Address()),
+    ("anthropic", "/v1/messages", EndpointMatch()),
+    ("openai-chat", "/v1/chat/completions", EndpointMatch()),
+    ("openai-responses", "/v1/responses", EndpointMatch()),
+    ("gemini", "/v1beta/models/gemini-3-pro:generateContent", EndpointMatch("gemini-3-pro", stream=False)),
+    ("gemini", "/v1/models/a/b:c:streamGenerateContent", EndpointMatch("a/b:c", stream=True)),
+    ("gemini-interactions", "/v1beta/interactions", EndpointMatch()),
+    ("ollama", "/api/chat", EndpointMatch()),
+    ("openrouter", "/api/v1/chat/completions", EndpointMatch()),
 ]
 
 
 @pytest.mark.parametrize(("protocol", "path", "said"), CALLED)
-def test_an_address_belongs_to_one_protocol_and_says_what_it_says(protocol: str, path: str, said: Address) -> None:
+def test_an_address_belongs_to_one_protocol_and_says_what_it_says(
+    protocol: str, path: str, said: EndpointMatch
+) -> None:
     found = {name: address for name, codec in PROTOCOLS.items() if (address := codec.surface.match(path)) is not None}
     assert found == {protocol: said}
 
@@ -37,5 +39,5 @@ def test_an_error_has_the_status_that_its_protocol_gives_it() -> None:
 
 
 def test_the_key_stands_where_the_provider_looks_for_it() -> None:
-    assert PROTOCOLS["anthropic"].surface.key("k") == ("x-api-key", "k")
-    assert PROTOCOLS["openrouter"].surface.key("k") == ("authorization", "Bearer k")
+    assert PROTOCOLS["anthropic"].surface.auth_header("k") == ("x-api-key", "k")
+    assert PROTOCOLS["openrouter"].surface.auth_header("k") == ("authorization", "Bearer k")

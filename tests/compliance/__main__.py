@@ -4,12 +4,12 @@ import sys
 from pathlib import Path
 
 from tests.compliance.contradictions import FACTS
+from tests.compliance.execution import run_suites
 from tests.compliance.page import PAGE, page
-from tests.compliance.running import outcomes
 
 
 def main(command: Path) -> int:
-    seen = list(outcomes(command))
+    seen = list(run_suites(command))
     missing = FACTS.keys() - {(one.format, one.upstream, one.test) for one in seen}
     wrong = [f"{test} on {upstream}: there is no such test" for _, upstream, test in missing]
     for one in seen:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.compliance.contradictions import FACTS
-from tests.compliance.running import FORMATS, MODELS, VERSION, Outcome
+from tests.compliance.execution import FORMATS, MODELS, VERSION, Outcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "compliance.md"
 _HEAD = f"""\

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.frameworks.running import FRAMEWORKS, Outcome, outcomes
-from tests.upstream.clients import CLIENTS
+from tests.frameworks.execution import FRAMEWORKS, Outcome, run_frameworks
+from tests.support.sdk.clients import SDK_CLIENTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "frameworks.md"
 HEAD = """\
@@ -24,11 +24,14 @@ The Vercel AI SDK's Google provider takes a model's name with a slash for a path
 
 
 def page(seen: Sequence[Outcome]) -> str:
-    lines = [_row("framework", "speaks", *(f"on {name}" for name in CLIENTS)), _row(*["---"] * (len(CLIENTS) + 2))]
+    lines = [
+        _row("framework", "speaks", *(f"on {name}" for name in SDK_CLIENTS)),
+        _row(*["---"] * (len(SDK_CLIENTS) + 2)),
+    ]
     for framework in FRAMEWORKS:
         for protocol in framework.protocols:
             mine = [one for one in seen if (one.framework, one.protocol) == (framework.name, protocol)]
-            lines.append(_row(framework.name, protocol, *(_cell(mine, upstream) for upstream in CLIENTS)))
+            lines.append(_row(framework.name, protocol, *(_cell(mine, upstream) for upstream in SDK_CLIENTS)))
     return HEAD + "".join(lines)
 
 
@@ -42,7 +45,7 @@ def _row(*cells: str) -> str:
 
 
 def main(environment: Path) -> int:
-    seen = list(outcomes(environment))
+    seen = list(run_frameworks(environment))
     wrong = [
         f"{one.framework}, {one.protocol}{', streamed' if one.stream else ''}, on {one.upstream}: {one.wrong}"
         for one in seen

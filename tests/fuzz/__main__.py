@@ -7,8 +7,8 @@ import time
 import traceback
 from pathlib import Path
 
-from . import targets
-from .engine import Finding, Target, run_hypothesis, run_random
+from tests.fuzz import targets
+from tests.fuzz.engine import Finding, Target, run_hypothesis, run_random
 
 OUTPUT = Path(".cache/fuzz")
 

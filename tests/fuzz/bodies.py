@@ -4,9 +4,8 @@ import json
 from typing import Any
 
 import toolwire as tw
-from tests.fixture_files import PROTOCOLS, fixtures
-
-from .engine import Target
+from tests.fuzz.engine import Target
+from tests.support.samples.fixture_files import PROTOCOLS, fixtures
 
 _KINDS = {"request": "requests", "response": "responses", "error": "errors"}
 
@@ -22,7 +21,7 @@ def _check(protocol: str, kind: Any) -> Any:
             except tw.DecodeError as error:
                 refused = error
                 break
-            except tw.LossRefused as error:
+            except tw.LossyTranslationError as error:
                 losses = error.losses
                 if target == protocol or not losses:
                     raise

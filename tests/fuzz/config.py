@@ -3,9 +3,8 @@
 from contextlib import suppress
 from pathlib import Path
 
+from tests.fuzz.engine import Target
 from toolwire.gateway.config import ConfigError, parse_config
-
-from .engine import Target
 
 _SEED = Path(__file__).parent / "corpus" / "toolwire.toml"
 

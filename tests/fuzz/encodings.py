@@ -4,7 +4,7 @@ import zlib
 
 from tests.fuzz.engine import Target
 from tests.fuzz.packets import read_seeds, split
-from toolwire.upstream.encodings import EncodingError, Unpacker
+from toolwire.upstream.content_encoding import ContentDecoder, ContentEncodingError
 
 LIMIT = 50_000
 TOKENS = (b"\x1f\x8b", b"\x1f\x8b\x08\x00", b"\x78\x9c", b"\x00\x00\xff\xff", b"\x03\x00", bytes(8))
@@ -35,13 +35,13 @@ def _inflate(data: bytes) -> bytes | None:
 
 
 def _unpack(encoding: str, packets: list[bytes]) -> bytes | None:
-    unpacker = Unpacker(encoding)
+    unpacker = ContentDecoder(encoding)
     found = b""
     try:
         for packet in packets:
             found += unpacker.feed(packet, LIMIT)
         unpacker.close()
-    except EncodingError:
+    except ContentEncodingError:
         return None
     return found if len(found) <= LIMIT else None
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from .mutations import MAX_MUTATIONS, OPERATIONS, TOKENS, Mutation, apply_mutations, draw_mutations
+from tests.fuzz.mutations import MAX_MUTATIONS, OPERATIONS, TOKENS, Mutation, apply_mutations, draw_mutations
 
 FINDINGS = Path(__file__).parent / "corpus" / "findings"
 SLOW_SECONDS = 20.0

@@ -6,23 +6,22 @@ from typing import Any
 from unittest import mock
 
 import toolwire as tw
-from tests.fixture_files import fixtures
-from tests.protocols.openai_chat.test_alike import ORDINARY
+from tests.fuzz.engine import Target
+from tests.support.bodies.chat_variants import PLAIN_COMPLETION
+from tests.support.samples.fixture_files import fixtures
 from toolwire.canonical.errors import DecodeError, ToolwireError
-from toolwire.codec.fields import Reader
-from toolwire.codec.interface import Context, Route
+from toolwire.codec.interface import ResponseContext, Route
+from toolwire.codec.wire.reader import Reader
 from toolwire.protocols import PROTOCOLS as CODECS
-from toolwire.protocols.anthropic.response import body as anthropic_responses
-from toolwire.protocols.gemini.request import body as gemini_requests
-from toolwire.protocols.openai_chat.response import body as chat_responses
-from toolwire.protocols.openai_chat.response.alike import Alike
+from toolwire.protocols.anthropic import response as anthropic_responses
+from toolwire.protocols.gemini import request as gemini_requests
+from toolwire.protocols.openai_chat import response as chat_responses
+from toolwire.protocols.openai_chat.fast_path import ResponseTemplateCache
 from toolwire.protocols.openai_chat.wire import FAMILY, ResponseShape
-from toolwire.protocols.openai_responses.request import body as responses_requests
-from toolwire.translation import to_bytes
+from toolwire.protocols.openai_responses import request as responses_requests
+from toolwire.translation.body import body_bytes
 
-from .engine import Target
-
-_ORDINARY = json.dumps(ORDINARY, separators=(",", ":")).encode()
+_ORDINARY = json.dumps(PLAIN_COMPLETION, separators=(",", ":")).encode()
 
 
 def _response_seeds() -> list[bytes]:
@@ -36,12 +35,12 @@ def _check_decoding(data: bytes) -> None:
     def decode(remembered: bool) -> Any:
         try:
             if remembered:
-                return CODECS["openai-chat"].decode_response(data, Context())
+                return CODECS["openai-chat"].decode_response(data, ResponseContext())
             return chat_responses._decode_response(Reader[ResponseShape](ResponseShape, FAMILY).read(data), data)
         except DecodeError as error:
             return str(error)
 
-    CODECS["openai-chat"].decode_response(_ORDINARY, Context())
+    CODECS["openai-chat"].decode_response(_ORDINARY, ResponseContext())
     assert decode(remembered=True) == decode(remembered=False)
     assert decode(remembered=True) == decode(remembered=False)
 
@@ -49,16 +48,16 @@ def _check_decoding(data: bytes) -> None:
 def _check_usage(data: bytes) -> None:
     """A glance at a response passed through finds what decoding it finds. What is no UTF-8 is refused before both."""
     with suppress(DecodeError):
-        _check_glances(to_bytes(data, ""))
+        _check_glances(body_bytes(data, ""))
 
 
 def _check_glances(data: bytes) -> None:
     for name in ("openai-chat", "anthropic", "gemini", "openai-responses"):
         codec = CODECS[name]
-        if (glanced := codec.glance(data)) is None:
+        if (glanced := codec.peek(data)) is None:
             continue
         try:
-            decoded = codec.decode_response(data, Context())
+            decoded = codec.decode_response(data, ResponseContext())
         except DecodeError as error:
             if error.path.startswith("/usage"):
                 raise AssertionError(f"{name}: a glance took what decoding refuses: {error}") from None
@@ -80,8 +79,8 @@ def _check_encoding(data: bytes) -> None:
 
     fast = translate()
     with (
-        mock.patch.object(anthropic_responses, "encode_ordinary", return_value=None),
-        mock.patch.object(chat_responses, "_alike", Alike()),
+        mock.patch.object(anthropic_responses, "encode_fast", return_value=None),
+        mock.patch.object(chat_responses, "_templates", ResponseTemplateCache()),
     ):
         assert fast == translate()
 
@@ -91,7 +90,7 @@ def _check_request(protocol: str, module: Any, fast_path: str) -> Any:
 
     def decode(data: bytes) -> Any:
         try:
-            return CODECS[protocol].decode_request(to_bytes(data, protocol), Route())
+            return CODECS[protocol].decode_request(body_bytes(data, protocol), Route())
         except DecodeError as error:
             return str(error)
 

@@ -7,10 +7,10 @@ import h11
 from msgspec import Struct
 
 from tests.fuzz.engine import Target
+from tests.fuzz.memory_transport import MemoryTransport, run_async
 from tests.fuzz.packets import read_seeds, split
-from tests.fuzz.wire import Wire, run_async
 from toolwire.upstream.provider import Origin
-from toolwire.upstream.transport import TransportError, _Connection, head_of
+from toolwire.upstream.transport import TransportError, _Connection, request_head
 
 ORIGIN = Origin("http", "127.0.0.1", 1)
 TOKENS = (
@@ -60,10 +60,10 @@ def check(data: bytes) -> None:
 
 async def parse_here(packets: list[bytes]) -> Parsed:
     loop = asyncio.get_running_loop()
-    wire, connection = Wire(), _Connection(ORIGIN, loop, lambda _: None)
+    wire, connection = MemoryTransport(), _Connection(ORIGIN, loop, lambda _: None)
     wire.set_protocol(connection)
     connection.connection_made(wire)
-    connection.send(head_of(ORIGIN, "/x", []), b"")
+    connection.send(request_head(ORIGIN, "/x", []), b"")
     for packet in packets:
         if wire.closed:
             break
@@ -73,7 +73,7 @@ async def parse_here(packets: list[bytes]) -> Parsed:
     connection.connection_lost(None)
     body = b""
     try:
-        await connection.answered(1)
+        await connection.wait_for_head(1)
         while piece := await connection.read(1):
             body += piece
     except TransportError as error:

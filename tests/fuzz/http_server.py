@@ -11,10 +11,10 @@ from msgspec import Struct
 from uvicorn.server import ServerState
 
 from tests.fuzz.engine import Target
+from tests.fuzz.memory_transport import MemoryTransport, run_async, settle
 from tests.fuzz.packets import read_seeds, split
-from tests.fuzz.wire import Wire, run_async, settle
 from toolwire.gateway.config import LimitsSection
-from toolwire.gateway.http import Connection, options
+from toolwire.gateway.server.http import HttpConnection, uvicorn_options
 
 TOKENS = (
     b"\r\n",
@@ -88,15 +88,15 @@ async def record(scope: Any, receive: Any, send: Any) -> None:
 
 @cache
 def _config() -> uvicorn.Config:
-    config = uvicorn.Config(record, **options(LimitsSection()))
+    config = uvicorn.Config(record, **uvicorn_options(LimitsSection()))
     config.load()
     return config
 
 
 async def parse_here(packets: list[bytes]) -> Parsed:
     requests: list[tuple[str, str, bytes]] = []
-    wire = Wire()
-    connection = Connection(_config(), ServerState(), {"requests": requests}, asyncio.get_running_loop())
+    wire = MemoryTransport()
+    connection = HttpConnection(_config(), ServerState(), {"requests": requests}, asyncio.get_running_loop())
     wire.set_protocol(connection)
     connection.connection_made(wire)
     await wire.deliver(packets, lambda: (len(requests), len(wire.written), wire.closed))

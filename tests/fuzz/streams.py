@@ -3,14 +3,12 @@
 from typing import Any
 
 import toolwire as tw
-from tests.fixture_files import PROTOCOLS, fixtures
+from tests.fuzz.engine import Target
+from tests.support.samples.fixture_files import PROTOCOLS, fixtures
 from toolwire.canonical.fold import fold
-from toolwire.codec.interface import Context
-from toolwire.codec.ndjson import LineSplitter
-from toolwire.codec.sse import SseSplitter
+from toolwire.codec.framing import LineSplitter, SseSplitter
+from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS as CODECS
-
-from .engine import Target
 
 _LONGEST_SEED = 20_000
 _SPLITS = (1, 7, 64)
@@ -40,7 +38,7 @@ def _check_splits(protocol: str) -> Any:
     """A decoder reads the same response from one piece and from many."""
 
     def folded(pieces: list[bytes]) -> Any:
-        decoder = CODECS[protocol].stream_decoder(Context())
+        decoder = CODECS[protocol].stream_decoder(ResponseContext())
         return fold([event for piece in pieces for event in decoder.feed(piece)] + decoder.close())
 
     def check(data: bytes) -> None:

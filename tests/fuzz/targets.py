@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from .engine import Target
+from tests.fuzz.engine import Target
 
 MODULES = ("bodies", "streams", "fast_paths", "config", "encodings", "http_client", "http_server", "websocket")
 

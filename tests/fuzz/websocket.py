@@ -10,11 +10,10 @@ from msgspec import Struct
 from uvicorn.server import ServerState
 
 from tests.fuzz.engine import Target
+from tests.fuzz.memory_transport import MemoryTransport, run_async, settle
 from tests.fuzz.packets import read_seeds, split
-from tests.fuzz.wire import Wire, run_async, settle
 from toolwire.gateway.config import LimitsSection
-from toolwire.gateway.http import options
-from toolwire.gateway.websocket import WebSocket
+from toolwire.gateway.server.http import WebSocketConnection, uvicorn_options
 
 LONGEST = 1000
 HANDSHAKE = (
@@ -74,15 +73,15 @@ async def record(scope: Any, receive: Any, send: Any) -> None:
 
 @cache
 def _config() -> uvicorn.Config:
-    config = uvicorn.Config(record, **options(LimitsSection()) | {"ws_max_size": LONGEST})
+    config = uvicorn.Config(record, **uvicorn_options(LimitsSection()) | {"ws_max_size": LONGEST})
     config.load()
     return config
 
 
 async def parse_here(packets: list[bytes]) -> Parsed:
     messages: list[str | bytes] = []
-    wire = Wire()
-    websocket = WebSocket(_config(), ServerState(), {"messages": messages}, asyncio.get_running_loop())
+    wire = MemoryTransport()
+    websocket = WebSocketConnection(_config(), ServerState(), {"messages": messages}, asyncio.get_running_loop())
     wire.set_protocol(websocket)
     websocket.connection_made(wire)
     logger = logging.getLogger("uvicorn.error")

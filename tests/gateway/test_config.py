@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwire.gateway.config import ConfigError, parse_config, provider_of, read_config
+from toolwire.gateway.config import ConfigError, build_provider, parse_config, read_config
 
 BLUEPRINT = """
 [server]
@@ -27,9 +27,13 @@ ENVIRONMENT = {"TOOLWIRE_KEY": "a-server-key", "UP_KEY": "an-upstream-key"}
 def test_the_blueprints_file_is_read_with_its_keys_from_the_environment() -> None:
     config = parse_config(BLUEPRINT, ENVIRONMENT)
     assert config.server.keys == ("a-server-key",)
-    provider = provider_of("up", config.providers["up"])
+    provider = build_provider("up", config.providers["up"])
     assert (provider.protocol, provider.api_key, provider.timeout) == ("gemini", "an-upstream-key", 600)
-    assert (config.routes[0].match, config.routes[0].named, config.routes[0].model) == ("*", ("up",), "gemini-3-pro")
+    assert (config.routes[0].match, config.routes[0].provider_names, config.routes[0].model) == (
+        "*",
+        ("up",),
+        "gemini-3-pro",
+    )
 
 
 UP = '[providers.up]\nprotocol = "gemini"\nbase_url = "http://127.0.0.1:1"\n'

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import toolwire
-from tests.journal.making import batch
+from tests.support.runtime.journal_records import make_batch
 from toolwire.journal.records import Record
-from toolwire.journal.runs import Runs
-from toolwire.journal.store import JournalError, kept_at
+from toolwire.journal.runs import RunStore
+from toolwire.journal.store import JournalError, open_record_store
 
 SIGNS = [
     "' OR 1=1 --",
@@ -28,17 +28,17 @@ SIGNS = [
 
 @pytest.mark.parametrize("sign", SIGNS)
 def test_a_sign_in_an_id_is_more_than_nothing_to_no_query(sign: str, tmp_path: Path) -> None:
-    store = kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
-    store.add(batch([Record(id="one", at=1e12, toolwire="0", client="anthropic", path="/")]))
+    store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
+    store.add(make_batch([Record(id="one", at=1e12, toolwire="0", client="anthropic", path="/")]))
     assert store.find(sign) is None
-    runs = Runs(tmp_path / "runs.db")
+    runs = RunStore(tmp_path / "runs.db")
     runs.begin("run_1", b"{}")
     with pytest.raises(JournalError, match="there is no run"):
         runs.find(sign)
     runs.begin(sign, b"its own").finish(sign, b"done")
-    assert runs.find(sign).about == b"its own"
+    assert runs.find(sign).metadata == b"its own"
     assert [step.name for step in runs.steps(sign)] == [sign]
-    assert runs.find("run_1").about == b"{}"
+    assert runs.find("run_1").metadata == b"{}"
     store.close()
     runs.close()
 

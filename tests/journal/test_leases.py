@@ -12,8 +12,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from toolwire.journal.leases import Holder, LeaseTerms, decode_holder, this_process
-from toolwire.journal.runs import LeaseLost, RunHeld, Runs, RunSteps
+from toolwire.journal.runs import (
+    LeaseHolder,
+    LeaseLost,
+    LeaseTerms,
+    RunInUse,
+    RunStepLog,
+    RunStore,
+    current_holder,
+    decode_holder,
+)
 from toolwire.journal.store import JournalError
 
 PATIENCE = 60
@@ -40,11 +48,11 @@ class Clock:
         return self.now
 
 
-def opened(path: Path, clock: Clock | None = None) -> Runs:
-    return Runs(path / "runs.db", lease=LeaseTerms(clock=clock or Clock()))
+def opened(path: Path, clock: Clock | None = None) -> RunStore:
+    return RunStore(path / "runs.db", lease_terms=LeaseTerms(clock=clock or Clock()))
 
 
-def held_by(path: Path, holder: Holder) -> None:
+def held_by(path: Path, holder: LeaseHolder) -> None:
     with contextlib.closing(sqlite3.connect(path / "runs.db", timeout=PATIENCE)) as connection, connection:
         connection.execute("UPDATE runs SET holder = ?", (holder.encode(),))
 
@@ -78,17 +86,17 @@ def test_q_3_a_run_is_refused_to_the_process_that_holds_it(tmp_path: Path) -> No
     runs, clock = opened(tmp_path), Clock()
     steps = runs.begin("run", b"{}")
     for other in (runs, opened(tmp_path, clock)):
-        with pytest.raises(RunHeld, match=f"the run run is still going on, in process {os.getpid()}") as refused:
-            other.take_up("run")
-        assert 0 < refused.value.seconds <= 30
+        with pytest.raises(RunInUse, match=f"the run run is still going on, in process {os.getpid()}") as refused:
+            other.resume("run")
+        assert 0 < refused.value.lease_seconds <= 30
     assert runs.is_held("run")
     steps.release()
     assert not runs.is_held("run")
-    again = runs.take_up("run")
-    with pytest.raises(RunHeld):
-        runs.take_up("run")
+    again = runs.resume("run")
+    with pytest.raises(RunInUse):
+        runs.resume("run")
     again.end(b"{}")
-    runs.take_up("run")
+    runs.resume("run")
 
 
 def test_q_3_a_number_means_nothing_in_another_namespace(tmp_path: Path) -> None:
@@ -96,33 +104,33 @@ def test_q_3_a_number_means_nothing_in_another_namespace(tmp_path: Path) -> None
     clock = Clock()
     runs = opened(tmp_path, clock)
     runs.begin("run", b"{}")
-    here = this_process()
+    here = current_holder()
     strangers = [
-        replace(here, namespace=ELSEWHERE),
-        replace(here, namespace=ELSEWHERE, process=2**22 + 1, started="1"),
-        replace(here, boot="another start of the system"),
-        Holder(here.process, host="of a system that tells nothing"),
+        replace(here, pid_namespace=ELSEWHERE),
+        replace(here, pid_namespace=ELSEWHERE, pid=2**22 + 1, start_ticks="1"),
+        replace(here, boot_id="another start of the system"),
+        LeaseHolder(here.pid, host="of a system that tells nothing"),
     ]
     for stranger in strangers:
         held_by(tmp_path, stranger)
-        with pytest.raises(RunHeld, match=r"can't be seen from here: if it is gone, .* in 30 seconds"):
-            runs.take_up("run")
+        with pytest.raises(RunInUse, match=r"can't be seen from here: if it is gone, .* in 30 seconds"):
+            runs.resume("run")
     clock.now += 30
     assert not runs.is_held("run")
-    runs.take_up("run")
+    runs.resume("run")
 
 
 def test_q_3_who_died_for_certain_is_not_waited_for(tmp_path: Path) -> None:
     """Q-3: a process of this system that is gone, or whose number another one has by now."""
     runs = opened(tmp_path)
     runs.begin("run", b"{}")
-    here = this_process()
-    for gone in (replace(here, process=2**22 + 1), replace(here, started="1")):
+    here = current_holder()
+    for gone in (replace(here, pid=2**22 + 1), replace(here, start_ticks="1")):
         held_by(tmp_path, gone)
         assert not runs.is_held("run")
-        runs.take_up("run")
-        with pytest.raises(RunHeld):
-            runs.take_up("run")
+        runs.resume("run")
+        with pytest.raises(RunInUse):
+            runs.resume("run")
 
 
 def test_q_3_a_killed_process_is_not_waited_for(tmp_path: Path) -> None:
@@ -130,11 +138,11 @@ def test_q_3_a_killed_process_is_not_waited_for(tmp_path: Path) -> None:
     runs = opened(tmp_path)
     with holding(tmp_path) as process:
         assert says(process) == "held\n"
-        with pytest.raises(RunHeld, match=f"in process {process.pid}"):
-            runs.take_up("run")
+        with pytest.raises(RunInUse, match=f"in process {process.pid}"):
+            runs.resume("run")
         process.kill()  # and nobody has asked what became of it: it is a zombie
         until(lambda: not runs.is_held("run"))
-        runs.take_up("run")
+        runs.resume("run")
 
 
 def test_q_3_two_containers(tmp_path: Path) -> None:
@@ -145,35 +153,35 @@ def test_q_3_two_containers(tmp_path: Path) -> None:
     runs = opened(tmp_path, clock)
     with holding(tmp_path, "begin", APART) as first:
         assert says(first) == "held\n"
-        with pytest.raises(RunHeld, match="can't be seen from here"):
-            runs.take_up("run")
+        with pytest.raises(RunInUse, match="can't be seen from here"):
+            runs.resume("run")
         with holding(tmp_path, "take", APART) as second:
             assert second.wait(PATIENCE) != 0
             assert second.stderr is not None
             assert "can't be seen from here" in second.stderr.read()
     clock.now = time.time() + 31
-    runs.take_up("run")
+    runs.resume("run")
 
 
 def test_q_3_a_lease_is_renewed_for_as_long_as_its_holder_lives(tmp_path: Path) -> None:
     """Q-3: by a thread, so that a tool that takes long does not lose its run."""
     clock = Clock()
-    runs = Runs(tmp_path / "runs.db", lease=LeaseTerms(seconds=30, renewal=0.01, clock=clock))
+    runs = RunStore(tmp_path / "runs.db", lease_terms=LeaseTerms(seconds=30, renewal_interval=0.01, clock=clock))
     watcher = opened(tmp_path, clock)
     runs.begin("run", b"{}")
     for _ in range(3):
         clock.now += 29
         until(lambda: left(watcher) > 29)
-        with pytest.raises(RunHeld):
-            watcher.take_up("run")
+        with pytest.raises(RunInUse):
+            watcher.resume("run")
     runs.close()
     clock.now += 31
-    watcher.take_up("run")
+    watcher.resume("run")
 
 
-def left(runs: Runs) -> float:
+def left(runs: RunStore) -> float:
     ((text, token, lease),) = runs._connection.select("SELECT holder, token, until FROM runs")
-    return runs._left(text, token, lease)
+    return runs._lease_seconds_left(text, token, lease)
 
 
 def test_q_3_who_lost_the_lease_writes_nothing_more(tmp_path: Path) -> None:
@@ -183,7 +191,7 @@ def test_q_3_who_lost_the_lease_writes_nothing_more(tmp_path: Path) -> None:
     lost = runs.begin("run", b"{}")
     lost.begin("one", b"intent")
     late.now += 31
-    taken = other.take_up("run")
+    taken = other.resume("run")
     for write in (lost.begin, lost.finish):
         with pytest.raises(LeaseLost, match="was taken up elsewhere"):
             write("one", b"late")
@@ -194,7 +202,7 @@ def test_q_3_who_lost_the_lease_writes_nothing_more(tmp_path: Path) -> None:
     assert other.is_held("run")
     taken.finish("one", b"done")
     taken.end(b"ended")
-    assert other.find("run").ended == b"ended"
+    assert other.find("run").end_event == b"ended"
     assert [(step.name, step.intent, step.outcome) for step in other.steps("run")] == [("one", b"intent", b"done")]
 
 
@@ -205,15 +213,15 @@ def test_q_3_a_lease_that_is_renewed_at_the_last_moment_is_not_taken(tmp_path: P
     held = runs.begin("run", b"{}")
     clock.now += 31
     other = opened(tmp_path, clock)
-    refuse = other._refuse_held
+    refuse = other._refuse_if_held
 
-    def renewed_meanwhile(run: str, text: str | None, token: str | None, until: float | None) -> None:
-        refuse(run, text, token, until)
-        runs._connection.change("UPDATE runs SET until = until + 30")
+    def renewed_meanwhile(run: str, encoded_holder: str | None, token: str | None, until: float | None) -> None:
+        refuse(run, encoded_holder, token, until)
+        runs._connection.update("UPDATE runs SET until = until + 30")
 
-    other._refuse_held = renewed_meanwhile  # type: ignore[method-assign]
-    with pytest.raises(RunHeld, match="has just taken it up"):
-        other.take_up("run")
+    other._refuse_if_held = renewed_meanwhile  # type: ignore[method-assign]
+    with pytest.raises(RunInUse, match="has just taken it up"):
+        other.resume("run")
     held.begin("one", b"")
 
 
@@ -225,12 +233,12 @@ def test_q_3_the_runs_of_its_agents_come_with_a_run(tmp_path: Path) -> None:
     clock.now += 4
     below = runs.begin("run/helper", b"{}")
     beside = runs.begin("run2", b"{}")
-    held_by(tmp_path, replace(this_process(), namespace=ELSEWHERE))
+    held_by(tmp_path, replace(current_holder(), pid_namespace=ELSEWHERE))
     clock.now += 27
-    runs.take_up("run")
-    runs.take_up("run/helper")
-    with pytest.raises(RunHeld):
-        runs.take_up("run2")
+    runs.resume("run")
+    runs.resume("run/helper")
+    with pytest.raises(RunInUse):
+        runs.resume("run2")
     with pytest.raises(LeaseLost):
         below.begin("one", b"")
     beside.begin("one", b"")
@@ -262,7 +270,7 @@ def test_a_file_from_before_leases_is_brought_up_to_date(tmp_path: Path) -> None
         connection.execute("INSERT INTO runs VALUES ('run', ?, x'7b7d', NULL, '4711:815')", (time.time(),))
         connection.execute("INSERT INTO steps VALUES ('run', 'one', 0, x'', x'7b7d', 1, 2)")
     runs = opened(tmp_path)
-    steps: RunSteps = runs.take_up("run")
+    steps: RunStepLog = runs.resume("run")
     assert steps.outcome("one") == b"{}"
     steps.finish("two", b"{}")
     assert [step.name for step in runs.steps("run")] == ["one", "two"]

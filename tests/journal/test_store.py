@@ -11,36 +11,42 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.journal.making import batch, made
+from tests.support.runtime.journal_records import make_batch, make_record
 from toolwire.canonical.loss import Loss
 from toolwire.codec.interface import Route
-from toolwire.journal.files import DatabaseUnusable
 from toolwire.journal.records import Bodies, Record, encode_records
-from toolwire.journal.store import JournalError, SqliteStore, found_at, kept_at, write
+from toolwire.journal.sqlite_files import DatabaseUnusable
+from toolwire.journal.store import (
+    JournalError,
+    SqliteRecordStore,
+    open_existing_store,
+    open_record_store,
+    write_private_file,
+)
 
 DAY = 86_400
 LARGE = 1 << 30
 
 
-def opened(path: Path, *, days: float = 1, size: int = LARGE) -> SqliteStore:
-    return kept_at(path / "kept" / "journal.db", days=days, size=size)
+def opened(path: Path, *, days: float = 1, size: int = LARGE) -> SqliteRecordStore:
+    return open_record_store(path / "kept" / "journal.db", max_age_days=days, max_bytes=size)
 
 
-def ids(store: SqliteStore, count: int = 1_000_000) -> list[str]:
+def ids(store: SqliteRecordStore, count: int = 1_000_000) -> list[str]:
     return [record.id for _, record in store.latest(count)]
 
 
 def test_what_many_lose_alike_is_kept_once(tmp_path: Path) -> None:
     """Each comes back with what it lost itself, whatever those before and after it did."""
-    one = [Loss(kind="dropped", path="/one", why="it has no counterpart")]
-    other = [Loss(kind="dropped", path="/other", why="it has no counterpart"), *one]
+    one = [Loss(kind="dropped", path="/one", reason="it has no counterpart")]
+    other = [Loss(kind="dropped", path="/other", reason="it has no counterpart"), *one]
     lost = [one, one, other, [], one, other, other, [], []]
-    records = [replace(made(number), losses=list(losses)) for number, losses in enumerate(lost)]
+    records = [replace(make_record(number), losses=list(losses)) for number, losses in enumerate(lost)]
     store = opened(tmp_path)
-    store.add(batch(records))
+    store.add(make_batch(records))
     assert [record.losses for record in records] == lost
     assert [record.losses for _, record in store.latest(len(lost))] == lost
-    alike, apart = [replace(made(n), losses=one) for n in range(9)], [replace(made(n)) for n in range(9)]
+    alike, apart = [replace(make_record(n), losses=one) for n in range(9)], [replace(make_record(n)) for n in range(9)]
     assert len(encode_records(alike)) < len(encode_records(apart)) + 2 * len(msgspec.json.encode(one)) + 9 * 15
 
 
@@ -66,7 +72,7 @@ OTHERS: dict[str, Any] = {
     "answer": "msg_1",
     "answered_by": "big",
     "stops": ["end_turn"],
-    "losses": [Loss(kind="dropped", path="/one", why="it has no counterpart")],
+    "losses": [Loss(kind="dropped", path="/one", reason="it has no counterpart")],
     "parent": "00-1",
     "bodies": Bodies(request=b"{}"),
 }
@@ -74,17 +80,17 @@ OTHERS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", Record.__struct_fields__)
 def test_a_record_is_not_taken_for_the_one_before_it(tmp_path: Path, name: str) -> None:
-    one = made(1)
+    one = make_record(1)
     other = replace(one, **{name: OTHERS[name]})
     assert other != one
     records = [one, other, one, one, other, other, replace(one, id="ex_3", at=7.5)]
     store = opened(tmp_path)
-    store.add(batch(records))
+    store.add(make_batch(records))
     assert [record for _, record in store.latest(9)] == records
 
 
 def test_of_records_that_are_alike_only_what_is_their_own_is_kept() -> None:
-    alike = [replace(made(number), losses=OTHERS["losses"]) for number in range(50)]
+    alike = [replace(make_record(number), losses=OTHERS["losses"]) for number in range(50)]
     assert len(encode_records(alike)) < len(encode_records(alike[:1])) + 49 * 45
 
 
@@ -103,17 +109,17 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
         model="claude",
         status=200,
         streamed=True,
-        why="why",
+        error="why",
         sent=0.1,
         answered=0.2,
         ended=0.3,
         usage={"input_tokens": 3},
-        losses=[Loss(kind="invented", path="/a", why="b", target="/c", guarded=True)],
-        parent="00-0-0-00",
+        losses=[Loss(kind="added", path="/a", reason="b", target="/c", constraint=True)],
+        traceparent="00-0-0-00",
         bodies=Bodies(request=b'{"a":\xc3\xa4}', translated=b"\x00\xff", response=b"data: x\n\n"),
     )
     store = opened(tmp_path, days=100_000)
-    store.add(batch([record]))
+    store.add(make_batch([record]))
     assert store.find("ex_1") == record
     assert store.find("ex_2") is None
     store.close()
@@ -123,7 +129,7 @@ def test_only_the_user_may_read_any_of_its_files(tmp_path: Path) -> None:
     mask = os.umask(0)
     try:
         store = opened(tmp_path)
-        store.add(batch([made(1)]))
+        store.add(make_batch([make_record(1)]))
     finally:
         os.umask(mask)
     files = list((tmp_path / "kept").iterdir())
@@ -143,12 +149,12 @@ def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None
 
 def test_the_latest_are_in_order_and_what_comes_after_is_found(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    store.add(batch([made(number) for number in range(5)]))
+    store.add(make_batch([make_record(number) for number in range(5)]))
     assert ids(store, 2) == ["ex_3", "ex_4"]
     assert ids(store, 0) == []
     number = store.latest(1)[0][0]
-    store.add(batch([made(5)]))
-    assert [record.id for _, record in store.after(number)] == ["ex_5"]
+    store.add(make_batch([make_record(5)]))
+    assert [record.id for _, record in store.records_after(number)] == ["ex_5"]
     assert ids(store, 3) == ["ex_3", "ex_4", "ex_5"]
     store.close()
 
@@ -156,7 +162,7 @@ def test_the_latest_are_in_order_and_what_comes_after_is_found(tmp_path: Path) -
 def test_what_is_too_old_is_forgotten_and_nothing_else(tmp_path: Path) -> None:
     store = opened(tmp_path, days=2)
     for number in range(13):
-        store.add(batch([made(number, age=(1.9 if number >= 10 else 2.1) * DAY)]))
+        store.add(make_batch([make_record(number, age=(1.9 if number >= 10 else 2.1) * DAY)]))
     assert ids(store) == ["ex_10", "ex_11", "ex_12"]
     store.close()
 
@@ -165,7 +171,7 @@ def test_it_stays_within_its_size_by_forgetting_the_oldest(tmp_path: Path) -> No
     limit = 1_000_000
     store = opened(tmp_path, size=limit)
     for number in range(100):
-        store.add(batch([made(number, body=50_000)]))
+        store.add(make_batch([make_record(number, body=50_000)]))
     kept = ids(store)
     assert kept[-1] == "ex_99"
     assert kept == [f"ex_{number}" for number in range(100 - len(kept), 100)]
@@ -176,7 +182,7 @@ def test_it_stays_within_its_size_by_forgetting_the_oldest(tmp_path: Path) -> No
 
 def test_one_that_is_larger_than_all_of_it_does_not_stay(tmp_path: Path) -> None:
     store = opened(tmp_path, size=100_000)
-    store.add(batch([made(1, body=500_000)]))
+    store.add(make_batch([make_record(1, body=500_000)]))
     assert ids(store) == []
     store.close()
 
@@ -184,7 +190,7 @@ def test_one_that_is_larger_than_all_of_it_does_not_stay(tmp_path: Path) -> None
 def test_several_processes_may_write(tmp_path: Path) -> None:
     first, second = opened(tmp_path), opened(tmp_path)
     for number in range(20):
-        (first, second)[number % 2].add(batch([made(number)]))
+        (first, second)[number % 2].add(make_batch([make_record(number)]))
     assert ids(second) == ids(first) == [f"ex_{number}" for number in range(20)]
     first.close()
     second.close()
@@ -192,36 +198,36 @@ def test_several_processes_may_write(tmp_path: Path) -> None:
 
 def test_what_is_no_journal_is_said_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="there is no journal at"):
-        found_at(tmp_path / "none.db")
+        open_existing_store(tmp_path / "none.db")
     (tmp_path / "text.db").write_text("no database, but long enough to look like one" * 100)
-    store = found_at(tmp_path / "text.db")
+    store = open_existing_store(tmp_path / "text.db")
     with pytest.raises(JournalError, match="not a database"):
         store.latest(1)
     store.close()
     with pytest.raises(JournalError, match=r"text\.db"):
-        kept_at(tmp_path / "text.db" / "below.db", days=1, size=1)
+        open_record_store(tmp_path / "text.db" / "below.db", max_age_days=1, max_bytes=1)
     (tmp_path / "link.db").symlink_to(tmp_path / "elsewhere.db")
     with pytest.raises(JournalError, match=r"link\.db"):
-        kept_at(tmp_path / "link.db", days=1, size=1)
+        open_record_store(tmp_path / "link.db", max_age_days=1, max_bytes=1)
     assert not (tmp_path / "elsewhere.db").exists()
 
 
 def test_a_bundle_is_never_written_over_something(tmp_path: Path) -> None:
-    write(tmp_path / "a.zip", b"a")
+    write_private_file(tmp_path / "a.zip", b"a")
     assert stat.S_IMODE((tmp_path / "a.zip").stat().st_mode) == 0o600
     with pytest.raises(JournalError, match=r"a\.zip: File exists"):
-        write(tmp_path / "a.zip", b"b")
+        write_private_file(tmp_path / "a.zip", b"b")
     assert (tmp_path / "a.zip").read_bytes() == b"a"
 
 
 def test_s_8_a_journal_that_failed_is_opened_anew(tmp_path: Path) -> None:
     """S-8: after a full disk, or damage that was mended, records are written again without a restart."""
-    store = kept_at(tmp_path / "journal.db", days=1, size=1_000_000)
-    large = Record(id="large", at=1e12, toolwire="0", client="anthropic", path="/", why="x" * 100_000)
+    store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
+    large = Record(id="large", at=1e12, toolwire="0", client="anthropic", path="/", error="x" * 100_000)
     store._connection.execute("PRAGMA max_page_count = 1")
     with pytest.raises(DatabaseUnusable, match="database or disk is full"):
-        store.add(batch([large]))
-    store.add(batch([large]))
+        store.add(make_batch([large]))
+    store.add(make_batch([large]))
     assert [record.id for _, record in store.latest(10)] == ["large"]
     store.close()
 
@@ -236,10 +242,10 @@ def test_s_8_a_journal_that_failed_is_opened_anew(tmp_path: Path) -> None:
 def test_a_journal_of_another_form_is_refused_clearly(change: str, said: str, tmp_path: Path) -> None:
     """Item 3: to write to and to look at."""
     path = tmp_path / "journal.db"
-    kept_at(path, days=1, size=1_000_000).close()
+    open_record_store(path, max_age_days=1, max_bytes=1_000_000).close()
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(change)
     with pytest.raises(JournalError, match=said):
-        kept_at(path, days=1, size=1_000_000)
+        open_record_store(path, max_age_days=1, max_bytes=1_000_000)
     with pytest.raises(JournalError, match=said):
-        found_at(path).latest(1)
+        open_existing_store(path).latest(1)

@@ -5,18 +5,18 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from tests.journal.making import made
-from tests.patience import PATIENCE, wait_until
+from tests.support.deadlines import DEADLINE, wait_until
+from tests.support.runtime.journal_records import make_record
 from toolwire.journal import writer
-from toolwire.journal.records import Batch
-from toolwire.journal.secrets import Redactor
-from toolwire.journal.writer import Journal
+from toolwire.journal.records import RecordBatch
+from toolwire.journal.redaction import Redactor
+from toolwire.journal.writer import JournalWriter
 
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread writes nothing before the journal is closed."""
-    monkeypatch.setattr(writer, "PAUSE", 2 * PATIENCE)
+    monkeypatch.setattr(writer, "BATCH_INTERVAL", 2 * DEADLINE)
 
 
 class Collected:
@@ -28,8 +28,8 @@ class Collected:
         self.may = threading.Event()
         self.closed = False
 
-    def add(self, batch: Batch) -> None:
-        self.may.wait(PATIENCE)
+    def add(self, batch: RecordBatch) -> None:
+        self.may.wait(DEADLINE)
         self.threads.add(threading.get_ident())
         self.batches.append([record.id for record in batch.records])
 
@@ -38,7 +38,7 @@ class Collected:
 
 
 class Broken(Collected):
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: RecordBatch) -> None:
         raise OSError(28, "No space left on device")
 
 
@@ -46,74 +46,74 @@ class Broken(Collected):
 def test_records_arrive_in_order_in_few_batches_from_one_other_thread() -> None:
     sink = Collected()
     sink.may.set()
-    journal = Journal([sink], Redactor(()), 10_000_000, print)
+    journal = JournalWriter([sink], Redactor(()), 10_000_000, print)
     for number in range(500):
-        journal.add(made(number))
+        journal.add(make_record(number))
     journal.close()
     assert [id for batch in sink.batches for id in batch] == [f"ex_{number}" for number in range(500)]
     assert len(sink.batches) <= 2
     assert len(sink.threads) == 1
     assert threading.get_ident() not in sink.threads
-    assert (journal.written, journal.dropped, sink.closed) == (500, 0, True)
+    assert (journal.written_count, journal.dropped_count, sink.closed) == (500, 0, True)
 
 
 @pytest.mark.usefixtures("unhurried")
 def test_a_batch_is_not_too_much() -> None:
     sink = Collected()
     sink.may.set()
-    journal = Journal([sink], Redactor(()), 100_000_000, print)
+    journal = JournalWriter([sink], Redactor(()), 100_000_000, print)
     for number in range(10):
-        journal.add(made(number, body=3_000_000))
+        journal.add(make_record(number, body=3_000_000))
     journal.close()
     assert [len(batch) for batch in sink.batches] == [2, 2, 2, 2, 2]
 
 
 def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits() -> None:
     sink = Collected()
-    journal = Journal([sink], Redactor(()), 100_000, print)
+    journal = JournalWriter([sink], Redactor(()), 100_000, print)
     for number in range(50):  # the sink takes nothing: whoever waited for it would not come to the end of this
-        journal.add(made(number, body=10_000))
-    assert journal.dropped == 41
+        journal.add(make_record(number, body=10_000))
+    assert journal.dropped_count == 41
     sink.may.set()
     journal.close()
-    assert (journal.written, journal.dropped) == (9, 41)
+    assert (journal.written_count, journal.dropped_count) == (9, 41)
 
 
 def test_there_is_room_again_once_it_was_written() -> None:
     sink = Collected()
     sink.may.set()
-    journal = Journal([sink], Redactor(()), 100_000, print)
+    journal = JournalWriter([sink], Redactor(()), 100_000, print)
     for number in range(9):
-        journal.add(made(number, body=10_000))
-    wait_until(lambda: journal.written == 9)
-    journal.add(made(9, body=10_000))
+        journal.add(make_record(number, body=10_000))
+    wait_until(lambda: journal.written_count == 9)
+    journal.add(make_record(9, body=10_000))
     journal.close()
-    assert (journal.written, journal.dropped) == (10, 0)
+    assert (journal.written_count, journal.dropped_count) == (10, 0)
 
 
 def test_what_cannot_be_written_is_told_once_and_the_others_get_it() -> None:
     told: list[str] = []
     sink = Collected()
     sink.may.set()
-    journal = Journal([Broken(), sink], Redactor(()), 100_000, told.append)
-    journal.add(made(1))
+    journal = JournalWriter([Broken(), sink], Redactor(()), 100_000, told.append)
+    journal.add(make_record(1))
     wait_until(lambda: sink.batches)
-    journal.add(made(2))
+    journal.add(make_record(2))
     journal.close()
     assert sink.batches == [["ex_1"], ["ex_2"]]
     assert told == ["OSError: [Errno 28] No space left on device"]
-    assert (journal.written, journal.dropped) == (0, 2)
+    assert (journal.written_count, journal.dropped_count) == (0, 2)
 
 
 def test_without_records_there_is_no_thread_and_closing_is_fine() -> None:
     sink = Collected()
     before = threading.active_count()
-    journal = Journal([sink], Redactor(()), 1, print)
+    journal = JournalWriter([sink], Redactor(()), 1, print)
     assert threading.active_count() == before
     journal.close()
     assert sink.closed
-    journal.add(made(1))
-    assert (journal.written, journal.dropped) == (0, 1)
+    journal.add(make_record(1))
+    assert (journal.written_count, journal.dropped_count) == (0, 1)
 
 
 @pytest.mark.parametrize("body", [None, 10])
@@ -121,11 +121,11 @@ def test_what_cannot_be_packed_harms_neither_who_adds_it_nor_what_comes_next(bod
     told: list[str] = []
     sink = Collected()
     sink.may.set()
-    journal = Journal([sink], Redactor(()), 100_000, told.append)
+    journal = JournalWriter([sink], Redactor(()), 100_000, told.append)
     for number in range(32):
-        journal.add(replace(made(number, body=body), model="\ud800"))
-    wait_until(lambda: journal.dropped == 32)
-    journal.add(made(32, body=body))
+        journal.add(replace(make_record(number, body=body), model="\ud800"))
+    wait_until(lambda: journal.dropped_count == 32)
+    journal.add(make_record(32, body=body))
     journal.close()
     assert sink.batches == [["ex_32"]]
-    assert (journal.written, journal.dropped, len(told)) == (1, 32, 1)
+    assert (journal.written_count, journal.dropped_count, len(told)) == (1, 32, 1)

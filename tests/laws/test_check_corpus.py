@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.corpus import Exchange, exchanges, needs_recordings
-from tests.fixture_files import fixture
-from tests.loops import some
-from toolwire.codec.check import Finding, words
+from tests.support.assertions import non_empty
+from tests.support.samples.corpus import Recording, needs_recordings, recordings
+from tests.support.samples.fixture_files import fixture
+from toolwire.codec.validation import Finding, word_set
 from toolwire.protocols import PROTOCOLS
 
 Check = Callable[[object], list[Finding]]
@@ -40,19 +40,19 @@ UNFORESEEABLE = {
 }
 
 
-def recorded(protocol: str, compatible: bool) -> list[Exchange]:
-    found = [one for one in exchanges(protocol, compatible=compatible, kind="generate") if one.request is not None]
+def recorded(protocol: str, compatible: bool) -> list[Recording]:
+    found = [one for one in recordings(protocol, compatible=compatible, kind="generate") if one.request is not None]
     if not found:
         pytest.skip("nothing of this server is recorded")
     return found
 
 
-def refusal(exchange: Exchange) -> str:
+def refusal(exchange: Recording) -> str:
     response = exchange.response
     return str(response["error"]["message"] if "error" in response else response["detail"])
 
 
-def errors(check: Check, exchange: Exchange) -> list[Finding]:
+def errors(check: Check, exchange: Recording) -> list[Finding]:
     return [finding for finding in check(exchange.request) if finding.level == "error"]
 
 
@@ -79,20 +79,20 @@ def test_what_was_refused_is_found_in_the_words_of_the_server(protocol: str, com
 @needs_recordings
 @pytest.mark.parametrize(("protocol", "compatible", "check"), SERVERS)
 def test_what_cannot_be_foreseen_is_not_guessed(protocol: str, compatible: bool, check: Check) -> None:
-    for found in some(recorded(protocol, compatible)):
+    for found in non_empty(recorded(protocol, compatible)):
         if found.status >= 400 and any(re.match(said, refusal(found)) for said in UNFORESEEABLE):
             assert errors(check, found) == []
 
 
 NAMES = sorted(
-    words(
+    word_set(
         "role content type name id call_id tool_use_id tool_call_id tool_calls function arguments parameters text stop "
         "input_schema properties items required strict source data citations cache_control caller output format schema "
         "is_error encrypted_content allowed_tools grammar custom temperature budget_tokens thread fallbacks metadata"
     )
 )
 WORDS = sorted(
-    words(
+    word_set(
         "user assistant system tool text image document tool_use tool_result server_tool_use web_search_tool_result "
         "function custom message function_call function_call_output reasoning item_reference object array enabled any "
         "json base64 json_schema json_object allowed_tools namespace mcp mcp_toolset call_1 claude-opus-4-6 gpt-5 1h"

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 import toolwire as tw
-from tests.laws import material
+from tests.support.samples import recorded_bodies
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 BODIES = {
-    "request": material.fixture_requests,
-    "response": material.fixture_responses,
-    "error": material.fixture_errors,
+    "request": recorded_bodies.fixture_requests,
+    "response": recorded_bodies.fixture_responses,
+    "error": recorded_bodies.fixture_errors,
 }
 REWRITE = os.environ.get("TOOLWIRE_REWRITE_GOLDEN") == "1"
 
 
-@pytest.mark.parametrize(("source", "target"), list(permutations(material.NAMES, 2)))
+@pytest.mark.parametrize(("source", "target"), list(permutations(recorded_bodies.PROTOCOL_NAMES, 2)))
 @pytest.mark.parametrize("kind", ["request", "response", "stream", "error"])
 def test_golden(source: str, target: str, kind: str) -> None:
     made = _streams(source, target) if kind == "stream" else _bodies(source, target, kind)
@@ -44,14 +44,14 @@ def _bodies(source: str, target: str, kind: Any) -> dict[str, Any]:
         try:
             encoded = tw.translate(body, source, target, kind)
             made[name] = {"losses": _told(encoded.losses), "body": encoded.value}
-        except tw.LossRefused as refusal:
+        except tw.LossyTranslationError as refusal:
             made[name] = {"refused": _told(refusal.losses)}
     return made
 
 
 def _streams(source: str, target: str) -> dict[str, Any]:
     made = {}
-    for name, wire in material.fixture_streams(source).items():
+    for name, wire in recorded_bodies.fixture_streams(source).items():
         stream = tw.translate_stream([wire], source, target)
         text = b"".join(stream).decode()
         made[name] = {"losses": _told(stream.losses), "wire": text.split("\n\n")}
@@ -59,4 +59,4 @@ def _streams(source: str, target: str) -> dict[str, Any]:
 
 
 def _told(losses: list[tw.Loss]) -> list[str]:
-    return [f"{loss.kind} {' -> '.join(filter(None, (loss.path, loss.target)))}: {loss.why}" for loss in losses]
+    return [f"{loss.kind} {' -> '.join(filter(None, (loss.path, loss.target)))}: {loss.reason}" for loss in losses]

@@ -15,12 +15,13 @@ import pytest
 from msgspec.structs import replace
 
 import toolwire as tw
-from tests import corpus, sdk
-from tests.fixture_files import FIXTURES
-from tests.laws.test_mapped import calls, results, texts
+from tests.support.canonical_requests import conversation_texts, function_calls, function_results
+from tests.support.samples import corpus
+from tests.support.samples.fixture_files import FIXTURES
+from tests.support.sdk import validation
 from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
-from toolwire.codec.interface import Context, Route, Target
+from toolwire.codec.interface import ResponseContext, Route, Target
 from toolwire.protocols import PROTOCOLS
 
 
@@ -45,7 +46,7 @@ def handoffs() -> Iterator[Any]:
         exchange.id: exchange
         for protocol in PROTOCOLS
         for compatible in (False, True)
-        for exchange in corpus.exchanges(protocol, compatible=compatible, kind="generate")
+        for exchange in corpus.recordings(protocol, compatible=compatible, kind="generate")
     }
     for exchange in recorded.values():
         parent = recorded.get(exchange.parent or "")
@@ -53,7 +54,7 @@ def handoffs() -> Iterator[Any]:
             yield pytest.param(_step(parent), _step(exchange), id=exchange.id)
 
 
-def _step(exchange: corpus.Exchange) -> Step:
+def _step(exchange: corpus.Recording) -> Step:
     return Step(exchange.protocol, exchange.request, exchange.response, exchange.wire)
 
 
@@ -62,7 +63,7 @@ HANDOFFS = list(handoffs())
 
 def test_the_corpus_has_such_conversations() -> None:
     """Fourteen at its last count, besides the three of our own."""
-    assert len(HANDOFFS) >= (17 if corpus.present() else 3)
+    assert len(HANDOFFS) >= (17 if corpus.is_present() else 3)
 
 
 @pytest.mark.parametrize(("before", "after"), HANDOFFS)
@@ -73,10 +74,10 @@ def test_what_the_client_carried_over_arrives(before: Step, after: Step) -> None
     moved = codec.encode_request(held, Target(model=recorded.model))
     body = json.loads(moved.to_bytes())
     assert [f for f in tw.check(body, after.protocol, model=recorded.model) if f.level == "error"] == []
-    assert sdk.accept_request(after.protocol, body) is None
+    assert validation.accept_request(after.protocol, body) is None
     sent = codec.decode_request(moved.to_bytes(), moved.route)
     carried = 0
-    for feature in (texts, calls, results):
+    for feature in (conversation_texts, function_calls, function_results):
         known = feature(held)
         common = [one for one in feature(recorded) if one in known]
         carried += len(common)
@@ -89,13 +90,16 @@ def test_the_answer_comes_back(before: Step, after: Step) -> None:
     """In the protocol of the client that held the conversation so far."""
     if after.wire:
         stream = tw.translate_stream([after.wire], after.protocol, before.protocol)
-        heard = sdk.fold_stream(before.protocol, b"".join(stream))
-        said = sdk.fold_stream(after.protocol, after.wire, tolerant=True)
+        heard = validation.fold_stream(before.protocol, b"".join(stream))
+        said = validation.fold_stream(after.protocol, after.wire, tolerant=True)
     else:
         assert after.response is not None
         told = tw.translate(after.response, after.protocol, before.protocol, "response")
-        assert sdk.accept_response(before.protocol, told.value) is None
-        heard, said = sdk.summary(before.protocol, told.value), sdk.summary(after.protocol, after.response)
+        assert validation.accept_response(before.protocol, told.value) is None
+        heard, said = (
+            validation.summary(before.protocol, told.value),
+            validation.summary(after.protocol, after.response),
+        )
     assert heard["text"] == said["text"]
     assert [(call["name"], call["arguments"]) for call in heard["calls"]] == [
         (call["name"], call["arguments"]) for call in said["calls"]
@@ -106,10 +110,10 @@ def _continued(step: Step, following: Request) -> Request:
     """The conversation as its client held it: what was asked, what was answered, and what came of that."""
     codec = PROTOCOLS[step.protocol]
     if step.wire:
-        decoder = codec.stream_decoder(Context())
+        decoder = codec.stream_decoder(ResponseContext())
         answer = fold([*decoder.feed(step.wire), *decoder.close()])
     else:
-        answer = codec.decode_response(json.dumps(step.response).encode(), Context())
+        answer = codec.decode_response(json.dumps(step.response).encode(), ResponseContext())
     spoken = [number for number, message in enumerate(following.messages) if message.role == "assistant"]
     new = following.messages[spoken[-1] + 1 :] if spoken else ()
     asked = _decoded(step)

@@ -6,9 +6,19 @@ from typing import Any
 import pytest
 
 import toolwire as tw
-from tests.laws import material
-from tests.laws.leaves import KEY, MARK, NUMBER, Shapes, changed, leaves, objects, resolve, without
-from tests.loops import some
+from tests.support.assertions import non_empty
+from tests.support.samples import recorded_bodies
+from tests.support.samples.json_leaves import (
+    MARKER,
+    NUMBER,
+    UNKNOWN_KEY,
+    SeenShapes,
+    leaves,
+    object_paths,
+    resolve,
+    with_value,
+    without_value,
+)
 
 # What a request says about its own answer: whoever writes that obeys it, and the provider is not asked.
 FOR_THE_ANSWER = ("/stream_options/include_usage",)
@@ -22,11 +32,11 @@ class Crossing:
         self._way = (source, target, kind)
         self._options = options
 
-    def changed(self, path: str, value: Any) -> tw.Encoded | None:
+    def changed(self, path: str, value: Any) -> tw.Translation | None:
         """None if it is refused."""
         try:
-            return tw.translate(changed(self.body, path, value), *self._way, **self._options)
-        except (tw.DecodeError, tw.LossRefused):
+            return tw.translate(with_value(self.body, path, value), *self._way, **self._options)
+        except (tw.DecodeError, tw.LossyTranslationError):
             return None
 
     @cached_property
@@ -34,16 +44,16 @@ class Crossing:
         """What is made of it, and what is lost; None if it is refused."""
         try:
             encoded = tw.translate(self.body, *self._way, **self._options)
-        except tw.LossRefused:
+        except tw.LossyTranslationError:
             return None
         return (encoded.value, encoded.route), encoded.losses
 
 
-@pytest.mark.parametrize(("source", "target"), material.PAIRS)
+@pytest.mark.parametrize(("source", "target"), recorded_bodies.PAIRS)
 @pytest.mark.parametrize("kind", ["request", "response"])
 def test_a_changed_value_arrives_or_is_reported(source: str, target: str, kind: Any) -> None:
     silent = []
-    shapes = Shapes()
+    shapes = SeenShapes()
     for name, body in _bodies(source, kind).items():
         crossing = Crossing(body, source, target, kind)
         for path, value in leaves(body):
@@ -55,10 +65,10 @@ def test_a_changed_value_arrives_or_is_reported(source: str, target: str, kind: 
 
 
 @pytest.mark.parametrize("host", ["generic", "mistral"])
-@pytest.mark.parametrize("source", [name for name in material.NAMES if name != "openai-chat"])
+@pytest.mark.parametrize("source", [name for name in recorded_bodies.PROTOCOL_NAMES if name != "openai-chat"])
 def test_a_changed_value_arrives_at_a_host_or_is_reported(source: str, host: str) -> None:
     silent = []
-    shapes = Shapes()
+    shapes = SeenShapes()
     for name, body in _bodies(source, "request").items():
         crossing = Crossing(body, source, "openai-chat", "request", host=host)
         for path, value in leaves(body):
@@ -69,42 +79,42 @@ def test_a_changed_value_arrives_at_a_host_or_is_reported(source: str, host: str
     assert silent == []
 
 
-@pytest.mark.parametrize(("source", "target"), material.PAIRS)
+@pytest.mark.parametrize(("source", "target"), recorded_bodies.PAIRS)
 @pytest.mark.parametrize("kind", ["request", "response"])
 def test_an_unknown_field_arrives_or_is_reported(source: str, target: str, kind: Any) -> None:
     silent = []
-    shapes = Shapes()
+    shapes = SeenShapes()
     for name, body in _bodies(source, kind).items():
         crossing = Crossing(body, source, target, kind)
-        new = [path for path in objects(body) if shapes.is_new(body, path)]
-        silent += [f"{name}{path}" for path in new if not _told(crossing, f"{path}/{KEY}", MARK)]
+        new = [path for path in object_paths(body) if shapes.is_new(body, path)]
+        silent += [f"{name}{path}" for path in new if not _told(crossing, f"{path}/{UNKNOWN_KEY}", MARKER)]
     assert silent == []
 
 
-@pytest.mark.parametrize("protocol", material.NAMES)
+@pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 @pytest.mark.parametrize("kind", ["request", "response"])
 def test_an_unknown_field_comes_home(protocol: str, kind: Any) -> None:
-    shapes = Shapes()
-    for name, body in some(_bodies(protocol, kind).items()):
-        for path in [path for path in objects(body) if shapes.is_new(body, path)]:
-            other = changed(body, f"{path}/{KEY}", {"a": [1, None]})
+    shapes = SeenShapes()
+    for name, body in non_empty(_bodies(protocol, kind).items()):
+        for path in [path for path in object_paths(body) if shapes.is_new(body, path)]:
+            other = with_value(body, f"{path}/{UNKNOWN_KEY}", {"a": [1, None]})
             encoded = tw.translate(other, protocol, protocol, kind)
             assert encoded.value == other, f"{name}{path}"
             assert encoded.losses == []
 
 
-@pytest.mark.parametrize("protocol", material.NAMES)
+@pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 @pytest.mark.parametrize("kind", ["request", "response"])
 @pytest.mark.parametrize("value", [None, "", 0, [], {}, True, "other", [{}]])
 def test_a_value_of_another_type_comes_home_or_is_refused_by_name(protocol: str, kind: Any, value: Any) -> None:
     wrong = []
-    shapes = Shapes()
+    shapes = SeenShapes()
     for name, body in _bodies(protocol, kind).items():
         for path in [path for path, _ in leaves(body) if shapes.is_new(body, path)]:
-            other = changed(body, path, value)
+            other = with_value(body, path, value)
             try:
                 encoded = tw.translate(other, protocol, protocol, kind)
-            except tw.LossRefused as error:  # a name that can't stand in a path
+            except tw.LossyTranslationError as error:  # a name that can't stand in a path
                 if [loss.path for loss in error.losses] != [path]:
                     wrong.append(f"{name}{path}: {error}")
                 continue
@@ -117,15 +127,15 @@ def test_a_value_of_another_type_comes_home_or_is_refused_by_name(protocol: str,
     assert wrong == []
 
 
-@pytest.mark.parametrize("protocol", material.NAMES)
+@pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 @pytest.mark.parametrize("kind", ["request", "response"])
 def test_a_body_that_lacks_something_comes_home_or_is_refused(protocol: str, kind: Any) -> None:
     wrong = []
-    shapes = Shapes()
+    shapes = SeenShapes()
     for name, body in _bodies(protocol, kind).items():
-        places = [*(path for path, _ in leaves(body)), *(path for path in objects(body) if path)]
+        places = [*(path for path, _ in leaves(body)), *(path for path in object_paths(body) if path)]
         for path in [path for path in places if shapes.is_new(body, path)]:
-            other = without(body, path)
+            other = without_value(body, path)
             try:
                 encoded = tw.translate(other, protocol, protocol, kind)
             except tw.DecodeError:
@@ -136,13 +146,15 @@ def test_a_body_that_lacks_something_comes_home_or_is_refused(protocol: str, kin
 
 
 def _bodies(protocol: str, kind: str) -> dict[str, Any]:
-    return material.fixture_requests(protocol) if kind == "request" else material.fixture_responses(protocol)
+    return (
+        recorded_bodies.fixture_requests(protocol) if kind == "request" else recorded_bodies.fixture_responses(protocol)
+    )
 
 
 def _mark(value: Any) -> Any:
     """Another value of the same type that is easy to find again."""
     if isinstance(value, str):
-        return MARK
+        return MARKER
     if isinstance(value, bool):
         return not value
     if value is None:

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 import toolwire as tw
-from tests.laws import material
-from tests.loops import some
+from tests.support.assertions import json_differences, non_empty
+from tests.support.samples import recorded_bodies
 from toolwire.canonical.fold import fold, unfold
-from toolwire.codec.interface import Context
-from toolwire.codec.sse import SseSplitter
+from toolwire.codec.framing import SseSplitter
+from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS
 
-KINDS = {"request": material.requests, "response": material.responses, "error": material.errors}
+KINDS = {"request": recorded_bodies.requests, "response": recorded_bodies.responses, "error": recorded_bodies.errors}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("protocol", material.NAMES)
+@pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 def test_body_comes_back_equal(protocol: str, kind: Any) -> None:
     bodies = KINDS[kind](protocol)
     assert bodies
@@ -25,33 +25,33 @@ def test_body_comes_back_equal(protocol: str, kind: Any) -> None:
     for name, body in bodies.items():
         encoded = tw.translate(body, protocol, protocol, kind)
         if encoded.value != body or encoded.losses:
-            wrong[name] = differences(body, encoded.value) or [str(loss) for loss in encoded.losses]
+            wrong[name] = json_differences(body, encoded.value) or [str(loss) for loss in encoded.losses]
     assert wrong == {}
 
 
-@pytest.mark.parametrize("protocol", material.NAMES)
+@pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 def test_bytes_give_the_same_as_parsed_bodies(protocol: str) -> None:
-    for body in some(material.fixture_requests(protocol).values()):
+    for body in non_empty(recorded_bodies.fixture_requests(protocol).values()):
         assert tw.translate(json.dumps(body).encode(), protocol, protocol).value == body
 
 
-@pytest.mark.parametrize("protocol", material.NAMES)
+@pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 def test_stream_folds_to_the_same_response(protocol: str) -> None:
     codec = PROTOCOLS[protocol]
     wrong = []
-    for name, wire in material.streams(protocol).items():
+    for name, wire in recorded_bodies.streams(protocol).items():
         events = _events(protocol, [wire])
-        encoder = codec.stream_encoder(Context())
+        encoder = codec.stream_encoder(ResponseContext())
         again = _events(protocol, [encoder.encode(events) + encoder.close()])
         if fold(again) != fold(events):
             wrong.append(name)
     assert wrong == []
 
 
-@pytest.mark.parametrize("protocol", [name for name in material.NAMES if name != "ollama"])
+@pytest.mark.parametrize("protocol", [name for name in recorded_bodies.PROTOCOL_NAMES if name != "ollama"])
 def test_frames_of_several_lines_come_back_whole(protocol: str) -> None:
     wrong = []
-    for name, wire in material.fixture_streams(protocol).items():
+    for name, wire in recorded_bodies.fixture_streams(protocol).items():
         frames = [json.dumps(frame)[:-1] for frame in _objects(wire)]
         values = ('{\n"list": [1,\n2]\n}', '{"list": [1, 2]}')
         spread, compact = (
@@ -79,7 +79,7 @@ def _told(data: str) -> bytes:
 
 def test_anthropic_frames_are_equal_one_by_one() -> None:
     wrong = []
-    for name, wire in material.streams("anthropic").items():
+    for name, wire in recorded_bodies.streams("anthropic").items():
         again = b"".join(tw.translate_stream([wire], "anthropic", "anthropic"))
         if _frames(again) != _frames(wire):
             wrong.append(name)
@@ -87,42 +87,28 @@ def test_anthropic_frames_are_equal_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 64])
-@pytest.mark.parametrize("protocol", material.NAMES)
+@pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 def test_any_split_gives_the_same_events(protocol: str, size: int) -> None:
-    for name, wire in some(material.streams(protocol).items()):
+    for name, wire in non_empty(recorded_bodies.streams(protocol).items()):
         if size > 1 or len(wire) < 20_000:
             pieces = [wire[start : start + size] for start in range(0, len(wire), size)]
             assert _events(protocol, pieces) == _events(protocol, [wire]), name
 
 
-@pytest.mark.parametrize("protocol", material.NAMES)
+@pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 def test_fold_undoes_unfold(protocol: str) -> None:
     codec = PROTOCOLS[protocol]
-    for name, body in some(material.responses(protocol).items()):
-        response = codec.decode_response(json.dumps(body).encode(), Context())
-        told = codec.encode_response(fold(unfold(response)), Context())
-        assert told.to_bytes() == codec.encode_response(response, Context()).to_bytes(), name
+    for name, body in non_empty(recorded_bodies.responses(protocol).items()):
+        response = codec.decode_response(json.dumps(body).encode(), ResponseContext())
+        told = codec.encode_response(fold(unfold(response)), ResponseContext())
+        assert told.to_bytes() == codec.encode_response(response, ResponseContext()).to_bytes(), name
 
 
 def _events(protocol: str, pieces: list[bytes]) -> list[Any]:
-    decoder = PROTOCOLS[protocol].stream_decoder(Context())
+    decoder = PROTOCOLS[protocol].stream_decoder(ResponseContext())
     return [event for piece in pieces for event in decoder.feed(piece)] + decoder.close()
 
 
 def _frames(wire: bytes) -> list[Any]:
     splitter = SseSplitter()
     return [json.loads(data) for data in splitter.feed(wire) + splitter.close()]
-
-
-def differences(before: Any, after: Any, path: str = "") -> list[str]:
-    """Where two JSON values differ, for a readable failure."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        found = [f"{path}/{key} appeared" for key in after.keys() - before.keys()]
-        found += [f"{path}/{key} is gone" for key in before.keys() - after.keys()]
-        for key in before.keys() & after.keys():
-            found += differences(before[key], after[key], f"{path}/{key}")
-        return found
-    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        pairs = enumerate(zip(before, after, strict=True))
-        return [text for index, pair in pairs for text in differences(*pair, f"{path}/{index}")]
-    return [] if before == after else [f"{path}: {str(before)[:60]} became {str(after)[:60]}"]

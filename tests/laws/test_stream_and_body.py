@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests import fixture_files
-from tests.laws import material
-from tests.laws.test_same_protocol import differences
+from tests.support.assertions import json_differences
+from tests.support.samples import fixture_files, recorded_bodies
 from toolwire.canonical.fold import fold
-from toolwire.codec.interface import Context
+from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS
 
 # Answers that are told in other words when they are streamed.
@@ -20,17 +19,17 @@ OTHERWISE = {
 }
 
 
-@pytest.mark.parametrize("protocol", material.NAMES)
+@pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 def test_the_folded_stream_is_the_body(protocol: str) -> None:
     codec = PROTOCOLS[protocol]
-    pairs = [pair for pair in fixture_files.pairs(protocol) if pair[0] not in OTHERWISE]
+    pairs = [pair for pair in fixture_files.body_and_stream_pairs(protocol) if pair[0] not in OTHERWISE]
     assert pairs
     wrong = {}
     for name, body, wire in pairs:
-        decoder = codec.stream_decoder(Context())
+        decoder = codec.stream_decoder(ResponseContext())
         response = fold([*decoder.feed(wire), *decoder.close()])
-        told = json.loads(codec.encode_response(response, Context()).to_bytes())
-        if found := differences(_said(body), _said(told)):
+        told = json.loads(codec.encode_response(response, ResponseContext()).to_bytes())
+        if found := json_differences(_said(body), _said(told)):
             wrong[name] = found
     assert wrong == {}
 

@@ -1,15 +1,12 @@
 """A stream reports what the body of the same answer reports."""
 
-import json
 from typing import Any
 
 import pytest
 
 import toolwire as tw
-from tests.laws import material
-from toolwire.canonical.fold import unfold
-from toolwire.codec.interface import Context
-from toolwire.protocols import PROTOCOLS
+from tests.support.codecs import body_as_stream
+from tests.support.samples import recorded_bodies
 
 _ERROR = "a stream ends with the error, as far as the target's can tell it, and without the last chunk of an answer"
 _WHY = "a stream that ends says why, if only by ending"
@@ -76,18 +73,18 @@ EMPTY = {
 }
 
 
-@pytest.mark.parametrize(("source", "target"), material.PAIRS)
+@pytest.mark.parametrize(("source", "target"), recorded_bodies.PAIRS)
 def test_a_stream_reports_what_its_body_reports(source: str, target: str) -> None:
     wrong: dict[str, Any] = {}
-    for name, body in material.fixture_responses(source).items():
+    for name, body in recorded_bodies.fixture_responses(source).items():
         try:
             of_body = {(loss.kind, loss.path) for loss in tw.translate(body, source, target, "response").losses}
-        except tw.LossRefused:
-            stream = tw.translate_stream([in_its_stream(body, source)], source, target)
+        except tw.LossyTranslationError:
+            stream = tw.translate_stream([body_as_stream(body, source)], source, target)
             assert b"".join(stream)
             assert stream.error is not None, name
             continue
-        stream = tw.translate_stream([in_its_stream(body, source)], source, target)
+        stream = tw.translate_stream([body_as_stream(body, source)], source, target)
         assert b"".join(stream)
         of_stream = {(loss.kind, loss.path) for loss in stream.losses}
         _, only_body, only_stream = DIFFERENCES.get((source, name), ("", set(), set()))
@@ -101,21 +98,13 @@ def test_a_stream_reports_what_its_body_reports(source: str, target: str) -> Non
 @pytest.mark.parametrize(("source", "name"), DIFFERENCES)
 def test_each_difference_is_there(source: str, name: str) -> None:
     _, only_body, only_stream = DIFFERENCES[source, name]
-    body = material.fixture_responses(source)[name]
+    body = recorded_bodies.fixture_responses(source)[name]
     missing, more = set(), set()
-    for target in [target for first, target in material.PAIRS if first == source]:
+    for target in [target for first, target in recorded_bodies.PAIRS if first == source]:
         of_body = {(loss.kind, loss.path) for loss in tw.translate(body, source, target, "response").losses}
-        stream = tw.translate_stream([in_its_stream(body, source)], source, target)
+        stream = tw.translate_stream([body_as_stream(body, source)], source, target)
         assert b"".join(stream)
         of_stream = {(loss.kind, loss.path) for loss in stream.losses}
         missing |= {path for _, path in of_body - of_stream}
         more |= {path for _, path in of_stream - of_body}
     assert (missing, more) == (only_body, only_stream)
-
-
-def in_its_stream(body: Any, protocol: str) -> bytes:
-    """The stream in which the protocol itself would have told this answer."""
-    codec = PROTOCOLS[protocol]
-    encoder = codec.stream_encoder(Context())
-    events = list(unfold(codec.decode_response(json.dumps(body).encode(), Context())))
-    return encoder.encode(events) + encoder.close()

@@ -1,6 +1,6 @@
 """`make matrix`: writes the support matrix, as data for the command line and as a page of the documentation."""
 
-from tests.matrix.derive import matrix
+from tests.matrix.derivation import matrix
 from tests.matrix.files import DATA, PAGE, as_data, as_page
 
 if __name__ == "__main__":

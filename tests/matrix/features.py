@@ -8,15 +8,15 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.matrix.places import Seen
+from tests.matrix.located_nodes import LocatedNode
 from toolwire.canonical.content import (
     Data,
     FileId,
-    Foreign,
     Inline,
     ItemRef,
     Media,
     Message,
+    OpaquePart,
     Reasoning,
     Refusal,
     SettingChange,
@@ -43,7 +43,7 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 
-Where = Callable[[Seen], Any]
+Where = Callable[[LocatedNode], Any]
 UNSAID: tuple[Any, ...] = (None, (), "")
 """What a field is where nothing is said in it."""
 
@@ -57,7 +57,7 @@ class Feature(NamedTuple):
     fields: tuple[str, ...]
     where: Where
 
-    def found(self, seen: Seen) -> tuple[str, ...]:
+    def found(self, seen: LocatedNode) -> tuple[str, ...]:
         if not isinstance(seen.node, self.kinds) or not self.where(seen):
             return ()
         named = [field for field in self.fields if field and getattr(seen.node, field, None) not in UNSAID]
@@ -71,7 +71,7 @@ def row(name: str, title: str, kinds: Any, *fields: str, where: Where = lambda _
 def has(**wanted: Any) -> Where:
     """The node's own fields have these values, or one of them."""
 
-    def where(seen: Seen) -> bool:
+    def where(seen: LocatedNode) -> bool:
         return all(
             getattr(seen.node, field) in value if isinstance(value, tuple) else getattr(seen.node, field) == value
             for field, value in wanted.items()
@@ -88,7 +88,7 @@ def unmarked(where: Where, *marks: str) -> Where:
     return lambda seen: seen.marks.isdisjoint(marks) and where(seen)
 
 
-def _spoken(seen: Seen) -> bool:
+def _spoken(seen: LocatedNode) -> bool:
     """Text that user or assistant say themselves. In some protocols empty text can't be said."""
     message = seen.within(Message)
     inner = seen.within(ToolResult) or seen.within(Reasoning)
@@ -97,23 +97,23 @@ def _spoken(seen: Seen) -> bool:
     )
 
 
-def _empty(seen: Seen) -> bool:
+def _empty(seen: LocatedNode) -> bool:
     return not seen.node.text.strip() and seen.within(Message) is not None and seen.within(Reasoning) is None
 
 
-def _leading(seen: Seen) -> bool:
+def _leading(seen: LocatedNode) -> bool:
     """System text of a request's own, or of the messages that it starts with."""
     message = seen.within(Message)
     role = message.role if message is not None else "system"
     return role in ("system", "developer") and "later" not in seen.marks and bool(seen.node.text.strip())
 
 
-def _system(seen: Seen) -> bool:
+def _system(seen: LocatedNode) -> bool:
     return seen.node.role in ("system", "developer") and any(isinstance(part, Text) for part in seen.node.parts)
 
 
 def _media(*kinds: str, source: Any = (Node,), result: bool = False) -> Where:
-    def where(seen: Seen) -> bool:
+    def where(seen: LocatedNode) -> bool:
         inside = (seen.within(ToolResult) is not None) is result and seen.within(Reasoning) is None
         held = isinstance(seen.node.source, FileId) and FileId not in source
         return inside and not held and seen.node.kind in kinds and isinstance(seen.node.source, source)
@@ -121,12 +121,12 @@ def _media(*kinds: str, source: Any = (Node,), result: bool = False) -> Where:
     return where
 
 
-def _own(seen: Seen) -> bool:
+def _own(seen: LocatedNode) -> bool:
     """A call or result that the client has to do with, of a tool that it declared."""
     return seen.node.executor == "client" and seen.node.native in (None, "custom")
 
 
-def _own_call(seen: Seen) -> bool:
+def _own_call(seen: LocatedNode) -> bool:
     return _own(seen) and seen.node.shape == "json"
 
 
@@ -134,11 +134,11 @@ def _own_result(*states: str) -> Where:
     return lambda seen: _own(seen) and seen.node.status in states
 
 
-def _by_program(seen: Seen) -> bool:
+def _by_program(seen: LocatedNode) -> bool:
     return seen.node.caller is not None and seen.node.caller.kind != "direct"
 
 
-def _native(seen: Seen) -> bool:
+def _native(seen: LocatedNode) -> bool:
     return seen.node.executor == "client" and seen.node.native not in (None, "custom")
 
 
@@ -155,7 +155,7 @@ HOSTED = {
 }
 
 
-def _hosted(seen: Seen) -> str:
+def _hosted(seen: LocatedNode) -> str:
     """The first row that a vendor's tool fits."""
     if isinstance(seen.node, McpServer):
         return "mcp-connector"
@@ -166,7 +166,7 @@ def _hosted_row(name: str, title: str) -> Feature:
     return row(name, title, (NativeTool, McpServer), where=lambda seen: _hosted(seen) == name)
 
 
-def _offered(seen: Seen) -> bool:
+def _offered(seen: LocatedNode) -> bool:
     return seen.marks.isdisjoint({"unchosen"})
 
 
@@ -203,7 +203,7 @@ CONVERSATION = (
     row("item-ids", "ids of items", Message, "id"),
     row("item-states", "states and phases of items", Message, "status", "phase", "clear_at"),
     row("setting-changes", "settings that change on the way", SettingChange),
-    row("vendor-parts", "parts that one vendor has", Foreign, where=lambda seen: seen.within(ToolResult) is None),
+    row("vendor-parts", "parts that one vendor has", OpaquePart, where=lambda seen: seen.within(ToolResult) is None),
 )
 
 CALLS = (
@@ -226,7 +226,7 @@ CALLS = (
     row(
         "result-vendor-parts",
         "vendors' parts in results",
-        (Foreign, ToolRef),
+        (OpaquePart, ToolRef),
         where=lambda seen: seen.within(ToolResult),
     ),
     row("result-data", "results that are data, not text", Data),
@@ -279,7 +279,7 @@ TOOLS = (
 
 THINKING = (
     row("thinking-text", "thinking in the history", Reasoning, "", "content", where=has(hidden=None)),
-    row("thinking-proof", "proofs: signed, encrypted", _SEALED, "seal"),
+    row("thinking-proof", "proofs: signed, encrypted", _SEALED, "signature"),
     row("thinking-hidden", "thinking without text", Reasoning, where=_HIDDEN),
     row("thinking-switch", "thinking on or off", Thinking, "enabled"),
     row("effort", "effort", Thinking, "effort"),
@@ -336,12 +336,12 @@ ANSWERS = (
     row("answer-callers", "calls that a program made", _USES, "caller", where=_by_program),
     row("answer-toolsets", "the toolset of a call", _USES, "toolset"),
     row("answer-thinking", "thinking", Reasoning, "", "content", where=has(hidden=None)),
-    row("answer-proof", "proofs: signed, encrypted", _SEALED, "seal"),
+    row("answer-proof", "proofs: signed, encrypted", _SEALED, "signature"),
     row("answer-hidden", "thinking without text", Reasoning, where=_HIDDEN),
     row("answer-citations", "citations", Text, "annotations"),
     row("answer-refusals", "refusals, in words", Refusal),
     row("answer-media", "media", Media, where=lambda seen: seen.within(Reasoning) is None),
-    row("answer-vendor-parts", "parts that one vendor has", Foreign),
+    row("answer-vendor-parts", "parts that one vendor has", OpaquePart),
     row("answer-item-ids", "ids of items", Message, "id"),
     row("answer-item-states", "states and phases of items", Message, "status", "phase"),
     row("candidates", "several answers", Candidate, where=lambda seen: seen.node.index > 0),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.matrix.derive import Body, Instance, Loss, cells, judge, matrix, verdicts
+from tests.matrix.derivation import Body, Instance, Loss, cells, judge, matrix, verdicts
 from tests.matrix.features import GROUPS
 from tests.matrix.files import DATA, PAGE, as_data, as_page
 from toolwire.protocols import PROTOCOLS

@@ -8,19 +8,26 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.runtime.playing import Played, call, results, says, turn, words
-from tests.runtime.test_loop import Asked
-from tests.upstream.serving import served
+from tests.support.runtime.scripted_agent import (
+    ScriptedApprover,
+    ScriptedModel,
+    last_results,
+    model_call,
+    model_turn,
+    result_text,
+    text_turn,
+)
+from tests.support.servers.asgi import serve_app
 from toolwire import Agent, Policy, tool
 from toolwire.canonical.content import Text, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import Route
 from toolwire.gateway.config import Config, ProviderSection
-from toolwire.journal.runs import Runs
+from toolwire.journal.runs import RunStore
 from toolwire.protocols import PROTOCOLS
-from toolwire.runtime.approval import Approval, binding
-from toolwire.runtime.deciding import Decided
-from toolwire.runtime.events import CallEnded
+from toolwire.runtime.calls.admission import RecordedApproval
+from toolwire.runtime.calls.approval import Approval, approval_digest
+from toolwire.runtime.run.events import CallEnded
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
 
@@ -69,7 +76,7 @@ def test_what_a_tool_gives_stays_in_its_result(protocol: str) -> None:
     turns = [{"calls": [{"name": "look"}]}, {"text": "I looked."}]
     script = parse_script(json.dumps({"turns": turns}).encode(), "script", toml=False)
     watched = Watched(Simulator([protocol], script=script))
-    with served(watched) as address:
+    with serve_app(watched) as address:
         up = ProviderSection(protocol=protocol, base_url=address, api_key="k" * 20)
         with Agent("up/m", tools=[look, wipe], policy=ALL, config=Config(providers={"up": up})) as agent:
             run = agent.run("Look around.")
@@ -97,7 +104,7 @@ def test_what_a_model_only_writes_about_a_call_is_never_run(protocol: str) -> No
         wiped.append(1)
 
     script = parse_script(json.dumps({"turns": [{"text": INJECTED}]}).encode(), "script", toml=False)
-    with served(Simulator([protocol], script=script)) as address:
+    with serve_app(Simulator([protocol], script=script)) as address:
         up = ProviderSection(protocol=protocol, base_url=address, api_key="k" * 20)
         with Agent("up/m", tools=[wipe], policy=ALL, config=Config(providers={"up": up})) as agent:
             run = agent.run("Look around.")
@@ -126,9 +133,9 @@ def test_nothing_of_the_record_is_in_the_result() -> None:
     def look() -> str:
         return "seen"
 
-    model = Played(turn(call("look")), says("ok"))
+    model = ScriptedModel(model_turn(model_call("look")), text_turn("ok"))
     Agent(model, tools=[look]).run("go")
-    (result,) = results(model.asked[1])
+    (result,) = last_results(model.requests[1])
     assert result.content == (Text(text="seen"),)
 
 
@@ -143,16 +150,16 @@ def test_all_of_a_record_is_in_events_and_journal(tmp_path: Path) -> None:
     def look() -> str:
         return "seen"
 
-    model = Played(turn(call("look"), call("nothing", id="c2")), says("ok"))
+    model = ScriptedModel(model_turn(model_call("look"), model_call("nothing", id="c2")), text_turn("ok"))
     stream = Agent(model, tools=[look], journal=tmp_path / "runs.db").stream("go")
     told = [json.loads(msgspec.json.encode(event))["record"] for event in stream if isinstance(event, CallEnded)]
     assert [RECORD - one.keys() for one in told] == [set(), set()]
-    steps = {step.name: step.outcome for step in Runs(tmp_path / "runs.db").steps(stream.run.id)}
+    steps = {step.name: step.outcome for step in RunStore(tmp_path / "runs.db").steps(stream.run.id)}
     kept = [msgspec.json.decode(steps[f"call/1/{id}"] or b"")["record"] for id in ("c1", "c2")]
     assert sorted(kept, key=str) == sorted(told, key=str)
 
 
-def waiting(folder: Path) -> tuple[Runs, str, list[int]]:
+def waiting(folder: Path) -> tuple[RunStore, str, list[int]]:
     """A run that waits for an approval, its journal, and what its tool did."""
     done: list[int] = []
 
@@ -161,22 +168,24 @@ def waiting(folder: Path) -> tuple[Runs, str, list[int]]:
         done.append(amount)
         return "paid"
 
-    runs = Runs(folder / "runs.db")
-    model = Played(turn(call("pay", {"amount": 5})), says("ok"))
-    first = Agent(model, tools=[pay], person=Asked("later"), journal=runs).run("pay 5")
+    runs = RunStore(folder / "runs.db")
+    model = ScriptedModel(model_turn(model_call("pay", {"amount": 5})), text_turn("ok"))
+    first = Agent(model, tools=[pay], approver=ScriptedApprover("later"), journal=runs).run("pay 5")
     assert first.stopped == "waiting"
     return runs, first.id, done
 
 
-def resumed(runs: Runs, run: str, done: list[int], *, says_yes: bool = False) -> Any:
+def resumed(runs: RunStore, run: str, done: list[int], *, says_yes: bool = False) -> Any:
     @tool
     def pay(amount: int) -> str:
         done.append(amount)
         return "paid"
 
-    model = Played(says("this one is in the journal"), says("ok"))
-    model.asked.append(Request(origin=""))
-    agent = Agent(model, tools=[pay], person=Asked("yes") if says_yes else Asked(), journal=runs)
+    model = ScriptedModel(text_turn("this one is in the journal"), text_turn("ok"))
+    model.requests.append(Request(origin=""))
+    agent = Agent(
+        model, tools=[pay], approver=ScriptedApprover("yes") if says_yes else ScriptedApprover(), journal=runs
+    )
     stream = agent.resume(run)
     for _ in stream:
         pass
@@ -202,10 +211,10 @@ def test_an_answer_given_later_lets_it_go_on(tmp_path: Path) -> None:
 def test_an_approval_from_elsewhere_allows_nothing(bound: tuple[str, str, str, str], tmp_path: Path) -> None:
     runs, run, done = waiting(tmp_path)
     of, *rest = bound
-    forged = binding(run if of == "RUN" else of, *rest)
-    approval = Approval(answer="yes", binding=forged, by="person")
-    steps = runs.take_up(run)
-    steps.finish("approval/1/c1", msgspec.json.encode(Decided(approval)))
+    forged = approval_digest(run if of == "RUN" else of, *rest)
+    approval = Approval(answer="yes", digest=forged, decided_by="person")
+    steps = runs.resume(run)
+    steps.finish("approval/1/c1", msgspec.json.encode(RecordedApproval(approval)))
     steps.end(b"{}")
     ended = resumed(runs, run, done)
     assert done == []
@@ -214,9 +223,9 @@ def test_an_approval_from_elsewhere_allows_nothing(bound: tuple[str, str, str, s
 
 def test_the_approval_of_this_very_call_does(tmp_path: Path) -> None:
     runs, run, done = waiting(tmp_path)
-    approval = Approval(answer="yes", binding=binding(run, "c1", "pay", '{"amount": 5}'), by="person")
-    steps = runs.take_up(run)
-    steps.finish("approval/1/c1", msgspec.json.encode(Decided(approval)))
+    approval = Approval(answer="yes", digest=approval_digest(run, "c1", "pay", '{"amount": 5}'), decided_by="person")
+    steps = runs.resume(run)
+    steps.finish("approval/1/c1", msgspec.json.encode(RecordedApproval(approval)))
     steps.end(b"{}")
     resumed(runs, run, done)
     assert done == [5]
@@ -224,9 +233,9 @@ def test_the_approval_of_this_very_call_does(tmp_path: Path) -> None:
 
 def test_a_call_that_was_in_flight_is_in_doubt_and_not_run_again(tmp_path: Path) -> None:
     runs, run, done = waiting(tmp_path)
-    steps = runs.take_up(run)
-    approval = Approval(answer="yes", binding=binding(run, "c1", "pay", '{"amount": 5}'), by="person")
-    steps.finish("approval/1/c1", msgspec.json.encode(Decided(approval)))
+    steps = runs.resume(run)
+    approval = Approval(answer="yes", digest=approval_digest(run, "c1", "pay", '{"amount": 5}'), decided_by="person")
+    steps.finish("approval/1/c1", msgspec.json.encode(RecordedApproval(approval)))
     steps.begin("call/1/c1", b"")  # and there the process died
     steps.end(b"{}")
     ended = resumed(runs, run, done)
@@ -235,7 +244,7 @@ def test_a_call_that_was_in_flight_is_in_doubt_and_not_run_again(tmp_path: Path)
     assert ended.stopped == "finished"
     result = ended.messages[-2].parts[0]
     assert result.status == "error"
-    assert words(result).startswith("in doubt:")
+    assert result_text(result).startswith("in doubt:")
 
 
 def test_the_journal_is_for_its_user_alone(tmp_path: Path) -> None:
@@ -249,8 +258,8 @@ def test_a_tool_that_floods_progress_and_output_is_bounded() -> None:
         await asyncio.sleep(0)
         return "x" * 5_000_000
 
-    model = Played(turn(call("flood")), says("ok"))
+    model = ScriptedModel(model_turn(model_call("flood")), text_turn("ok"))
     run = Agent(model, tools=[flood]).run("go")
-    assert len(words(results(model.asked[1])[0])) < 41_000
+    assert len(result_text(last_results(model.requests[1])[0])) < 41_000
     assert run.calls[0].truncated
     assert len(run.calls[0].summary) < 300

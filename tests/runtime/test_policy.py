@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire import Policy
-from toolwire.runtime.policy import PolicyError, parse_rule, rules_for
-from toolwire.runtime.toolset import Annotations, Locus, Tool
+from toolwire.runtime.policy import PolicyError, parse_rule, suggest_rules
+from toolwire.runtime.tool import Annotations, Locus, Tool
 
 
 async def nothing(arguments: Any, calling: Any) -> None:
@@ -17,7 +17,7 @@ async def nothing(arguments: Any, calling: Any) -> None:
 def tool(
     name: str = "run_shell_command", *, locus: Locus = "local", amounts_to: Any = None, **annotations: bool
 ) -> Tool:
-    return Tool(name=name, run=nothing, locus=locus, annotations=Annotations(**annotations), amounts_to=amounts_to)
+    return Tool(name=name, run=nothing, locus=locus, annotations=Annotations(**annotations), subcalls=amounts_to)
 
 
 def verdict(policy: Policy, arguments: Any, made: Tool | None = None) -> str:
@@ -47,7 +47,7 @@ def test_deny_wins_over_ask_and_ask_over_allow() -> None:
     assert verdict(policy, {"command": "ls"}) == "allow"
     assert verdict(policy, {"command": "git push origin"}) == "ask"
     assert verdict(policy, {"command": "git push; rm -rf /"}) == "deny"
-    assert "deny *(command=*rm -rf*)" in policy.decide(tool(), {"command": "rm -rf /"}).by
+    assert "deny *(command=*rm -rf*)" in policy.decide(tool(), {"command": "rm -rf /"}).reason
 
 
 def test_deny_holds_for_what_would_be_allowed_unasked() -> None:
@@ -113,7 +113,7 @@ SCHEMA = {"type": "object", "properties": {"content": {}, "path": {}}, "required
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_the_rules_that_are_offered_allow_the_call_and_hardly_another(path: str, other: str) -> None:
     made = Tool(name="write", run=nothing, parameters=SCHEMA)
-    rules = rules_for(made, {"path": path, "content": "x"})
+    rules = suggest_rules(made, {"path": path, "content": "x"})
     assert verdict(Policy(allow=rules), {"path": path, "content": "y"}, made) == "allow"
     if rules != ("write",) and other != path:
         assert verdict(Policy(allow=rules), {"path": other, "content": "x"}, made) == "ask"
@@ -124,8 +124,8 @@ def test_each_call_that_a_call_stands_for_has_a_rule_and_one_that_nobody_can_tel
         amounts_to=lambda one: None if "$" in one["command"] else [{"command": c} for c in one["command"].split(";")]
     )
     made = msgspec.structs.replace(made, parameters={"type": "object", "properties": {"command": {}}})
-    assert rules_for(made, {"command": "ls *,a;pwd;pwd"}) == (
+    assert suggest_rules(made, {"command": "ls *,a;pwd;pwd"}) == (
         r"run_shell_command(command=ls [*]\,a)",
         "run_shell_command(command=pwd)",
     )
-    assert rules_for(made, {"command": "$x"}) == ("run_shell_command",)
+    assert suggest_rules(made, {"command": "$x"}) == ("run_shell_command",)

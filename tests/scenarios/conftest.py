@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.scenarios.watching import Place, gateway_in_front_of
+from tests.support.gateway.setup import GatewaySetup, serve_gateway
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
 
@@ -47,12 +47,12 @@ delay = 3600
 
 
 @pytest.fixture(scope="session")
-def only_place() -> Iterator[Place]:
-    with gateway_in_front_of(Simulator(require_key=True, script=parse_script(SCRIPT, "script"))) as place:
+def only_place() -> Iterator[GatewaySetup]:
+    with serve_gateway(Simulator(require_key=True, script=parse_script(SCRIPT, "script"))) as place:
         yield place
 
 
 @pytest.fixture
-def place(only_place: Place) -> Place:
-    only_place.forget()
+def place(only_place: GatewaySetup) -> GatewaySetup:
+    only_place.reset()
     return only_place

@@ -9,10 +9,17 @@ import openai
 import pytest
 from google.genai._gaos.lib import compat_errors
 
-from tests.patience import wait_until
-from tests.scenarios.test_sdk_state import KEYS, Restarting, google_client, openai_client, respond, results
-from tests.scenarios.watching import Place, gateway_in_front_of, model_of
-from tests.upstream.clients import CLIENTS
+from tests.support.deadlines import wait_until
+from tests.support.gateway.setup import GatewaySetup, routed_model, serve_gateway
+from tests.support.gateway.stateful_clients import (
+    CLIENT_KEYS,
+    RestartableGateway,
+    create_response,
+    function_results_for,
+    google_client,
+    openai_client,
+)
+from tests.support.sdk.clients import SDK_CLIENTS
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
 
@@ -39,22 +46,22 @@ WHOLE = "one two three four five six seven eight nine ten eleven twelve"
 
 
 @pytest.fixture(scope="module")
-def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarting]:
+def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestartableGateway]:
     state = tmp_path_factory.mktemp("state") / "state.db"
-    found = Restarting(state, Simulator(script=parse_script(SCRIPT, "script")))
+    found = RestartableGateway(state, Simulator(script=parse_script(SCRIPT, "script")))
     found.start()
     yield found
     found.stop()
 
 
 @pytest.fixture
-def place(restarting: Restarting) -> Place:
-    restarting.place.forget()
-    return restarting.place
+def place(restarting: RestartableGateway) -> GatewaySetup:
+    restarting.setup.reset()
+    return restarting.setup
 
 
 def begun(client: openai.OpenAI, upstream: str, said: str = "count slowly", **more: Any) -> Any:
-    return client.responses.create(model=model_of(upstream), input=said, background=True, stream=True, **more)
+    return client.responses.create(model=routed_model(upstream), input=said, background=True, stream=True, **more)
 
 
 def some(stream: Any, count: int) -> list[Any]:
@@ -75,12 +82,12 @@ def waited(look: Any, id: str) -> Any:
     return found[-1]
 
 
-def hold_the_end(place: Place) -> threading.Event:
+def hold_the_end(place: GatewaySetup) -> threading.Event:
     return place.upstream.hold(lambda _, body: b"twelve" in body)
 
 
-@pytest.mark.parametrize("upstream", CLIENTS)
-def test_a_response_goes_on_without_its_reader(place: Place, upstream: str) -> None:
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
+def test_a_response_goes_on_without_its_reader(place: GatewaySetup, upstream: str) -> None:
     released = hold_the_end(place)
     with openai_client(place) as client:
         first = some(begun(client, upstream), 6)
@@ -107,11 +114,11 @@ def test_a_response_goes_on_without_its_reader(place: Place, upstream: str) -> N
         assert (kept.id, kept.output, kept.background) == (id, done.output, True)
         again = list(client.responses.retrieve(id, stream=True))
         assert [event.model_dump() for event in again] == [event.model_dump() for event in events]
-    assert [seen.whole for seen in place.upstream.seen] == [True]
-    assert b'"background"' not in place.upstream.seen[0].asked
+    assert [seen.complete for seen in place.upstream.exchanges] == [True]
+    assert b'"background"' not in place.upstream.exchanges[0].request_body
 
 
-def test_who_reads_is_told_at_once(place: Place) -> None:
+def test_who_reads_is_told_at_once(place: GatewaySetup) -> None:
     with openai_client(place) as client:
         released = hold_the_end(place)
         stream = begun(client, "anthropic")
@@ -122,11 +129,11 @@ def test_who_reads_is_told_at_once(place: Place) -> None:
         assert text + "".join(getattr(event, "delta", "") for event in stream) == WHOLE
 
 
-@pytest.mark.parametrize("upstream", CLIENTS)
-def test_an_interaction_is_streamed_by_its_id_and_resumed(place: Place, upstream: str) -> None:
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
+def test_an_interaction_is_streamed_by_its_id_and_resumed(place: GatewaySetup, upstream: str) -> None:
     with google_client(place) as client:
         released = hold_the_end(place)
-        created: Any = client.interactions.create(model=model_of(upstream), input="count slowly", background=True)
+        created: Any = client.interactions.create(model=routed_model(upstream), input="count slowly", background=True)
         watched: Any = client.interactions.get(created.id, stream=True)
         first = some(watched, 4)
         assert client.interactions.get(created.id).status == "in_progress"
@@ -143,9 +150,9 @@ def test_an_interaction_is_streamed_by_its_id_and_resumed(place: Place, upstream
         assert client.interactions.get(created.id).output_text == WHOLE
 
 
-def test_one_that_came_at_once_can_be_resumed_by_the_events_that_told_it_again(place: Place) -> None:
+def test_one_that_came_at_once_can_be_resumed_by_the_events_that_told_it_again(place: GatewaySetup) -> None:
     with google_client(place) as client:
-        made: Any = client.interactions.create(model=model_of("anthropic"), input="Hi")
+        made: Any = client.interactions.create(model=routed_model("anthropic"), input="Hi")
         replayed: Any = client.interactions.get(made.id, stream=True)
         events = list(replayed)
         rest: Any = client.interactions.get(made.id, stream=True, last_event_id=events[1].event_id)
@@ -154,8 +161,8 @@ def test_one_that_came_at_once_can_be_resumed_by_the_events_that_told_it_again(p
             client.interactions.get(made.id, stream=True, last_event_id="what?")
 
 
-def test_what_streamed_in_the_foreground_is_not_resumed_by_numbers_that_it_has_no_more(place: Place) -> None:
-    made = respond(place, "anthropic", "Hi", stream=True)
+def test_what_streamed_in_the_foreground_is_not_resumed_by_numbers_that_it_has_no_more(place: GatewaySetup) -> None:
+    made = create_response(place, "anthropic", "Hi", stream=True)
     with openai_client(place) as client:
         with pytest.raises(openai.BadRequestError, match="in the background"):
             client.responses.retrieve(made.id, stream=True, starting_after=3)
@@ -163,19 +170,19 @@ def test_what_streamed_in_the_foreground_is_not_resumed_by_numbers_that_it_has_n
     assert events[-1].response.output_text == made.output_text
 
 
-def test_it_can_be_gone_on_from(place: Place) -> None:
+def test_it_can_be_gone_on_from(place: GatewaySetup) -> None:
     with openai_client(place) as client:
         id = some(begun(client, "gemini"), 1)[0].response.id
         waited(client.responses.retrieve, id)
-    following = respond(place, "anthropic", "What is the weather in Oslo?", previous_response_id=id)
+    following = create_response(place, "anthropic", "What is the weather in Oslo?", previous_response_id=id)
     assert following.output[-1].type == "function_call"
-    assert WHOLE.encode() in place.upstream.seen[-1].asked
+    assert WHOLE.encode() in place.upstream.exchanges[-1].request_body
 
 
-def test_another_process_tells_it_too_and_so_does_the_next_one(restarting: Restarting, tmp_path: Path) -> None:
-    place = restarting.place
-    more = f'[server]\nkeys = ["{KEYS[0]}"]\n[state]\npath = "{place.state_path}"\n'
-    with gateway_in_front_of(Simulator(), more) as other, openai_client(place) as client:
+def test_another_process_tells_it_too_and_so_does_the_next_one(restarting: RestartableGateway, tmp_path: Path) -> None:
+    place = restarting.setup
+    more = f'[server]\nkeys = ["{CLIENT_KEYS[0]}"]\n[state]\npath = "{place.state_path}"\n'
+    with serve_gateway(Simulator(), more) as other, openai_client(place) as client:
         stream = begun(client, "anthropic")
         id = next(iter(stream)).response.id
         with openai_client(other) as elsewhere:
@@ -187,7 +194,7 @@ def test_another_process_tells_it_too_and_so_does_the_next_one(restarting: Resta
         assert [event.model_dump() for event in later] == [event.model_dump() for event in followed[5:]]
 
 
-def test_one_that_is_cancelled_ends_for_its_readers(place: Place) -> None:
+def test_one_that_is_cancelled_ends_for_its_readers(place: GatewaySetup) -> None:
     with openai_client(place) as client:
         stream = begun(client, "anthropic", "for ever")
         id = next(iter(stream)).response.id
@@ -201,7 +208,7 @@ def test_one_that_is_cancelled_ends_for_its_readers(place: Place) -> None:
             client.responses.retrieve(id, stream=True)
 
 
-def test_one_that_fails_says_so_in_its_stream(place: Place) -> None:
+def test_one_that_fails_says_so_in_its_stream(place: GatewaySetup) -> None:
     with openai_client(place) as client:
         events = list(begun(client, "anthropic", "senseless"))
         assert [event.type for event in events] == ["response.created", "response.queued", "response.failed"]
@@ -210,7 +217,7 @@ def test_one_that_fails_says_so_in_its_stream(place: Place) -> None:
 
 
 def test_one_that_was_under_way_when_the_gateway_stopped_ends_in_a_failure(tmp_path: Path) -> None:
-    restarting = Restarting(tmp_path / "state.db", Simulator(script=parse_script(SCRIPT, "script")))
+    restarting = RestartableGateway(tmp_path / "state.db", Simulator(script=parse_script(SCRIPT, "script")))
     with openai_client(restarting.start()) as client:
         first = some(begun(client, "anthropic", "for ever"), 8)
         id = first[0].response.id
@@ -223,33 +230,35 @@ def test_one_that_was_under_way_when_the_gateway_stopped_ends_in_a_failure(tmp_p
 
 def test_there_is_room_for_so_many_and_no_more_and_each_is_only_so_long() -> None:
     script = parse_script(SCRIPT, "script")
-    more = f'[server]\nkeys = ["{KEYS[0]}"]\n[limits]\nstreams = 1\nanswer = 20000\n'
-    with gateway_in_front_of(Simulator(script=script), more) as place, openai_client(place) as client:
-        released = place.upstream.hold(lambda seen, _: len(seen.answered) > 1000)
-        made = respond(place, "anthropic", "for ever", background=True)
+    more = f'[server]\nkeys = ["{CLIENT_KEYS[0]}"]\n[limits]\nstreams = 1\nanswer = 20000\n'
+    with serve_gateway(Simulator(script=script), more) as place, openai_client(place) as client:
+        released = place.upstream.hold(lambda seen, _: len(seen.response_body) > 1000)
+        made = create_response(place, "anthropic", "for ever", background=True)
         with pytest.raises(openai.InternalServerError, match="too many answers in the background"):
-            respond(place, "anthropic", "for ever", background=True)
+            create_response(place, "anthropic", "for ever", background=True)
         released.set()
         failed = waited(client.responses.retrieve, made.id)
         assert (failed.status, failed.error.message) == ("failed", "the answer is longer than 20000 bytes")
 
 
-def test_another_key_follows_nothing(place: Place) -> None:
-    with openai_client(place) as client, openai_client(place, KEYS[1]) as stranger:
+def test_another_key_follows_nothing(place: GatewaySetup) -> None:
+    with openai_client(place) as client, openai_client(place, CLIENT_KEYS[1]) as stranger:
         id = some(begun(client, "anthropic"), 1)[0].response.id
         with pytest.raises(openai.NotFoundError):
             stranger.responses.retrieve(id, stream=True)
 
 
-@pytest.mark.parametrize("upstream", CLIENTS)
-def test_a_call_in_the_background_is_answered_by_its_id(place: Place, upstream: str) -> None:
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
+def test_a_call_in_the_background_is_answered_by_its_id(place: GatewaySetup, upstream: str) -> None:
     tool: Any = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}
     with google_client(place) as client:
-        options: dict[str, Any] = {"model": model_of(upstream), "tools": [tool], "background": True}
+        options: dict[str, Any] = {"model": routed_model(upstream), "tools": [tool], "background": True}
         made = client.interactions.create(input="What is the weather?", **options)
         called = waited(client.interactions.get, made.id)
         assert called.status == "requires_action"
         done: Any = client.interactions.create(
-            input=results(called, "snow"), previous_interaction_id=made.id, **options | {"background": False}
+            input=function_results_for(called, "snow"),
+            previous_interaction_id=made.id,
+            **options | {"background": False},
         )
         assert "snow" in done.output_text

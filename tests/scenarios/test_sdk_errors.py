@@ -11,9 +11,8 @@ import pytest
 from google import genai
 from google.genai._gaos.lib import compat_errors
 
-from tests.scenarios.test_sdk_matrix import every_pair, streamed_or_not
-from tests.scenarios.watching import Place, gateway_in_front_of, model_of
-from tests.upstream.clients import CLIENTS
+from tests.support.gateway.setup import GatewaySetup, buffered_and_streamed, for_every_pair, routed_model, serve_gateway
+from tests.support.sdk.clients import SDK_CLIENTS
 from toolwire.upstream.simulator.app import Simulator
 
 EXCEPTIONS: dict[str, dict[int, type[Exception]]] = {
@@ -56,9 +55,9 @@ WITHOUT_HEADERS = ("ollama",)
 
 
 def raised_by(client: str, base_url: str, model: str, words: str, *, stream: bool, status: int) -> Any:
-    talk = CLIENTS[client][0](base_url, model, stream=stream)
+    talk = SDK_CLIENTS[client][0](base_url, model, stream=stream)
     with pytest.raises(EXCEPTIONS[client][status]) as raised:
-        talk.say(words)
+        talk.send_text(words)
     error: Any = raised.value
     assert getattr(error, "status_code", getattr(error, "code", None)) == status
     return error
@@ -69,45 +68,45 @@ def headers_of(error: Any) -> Any:
     return response.headers
 
 
-@every_pair
-@streamed_or_not
-def test_what_an_upstream_refuses(place: Place, client: str, upstream: str, stream: bool) -> None:
+@for_every_pair
+@buffered_and_streamed
+def test_what_an_upstream_refuses(place: GatewaySetup, client: str, upstream: str, stream: bool) -> None:
     for words, status, said in FAILURES:
-        error = raised_by(client, place.base_url, model_of(upstream), words, stream=stream, status=status)
+        error = raised_by(client, place.base_url, routed_model(upstream), words, stream=stream, status=status)
         assert said in str(error)
-        assert place.gateway.seen[-1].headers.get("retry-after") == ("33" if status == 429 else None)
+        assert place.gateway.exchanges[-1].headers.get("retry-after") == ("33" if status == 429 else None)
         if status == 429 and client not in WITHOUT_HEADERS:
             assert headers_of(error)["retry-after"] == "33"
-    assert len(place.upstream.seen) == len(FAILURES)
+    assert len(place.upstream.exchanges) == len(FAILURES)
 
 
-@pytest.mark.parametrize("upstream", CLIENTS)
-def test_a_stream_that_breaks_off_is_no_answer_to_googles_clients(place: Place, upstream: str) -> None:
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
+def test_a_stream_that_breaks_off_is_no_answer_to_googles_clients(place: GatewaySetup, upstream: str) -> None:
     """Their Node SDK reads over an error within an event: as Google does, it is written without one."""
-    talk = CLIENTS["gemini"][0](place.base_url, model_of(upstream), stream=True)
+    talk = SDK_CLIENTS["gemini"][0](place.base_url, routed_model(upstream), stream=True)
     with pytest.raises(genai.errors.ServerError) as raised:
-        talk.say("half of it")
+        talk.send_text("half of it")
     assert raised.value.code == 500
-    assert place.gateway.seen[-1].answered.split(b"\n\n")[-2].startswith(b'{"error":')
+    assert place.gateway.exchanges[-1].response_body.split(b"\n\n")[-2].startswith(b'{"error":')
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@streamed_or_not
-def test_a_model_that_nobody_is_configured_for(place: Place, client: str, stream: bool) -> None:
+@pytest.mark.parametrize("client", SDK_CLIENTS)
+@buffered_and_streamed
+def test_a_model_that_nobody_is_configured_for(place: GatewaySetup, client: str, stream: bool) -> None:
     error = raised_by(client, place.base_url, "nobody-knows", "Hi", stream=stream, status=404)
     assert "no provider is configured for the model 'nobody-knows'" in str(error)
-    assert place.upstream.seen == []
+    assert place.upstream.exchanges == []
 
 
 @pytest.fixture(scope="module")
-def locked() -> Iterator[Place]:
-    with gateway_in_front_of(Simulator(), '[server]\nkeys = ["a-key-of-the-gateway"]') as place:
+def locked() -> Iterator[GatewaySetup]:
+    with serve_gateway(Simulator(), '[server]\nkeys = ["a-key-of-the-gateway"]') as place:
         yield place
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@streamed_or_not
-def test_a_key_that_is_not_the_gateways(locked: Place, client: str, stream: bool) -> None:
-    error = raised_by(client, locked.base_url, model_of("anthropic"), "Hi", stream=stream, status=401)
+@pytest.mark.parametrize("client", SDK_CLIENTS)
+@buffered_and_streamed
+def test_a_key_that_is_not_the_gateways(locked: GatewaySetup, client: str, stream: bool) -> None:
+    error = raised_by(client, locked.base_url, routed_model("anthropic"), "Hi", stream=stream, status=401)
     assert "no valid key was given" in str(error)
-    assert locked.upstream.seen == []
+    assert locked.upstream.exchanges == []

@@ -11,20 +11,28 @@ import pytest
 from google import genai
 from pydantic import BaseModel
 
-from tests.scenarios.helping import CALLS, KEPT, TASK, Toolbox, check_the_upstream, demanding, set_the_task
-from tests.scenarios.watching import Place, gateway_in_front_of, model_of
-from tests.upstream.clients import CLIENTS, KEY
+from tests.support.gateway.setup import GatewaySetup, routed_model, serve_gateway
+from tests.support.gateway.tool_loop_task import (
+    EXPECTED_CALLS,
+    NOTE_RESULT,
+    TASK,
+    TaskTools,
+    assign_task,
+    check_upstream_history,
+    task_simulator,
+)
+from tests.support.sdk.clients import API_KEY, SDK_CLIENTS
 
 
 @pytest.fixture(scope="module")
-def only_task() -> Iterator[Place]:
-    with gateway_in_front_of(demanding()) as place:
+def only_task() -> Iterator[GatewaySetup]:
+    with serve_gateway(task_simulator()) as place:
         yield place
 
 
 @pytest.fixture
-def task(only_task: Place) -> Place:
-    return set_the_task(only_task)
+def task(only_task: GatewaySetup) -> GatewaySetup:
+    return assign_task(only_task)
 
 
 class Weather(BaseModel):
@@ -42,8 +50,8 @@ class Verdict(BaseModel):
     sure: bool
 
 
-def anthropic_tool_runner(base_url: str, model: str, tools: Toolbox) -> str:
-    with anthropic.Anthropic(base_url=base_url, api_key=KEY, max_retries=0) as client:
+def anthropic_tool_runner(base_url: str, model: str, tools: TaskTools) -> str:
+    with anthropic.Anthropic(base_url=base_url, api_key=API_KEY, max_retries=0) as client:
         runner = client.beta.messages.tool_runner(
             model=model,
             max_tokens=2000,
@@ -53,8 +61,8 @@ def anthropic_tool_runner(base_url: str, model: str, tools: Toolbox) -> str:
         return "".join(block.text for block in runner.until_done().content if block.type == "text")
 
 
-def anthropic_streaming_tool_runner(base_url: str, model: str, tools: Toolbox) -> str:
-    with anthropic.Anthropic(base_url=base_url, api_key=KEY, max_retries=0) as client:
+def anthropic_streaming_tool_runner(base_url: str, model: str, tools: TaskTools) -> str:
+    with anthropic.Anthropic(base_url=base_url, api_key=API_KEY, max_retries=0) as client:
         runner = client.beta.messages.tool_runner(
             model=model,
             max_tokens=2000,
@@ -74,9 +82,9 @@ DECLARED = [
 ]
 
 
-def openai_responses_stream(base_url: str, model: str, tools: Toolbox) -> str:
+def openai_responses_stream(base_url: str, model: str, tools: TaskTools) -> str:
     history: list[Any] = [{"role": "user", "content": TASK}]
-    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY, max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
         while True:
             with client.responses.stream(model=model, input=history, tools=DECLARED, store=False) as stream:
                 said = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
@@ -87,9 +95,9 @@ def openai_responses_stream(base_url: str, model: str, tools: Toolbox) -> str:
             history += [*response.output, *results]
 
 
-def openai_responses_parse(base_url: str, model: str, tools: Toolbox) -> Any:
+def openai_responses_parse(base_url: str, model: str, tools: TaskTools) -> Any:
     history: list[Any] = [{"role": "user", "content": TASK}]
-    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY, max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
         while True:
             response = client.responses.parse(
                 model=model, input=history, tools=DECLARED, text_format=Verdict, store=False
@@ -99,7 +107,7 @@ def openai_responses_parse(base_url: str, model: str, tools: Toolbox) -> Any:
             history += [*response.output, *results]
 
 
-def _answers(tools: Toolbox, response: Any) -> list[Any]:
+def _answers(tools: TaskTools, response: Any) -> list[Any]:
     return [
         {
             "type": "function_call_output",
@@ -111,9 +119,9 @@ def _answers(tools: Toolbox, response: Any) -> list[Any]:
     ]
 
 
-def openai_chat_stream(base_url: str, model: str, tools: Toolbox) -> str:
+def openai_chat_stream(base_url: str, model: str, tools: TaskTools) -> str:
     history: list[Any] = [{"role": "user", "content": TASK}]
-    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY, max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
         while True:
             with client.chat.completions.stream(model=model, messages=history, tools=DECLARED) as stream:
                 said = "".join(event.delta for event in stream if event.type == "content.delta")
@@ -124,9 +132,9 @@ def openai_chat_stream(base_url: str, model: str, tools: Toolbox) -> str:
             history += [message.to_dict(), *_results(tools, message)]
 
 
-def openai_chat_parse(base_url: str, model: str, tools: Toolbox) -> Any:
+def openai_chat_parse(base_url: str, model: str, tools: TaskTools) -> Any:
     history: list[Any] = [{"role": "user", "content": TASK}]
-    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=KEY, max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
         while True:
             completion = client.chat.completions.parse(
                 model=model, messages=history, tools=DECLARED, response_format=Verdict
@@ -137,7 +145,7 @@ def openai_chat_parse(base_url: str, model: str, tools: Toolbox) -> Any:
             history += [message.to_dict(), *_results(tools, message)]
 
 
-def _results(tools: Toolbox, message: Any) -> list[Any]:
+def _results(tools: TaskTools, message: Any) -> list[Any]:
     return [
         {
             "role": "tool",
@@ -148,27 +156,27 @@ def _results(tools: Toolbox, message: Any) -> list[Any]:
     ]
 
 
-def _run(tools: Toolbox, name: str, arguments: Any) -> str:
+def _run(tools: TaskTools, name: str, arguments: Any) -> str:
     """With arguments that the SDK has read into the type that declared them."""
     assert isinstance(arguments, {"get_weather": Weather, "save_note": Note}[name])
     output: str = getattr(tools, name)(**arguments.model_dump())
     return output
 
 
-def google_function_calling(base_url: str, model: str, tools: Toolbox) -> str:
-    with genai.Client(api_key=KEY, http_options={"base_url": base_url}) as client:
+def google_function_calling(base_url: str, model: str, tools: TaskTools) -> str:
+    with genai.Client(api_key=API_KEY, http_options={"base_url": base_url}) as client:
         config: Any = {"tools": [tools.get_weather, tools.save_note]}
         return client.models.generate_content(model=model, contents=TASK, config=config).text or ""
 
 
-def google_streaming_function_calling(base_url: str, model: str, tools: Toolbox) -> str:
-    with genai.Client(api_key=KEY, http_options={"base_url": base_url}) as client:
+def google_streaming_function_calling(base_url: str, model: str, tools: TaskTools) -> str:
+    with genai.Client(api_key=API_KEY, http_options={"base_url": base_url}) as client:
         config: Any = {"tools": [tools.get_weather, tools.save_note]}
         chunks = client.models.generate_content_stream(model=model, contents=TASK, config=config)
         return "".join(chunk.text or "" for chunk in chunks)
 
 
-HELPERS: dict[str, tuple[Callable[[str, str, Toolbox], str], str]] = {
+HELPERS: dict[str, tuple[Callable[[str, str, TaskTools], str], str]] = {
     "anthropic tool runner": (anthropic_tool_runner, "anthropic"),
     "anthropic tool runner, streamed": (anthropic_streaming_tool_runner, "anthropic"),
     "openai responses.stream": (openai_responses_stream, "openai-responses"),
@@ -176,29 +184,29 @@ HELPERS: dict[str, tuple[Callable[[str, str, Toolbox], str], str]] = {
     "google function calling": (google_function_calling, "gemini"),
     "google function calling, streamed": (google_streaming_function_calling, "gemini"),
 }
-PARSERS: dict[str, tuple[Callable[[str, str, Toolbox], Any], str]] = {
+PARSERS: dict[str, tuple[Callable[[str, str, TaskTools], Any], str]] = {
     "openai responses.parse": (openai_responses_parse, "openai-responses"),
     "openai chat.completions.parse": (openai_chat_parse, "openai-chat"),
 }
 
 
 def abroad(helpers: Mapping[str, tuple[Any, str]]) -> list[tuple[str, str]]:
-    return [(name, upstream) for name, (_, home) in helpers.items() for upstream in CLIENTS if upstream != home]
+    return [(name, upstream) for name, (_, home) in helpers.items() for upstream in SDK_CLIENTS if upstream != home]
 
 
 @pytest.mark.parametrize(("helper", "upstream"), abroad(HELPERS))
-def test_a_loop_of_three_steps(task: Place, helper: str, upstream: str) -> None:
-    tools = Toolbox()
-    text = HELPERS[helper][0](task.base_url, model_of(upstream), tools)
-    assert tools.calls == CALLS
-    assert KEPT in text
-    check_the_upstream(task, upstream)
+def test_a_loop_of_three_steps(task: GatewaySetup, helper: str, upstream: str) -> None:
+    tools = TaskTools()
+    text = HELPERS[helper][0](task.base_url, routed_model(upstream), tools)
+    assert tools.calls == EXPECTED_CALLS
+    assert NOTE_RESULT in text
+    check_upstream_history(task, upstream)
 
 
 @pytest.mark.parametrize(("parser", "upstream"), abroad(PARSERS))
-def test_a_loop_that_ends_in_a_type(task: Place, parser: str, upstream: str) -> None:
-    tools = Toolbox()
-    verdict = PARSERS[parser][0](task.base_url, model_of(upstream), tools)
-    assert tools.calls == CALLS
+def test_a_loop_that_ends_in_a_type(task: GatewaySetup, parser: str, upstream: str) -> None:
+    tools = TaskTools()
+    verdict = PARSERS[parser][0](task.base_url, routed_model(upstream), tools)
+    assert tools.calls == EXPECTED_CALLS
     assert isinstance(verdict, Verdict)
-    check_the_upstream(task, upstream)
+    check_upstream_history(task, upstream)

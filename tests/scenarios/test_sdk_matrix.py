@@ -9,11 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios.watching import Place, model_of, proofs_in
-from tests.upstream.clients import CLIENTS, WEATHER, Called, Client, Heard, Tool
+from tests.support.gateway.setup import (
+    CLIENT_UPSTREAM_PAIRS,
+    SIGNING_PROTOCOLS,
+    GatewaySetup,
+    buffered_and_streamed,
+    for_every_pair,
+    routed_model,
+    signatures_in,
+)
+from tests.support.sdk.clients import SDK_CLIENTS, WEATHER_TOOL, ClientTool, ReceivedCall, ReceivedResponse, SdkClient
 from toolwire.protocols import PROTOCOLS
 
-NOTE = Tool(
+NOTE = ClientTool(
     "save_note",
     "Saves a note.",
     {
@@ -31,84 +39,79 @@ THINKING: dict[str, dict[str, Any]] = {
     "gemini": {"thinking_config": {"include_thoughts": True, "thinking_level": "high"}},
     "openrouter": {"reasoning": {"effort": "high", "summary": "auto"}},
 }
-PROVING = ("anthropic", "openai-responses", "gemini", "gemini-interactions", "openrouter")
 
 # Ollama's `true` says not how much.
 NOT_THINKING = {("ollama", "openai-responses")}
 
-EVERY = [(client, upstream) for client in CLIENTS for upstream in CLIENTS]
-every_pair = pytest.mark.parametrize(("client", "upstream"), EVERY)
-streamed_or_not = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
-
-def opened(place: Place, client: str, upstream: str, *, stream: bool, thinking: bool) -> Client:
-    return CLIENTS[client][0](
+def opened(place: GatewaySetup, client: str, upstream: str, *, stream: bool, thinking: bool) -> SdkClient:
+    return SDK_CLIENTS[client][0](
         place.base_url,
-        model_of(upstream),
+        routed_model(upstream),
         stream=stream,
         thinking=thinking,
-        tools=(WEATHER, NOTE),
+        tools=(WEATHER_TOOL, NOTE),
         options=THINKING.get(client, {}) if thinking else {},
     )
 
 
-def check_calls(heard: Heard) -> None:
+def check_calls(heard: ReceivedResponse) -> None:
     assert [(call.name, call.arguments) for call in heard.calls] == [
         ("get_weather", {"city": "Zürich"}),
         ("save_note", AWKWARD),
     ]
 
 
-def check_answer(heard: Heard) -> None:
+def check_answer(heard: ReceivedResponse) -> None:
     assert heard.calls == ()
     for result in RESULTS:
         assert result in heard.text
 
 
-def check_pairs(place: Place, upstream: str, calls: Sequence[Called]) -> None:
+def check_pairs(place: GatewaySetup, upstream: str, calls: Sequence[ReceivedCall]) -> None:
     """The calls that the upstream got back are its own, and each result has found its call."""
-    first, second = place.upstream.seen
+    first, second = place.upstream.exchanges
     made, results = second.calls(upstream), second.results(upstream)
     assert [json.loads(call.arguments) for call in made] == [call.arguments for call in calls]
     assert [call.id for call in made] == [result.call_id for result in results]
     if calls[0].id is not None:
-        assert all(call.id is None or call.id.encode() in first.answered for call in made)
+        assert all(call.id is None or call.id.encode() in first.response_body for call in made)
 
 
-@every_pair
-@streamed_or_not
-def test_a_tool_cycle_of_two_turns(place: Place, client: str, upstream: str, stream: bool) -> None:
+@for_every_pair
+@buffered_and_streamed
+def test_a_tool_cycle_of_two_turns(place: GatewaySetup, client: str, upstream: str, stream: bool) -> None:
     talk = opened(place, client, upstream, stream=stream, thinking=True)
     # In words of its own: the gateway would know the same conversation again.
-    first = talk.say(f"Step by step: {WISH}" if stream else WISH)
+    first = talk.send_text(f"Step by step: {WISH}" if stream else WISH)
     check_calls(first)
-    issued = proofs_in(place.upstream.seen[0].answered)
-    assert bool(issued) == (upstream in PROVING and (client, upstream) not in NOT_THINKING)
-    second = talk.answer(first.calls, RESULTS)
+    issued = signatures_in(place.upstream.exchanges[0].response_body)
+    assert bool(issued) == (upstream in SIGNING_PROTOCOLS and (client, upstream) not in NOT_THINKING)
+    second = talk.send_results(first.calls, RESULTS)
     check_answer(second)
-    assert [seen.status for seen in place.upstream.seen] == [200, 200]
+    assert [seen.status for seen in place.upstream.exchanges] == [200, 200]
     check_pairs(place, upstream, first.calls)
-    assert proofs_in(place.upstream.seen[1].asked) == issued
+    assert signatures_in(place.upstream.exchanges[1].request_body) == issued
 
 
-@every_pair
-def test_without_thinking(place: Place, client: str, upstream: str) -> None:
+@for_every_pair
+def test_without_thinking(place: GatewaySetup, client: str, upstream: str) -> None:
     talk = opened(place, client, upstream, stream=False, thinking=False)
-    first = talk.say(WISH)
+    first = talk.send_text(WISH)
     check_calls(first)
-    check_answer(talk.answer(first.calls, RESULTS))
+    check_answer(talk.send_results(first.calls, RESULTS))
     check_pairs(place, upstream, first.calls)
 
 
 @pytest.mark.parametrize("client", ["openai-chat", "ollama"])
-@pytest.mark.parametrize("upstream", PROVING)
-@streamed_or_not
+@pytest.mark.parametrize("upstream", SIGNING_PROTOCOLS)
+@buffered_and_streamed
 def test_a_proof_that_is_kept_for_the_client_is_not_lost(
-    place: Place, client: str, upstream: str, stream: bool
+    place: GatewaySetup, client: str, upstream: str, stream: bool
 ) -> None:
-    opened(place, client, upstream, stream=stream, thinking=True).say(WISH)
+    opened(place, client, upstream, stream=stream, thinking=True).send_text(WISH)
     assert [loss for loss in place.losses() if loss["path"].endswith(("ignature", "/encrypted_content", "/data"))] == []
 
 
 def test_nothing_is_left_out() -> None:
-    assert len(EVERY) == len(PROTOCOLS) ** 2
+    assert len(CLIENT_UPSTREAM_PAIRS) == len(PROTOCOLS) ** 2

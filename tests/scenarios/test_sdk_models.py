@@ -9,22 +9,22 @@ import openrouter
 import pytest
 from google import genai
 
-from tests.scenarios.watching import Place, model_of
-from tests.upstream.clients import CLIENTS, KEY
+from tests.support.gateway.setup import GatewaySetup, routed_model
+from tests.support.sdk.clients import API_KEY, SDK_CLIENTS
 
-OFFERED = [model_of(name) for name in CLIENTS]
+OFFERED = [routed_model(name) for name in SDK_CLIENTS]
 
 
-def test_anthropic(place: Place) -> None:
-    with anthropic.Anthropic(base_url=place.base_url, api_key=KEY, max_retries=0) as client:
+def test_anthropic(place: GatewaySetup) -> None:
+    with anthropic.Anthropic(base_url=place.base_url, api_key=API_KEY, max_retries=0) as client:
         assert [model.id for model in client.models.list()] == OFFERED
         assert [client.models.retrieve(name).id for name in OFFERED] == OFFERED
         with pytest.raises(anthropic.NotFoundError):
             client.models.retrieve("nobody-knows")
 
 
-def test_openai(place: Place) -> None:
-    with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=KEY, max_retries=0) as client:
+def test_openai(place: GatewaySetup) -> None:
+    with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=API_KEY, max_retries=0) as client:
         assert [model.id for model in client.models.list()] == OFFERED
         assert [client.models.retrieve(name).id for name in OFFERED] == OFFERED
         with pytest.raises(openai.NotFoundError):
@@ -32,16 +32,16 @@ def test_openai(place: Place) -> None:
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta"])
-def test_google(place: Place, version: str) -> None:
+def test_google(place: GatewaySetup, version: str) -> None:
     options: Any = {"base_url": place.base_url, "api_version": version}
-    with genai.Client(api_key=KEY, http_options=options) as client:
+    with genai.Client(api_key=API_KEY, http_options=options) as client:
         assert [model.name for model in client.models.list()] == [f"models/{name}" for name in OFFERED]
         assert [client.models.get(model=name).name for name in OFFERED] == [f"models/{name}" for name in OFFERED]
         with pytest.raises(genai.errors.ClientError, match="404"):
             client.models.get(model="nobody-knows")
 
 
-def test_ollama(place: Place) -> None:
+def test_ollama(place: GatewaySetup) -> None:
     with ollama.Client(host=place.base_url) as client:
         assert [model.model for model in client.list().models] == OFFERED
         assert all("tools" in (client.show(name).capabilities or ()) for name in OFFERED)
@@ -50,8 +50,8 @@ def test_ollama(place: Place) -> None:
         assert raised.value.status_code == 404
 
 
-def test_openrouter(place: Place) -> None:
-    with openrouter.OpenRouter(api_key=KEY, server_url=f"{place.base_url}/api/v1") as client:
+def test_openrouter(place: GatewaySetup) -> None:
+    with openrouter.OpenRouter(api_key=API_KEY, server_url=f"{place.base_url}/api/v1") as client:
         assert [model.id for model in client.models.list().result.data] == OFFERED
         for name in OFFERED:
             author, _, slug = name.partition("/")

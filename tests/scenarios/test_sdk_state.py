@@ -10,88 +10,49 @@ from typing import Any
 
 import openai
 import pytest
-from google import genai
 from google.genai._gaos.lib import compat_errors
 
-from tests.scenarios.test_sdk_matrix import PROVING, streamed_or_not
-from tests.scenarios.watching import Place, gateway_in_front_of, model_of, proofs_in
-from tests.upstream.clients import CLIENTS, WEATHER
-from tests.upstream.serving import http
-from toolwire.upstream.simulator.app import Simulator
-
-KEYS = ("the-key-of-somebody", "the-key-of-another")
-SYSTEM = "You are told this anew each time."
-
-
-class Restarting:
-    """A place whose gateway can be started anew, with the file that it had."""
-
-    def __init__(self, state: Path, simulator: Simulator | None = None) -> None:
-        self._simulator = simulator or Simulator()
-        self._more = f'[server]\nkeys = {list(KEYS)}\n[state]\npath = "{state}"\n'.replace("'", '"')
-        self._now: Any = None
-        self.place: Place
-
-    def start(self) -> Place:
-        self.stop()
-        self._now = gateway_in_front_of(self._simulator, self._more)
-        self.place = self._now.__enter__()
-        return self.place
-
-    def stop(self) -> None:
-        if self._now is not None:
-            self._now.__exit__(None, None, None)
-        self._now = None
+from tests.support.gateway.setup import (
+    SIGNING_PROTOCOLS,
+    GatewaySetup,
+    buffered_and_streamed,
+    routed_model,
+    signatures_in,
+)
+from tests.support.gateway.stateful_clients import (
+    CLIENT_KEYS,
+    SYSTEM_PROMPT,
+    RestartableGateway,
+    create_interaction,
+    create_response,
+    function_results_for,
+    google_client,
+    openai_client,
+)
+from tests.support.sdk.clients import SDK_CLIENTS
+from tests.support.servers.asgi import http_client
 
 
 @pytest.fixture
-def restarting(tmp_path: Path) -> Iterator[Restarting]:
-    found = Restarting(tmp_path / "state.db")
+def restarting(tmp_path: Path) -> Iterator[RestartableGateway]:
+    found = RestartableGateway(tmp_path / "state.db")
     found.start()
     yield found
     found.stop()
 
 
 @pytest.fixture(scope="module")
-def only_keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def only_keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewaySetup]:
     state = tmp_path_factory.mktemp("state") / "state.db"
-    found = Restarting(state)
+    found = RestartableGateway(state)
     yield found.start()
     found.stop()
 
 
 @pytest.fixture
-def keyed(only_keyed: Place) -> Place:
-    only_keyed.forget()
+def keyed(only_keyed: GatewaySetup) -> GatewaySetup:
+    only_keyed.reset()
     return only_keyed
-
-
-FUNCTION: Any = {"type": "function", "name": WEATHER.name, "description": WEATHER.about, "parameters": WEATHER.schema}
-
-
-def openai_client(place: Place, key: str = KEYS[0]) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=key, max_retries=0)
-
-
-def google_client(place: Place, key: str = KEYS[0]) -> genai.Client:
-    return genai.Client(api_key=key, http_options={"base_url": place.base_url, "retry_options": {"attempts": 1}})
-
-
-def respond(place: Place, upstream: str, said: Any, *, stream: bool = False, key: str = KEYS[0], **more: Any) -> Any:
-    options: dict[str, Any] = {
-        "model": model_of(upstream),
-        "input": said,
-        "instructions": SYSTEM,
-        "tools": [FUNCTION | {"strict": False}],
-        "reasoning": {"effort": "high", "summary": "auto"},
-    } | more
-    with openai_client(place, key) as client:
-        if not stream:
-            return client.responses.create(**options)
-        with client.responses.stream(**options) as events:
-            for _ in events:
-                pass
-            return events.get_final_response()
 
 
 def outputs(response: Any, result: str) -> list[dict[str, Any]]:
@@ -100,92 +61,71 @@ def outputs(response: Any, result: str) -> list[dict[str, Any]]:
     return [{"type": "function_call_output", "call_id": call.call_id, "output": result} for call in calls]
 
 
-def check_last(place: Place, upstream: str, cities: list[str]) -> None:
+def check_last(place: GatewaySetup, upstream: str, cities: list[str]) -> None:
     """The upstream got the whole conversation, its own proofs, and each system text and tool once."""
-    seen = place.upstream.seen[-1]
+    seen = place.upstream.exchanges[-1]
     assert seen.status == 200
     assert [call.arguments.replace(" ", "") for call in seen.calls(upstream)] == [
         f'{{"city":"{city}"}}' for city in cities
     ]
     assert [call.id for call in seen.calls(upstream)] == [result.call_id for result in seen.results(upstream)]
-    assert seen.asked.count(SYSTEM.encode()) == 1
+    assert seen.request_body.count(SYSTEM_PROMPT.encode()) == 1
     assert len(seen.request(upstream).tools or ()) == 1
-    if upstream in PROVING:
-        assert len(proofs_in(seen.asked)) >= len(cities)
+    if upstream in SIGNING_PROTOCOLS:
+        assert len(signatures_in(seen.request_body)) >= len(cities)
 
 
-@pytest.mark.parametrize("upstream", CLIENTS)
-@streamed_or_not
-def test_responses_go_on_from_an_id(restarting: Restarting, upstream: str, stream: bool) -> None:
-    place = restarting.place
-    first = respond(place, upstream, "What is the weather in Oslo?", stream=stream)
-    second = respond(place, upstream, outputs(first, "snow"), stream=stream, previous_response_id=first.id)
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
+@buffered_and_streamed
+def test_responses_go_on_from_an_id(restarting: RestartableGateway, upstream: str, stream: bool) -> None:
+    place = restarting.setup
+    first = create_response(place, upstream, "What is the weather in Oslo?", stream=stream)
+    second = create_response(place, upstream, outputs(first, "snow"), stream=stream, previous_response_id=first.id)
     assert "snow" in second.output_text
     if upstream != "openai-responses":  # at home the answer is passed on as it is
         assert second.previous_response_id == first.id
     place = restarting.start()
-    third = respond(place, upstream, "And the weather in Rome?", stream=stream, previous_response_id=second.id)
-    fourth = respond(place, upstream, outputs(third, "sun"), stream=stream, previous_response_id=third.id)
+    third = create_response(place, upstream, "And the weather in Rome?", stream=stream, previous_response_id=second.id)
+    fourth = create_response(place, upstream, outputs(third, "sun"), stream=stream, previous_response_id=third.id)
     assert "sun" in fourth.output_text
     assert len({first.id, second.id, third.id, fourth.id}) == 4
     check_last(place, upstream, ["Oslo", "Rome"])
 
 
-@pytest.mark.parametrize("upstream", CLIENTS)
-@streamed_or_not
-def test_responses_in_a_conversation(restarting: Restarting, upstream: str, stream: bool) -> None:
-    place = restarting.place
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
+@buffered_and_streamed
+def test_responses_in_a_conversation(restarting: RestartableGateway, upstream: str, stream: bool) -> None:
+    place = restarting.setup
     with openai_client(place) as client:
         conversation = client.conversations.create(metadata={"topic": "rain"}).id
-    first = respond(place, upstream, "What is the weather in Oslo?", stream=stream, conversation=conversation)
-    second = respond(place, upstream, outputs(first, "snow"), stream=stream, conversation={"id": conversation})
+    first = create_response(place, upstream, "What is the weather in Oslo?", stream=stream, conversation=conversation)
+    second = create_response(place, upstream, outputs(first, "snow"), stream=stream, conversation={"id": conversation})
     if upstream != "openai-responses":
         assert second.conversation.id == conversation
     place = restarting.start()
-    third = respond(place, upstream, "And the weather in Rome?", stream=stream, conversation=conversation)
-    fourth = respond(place, upstream, outputs(third, "sun"), stream=stream, conversation=conversation)
+    third = create_response(place, upstream, "And the weather in Rome?", stream=stream, conversation=conversation)
+    fourth = create_response(place, upstream, outputs(third, "sun"), stream=stream, conversation=conversation)
     assert "sun" in fourth.output_text
     check_last(place, upstream, ["Oslo", "Rome"])
 
 
-def interact(place: Place, upstream: str, said: Any, *, stream: bool = False, key: str = KEYS[0], **more: Any) -> Any:
-    with google_client(place, key) as client:
-        options: dict[str, Any] = {
-            "model": model_of(upstream),
-            "input": said,
-            "system_instruction": SYSTEM,
-            "tools": [FUNCTION],
-            "generation_config": {"thinking_level": "high", "thinking_summaries": "auto"},
-        } | more
-        if not stream:
-            return client.interactions.create(**options)
-        ids = [
-            event.interaction.id
-            for event in client.interactions.create(stream=True, **options)
-            if event.event_type == "interaction.completed"
-        ]
-        return client.interactions.get(ids[0])
-
-
-def results(interaction: Any, result: str) -> list[dict[str, Any]]:
-    calls = [step for step in interaction.steps if step.type == "function_call"]
-    assert [call.name for call in calls] == ["get_weather"]
-    return [{"type": "function_result", "call_id": call.id, "name": call.name, "result": result} for call in calls]
-
-
-@pytest.mark.parametrize("upstream", CLIENTS)
-@streamed_or_not
-def test_interactions_go_on_from_an_id(restarting: Restarting, upstream: str, stream: bool) -> None:
-    place = restarting.place
-    first = interact(place, upstream, "What is the weather in Oslo?", stream=stream)
-    second = interact(place, upstream, results(first, "snow"), stream=stream, previous_interaction_id=first.id)
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
+@buffered_and_streamed
+def test_interactions_go_on_from_an_id(restarting: RestartableGateway, upstream: str, stream: bool) -> None:
+    place = restarting.setup
+    first = create_interaction(place, upstream, "What is the weather in Oslo?", stream=stream)
+    second = create_interaction(
+        place, upstream, function_results_for(first, "snow"), stream=stream, previous_interaction_id=first.id
+    )
     assert "snow" in second.output_text
     if upstream != "gemini-interactions":
         assert second.previous_interaction_id == first.id
     place = restarting.start()
     question = [{"type": "text", "text": "And the weather in Rome?"}]
-    third = interact(place, upstream, question, stream=stream, previous_interaction_id=second.id)
-    fourth = interact(place, upstream, results(third, "sun"), stream=stream, previous_interaction_id=third.id)
+    third = create_interaction(place, upstream, question, stream=stream, previous_interaction_id=second.id)
+    fourth = create_interaction(
+        place, upstream, function_results_for(third, "sun"), stream=stream, previous_interaction_id=third.id
+    )
     assert "sun" in fourth.output_text
     check_last(place, upstream, ["Oslo", "Rome"])
 
@@ -193,9 +133,9 @@ def test_interactions_go_on_from_an_id(restarting: Restarting, upstream: str, st
 # ---- what can be done with an id
 
 
-def test_a_response_by_its_id(keyed: Place) -> None:
+def test_a_response_by_its_id(keyed: GatewaySetup) -> None:
     with openai_client(keyed) as client:
-        made = respond(keyed, "anthropic", "What is the weather in Oslo?")
+        made = create_response(keyed, "anthropic", "What is the weather in Oslo?")
         assert client.responses.retrieve(made.id).model_dump() == made.model_dump()
         (item,) = client.responses.input_items.list(made.id).data
         shown = item.model_dump(exclude_none=True)
@@ -213,13 +153,13 @@ def test_a_response_by_its_id(keyed: Place) -> None:
         with pytest.raises(openai.NotFoundError):
             client.responses.delete(made.id)
         with pytest.raises(openai.BadRequestError) as refused:
-            respond(keyed, "anthropic", "And then?", previous_response_id=made.id)
+            create_response(keyed, "anthropic", "And then?", previous_response_id=made.id)
         assert refused.value.code == "previous_response_not_found"
 
 
-def test_an_interaction_by_its_id(keyed: Place) -> None:
+def test_an_interaction_by_its_id(keyed: GatewaySetup) -> None:
     with google_client(keyed) as client:
-        made = interact(keyed, "anthropic", "What is the weather in Oslo?")
+        made = create_interaction(keyed, "anthropic", "What is the weather in Oslo?")
         assert client.interactions.get(made.id).steps == made.steps
         whole = client.interactions.get(made.id, include_input=True)
         assert [step.type for step in whole.steps or ()] == ["user_input", *(step.type for step in made.steps)]
@@ -232,10 +172,10 @@ def test_an_interaction_by_its_id(keyed: Place) -> None:
             with pytest.raises(compat_errors.NotFoundError):
                 gone(made.id)
         with pytest.raises(compat_errors.NotFoundError):
-            interact(keyed, "anthropic", "And then?", previous_interaction_id=made.id)
+            create_interaction(keyed, "anthropic", "And then?", previous_interaction_id=made.id)
 
 
-def test_a_conversation_by_its_id(keyed: Place) -> None:
+def test_a_conversation_by_its_id(keyed: GatewaySetup) -> None:
     with openai_client(keyed) as client:
         said = [{"type": "message", "role": "user", "content": f"number {number}"} for number in range(3)]
         made = client.conversations.create(items=said[:1], metadata={"topic": "numbers"})  # type: ignore[arg-type]
@@ -250,7 +190,7 @@ def test_a_conversation_by_its_id(keyed: Place) -> None:
         assert client.conversations.items.retrieve(added[0].id or "", conversation_id=made.id) == items[1]
         client.conversations.items.delete(added[0].id or "", conversation_id=made.id)
         assert len(client.conversations.items.list(made.id).data) == 2
-        respond(keyed, "gemini", "What is the weather in Oslo?", conversation=made.id)
+        create_response(keyed, "gemini", "What is the weather in Oslo?", conversation=made.id)
         kinds = [item.type for item in client.conversations.items.list(made.id, order="asc").data]
         assert kinds[:3] == ["message", "message", "message"]
         assert kinds[-1] == "function_call"
@@ -258,16 +198,16 @@ def test_a_conversation_by_its_id(keyed: Place) -> None:
         with pytest.raises(openai.NotFoundError):
             client.conversations.retrieve(made.id)
         with pytest.raises(openai.NotFoundError, match="Conversation with id"):
-            respond(keyed, "gemini", "And now?", conversation=made.id)
+            create_response(keyed, "gemini", "And now?", conversation=made.id)
 
 
 # ---- whose it is
 
 
-def test_another_key_sees_no_response(keyed: Place) -> None:
-    made = respond(keyed, "anthropic", "What is the weather in Oslo?")
-    asked = len(keyed.upstream.seen)
-    with openai_client(keyed, KEYS[1]) as stranger:
+def test_another_key_sees_no_response(keyed: GatewaySetup) -> None:
+    made = create_response(keyed, "anthropic", "What is the weather in Oslo?")
+    asked = len(keyed.upstream.exchanges)
+    with openai_client(keyed, CLIENT_KEYS[1]) as stranger:
         for deed in (
             stranger.responses.retrieve,
             stranger.responses.delete,
@@ -277,32 +217,34 @@ def test_another_key_sees_no_response(keyed: Place) -> None:
             with pytest.raises(openai.NotFoundError):
                 deed(made.id)
     with pytest.raises(openai.BadRequestError) as refused:
-        respond(keyed, "anthropic", "What did I say?", key=KEYS[1], previous_response_id=made.id)
+        create_response(keyed, "anthropic", "What did I say?", key=CLIENT_KEYS[1], previous_response_id=made.id)
     assert refused.value.code == "previous_response_not_found"
-    home = respond(keyed, "openai-responses", "Hi")  # the upstream itself would know this one
+    home = create_response(keyed, "openai-responses", "Hi")  # the upstream itself would know this one
     asked += 1
     with pytest.raises(openai.BadRequestError):
-        respond(keyed, "openai-responses", "What did I say?", key=KEYS[1], previous_response_id=home.id)
-    assert len(keyed.upstream.seen) == asked
-    assert respond(keyed, "anthropic", outputs(made, "snow"), previous_response_id=made.id).output_text
+        create_response(keyed, "openai-responses", "What did I say?", key=CLIENT_KEYS[1], previous_response_id=home.id)
+    assert len(keyed.upstream.exchanges) == asked
+    assert create_response(keyed, "anthropic", outputs(made, "snow"), previous_response_id=made.id).output_text
 
 
-def test_another_key_sees_no_interaction(keyed: Place) -> None:
-    made = interact(keyed, "anthropic", "What is the weather in Oslo?")
-    with google_client(keyed, KEYS[1]) as stranger:
+def test_another_key_sees_no_interaction(keyed: GatewaySetup) -> None:
+    made = create_interaction(keyed, "anthropic", "What is the weather in Oslo?")
+    with google_client(keyed, CLIENT_KEYS[1]) as stranger:
         for deed in (stranger.interactions.get, stranger.interactions.delete, stranger.interactions.cancel):
             with pytest.raises(compat_errors.NotFoundError):
                 deed(made.id)
     with pytest.raises(compat_errors.NotFoundError):
-        interact(keyed, "anthropic", "What did I say?", key=KEYS[1], previous_interaction_id=made.id)
-    assert interact(keyed, "anthropic", results(made, "snow"), previous_interaction_id=made.id).output_text
+        create_interaction(keyed, "anthropic", "What did I say?", key=CLIENT_KEYS[1], previous_interaction_id=made.id)
+    assert create_interaction(
+        keyed, "anthropic", function_results_for(made, "snow"), previous_interaction_id=made.id
+    ).output_text
 
 
-def test_another_key_sees_no_conversation(keyed: Place) -> None:
+def test_another_key_sees_no_conversation(keyed: GatewaySetup) -> None:
     with openai_client(keyed) as client:
         made = client.conversations.create(items=[{"type": "message", "role": "user", "content": "a secret"}])
         (item,) = client.conversations.items.list(made.id).data
-    with openai_client(keyed, KEYS[1]) as stranger:
+    with openai_client(keyed, CLIENT_KEYS[1]) as stranger:
         items = stranger.conversations.items
         for deed in (
             lambda: stranger.conversations.retrieve(made.id),
@@ -316,55 +258,55 @@ def test_another_key_sees_no_conversation(keyed: Place) -> None:
             with pytest.raises(openai.NotFoundError):
                 deed()
     with pytest.raises(openai.NotFoundError):
-        respond(keyed, "anthropic", "What did I say?", key=KEYS[1], conversation=made.id)
+        create_response(keyed, "anthropic", "What did I say?", key=CLIENT_KEYS[1], conversation=made.id)
     with openai_client(keyed) as client:
         assert [one.id for one in client.conversations.items.list(made.id).data] == [item.id]
 
 
-def test_what_is_not_stored_is_not_there(keyed: Place) -> None:
-    made = respond(keyed, "anthropic", "What is the weather in Oslo?", store=False)
+def test_what_is_not_stored_is_not_there(keyed: GatewaySetup) -> None:
+    made = create_response(keyed, "anthropic", "What is the weather in Oslo?", store=False)
     with openai_client(keyed) as client, pytest.raises(openai.NotFoundError):
         client.responses.retrieve(made.id)
     with pytest.raises(openai.BadRequestError, match="not found"):
-        respond(keyed, "anthropic", "And then?", previous_response_id=made.id)
+        create_response(keyed, "anthropic", "And then?", previous_response_id=made.id)
 
 
 # ---- items by their ids
 
 
-@pytest.mark.parametrize("upstream", CLIENTS)
-def test_an_item_that_is_only_named_is_sent_whole(keyed: Place, upstream: str) -> None:
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
+def test_an_item_that_is_only_named_is_sent_whole(keyed: GatewaySetup, upstream: str) -> None:
     question = {"role": "user", "content": "What is the weather in Oslo?"}
-    first = respond(keyed, upstream, [question])
+    first = create_response(keyed, upstream, [question])
     named = [{"type": "item_reference", "id": item.id} for item in first.output]
-    second = respond(keyed, upstream, [question, *named, *outputs(first, "snow")])
+    second = create_response(keyed, upstream, [question, *named, *outputs(first, "snow")])
     assert "snow" in second.output_text
     check_last(keyed, upstream, ["Oslo"])
-    assert b"item_reference" not in keyed.upstream.seen[-1].asked
+    assert b"item_reference" not in keyed.upstream.exchanges[-1].request_body
 
 
-def test_an_item_of_another_key_or_of_a_deleted_answer_is_not_there(keyed: Place) -> None:
-    first = respond(keyed, "openai-responses", "What is the weather in Oslo?")
+def test_an_item_of_another_key_or_of_a_deleted_answer_is_not_there(keyed: GatewaySetup) -> None:
+    first = create_response(keyed, "openai-responses", "What is the weather in Oslo?")
     named = [{"type": "item_reference", "id": first.output[-1].id}]
-    asked = len(keyed.upstream.seen)
+    asked = len(keyed.upstream.exchanges)
     for store in (True, False):
         with pytest.raises(openai.NotFoundError, match="Item with id"):
-            respond(keyed, "openai-responses", named, key=KEYS[1], store=store)
+            create_response(keyed, "openai-responses", named, key=CLIENT_KEYS[1], store=store)
     with openai_client(keyed) as client:
         client.responses.delete(first.id)
     with pytest.raises(openai.NotFoundError, match="Item with id"):
-        respond(keyed, "openai-responses", named)
-    assert len(keyed.upstream.seen) == asked
+        create_response(keyed, "openai-responses", named)
+    assert len(keyed.upstream.exchanges) == asked
 
 
 # ---- what the gateway does itself is no loss, and what is in the history is told there
 
 
-def test_losses_of_what_came_before_point_to_the_id_that_brought_it(keyed: Place) -> None:
+def test_losses_of_what_came_before_point_to_the_id_that_brought_it(keyed: GatewaySetup) -> None:
     odd = {"role": "user", "content": [{"type": "input_text", "text": "What is the weather in Oslo?", "mood": "sunny"}]}
-    first = respond(keyed, "anthropic", [odd], store=True)
+    first = create_response(keyed, "anthropic", [odd], store=True)
     assert "/input/0/content/0/mood" in [loss["path"] for loss in losses(keyed)]
-    respond(keyed, "anthropic", outputs(first, "snow"), previous_response_id=first.id)
+    create_response(keyed, "anthropic", outputs(first, "snow"), previous_response_id=first.id)
     paths = [loss["path"] for loss in losses(keyed)]
     assert "/previous_response_id/0/content/0/mood" in paths
     assert not [
@@ -372,31 +314,31 @@ def test_losses_of_what_came_before_point_to_the_id_that_brought_it(keyed: Place
     ]
 
 
-def losses(place: Place) -> list[dict[str, str]]:
-    exchange = place.gateway.seen[-1].headers["toolwire-exchange"]
-    headers = {"authorization": f"Bearer {KEYS[0]}"}
-    answer = http.get(f"{place.base_url}/toolwire/exchanges/{exchange}/losses", headers=headers)
+def losses(place: GatewaySetup) -> list[dict[str, str]]:
+    exchange = place.gateway.exchanges[-1].headers["toolwire-exchange"]
+    headers = {"authorization": f"Bearer {CLIENT_KEYS[0]}"}
+    answer = http_client.get(f"{place.base_url}/toolwire/exchanges/{exchange}/losses", headers=headers)
     found: list[dict[str, str]] = answer.json()["losses"]
     return found
 
 
 @pytest.mark.parametrize("id", ["' OR 1=1 --", "%", "..", "a/b", "\0", "x" * 10_000, "\ud83d\ude00"])
-def test_whatever_an_id_says_it_is_just_not_there(keyed: Place, id: str) -> None:
-    body = {"model": model_of("anthropic"), "input": "Hi", "previous_response_id": id}
-    for key in (*KEYS, "' OR 1=1 --"):
-        answer = http.post(
+def test_whatever_an_id_says_it_is_just_not_there(keyed: GatewaySetup, id: str) -> None:
+    body = {"model": routed_model("anthropic"), "input": "Hi", "previous_response_id": id}
+    for key in (*CLIENT_KEYS, "' OR 1=1 --"):
+        answer = http_client.post(
             f"{keyed.base_url}/v1/responses",
             content=json.dumps(body).encode(),
             headers={"authorization": f"Bearer {key}", "content-type": "application/json"},
         )
-        assert answer.status_code == (400 if key in KEYS else 401)
-        if key in KEYS:
+        assert answer.status_code == (400 if key in CLIENT_KEYS else 401)
+        if key in CLIENT_KEYS:
             assert answer.json()["error"]["code"] == "previous_response_not_found"
 
 
-@pytest.mark.parametrize("upstream", CLIENTS)
-def test_what_was_streamed_is_kept_as_it_was_told(keyed: Place, upstream: str) -> None:
-    told = respond(keyed, upstream, "What is the weather in Oslo?", stream=True)
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
+def test_what_was_streamed_is_kept_as_it_was_told(keyed: GatewaySetup, upstream: str) -> None:
+    told = create_response(keyed, upstream, "What is the weather in Oslo?", stream=True)
     with openai_client(keyed) as client:
         kept = client.responses.retrieve(told.id)
     items = [

@@ -8,9 +8,9 @@ from typing import Any
 import openai
 import pytest
 
-from tests.scenarios.socket import FUNCTION, opened
-from tests.scenarios.watching import Place, gateway_in_front_of, model_of
-from tests.upstream.clients import CLIENTS, KEY
+from tests.support.gateway.codex_websocket import WEATHER_FUNCTION, open_connection
+from tests.support.gateway.setup import GatewaySetup, routed_model, serve_gateway
+from tests.support.sdk.clients import API_KEY, SDK_CLIENTS
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
 
@@ -51,27 +51,27 @@ calls = [{name = "get_weather", arguments = {city = "Oslo"}}]
 
 
 @pytest.fixture(scope="module")
-def only_place() -> Iterator[Place]:
-    with gateway_in_front_of(Simulator(script=parse_script(SCRIPT, "script"))) as place:
+def only_place() -> Iterator[GatewaySetup]:
+    with serve_gateway(Simulator(script=parse_script(SCRIPT, "script"))) as place:
         yield place
 
 
 @pytest.fixture
-def place(only_place: Place) -> Place:
-    only_place.forget()
+def place(only_place: GatewaySetup) -> GatewaySetup:
+    only_place.reset()
     return only_place
 
 
 @pytest.fixture
-def upstream_held(place: Place) -> threading.Event:
+def upstream_held(place: GatewaySetup) -> threading.Event:
     """The upstream sends the rest of an answer when this is set, so that the answer is under way until then."""
     return place.upstream.hold(lambda _, body: any(word in body for word in (b"three", b"look")))
 
 
 @pytest.fixture
-def connection(place: Place) -> Iterator[Any]:
+def connection(place: GatewaySetup) -> Iterator[Any]:
     with (
-        openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=KEY, max_retries=0) as client,
+        openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=API_KEY, max_retries=0) as client,
         client.responses.connect() as found,
     ):
         yield found
@@ -89,15 +89,15 @@ def events(connection: Any, until: str, failing: str = "") -> list[Any]:
 
 def begun(connection: Any, upstream: str, said: str, **more: Any) -> str:
     """Its id, once it has begun to say something."""
-    connection.response.create(model=model_of(upstream), input=said, store=False, tools=[FUNCTION], **more)
+    connection.response.create(model=routed_model(upstream), input=said, store=False, tools=[WEATHER_FUNCTION], **more)
     first = events(connection, "response.output_item.added")[0]
     id: str = first.response.id
     return id
 
 
-@pytest.mark.parametrize("upstream", CLIENTS)
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
 def test_a_successor_follows_by_itself(
-    place: Place, connection: Any, upstream_held: threading.Event, upstream: str
+    place: GatewaySetup, connection: Any, upstream_held: threading.Event, upstream: str
 ) -> None:
     id = begun(connection, upstream, "Count.", instructions="Be kind.")
     connection.response.steer(previous_response_id=id, input="And in Rome?")
@@ -111,14 +111,14 @@ def test_a_successor_follows_by_itself(
     assert following[0].type == "response.created"
     assert following[0].response.id != id
     assert following[-1].response.output_text == "It is warm."
-    last = place.upstream.seen[-1].asked
+    last = place.upstream.exchanges[-1].request_body
     assert (b"one two three four five six" in last, b"And in Rome?" in last) == (True, True)
     assert (last.count(b"Be kind."), last.count(b'"get_weather"')) == (1, 1)
 
 
-@pytest.mark.parametrize("upstream", CLIENTS)
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
 def test_what_is_said_before_a_call_waits_for_its_result(
-    place: Place, connection: Any, upstream_held: threading.Event, upstream: str
+    place: GatewaySetup, connection: Any, upstream_held: threading.Event, upstream: str
 ) -> None:
     id = begun(connection, upstream, "What is the weather in Oslo?")
     parts = [{"type": "input_text", "text": "And in Rome?"}]
@@ -136,13 +136,13 @@ def test_what_is_said_before_a_call_waits_for_its_result(
     assert (required.type, required.name) == ("function_call_output", "get_weather")
     result = required.to_dict() | {"output": "snow"}
     connection.response.create(
-        model=model_of(upstream), input=[result], previous_response_id=id, store=False, tools=[FUNCTION]
+        model=routed_model(upstream), input=[result], previous_response_id=id, store=False, tools=[WEATHER_FUNCTION]
     )
     following = events(connection, "response.completed")
     assert following[-1].response.output_text == "It is warm."
-    seen = place.upstream.seen[-1]
+    seen = place.upstream.exchanges[-1]
     assert [one.call_id for one in seen.results(upstream)] == [one.id for one in seen.calls(upstream)]
-    assert b"And in Rome?" in seen.asked
+    assert b"And in Rome?" in seen.request_body
 
 
 def test_what_is_given_back(connection: Any, upstream_held: threading.Event) -> None:
@@ -199,26 +199,26 @@ def test_a_request_that_goes_elsewhere_gives_it_back(connection: Any, upstream_h
     events(connection, "response.steer.accepted")
     upstream_held.set()
     events(connection, "response.steer.pending")
-    connection.response.create(model=model_of("anthropic"), input="Count.", store=False)
+    connection.response.create(model=routed_model("anthropic"), input="Count.", store=False)
     told = events(connection, "response.completed", "response.steer.failed")
     assert (told[0].type, told[0].error.code) == ("response.steer.failed", "response_not_active")
     assert told[-1].response.output_text == "one two three four five six"
 
 
 def test_what_is_in_a_conversation_is_not_steered(
-    place: Place, connection: Any, upstream_held: threading.Event
+    place: GatewaySetup, connection: Any, upstream_held: threading.Event
 ) -> None:
-    with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=KEY) as client:
+    with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=API_KEY) as client:
         conversation = client.conversations.create().id
-    connection.response.create(model=model_of("anthropic"), input="Count.", conversation=conversation)
+    connection.response.create(model=routed_model("anthropic"), input="Count.", conversation=conversation)
     id = events(connection, "response.output_item.added")[0].response.id
     connection.response.steer(previous_response_id=id, input="And?")
     assert events(connection, "response.steer.failed")[-1].error.code == "steering_not_supported"
     upstream_held.set()
 
 
-def test_it_is_told_in_the_lane_of_its_answer(place: Place, upstream_held: threading.Event) -> None:
-    with opened(place, "anthropic") as codex:
+def test_it_is_told_in_the_lane_of_its_answer(place: GatewaySetup, upstream_held: threading.Event) -> None:
+    with open_connection(place, "anthropic") as codex:
         codex.send("Count.", stream_id="left")
         id = codex.event()["response"]["id"]
         steer = {"type": "response.steer", "previous_response_id": id, "input": "And in Rome?"}

@@ -6,67 +6,72 @@ from typing import Any
 import openai
 import pytest
 
-from tests.patience import wait_until
-from tests.scenarios.socket import FUNCTION, opened, outputs_for, text_of, user
-from tests.scenarios.test_sdk_matrix import PROVING
-from tests.scenarios.test_sdk_state import KEYS, Restarting
-from tests.scenarios.watching import Place, gateway_in_front_of, model_of, proofs_in
-from tests.upstream.clients import CLIENTS, KEY
-from toolwire.journal.reading import response_of
-from toolwire.journal.store import found_at
+from tests.support.deadlines import wait_until
+from tests.support.gateway.codex_websocket import (
+    WEATHER_FUNCTION,
+    function_outputs_for,
+    open_connection,
+    output_text,
+    user_item,
+)
+from tests.support.gateway.setup import SIGNING_PROTOCOLS, GatewaySetup, routed_model, serve_gateway, signatures_in
+from tests.support.gateway.stateful_clients import CLIENT_KEYS, RestartableGateway
+from tests.support.sdk.clients import API_KEY, SDK_CLIENTS
+from toolwire.journal.records import decode_recorded_response
+from toolwire.journal.store import open_existing_store
 from toolwire.upstream.simulator.app import Simulator
 
 
-@pytest.mark.parametrize("upstream", CLIENTS)
-def test_three_turns_as_codex_takes_them(place: Place, upstream: str) -> None:
-    with opened(place, upstream) as codex:
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
+def test_three_turns_as_codex_takes_them(place: GatewaySetup, upstream: str) -> None:
+    with open_connection(place, upstream) as codex:
         developer = {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]}
-        warm = codex.ask([developer], generate=False)
+        warm = codex.create_response([developer], generate=False)
         assert warm["output"] == []
-        assert place.upstream.seen == []
-        first = codex.ask("What is the weather in Oslo?", warm["id"])
-        second = codex.ask(outputs_for(first, "snow"), first["id"])
-        assert "snow" in text_of(second)
-        third = codex.ask("And the weather in Rome?", second["id"])
-        fourth = codex.ask(outputs_for(third, "sun"), third["id"])
-        assert "sun" in text_of(fourth)
-    assert [seen.status for seen in place.upstream.seen] == [200] * 4
-    last = place.upstream.seen[-1]
+        assert place.upstream.exchanges == []
+        first = codex.create_response("What is the weather in Oslo?", warm["id"])
+        second = codex.create_response(function_outputs_for(first, "snow"), first["id"])
+        assert "snow" in output_text(second)
+        third = codex.create_response("And the weather in Rome?", second["id"])
+        fourth = codex.create_response(function_outputs_for(third, "sun"), third["id"])
+        assert "sun" in output_text(fourth)
+    assert [seen.status for seen in place.upstream.exchanges] == [200] * 4
+    last = place.upstream.exchanges[-1]
     assert [call.id for call in last.calls(upstream)] == [result.call_id for result in last.results(upstream)]
     assert len(last.calls(upstream)) == 2
-    assert last.asked.count(b"Be brief.") == 1
-    if upstream in PROVING:
-        assert len(proofs_in(last.asked)) >= 2
+    assert last.request_body.count(b"Be brief.") == 1
+    if upstream in SIGNING_PROTOCOLS:
+        assert len(signatures_in(last.request_body)) >= 2
 
 
-@pytest.mark.parametrize("upstream", CLIENTS)
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
 def test_the_same_over_sse(tmp_path: Path, upstream: str) -> None:
     """What Codex does where there is no websocket: all of it, each time; a restart is nothing to it."""
-    restarting = Restarting(tmp_path / "state.db")
+    restarting = RestartableGateway(tmp_path / "state.db")
     history: list[Any] = []
     for question, result in (("What is the weather in Oslo?", "snow"), ("And the weather in Rome?", "sun")):
         place = restarting.start()
-        history.append(user(question))
+        history.append(user_item(question))
         called = _streamed(place, upstream, history)
-        history += [*called["output"], *outputs_for(called, result)]
+        history += [*called["output"], *function_outputs_for(called, result)]
         told = _streamed(place, upstream, history)
-        assert result in text_of(told)
+        assert result in output_text(told)
         history += told["output"]
-    last = place.upstream.seen[-1]
+    last = place.upstream.exchanges[-1]
     assert [call.id for call in last.calls(upstream)] == [result.call_id for result in last.results(upstream)]
     assert len(last.calls(upstream)) == 2
-    if upstream in PROVING:
-        assert len(proofs_in(last.asked)) >= 2
+    if upstream in SIGNING_PROTOCOLS:
+        assert len(signatures_in(last.request_body)) >= 2
     restarting.stop()
 
 
-def _streamed(place: Place, upstream: str, history: list[Any]) -> dict[str, Any]:
+def _streamed(place: GatewaySetup, upstream: str, history: list[Any]) -> dict[str, Any]:
     with (
-        openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=KEYS[0], max_retries=0) as client,
+        openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=CLIENT_KEYS[0], max_retries=0) as client,
         client.responses.stream(
-            model=model_of(upstream),
+            model=routed_model(upstream),
             input=history,
-            tools=[FUNCTION],
+            tools=[WEATHER_FUNCTION],
             store=False,
             reasoning={"effort": "high", "summary": "auto"},
             include=["reasoning.encrypted_content"],
@@ -77,41 +82,41 @@ def _streamed(place: Place, upstream: str, history: list[Any]) -> dict[str, Any]
     return told | {"output": items}
 
 
-@pytest.mark.parametrize("upstream", CLIENTS)
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
 def test_a_restart_is_a_reconnection(tmp_path: Path, upstream: str) -> None:
     """What Codex does when the connection is gone: another one, on which it says all of it again."""
-    restarting = Restarting(tmp_path / "state.db")
-    question = user("What is the weather in Oslo?")
-    with opened(restarting.start(), upstream, KEYS[0]) as codex:
-        first = codex.ask([question])
-        results = outputs_for(first, "snow")
-        second = codex.ask(results, first["id"])
-        assert "snow" in text_of(second)
+    restarting = RestartableGateway(tmp_path / "state.db")
+    question = user_item("What is the weather in Oslo?")
+    with open_connection(restarting.start(), upstream, CLIENT_KEYS[0]) as codex:
+        first = codex.create_response([question])
+        results = function_outputs_for(first, "snow")
+        second = codex.create_response(results, first["id"])
+        assert "snow" in output_text(second)
     place = restarting.start()
-    with opened(place, upstream, KEYS[0]) as codex:
-        following = user("And the weather in Rome?")
-        gone = codex.refused([following], second["id"])
+    with open_connection(place, upstream, CLIENT_KEYS[0]) as codex:
+        following = user_item("And the weather in Rome?")
+        gone = codex.create_rejected([following], second["id"])
         assert (gone["status"], gone["error"]["code"]) == (400, "previous_response_not_found")
-        third = codex.ask([question, *first["output"], *results, *second["output"], following])
-        fourth = codex.ask(outputs_for(third, "sun"), third["id"])
-        assert "sun" in text_of(fourth)
-    last = place.upstream.seen[-1]
+        third = codex.create_response([question, *first["output"], *results, *second["output"], following])
+        fourth = codex.create_response(function_outputs_for(third, "sun"), third["id"])
+        assert "sun" in output_text(fourth)
+    last = place.upstream.exchanges[-1]
     assert [call.id for call in last.calls(upstream)] == [result.call_id for result in last.results(upstream)]
     assert len(last.calls(upstream)) == 2
-    if upstream in PROVING:
-        assert len(proofs_in(last.asked)) >= 2
+    if upstream in SIGNING_PROTOCOLS:
+        assert len(signatures_in(last.request_body)) >= 2
     restarting.stop()
 
 
 @pytest.mark.filterwarnings(r"ignore:connect\(\) must be used:DeprecationWarning")  # the SDK's own affair
-@pytest.mark.parametrize("upstream", CLIENTS)
-def test_the_websocket_of_the_sdk(place: Place, upstream: str) -> None:
+@pytest.mark.parametrize("upstream", SDK_CLIENTS)
+def test_the_websocket_of_the_sdk(place: GatewaySetup, upstream: str) -> None:
     text = ""
     with (
-        openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=KEY, max_retries=0) as client,
+        openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=API_KEY, max_retries=0) as client,
         client.responses.connect() as connection,
     ):
-        connection.response.create(model=model_of(upstream), input="Hi", store=False)
+        connection.response.create(model=routed_model(upstream), input="Hi", store=False)
         for event in connection:
             if event.type == "response.output_text.delta":
                 text += event.delta
@@ -121,16 +126,16 @@ def test_the_websocket_of_the_sdk(place: Place, upstream: str) -> None:
     assert "Hi" in text
 
 
-def test_the_events_are_those_of_the_stream(place: Place) -> None:
-    with opened(place, "anthropic") as codex:
+def test_the_events_are_those_of_the_stream(place: GatewaySetup) -> None:
+    with open_connection(place, "anthropic") as codex:
         codex.send("What is the weather in Oslo?")
         events = codex.events()
-    with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=KEY, max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=API_KEY, max_retries=0) as client:
         responses: Any = client.responses
         streamed = responses.create(
-            model=model_of("anthropic"),
-            input=[user("What is the weather in Oslo?")],
-            tools=[FUNCTION],
+            model=routed_model("anthropic"),
+            input=[user_item("What is the weather in Oslo?")],
+            tools=[WEATHER_FUNCTION],
             store=False,
             reasoning={"effort": "high", "summary": "auto"},
             include=["reasoning.encrypted_content"],
@@ -142,21 +147,21 @@ def test_the_events_are_those_of_the_stream(place: Place) -> None:
 
 def test_what_goes_over_it_is_recorded(tmp_path: Path) -> None:
     more = f'[journal]\nenabled = true\nbodies = true\npath = "{tmp_path}/journal.db"\n'
-    with gateway_in_front_of(Simulator(), more) as place, opened(place, "gemini") as codex:
-        warm = codex.ask([user("Be brief.")], generate=False)
-        first = codex.ask("What is the weather in Oslo?", warm["id"])
-        codex.refused("And?", "resp_of_nobody")
-        store = found_at(tmp_path / "journal.db")
+    with serve_gateway(Simulator(), more) as place, open_connection(place, "gemini") as codex:
+        warm = codex.create_response([user_item("Be brief.")], generate=False)
+        first = codex.create_response("What is the weather in Oslo?", warm["id"])
+        codex.create_rejected("And?", "resp_of_nobody")
+        store = open_existing_store(tmp_path / "journal.db")
         wait_until(lambda: len(store.latest(10)) == 2)
         found = store.latest(10)
         store.close()
     (done, refused) = [record for _, record in found]
     assert (done.client, done.provider, done.protocol, done.status) == ("openai-responses", "gemini", "gemini", 200)
-    assert (done.stops, done.streamed) == (["tool_use"], True)
+    assert (done.stop_reasons, done.streamed) == (["tool_use"], True)
     assert done.usage["output_tokens"] > 0
     assert done.bodies is not None
     assert b"Be brief." in done.bodies.translated
-    answered = response_of(done)
+    answered = decode_recorded_response(done)
     assert answered is not None
     assert answered.id == first["id"]
-    assert (refused.status, refused.why) == (400, "Previous response with id 'resp_of_nobody' not found.")
+    assert (refused.status, refused.error) == (400, "Previous response with id 'resp_of_nobody' not found.")

@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire.protocols import PROTOCOLS
-from toolwire.upstream.provider import Origin, Provider, joined_path, origin_of
+from toolwire.upstream.provider import Origin, Provider, join_path, parse_origin
 
 CHAT, MESSAGES, OPENROUTER = "/v1/chat/completions", "/v1/messages", "/api/v1/chat/completions"
 GEMINI, OLLAMA = "/v1beta/models/m:generateContent", "/api/chat"
@@ -28,7 +28,7 @@ JOINED = [
 
 @pytest.mark.parametrize(("base", "path", "whole"), JOINED)
 def test_only_the_rest_is_appended_to_a_base_that_has_its_version(base: str, path: str, whole: str) -> None:
-    assert joined_path(base, path) == whole
+    assert join_path(base, path) == whole
 
 
 def test_query_and_path_are_for_hosts_that_need_more() -> None:
@@ -39,9 +39,9 @@ def test_query_and_path_are_for_hosts_that_need_more() -> None:
         path="/openai/deployments/d/chat/completions",
         query={"api-version": "2026-01-01"},
     )
-    assert azure.address(CHAT) == "/openai/deployments/d/chat/completions?api-version=2026-01-01"
+    assert azure.request_target(CHAT) == "/openai/deployments/d/chat/completions?api-version=2026-01-01"
     gemini = Provider(name="g", protocol="gemini", base_url="https://x.example", query={"a": "b c"})
-    assert gemini.address("/v1beta/models/m:x?alt=sse") == "/v1beta/models/m:x?alt=sse&a=b+c"
+    assert gemini.request_target("/v1beta/models/m:x?alt=sse") == "/v1beta/models/m:x?alt=sse&a=b+c"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_query_and_path_are_for_hosts_that_need_more() -> None:
     ],
 )
 def test_an_origin_is_scheme_host_and_port(url: str, origin: Origin, authority: str) -> None:
-    assert origin_of(url) == origin
+    assert parse_origin(url) == origin
     assert origin.authority == authority
 
 
@@ -70,7 +70,7 @@ def test_an_origin_is_scheme_host_and_port(url: str, origin: Origin, authority: 
 )
 def test_what_is_no_base_url_is_refused_and_a_password_is_not_repeated(url: str, why: str) -> None:
     with pytest.raises(ValueError, match=why) as refused:
-        origin_of(url)
+        parse_origin(url)
     assert "secret" not in str(refused.value)
 
 
@@ -78,4 +78,4 @@ def test_the_protocol_wants_headers_and_what_is_configured_wins() -> None:
     surface = PROTOCOLS["anthropic"].surface
     given = {"Anthropic-Version": "2027-01-01", "x-extra": "1"}
     provider = Provider(name="a", protocol="anthropic", base_url="https://x.example", api_key="k", headers=given)
-    assert provider.own_headers(surface) == {"anthropic-version": "2027-01-01", "x-api-key": "k", "x-extra": "1"}
+    assert provider.request_headers(surface) == {"anthropic-version": "2027-01-01", "x-api-key": "k", "x-extra": "1"}

@@ -5,28 +5,30 @@ import socket
 
 import pytest
 
-from tests.clock import Clock
-from tests.gateway.running import NEVER, run
-from tests.patience import turn
-from tests.upstream.sockets import OK, answering, received, upstream
+from tests.support.clock import Clock
+from tests.support.deadlines import run_event_loop
+from tests.support.gateway.in_process import NO_TIMEOUT, run_async
+from tests.support.servers.upstream import OK_RESPONSE, read_http_request, reply_with, serve_upstream
 from toolwire.upstream.provider import Origin
-from toolwire.upstream.transport import LIMIT_HEAD, Answer, Transport, TransportError, head_of
+from toolwire.upstream.transport import LIMIT_HEAD, Transport, TransportError, UpstreamResponse, request_head
 
 
-async def ask(transport: Transport, origin: Origin, body: bytes = b"{}", silence: float = NEVER) -> Answer:
-    head = head_of(origin, "/x", [("x-api-key", "k")])
-    return await transport.send(origin, head, body, silence=silence, patience=NEVER)
+async def ask(
+    transport: Transport, origin: Origin, body: bytes = b"{}", silence: float = NO_TIMEOUT
+) -> UpstreamResponse:
+    head = request_head(origin, "/x", [("x-api-key", "k")])
+    return await transport.send(origin, head, body, read_timeout=silence, connect_timeout=NO_TIMEOUT)
 
 
 def test_a_request_is_what_was_asked_for() -> None:
     seen: list[bytes] = []
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        seen.append(await received(reader))
-        writer.write(OK)
+        seen.append(await read_http_request(reader))
+        writer.write(OK_RESPONSE)
 
     async def work() -> None:
-        async with upstream(handler) as origin:
+        async with serve_upstream(handler) as origin:
             answer = await ask(Transport(), origin, b'{"a":1}')
             assert (answer.status, await answer.read(10)) == (200, b"ok")
             lines = seen[0].split(b"\r\n")
@@ -35,7 +37,7 @@ def test_a_request_is_what_was_asked_for() -> None:
             assert b"x-api-key: k" in lines
             assert lines[-1] == b'{"a":1}'
 
-    run(work())
+    run_async(work())
 
 
 def test_a_body_arrives_piece_by_piece_as_it_is_sent() -> None:
@@ -43,19 +45,19 @@ def test_a_body_arrives_piece_by_piece_as_it_is_sent() -> None:
         taken = asyncio.Event()
 
         async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await received(reader)
+            await read_http_request(reader)
             writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n")
             await taken.wait()
             writer.write(b"3\r\ntwo\r\n0\r\n\r\n")
             await reader.read()
 
-        async with upstream(handler) as origin:
+        async with serve_upstream(handler) as origin:
             answer = await ask(Transport(), origin)
             assert await answer.next() == b"one"
             taken.set()
             assert [piece async for piece in answer.chunks()] == [b"two"]
 
-    run(work())
+    run_async(work())
 
 
 def test_a_connection_is_used_again_only_after_its_answer_was_read_to_the_end() -> None:
@@ -64,10 +66,10 @@ def test_a_connection_is_used_again_only_after_its_answer_was_read_to_the_end() 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal connections
         connections += 1
-        await answering(OK, OK, OK)(reader, writer)
+        await reply_with(OK_RESPONSE, OK_RESPONSE, OK_RESPONSE)(reader, writer)
 
     async def work() -> None:
-        async with upstream(handler) as origin:
+        async with serve_upstream(handler) as origin:
             transport = Transport()
             await (await ask(transport, origin)).read(10)
             await (await ask(transport, origin)).read(10)
@@ -77,7 +79,7 @@ def test_a_connection_is_used_again_only_after_its_answer_was_read_to_the_end() 
             assert connections == 2
             transport.close()
 
-    run(work())
+    run_async(work())
 
 
 def test_s_9_a_kept_connection_that_was_closed_meanwhile_is_not_used() -> None:
@@ -92,7 +94,7 @@ def test_s_9_a_kept_connection_that_was_closed_meanwhile_is_not_used() -> None:
             while b"\r\n\r\n" not in peer.recv(65536, socket.MSG_PEEK):
                 pass
             peer.recv(65536)
-            peer.sendall(OK)
+            peer.sendall(OK_RESPONSE)
             return peer
 
         with listener:
@@ -102,7 +104,7 @@ def test_s_9_a_kept_connection_that_was_closed_meanwhile_is_not_used() -> None:
                 peer = await serving
                 peer.close()  # the loop does not run between this and the next request
 
-    run(work())
+    run_async(work())
 
 
 def test_s_9_a_request_that_was_written_is_not_written_again() -> None:
@@ -111,89 +113,89 @@ def test_s_9_a_request_that_was_written_is_not_written_again() -> None:
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal requests
-        await received(reader)
+        await read_http_request(reader)
         requests += 1
-        writer.write(OK)
-        await received(reader)  # the second request on this connection gets no byte
+        writer.write(OK_RESPONSE)
+        await read_http_request(reader)  # the second request on this connection gets no byte
         requests += 1
 
     async def work() -> None:
-        async with upstream(handler) as origin:
+        async with serve_upstream(handler) as origin:
             transport = Transport()
             await (await ask(transport, origin)).read(10)
             with pytest.raises(TransportError, match="closed the connection") as failed:
                 await ask(transport, origin)
             assert (failed.value.sent, requests) == (True, 2)
 
-    run(work())
+    run_async(work())
 
 
 def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
     moved = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"
 
     async def work() -> None:
-        async with upstream(answering(moved)) as origin:
+        async with serve_upstream(reply_with(moved)) as origin:
             answer = await ask(Transport(), origin)
             assert (answer.status, answer.headers["location"]) == (307, "http://127.0.0.1:1/")
 
-    run(work())
+    run_async(work())
 
 
 def test_an_informational_answer_is_passed_over() -> None:
     async def work() -> None:
-        async with upstream(answering(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + OK)) as origin:
+        async with serve_upstream(reply_with(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + OK_RESPONSE)) as origin:
             answer = await ask(Transport(), origin)
             assert (answer.status, "link" in answer.headers, await answer.read(10)) == (200, False, b"ok")
 
-    run(work())
+    run_async(work())
 
 
 def test_without_a_length_the_end_of_the_connection_ends_the_body() -> None:
     async def work() -> None:
-        async with upstream(answering(b"HTTP/1.1 200 OK\r\n\r\nall of it", keep=False)) as origin:
+        async with serve_upstream(reply_with(b"HTTP/1.1 200 OK\r\n\r\nall of it", keep_open=False)) as origin:
             assert await (await ask(Transport(), origin)).read(100) == b"all of it"
 
-    run(work())
+    run_async(work())
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 FAULTS = {
-    "closed at once": (answering(b"", keep=False), "closed the connection", True),
-    "cut in the head": (answering(b"HTTP/1.1 200 OK\r\ncont", keep=False), "closed the connection", True),
-    "cut in the body": (answering(OK[:-1], keep=False), "closed the connection", True),
+    "closed at once": (reply_with(b"", keep_open=False), "closed the connection", True),
+    "cut in the head": (reply_with(b"HTTP/1.1 200 OK\r\ncont", keep_open=False), "closed the connection", True),
+    "cut in the body": (reply_with(OK_RESPONSE[:-1], keep_open=False), "closed the connection", True),
     "cut in a chunk": (
-        answering(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab", keep=False),
+        reply_with(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab", keep_open=False),
         "closed the connection",
         True,
     ),
-    "garbage": (answering(b"\x00\xff nonsense\r\n\r\n"), "does not speak HTTP", True),
+    "garbage": (reply_with(b"\x00\xff nonsense\r\n\r\n"), "does not speak HTTP", True),
     "two lengths": (
-        answering(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\nok"),
+        reply_with(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\nok"),
         "does not speak HTTP",
         True,
     ),
-    "endless head": (answering(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * LIMIT_HEAD), "of headers", True),
-    "endless trailers (S-1)": (answering(CHUNKED + b"0\r\n" + b"a: \r\n" * LIMIT_HEAD), "of headers", True),
-    "one endless trailer (S-1)": (answering(CHUNKED + b"0\r\na: " + b"x" * 2 * 1024 * 1024), "of headers", True),
+    "endless head": (reply_with(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * LIMIT_HEAD), "of headers", True),
+    "endless trailers (S-1)": (reply_with(CHUNKED + b"0\r\n" + b"a: \r\n" * LIMIT_HEAD), "of headers", True),
+    "one endless trailer (S-1)": (reply_with(CHUNKED + b"0\r\na: " + b"x" * 2 * 1024 * 1024), "of headers", True),
     "another transfer coding": (
-        answering(CHUNKED.replace(b"transfer", b"transfer-encoding: gzip\r\ntransfer") + b"2\r\nok\r\n0\r\n\r\n"),
+        reply_with(CHUNKED.replace(b"transfer", b"transfer-encoding: gzip\r\ntransfer") + b"2\r\nok\r\n0\r\n\r\n"),
         "another transfer-encoding",
         True,
     ),
     "an answer behind a refused one": (
-        answering(CHUNKED.replace(b"chunked", b"gzip, chunked") + b"2\r\nno\r\n0\r\n\r\n" + OK),
+        reply_with(CHUNKED.replace(b"chunked", b"gzip, chunked") + b"2\r\nno\r\n0\r\n\r\n" + OK_RESPONSE),
         "another transfer-encoding",
         True,
     ),
     "switching protocols (S-18)": (
-        answering(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc"),
+        reply_with(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc"),
         "status 101",
         True,
     ),
-    "switching to nothing (S-18)": (answering(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), "status 101", True),
-    "status 000 (S-18)": (answering(b"HTTP/1.1 000 Nothing\r\ncontent-length: 2\r\n\r\nok"), "status 000", True),
-    "silent": (answering(b"HTTP/1.1 200 OK\r\n"), "was silent for 60 seconds", True),
-    "silent in the body": (answering(OK[:-1]), "was silent for 60 seconds", True),
+    "switching to nothing (S-18)": (reply_with(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), "status 101", True),
+    "status 000 (S-18)": (reply_with(b"HTTP/1.1 000 Nothing\r\ncontent-length: 2\r\n\r\nok"), "status 000", True),
+    "silent": (reply_with(b"HTTP/1.1 200 OK\r\n"), "was silent for 60 seconds", True),
+    "silent in the body": (reply_with(OK_RESPONSE[:-1]), "was silent for 60 seconds", True),
 }
 
 
@@ -202,92 +204,94 @@ def test_what_an_upstream_does_wrong_is_said(name: str, clock: Clock) -> None:
     handler, why, sent = FAULTS[name]
 
     async def work() -> None:
-        async with upstream(handler) as origin:
+        async with serve_upstream(handler) as origin:
             transport = Transport()
 
             async def read() -> bytes:
                 return await (await ask(transport, origin, silence=60)).read(100)
 
             with pytest.raises(TransportError, match=why) as failed:
-                await (clock.expire(read()) if name.startswith("silent") else read())
+                await (clock.advance_until_done(read()) if name.startswith("silent") else read())
             assert failed.value.sent is sent
             assert failed.value.timed_out is name.startswith("silent")
 
-    run(work())
+    run_async(work())
 
 
 def test_headers_of_one_name_are_joined() -> None:
     async def work() -> None:
-        async with upstream(answering(OK.replace(b"\r\n\r\n", b"\r\nx: a\r\nX: b\r\nx: c\r\n\r\n"))) as origin:
+        async with serve_upstream(
+            reply_with(OK_RESPONSE.replace(b"\r\n\r\n", b"\r\nx: a\r\nX: b\r\nx: c\r\n\r\n"))
+        ) as origin:
             assert (await ask(Transport(), origin)).headers["x"] == "a, b, c"
 
-    run(work())
+    run_async(work())
 
 
 def test_s_1_trailers_are_dropped() -> None:
     async def work() -> None:
         trailed = CHUNKED + b"2\r\nok\r\n0\r\ncontent-encoding: gzip\r\nx-more: 1\r\n\r\n"
-        async with upstream(answering(trailed)) as origin:
+        async with serve_upstream(reply_with(trailed)) as origin:
             answer = await ask(Transport(), origin)
             assert await answer.read(10) == b"ok"
             assert answer.headers == {"transfer-encoding": "chunked"}
 
-    run(work())
+    run_async(work())
 
 
-@pytest.mark.parametrize("more", [b"HTTP/1.", OK, OK.replace(b"200", b"500") * 2, b"x"])
+@pytest.mark.parametrize("more", [b"HTTP/1.", OK_RESPONSE, OK_RESPONSE.replace(b"200", b"500") * 2, b"x"])
 def test_s_18_a_connection_with_part_of_another_response_is_not_used_again(more: bytes) -> None:
     connections = 0
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal connections
         connections += 1
-        await answering(OK + more, OK)(reader, writer)
+        await reply_with(OK_RESPONSE + more, OK_RESPONSE)(reader, writer)
 
     async def work() -> None:
-        async with upstream(handler) as origin:
+        async with serve_upstream(handler) as origin:
             transport = Transport()
             for _ in range(2):
                 answer = await ask(transport, origin)
                 assert (answer.status, await answer.read(10)) == (200, b"ok")
             assert connections == 2
 
-    run(work())
+    run_async(work())
 
 
 def test_s_18_any_status_of_three_digits_is_passed_on() -> None:
     async def work() -> None:
-        async with upstream(answering(OK.replace(b"200", b"999"))) as origin:
+        async with serve_upstream(reply_with(OK_RESPONSE.replace(b"200", b"999"))) as origin:
             assert (await ask(Transport(), origin)).status == 999
 
-    run(work())
+    run_async(work())
 
 
 def test_nobody_there_is_said_and_nothing_was_sent() -> None:
     async def work() -> None:
-        async with upstream(answering(OK)) as origin:
+        async with serve_upstream(reply_with(OK_RESPONSE)) as origin:
             pass
         with pytest.raises(TransportError, match="can't be reached") as failed:
             await ask(Transport(), origin)
         assert failed.value.sent is False
 
-    run(work())
+    run_async(work())
 
 
 def test_an_answer_over_the_limit_is_not_read_to_its_end() -> None:
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await received(reader)
+        await read_http_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         while True:
             writer.write(b"x" * 65536)
             await writer.drain()
 
     async def work() -> None:
-        async with upstream(endless) as origin:
+        async with serve_upstream(endless) as origin:
             with pytest.raises(TransportError, match="longer than 1000000 bytes"):
                 await (await ask(Transport(), origin)).read(1_000_000)
 
-    run(work())
+    run_async(work())
 
 
 def test_an_upstream_waits_for_a_slow_reader() -> None:
@@ -295,7 +299,7 @@ def test_an_upstream_waits_for_a_slow_reader() -> None:
 
     async def fast(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal sent
-        await received(reader)
+        await read_http_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         while True:
             writer.write(b"x" * 65536)
@@ -303,17 +307,17 @@ def test_an_upstream_waits_for_a_slow_reader() -> None:
             sent += 65536
 
     async def work() -> None:
-        async with upstream(fast) as origin:
+        async with serve_upstream(fast) as origin:
             answer = await ask(Transport(), origin)
             before = -1
             while sent > before:  # until all that lies between is full
                 before = sent
-                await turn()
+                await run_event_loop()
             assert sent < 30_000_000  # socket buffers and ours, then it has to wait
             assert await answer.next()
             answer.close()
 
-    run(work())
+    run_async(work())
 
 
 def test_whoever_is_cancelled_closes_the_connection_at_once() -> None:
@@ -321,12 +325,12 @@ def test_whoever_is_cancelled_closes_the_connection_at_once() -> None:
         begun, left = asyncio.Event(), asyncio.Event()
 
         async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await received(reader)
+            await read_http_request(reader)
             begun.set()
             await reader.read()
             left.set()
 
-        async with upstream(handler) as origin:
+        async with serve_upstream(handler) as origin:
             task = asyncio.create_task(ask(Transport(), origin))
             await begun.wait()
             task.cancel()
@@ -334,27 +338,27 @@ def test_whoever_is_cancelled_closes_the_connection_at_once() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await task
 
-    run(work())
+    run_async(work())
 
 
 def test_one_broken_connection_does_not_spoil_the_next_request() -> None:
     async def work() -> None:
-        broken = iter([b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab", OK])
+        broken = iter([b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab", OK_RESPONSE])
 
         async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await received(reader)
+            await read_http_request(reader)
             writer.write(next(broken))
 
-        async with upstream(handler) as origin:
+        async with serve_upstream(handler) as origin:
             transport = Transport()
             with pytest.raises(TransportError):
                 await (await ask(transport, origin)).read(10)
             assert await (await ask(transport, origin)).read(10) == b"ok"
 
-    run(work())
+    run_async(work())
 
 
 @pytest.mark.parametrize("header", [("x", "a\r\nb: c"), ("x\n", "a")])
 def test_a_header_with_a_line_break_is_never_sent(header: tuple[str, str]) -> None:
     with pytest.raises(ValueError, match="line break"):
-        head_of(Origin("http", "127.0.0.1", 1), "/x", [header])
+        request_head(Origin("http", "127.0.0.1", 1), "/x", [header])

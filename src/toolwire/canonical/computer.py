@@ -13,15 +13,15 @@ from msgspec import Struct
 Button = Literal["left", "right", "middle", "back", "forward"]
 
 
-class Doing(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", gc=False):
+class ComputerAction(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", gc=False):
     """One action. `kind` names it in JSON."""
 
 
-class Screenshot(Doing, frozen=True, tag="screenshot"):
+class Screenshot(ComputerAction, frozen=True, tag="screenshot"):
     """A picture of the whole display."""
 
 
-class Click(Doing, frozen=True, tag="click"):
+class Click(ComputerAction, frozen=True, tag="click"):
     """`keys` are held meanwhile."""
 
     x: int | None = None
@@ -31,20 +31,20 @@ class Click(Doing, frozen=True, tag="click"):
     keys: tuple[str, ...] = ()
 
 
-class Move(Doing, frozen=True, tag="move"):
+class Move(ComputerAction, frozen=True, tag="move"):
     x: int
     y: int
     keys: tuple[str, ...] = ()
 
 
-class Drag(Doing, frozen=True, tag="drag"):
+class Drag(ComputerAction, frozen=True, tag="drag"):
     """The left button is pressed at the first point and released at the last one."""
 
     path: tuple[tuple[int, int], ...]
     keys: tuple[str, ...] = ()
 
 
-class Scroll(Doing, frozen=True, tag="scroll"):
+class Scroll(ComputerAction, frozen=True, tag="scroll"):
     """By pixels: `dx` to the right, `dy` down."""
 
     x: int | None = None
@@ -54,11 +54,11 @@ class Scroll(Doing, frozen=True, tag="scroll"):
     keys: tuple[str, ...] = ()
 
 
-class Type(Doing, frozen=True, tag="type"):
+class Type(ComputerAction, frozen=True, tag="type"):
     text: str
 
 
-class Keys(Doing, frozen=True, tag="keys"):
+class Keys(ComputerAction, frozen=True, tag="keys"):
     """A chord, pressed `repeat` times; or held for `hold` seconds."""
 
     keys: tuple[str, ...]
@@ -66,21 +66,21 @@ class Keys(Doing, frozen=True, tag="keys"):
     hold: float | None = None
 
 
-class KeyDown(Doing, frozen=True, tag="key_down"):
+class KeyDown(ComputerAction, frozen=True, tag="key_down"):
     key: str
 
 
-class KeyUp(Doing, frozen=True, tag="key_up"):
+class KeyUp(ComputerAction, frozen=True, tag="key_up"):
     key: str
 
 
-class Wait(Doing, frozen=True, tag="wait"):
+class Wait(ComputerAction, frozen=True, tag="wait"):
     """`seconds` absent: as long as the one who does it thinks right."""
 
     seconds: float | None = None
 
 
-class Zoom(Doing, frozen=True, tag="zoom"):
+class Zoom(ComputerAction, frozen=True, tag="zoom"):
     """A closer picture of a part of the display, from its top left corner to its bottom right one."""
 
     x0: int
@@ -89,39 +89,39 @@ class Zoom(Doing, frozen=True, tag="zoom"):
     y1: int
 
 
-class Navigate(Doing, frozen=True, tag="navigate"):
+class Navigate(ComputerAction, frozen=True, tag="navigate"):
     url: str
 
 
-class Back(Doing, frozen=True, tag="back"):
+class Back(ComputerAction, frozen=True, tag="back"):
     pass
 
 
-class Forward(Doing, frozen=True, tag="forward"):
+class Forward(ComputerAction, frozen=True, tag="forward"):
     pass
 
 
-class Reload(Doing, frozen=True, tag="reload"):
+class Reload(ComputerAction, frozen=True, tag="reload"):
     pass
 
 
-class ReadText(Doing, frozen=True, tag="read_text"):
+class ReadText(ComputerAction, frozen=True, tag="read_text"):
     """The text of the page, as a person would read it."""
 
 
-class MouseDown(Doing, frozen=True, tag="mouse_down"):
+class MouseDown(ComputerAction, frozen=True, tag="mouse_down"):
     x: int | None = None
     y: int | None = None
     button: Button = "left"
 
 
-class MouseUp(Doing, frozen=True, tag="mouse_up"):
+class MouseUp(ComputerAction, frozen=True, tag="mouse_up"):
     x: int | None = None
     y: int | None = None
     button: Button = "left"
 
 
-class CursorPosition(Doing, frozen=True, tag="cursor_position"):
+class CursorPosition(ComputerAction, frozen=True, tag="cursor_position"):
     """Where the pointer is."""
 
 
@@ -148,7 +148,7 @@ Action = (
 )
 
 
-KINDS = tuple(str(kind.__struct_config__.tag) for kind in Action.__args__)
+ACTION_KINDS = tuple(str(kind.__struct_config__.tag) for kind in Action.__args__)
 
 
 class SafetyCheck(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -2,15 +2,15 @@
 
 from typing import Literal
 
-from .computer import Action, SafetyCheck
-from .node import Node, Raw
-from .tools import CacheMark, HostedKind, OutputFormat, Thinking, Tool, ToolRef
+from toolwire.canonical.computer import Action, SafetyCheck
+from toolwire.canonical.node import Node, Raw
+from toolwire.canonical.tools import CacheMark, HostedKind, OutputFormat, Thinking, Tool, ToolRef
 
 Executor = Literal["client", "server"]
 """Who runs a call: the one who reads the answer, or the provider that gave it."""
 
 
-class Seal(Node, frozen=True, tag=True):
+class Signature(Node, frozen=True, tag=True):
     """An opaque proof of continuity. It goes back only to its issuer."""
 
     issuer: str
@@ -61,7 +61,7 @@ class Citation(Node, frozen=True, tag=True):
 class Text(Node, frozen=True, tag=True):
     text: str
     annotations: tuple[Citation, ...] | None = None
-    seal: Seal | None = None
+    signature: Signature | None = None
     cache: CacheMark | None = None
     id: str | None = None
 
@@ -72,7 +72,7 @@ class Media(Node, frozen=True, tag=True):
     media_type: str | None = None
     name: str | None = None
     detail: str | None = None
-    seal: Seal | None = None
+    signature: Signature | None = None
     cache: CacheMark | None = None
 
 
@@ -92,7 +92,7 @@ class Reasoning(Node, frozen=True, tag=True):
 
     content: tuple[ReasoningText | Media, ...] = ()
     hidden: Literal["omitted", "redacted"] | None = None
-    seal: Seal | None = None
+    signature: Signature | None = None
     id: str | None = None
 
 
@@ -117,7 +117,7 @@ class HostedUse(Node, frozen=True, tag=True):
     failed: bool = False
 
 
-class ScreenUse(Node, frozen=True, tag=True):
+class ComputerUse(Node, frozen=True, tag=True):
     """What a call does with a screen. `places` are pointers below its arguments, one for each action; `others` those to
     what has no common word. `checks` are pending: a person must agree first; `checked` is where the call says so."""
 
@@ -128,7 +128,7 @@ class ScreenUse(Node, frozen=True, tag=True):
     checked: tuple[str, ...] = ()
 
 
-class ScreenSeen(Node, frozen=True, tag=True):
+class ScreenObservation(Node, frozen=True, tag=True):
     """What a result says of a screen besides its picture, and which parts of its content say only this. `acknowledged`:
     a person agreed to what was pending; to these checks, by their ids, or to all if there are none."""
 
@@ -155,10 +155,10 @@ class ToolCall(Node, frozen=True, tag=True):
     caller: Caller | None = None
     complete: bool = True
     asynchronous: bool | None = None
-    seal: Seal | None = None
+    signature: Signature | None = None
     cache: CacheMark | None = None
     use: HostedUse | None = None
-    screen: ScreenUse | None = None
+    screen: ComputerUse | None = None
 
 
 class ToolResult(Node, frozen=True, tag=True):
@@ -173,10 +173,10 @@ class ToolResult(Node, frozen=True, tag=True):
     native: str | None = None
     toolset: str | None = None
     caller: Caller | None = None
-    seal: Seal | None = None
+    signature: Signature | None = None
     cache: CacheMark | None = None
     use: HostedUse | None = None
-    screen: ScreenSeen | None = None
+    screen: ScreenObservation | None = None
 
 
 class Refusal(Node, frozen=True, tag=True):
@@ -189,7 +189,7 @@ class ItemRef(Node, frozen=True, tag=True):
     id: str
 
 
-class Foreign(Node, frozen=True, tag=True):
+class OpaquePart(Node, frozen=True, tag=True):
     """A part that only its own protocol understands. `pair` keeps two halves together; `gist` is what others get, or
     where a client can be shown them: the `media` that a tool made, and what of an MCP server was `called`."""
 
@@ -229,7 +229,7 @@ Part = (
     | SettingChange
     | Refusal
     | ItemRef
-    | Foreign
+    | OpaquePart
 )
 
 Role = Literal["system", "developer", "user", "assistant"]

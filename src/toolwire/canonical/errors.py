@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from .node import Node
+from toolwire.canonical.node import Node
 
 if TYPE_CHECKING:
-    from .loss import Loss
+    from toolwire.canonical.loss import Loss
 
 ErrorKind = Literal[
     "invalid_request",
@@ -56,16 +56,16 @@ class DecodeError(ToolwireError):
         return type(self), (self.protocol, self.path, self.expected, self.got)
 
 
-class LossRefused(ToolwireError):
+class LossyTranslationError(ToolwireError):
     """The target can't say this, and it may not be dropped."""
 
     def __init__(self, losses: "list[Loss]", target: str) -> None:
         first = losses[0]
         more = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
-        super().__init__(f"{target} can't carry {first.path or 'the body'}: {first.why}{more}")
+        super().__init__(f"{target} can't carry {first.path or 'the body'}: {first.reason}{more}")
         self.losses = losses
         self.target = target
 
-    def __reduce__(self) -> "tuple[type[LossRefused], tuple[list[Loss], str]]":
+    def __reduce__(self) -> "tuple[type[LossyTranslationError], tuple[list[Loss], str]]":
         """As in `DecodeError`."""
         return type(self), (self.losses, self.target)

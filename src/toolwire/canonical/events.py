@@ -13,11 +13,11 @@
 
 from typing import Literal
 
-from .content import Citation, Part, Role, Seal
-from .errors import ApiError
-from .node import Node
-from .request import Continuation
-from .response import Stop, Usage
+from toolwire.canonical.content import Citation, Part, Role, Signature
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.node import Node
+from toolwire.canonical.request import Continuation
+from toolwire.canonical.response import Stop, Usage
 
 
 class ResponseStart(Node, frozen=True):
@@ -56,7 +56,7 @@ class PartDelta(Node, frozen=True):
     candidate: int = 0
     kind: Literal["full", "summary"] | None = None
     block: int = 0
-    seal: Seal | None = None
+    signature: Signature | None = None
     annotation: Citation | None = None
     plain: bool = False
 
@@ -81,14 +81,14 @@ class UsageReport(Node, frozen=True):
     usage: Usage
 
 
-class Stopped(Node, frozen=True):
+class CandidateEnd(Node, frozen=True):
     """Why a candidate ended, where the protocol says it; `stop` absent: only what was kept of the candidate."""
 
     stop: Stop | None
     candidate: int = 0
 
 
-UNKNOWN = "unknown frame"
+UNKNOWN_FRAME = "unknown frame"
 """The kind of a notice that is a frame nobody here knows: what it says is lost to other protocols."""
 
 
@@ -122,7 +122,7 @@ Event = (
     | PartEnd
     | MessageEnd
     | UsageReport
-    | Stopped
+    | CandidateEnd
     | Notice
     | ResponseEnd
     | ResponseFailed

@@ -1,10 +1,13 @@
-"""Events into the response they tell, and a response into events."""
+"""A text that grows by small pieces.
+
+Events into the response they tell, and a response into events.
+"""
 
 from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from .content import (
+from toolwire.canonical.content import (
     Citation,
     Media,
     Message,
@@ -12,12 +15,13 @@ from .content import (
     Reasoning,
     ReasoningText,
     Refusal,
-    Seal,
+    Signature,
     Text,
     ToolCall,
 )
-from .errors import ApiError
-from .events import (
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import (
+    CandidateEnd,
     Event,
     MessageEnd,
     MessageStart,
@@ -28,23 +32,55 @@ from .events import (
     ResponseEnd,
     ResponseFailed,
     ResponseStart,
-    Stopped,
     UsageReport,
 )
-from .node import Extras, Node
-from .request import Continuation
-from .response import Candidate, Response, Usage
-from .text_pieces import TextPieces
+from toolwire.canonical.node import Extras, Node
+from toolwire.canonical.request import Continuation
+from toolwire.canonical.response import Candidate, Response, Usage
+
+_MAX_LOOSE = 256
 
 
-class PartGrowth:
+class TextPieces(list[str]):
+    """The pieces of one text, for `"".join`. The loose ones at the end are joined as they become many: memory grows
+    with the text, not with the number of pieces, and each character is copied once. `added` counts all of them."""
+
+    __slots__ = ("_chunks", "append_count")
+
+    def __init__(self, pieces: Iterable[str] = ()) -> None:
+        super().__init__(pieces)
+        self.append_count = len(self)
+        self._chunks = 0
+
+    def append(self, text: str) -> None:
+        super().append(text)
+        self.append_count += 1
+        if len(self) - self._chunks >= _MAX_LOOSE:
+            self._join()
+
+    def compact(self) -> None:
+        """Join the loose pieces if there are many, after some were added by `+=` or `list.append`."""
+        if len(self) - self._chunks >= _MAX_LOOSE:
+            self._join()
+
+    def text_after(self, count: int, length: int) -> list[str]:
+        """The text behind the first `count` pieces that were added, which have `length` characters."""
+        place = count - (self.append_count - len(self))
+        return self[place:] if place >= self._chunks else ["".join(self)[length:]]
+
+    def _join(self) -> None:
+        self[self._chunks :] = ["".join(self[self._chunks :])]
+        self._chunks += 1
+
+
+class PartAccumulator:
     """The additions to one part, joined as they arrive: memory grows with their text, not with their number."""
 
     def __init__(self) -> None:
         self.text = TextPieces()
         self._blocks: dict[tuple[str, int], TextPieces] = {}
         self._citations: list[Citation] = []
-        self._seal: Seal | None = None
+        self._signature: Signature | None = None
 
     def add(self, delta: PartDelta) -> None:
         if delta.kind is None:
@@ -56,24 +92,24 @@ class PartGrowth:
             block.append(delta.text)
         if delta.annotation is not None:
             self._citations.append(delta.annotation)
-        if delta.seal is not None:
-            self._seal = delta.seal
+        if delta.signature is not None:
+            self._signature = delta.signature
 
     def apply(self, part: Part) -> Part:
         """The part with everything that was added to it."""
-        text, seal = "".join(self.text), self._seal
+        text, seal = "".join(self.text), self._signature
         if not (text or seal or self._blocks or self._citations):
             return part
         if isinstance(part, ToolCall):
-            return replace(part, arguments=part.arguments + text, seal=seal or part.seal)
+            return replace(part, arguments=part.arguments + text, signature=seal or part.signature)
         if isinstance(part, Text):
             cited = tuple(self._citations)
             notes = (part.annotations or ()) + cited if cited else part.annotations
-            return replace(part, text=part.text + text, annotations=notes, seal=seal or part.seal)
+            return replace(part, text=part.text + text, annotations=notes, signature=seal or part.signature)
         if isinstance(part, Refusal):
             return replace(part, text=part.text + text)
         if isinstance(part, Reasoning):
-            return replace(part, content=self._extend_reasoning(part), seal=seal or part.seal)
+            return replace(part, content=self._extend_reasoning(part), signature=seal or part.signature)
         return part
 
     def _extend_reasoning(self, part: Reasoning) -> tuple[ReasoningText | Media, ...]:
@@ -94,7 +130,7 @@ class PartGrowth:
         return tuple(content)
 
 
-class _OpenPart(PartGrowth):
+class _OpenPart(PartAccumulator):
     """A part while it grows."""
 
     def __init__(self, start: PartStart) -> None:
@@ -126,13 +162,13 @@ class _OpenMessage:
             name=start.name,
             status=end.status or start.status,
             phase=end.phase or start.phase,
-            extras=_joined(start, end),
-            form=start.form + end.form,
+            extras=_merge_extras(start, end),
+            wire_form=start.wire_form + end.wire_form,
             at=start.at,
         )
 
 
-def _joined(*nodes: Node) -> Extras | None:
+def _merge_extras(*nodes: Node) -> Extras | None:
     joined: Extras = {}
     for node in nodes:
         for family, kept in (node.extras or {}).items():
@@ -143,16 +179,16 @@ def _joined(*nodes: Node) -> Extras | None:
 _BATCH = 1024
 
 
-class Folder:
+class ResponseAccumulator:
     """Takes events as they come; `response` is what they have told so far."""
 
     def __init__(self) -> None:
         self._buffered: list[Event] = []
         self._start: ResponseStart | None = None
-        self._closing: list[Node] = []
+        self._end_events: list[Node] = []
         self._messages: dict[tuple[int, int], _OpenMessage] = {}
         self._parts: dict[tuple[int, int], _OpenPart] = {}
-        self._stops: dict[int, Stopped] = {}
+        self._candidate_ends: dict[int, CandidateEnd] = {}
         self._usage: Usage | None = None
         self._status: str | None = None
         self._error: ApiError | None = None
@@ -184,7 +220,7 @@ class Folder:
             elif part is not None:
                 append(part.text, event.text)
         if part is not None:
-            part.text.settle()
+            part.text.compact()
 
     def add(self, event: Event) -> None:
         match event:
@@ -192,33 +228,33 @@ class Folder:
                 self.add_all([event])
             case PartStart():
                 opened = self._parts[event.candidate, event.index] = _OpenPart(event)
-                self._message(event.candidate, event.message).parts.append(opened)
+                self._open_message(event.candidate, event.message).parts.append(opened)
             case PartEnd():
                 if (part := self._parts.get((event.candidate, event.index))) is not None:
                     part.end = event
             case MessageStart():
                 self._messages[event.candidate, event.message] = _OpenMessage(event)
             case MessageEnd():
-                self._message(event.candidate, event.message).end = event
+                self._open_message(event.candidate, event.message).end = event
             case ResponseStart():
                 self._start, self._origin = event, event.origin
                 self._usage, self._status, self._continuation = event.usage, event.status, event.continuation
-            case Stopped():
-                self._stops[event.candidate] = event
+            case CandidateEnd():
+                self._candidate_ends[event.candidate] = event
             case UsageReport():
                 self._usage = event.usage
             case ResponseEnd():
-                self._closing.append(event)
+                self._end_events.append(event)
                 self._status = event.status or self._status
                 self._continuation = event.continuation or self._continuation
                 self._model = event.model or self._model
             case ResponseFailed():
-                self._closing.append(event)
+                self._end_events.append(event)
                 self._error, self._status = event.error, event.status or self._status
             case Notice():
                 pass
 
-    def _message(self, candidate: int, message: int) -> _OpenMessage:
+    def _open_message(self, candidate: int, message: int) -> _OpenMessage:
         key = (candidate, message)
         if key not in self._messages:
             self._messages[key] = _OpenMessage(MessageStart(candidate=candidate, message=message))
@@ -227,33 +263,33 @@ class Folder:
     def response(self) -> Response:
         self._flush()
         start = self._start or ResponseStart(origin=self._origin)
-        numbers = sorted({candidate for candidate, _ in self._messages} | set(self._stops))
+        numbers = sorted({candidate for candidate, _ in self._messages} | set(self._candidate_ends))
         return Response(
             origin=self._origin,
             id=start.id,
             model=self._model or start.model,
             created=start.created,
-            candidates=tuple(self._candidate(number) for number in numbers),
+            candidates=tuple(self._fold_candidate(number) for number in numbers),
             usage=self._usage,
             status=self._status,
             error=self._error,
             continuation=self._continuation,
-            extras=_joined(start, *self._closing),
-            form=start.form + tuple(token for node in self._closing for token in node.form),
+            extras=_merge_extras(start, *self._end_events),
+            wire_form=start.wire_form + tuple(token for node in self._end_events for token in node.wire_form),
         )
 
-    def _candidate(self, number: int) -> Candidate:
+    def _fold_candidate(self, number: int) -> Candidate:
         messages = [message for (candidate, _), message in sorted(self._messages.items()) if candidate == number]
         folded = tuple(message.finish() for message in messages)
-        if (stopped := self._stops.get(number)) is None:
+        if (stopped := self._candidate_ends.get(number)) is None:
             return Candidate(index=number, messages=folded)
-        extras = _joined(stopped)
-        form, at = stopped.form, stopped.at
-        return Candidate(index=number, messages=folded, stop=stopped.stop, extras=extras, form=form, at=at)
+        extras = _merge_extras(stopped)
+        form, at = stopped.wire_form, stopped.at
+        return Candidate(index=number, messages=folded, stop=stopped.stop, extras=extras, wire_form=form, at=at)
 
 
 def fold(events: Iterable[Event]) -> Response:
-    folder = Folder()
+    folder = ResponseAccumulator()
     folder.add_all(events)
     return folder.response()
 
@@ -269,7 +305,7 @@ def unfold(response: Response) -> Iterator[Event]:
         status=response.status,
         continuation=response.continuation,
         extras=response.extras,
-        form=response.form,
+        wire_form=response.wire_form,
     )
     for candidate in response.candidates:
         index = 0
@@ -283,16 +319,18 @@ def unfold(response: Response) -> Iterator[Event]:
                 status=message.status,
                 phase=message.phase,
                 extras=message.extras,
-                form=message.form,
+                wire_form=message.wire_form,
                 at=message.at,
             )
             for part in message.parts:
                 yield from _unfold_part(part, index, number, candidate.index)
                 index += 1
             yield MessageEnd(candidate=candidate.index, message=number)
-        kept, form = candidate.extras, candidate.form
+        kept, form = candidate.extras, candidate.wire_form
         if candidate.stop is not None or kept or form or not candidate.messages:
-            yield Stopped(candidate=candidate.index, stop=candidate.stop, extras=kept, form=form, at=candidate.at)
+            yield CandidateEnd(
+                candidate=candidate.index, stop=candidate.stop, extras=kept, wire_form=form, at=candidate.at
+            )
     if response.error is not None:
         yield ResponseFailed(error=response.error, status=response.status)
         return
@@ -309,14 +347,14 @@ def _unfold_part(part: Part, index: int, message: int, candidate: int) -> Iterat
         hollow = replace(part, arguments="")
     elif isinstance(part, Reasoning):
         pictures = tuple(block for block in part.content if isinstance(block, Media))
-        hollow = replace(part, content=pictures, seal=None if part.content else part.seal)
+        hollow = replace(part, content=pictures, signature=None if part.content else part.signature)
     yield PartStart(index=index, part=hollow, message=message, candidate=candidate)
-    yield from _deltas(part, index, candidate)
+    yield from _unfold_deltas(part, index, candidate)
     if not (isinstance(part, ToolCall) and not part.complete):
         yield PartEnd(index=index, candidate=candidate, final=part)
 
 
-def _deltas(part: Part, index: int, candidate: int) -> Iterator[PartDelta]:
+def _unfold_deltas(part: Part, index: int, candidate: int) -> Iterator[PartDelta]:
     if isinstance(part, Text | Refusal) and part.text:
         yield PartDelta(index=index, text=part.text, candidate=candidate)
     elif isinstance(part, ToolCall) and part.arguments:
@@ -328,5 +366,5 @@ def _deltas(part: Part, index: int, candidate: int) -> Iterator[PartDelta]:
                 number = counts[block.kind]
                 counts[block.kind] += 1
                 yield PartDelta(index=index, text=block.text, kind=block.kind, block=number, candidate=candidate)
-        if part.content and part.seal is not None:
-            yield PartDelta(index=index, seal=part.seal, candidate=candidate)
+        if part.content and part.signature is not None:
+            yield PartDelta(index=index, signature=part.signature, candidate=candidate)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-LossKind = Literal["dropped", "approximated", "invented"]
+LossKind = Literal["dropped", "approximated", "added"]
 
 
 class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -13,6 +13,6 @@ class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     kind: LossKind
     path: str
-    why: str
+    reason: str
     target: str | None = None
-    guarded: bool = False
+    constraint: bool = False

@@ -20,5 +20,5 @@ Extras = dict[str, dict[str, Raw]]
 
 class Node(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     extras: Extras | None = None
-    form: tuple[str, ...] = ()
+    wire_form: tuple[str, ...] = ()
     at: str | None = None

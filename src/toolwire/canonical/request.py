@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from .content import Message, Text
-from .node import Node, Raw
-from .tools import CacheMark, OutputFormat, Sampling, Thinking, Tool, ToolChoice
+from toolwire.canonical.content import Message, Text
+from toolwire.canonical.node import Node, Raw
+from toolwire.canonical.tools import CacheMark, OutputFormat, Sampling, Thinking, Tool, ToolChoice
 
 
 class Continuation(Node, frozen=True):

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from .node import Node, Raw
+from toolwire.canonical.node import Node, Raw
 
 
 class CacheMark(Node, frozen=True, tag=True):
@@ -52,7 +52,7 @@ HostedKind = Literal["web_search", "web_fetch", "code_execution"]
 """What several vendors run themselves."""
 
 
-class Hosted(Node, frozen=True, tag=True):
+class HostedTool(Node, frozen=True, tag=True):
     """What a vendor's own tool does, in common words, and what bounds it. `others` are the members of its declaration
     that have no common word."""
 
@@ -103,7 +103,7 @@ class NativeTool(Node, frozen=True, tag=True):
     name: str | None = None
     executor: Literal["client", "server", "nobody"] = "server"
     cache: CacheMark | None = None
-    hosted: Hosted | None = None
+    hosted: HostedTool | None = None
     server: McpServer | None = None
     computer: Computer | None = None
 

@@ -20,7 +20,7 @@ COMMANDS = (
 )
 
 
-class _Commands(click.Group):
+class _CommandGroup(click.Group):
     """Each command's module is loaded when it is named, or listed: one need not wait for what the others import."""
 
     def list_commands(self, _: click.Context) -> list[str]:
@@ -34,7 +34,7 @@ class _Commands(click.Group):
 
 
 @click.group(
-    cls=_Commands,
+    cls=_CommandGroup,
     epilog="Exit codes: 0 done, 1 findings, 2 bad input, 3 refused because something would be lost.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

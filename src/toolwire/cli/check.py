@@ -3,14 +3,15 @@
 import click
 
 import toolwire
+from toolwire.cli.inputs import parse_protocol, read_stdin, report_bad_input
 
-from .arguments import protocol, read_stdin, refusing_bad_input
-
-REJECTED = 1
+EXIT_REJECTED = 1
 
 
 @click.command("check", short_help="Say whether a provider would reject the request on stdin.")
-@click.option("--protocol", "name", type=protocol, required=True, metavar="P", help="The protocol of the request.")
+@click.option(
+    "--protocol", "name", type=parse_protocol, required=True, metavar="P", help="The protocol of the request."
+)
 def command(name: str) -> None:
     """Say whether a provider would reject the request on stdin, without asking it.
 
@@ -21,11 +22,11 @@ def command(name: str) -> None:
     Example:
       toolwire check --protocol anthropic < request.json
     """
-    with refusing_bad_input():
+    with report_bad_input():
         findings = toolwire.check(read_stdin(), name)
     for finding in findings:
         line = f"{finding.level} {finding.rule} {finding.path or 'the body'}: {finding.message}"
         click.echo(" ".join(line.split()))
     if any(finding.level == "error" for finding in findings):
-        raise SystemExit(REJECTED)
+        raise SystemExit(EXIT_REJECTED)
     click.echo("ok")

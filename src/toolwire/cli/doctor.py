@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from .arguments import needing, refusing_bad_input
-from .serve import USUAL
+from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input, require_extra
 
 
 @click.command("doctor", short_help="Check the gateway's configuration, keys and providers.")
-@click.option("--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {USUAL}, if there.")
+@click.option(
+    "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if there."
+)
 @click.option(
     "--timeout", type=click.FloatRange(min=0.1), default=5, metavar="SECONDS", help="For each provider. Default: 5."
 )
@@ -25,19 +26,19 @@ def command(path: Path | None, timeout: float) -> None:
     Example:
       toolwire doctor --config toolwire.toml
     """
-    with refusing_bad_input(), needing("gateway"):
+    with report_bad_input(), require_extra("gateway"):
         import asyncio
 
         from toolwire.gateway.config import Config, key_variables, read_config
         from toolwire.gateway.doctor import Finding, diagnose
 
-        found = path or (USUAL if USUAL.exists() else None)
+        found = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
         config = Config() if found is None else read_config(found)
         variables = {} if found is None else key_variables(found)
-        told = f"no {USUAL}: keys are looked for in the environment" if found is None else str(found)
+        told = f"no {DEFAULT_CONFIG}: keys are looked for in the environment" if found is None else str(found)
         findings = [Finding("configuration", told)]
         findings += asyncio.run(diagnose(config, variables, os.environ, timeout))
     for finding in findings:
         click.echo(str(finding))
-    if not all(finding.fine for finding in findings):
+    if not all(finding.is_ok for finding in findings):
         sys.exit(1)

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .arguments import BadInput, needing, refusing_bad_input
-from .serve import USUAL
+from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input, require_extra
 
 if TYPE_CHECKING:
     from toolwire.gateway.config import Config
     from toolwire.journal.records import Record
-    from toolwire.journal.secrets import Redactor
-    from toolwire.journal.store import Store
+    from toolwire.journal.redaction import Redactor
+    from toolwire.journal.store import RecordStore
 
 LAST = "last"
-_POLL = 0.5
+_POLL_SECONDS = 0.5
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
 
@@ -37,24 +36,28 @@ def command() -> None:
     """
 
 
-def _with_journal(function: _Command) -> _Command:
+def _journal_options(function: _Command) -> _Command:
     """The options that say which journal is meant."""
     file = click.Path(path_type=Path)
     function = click.option(
-        "--config", "config_path", type=file, metavar="FILE", help=f"The gateway's. Default: {USUAL}, if there."
+        "--config",
+        "config_path",
+        type=file,
+        metavar="FILE",
+        help=f"The gateway's. Default: {DEFAULT_CONFIG}, if there.",
     )(function)
     named = "Default: the one that the configuration names, or the user's."
     return click.option("--journal", "path", type=file, metavar="FILE", help=named)(function)
 
 
-_ID = click.argument("id", metavar="ID")
+_ID_ARGUMENT = click.argument("id", metavar="ID")
 
 
 @command.command("tail")
 @click.option("-n", "--lines", type=click.IntRange(0), default=20, metavar="N", help="How many. Default: 20.")
 @click.option("-f", "--follow", is_flag=True, help="Go on, as exchanges come, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, without bodies.")
-@_with_journal
+@_journal_options
 def tail(*, lines: int, follow: bool, as_json: bool, path: Path | None, config_path: Path | None) -> None:
     """Show the latest exchanges, one per line, the newest last.
 
@@ -62,24 +65,24 @@ def tail(*, lines: int, follow: bool, as_json: bool, path: Path | None, config_p
     Example:
       toolwire journal tail -n 5
     """
-    with _opened(path, config_path) as (store, _, redactor):
+    with _open_journal(path, config_path) as (store, _, redactor):
         found = store.latest(lines)
         last = max((number for number, _ in (found or store.latest(1))), default=0)
         while True:
             for number, record in found:
-                shown = redactor.record(record)
-                click.echo(_compact(shown) if as_json else _line(shown))
+                shown = redactor.redact_record(record)
+                click.echo(_compact_json(shown) if as_json else _format_record(shown))
                 last = number
             if not follow:
                 return
-            time.sleep(_POLL)
-            found = store.after(last)
+            time.sleep(_POLL_SECONDS)
+            found = store.records_after(last)
 
 
 @command.command("show")
-@_ID
+@_ID_ARGUMENT
 @click.option("--json", "as_json", is_flag=True, help="All of it as one JSON object.")
-@_with_journal
+@_journal_options
 def show(*, id: str, as_json: bool, path: Path | None, config_path: Path | None) -> None:
     """Show all that was recorded of the exchange ID, or of the `last` one.
 
@@ -89,22 +92,22 @@ def show(*, id: str, as_json: bool, path: Path | None, config_path: Path | None)
     Example:
       toolwire journal show last
     """
-    with _opened(path, config_path) as (store, _, redactor):
-        record = redactor.record(_found(store, id))
+    with _open_journal(path, config_path) as (store, _, redactor):
+        record = redactor.redact_record(_find_record(store, id))
     if as_json:
-        from toolwire.journal.records import readable
+        from toolwire.journal.records import record_as_json
 
-        click.echo(json.dumps(readable(record), indent=2))
+        click.echo(json.dumps(record_as_json(record), indent=2))
         return
-    for line in _page(record):
+    for line in _record_lines(record):
         click.echo(line)
 
 
 @command.command("replay")
-@_ID
+@_ID_ARGUMENT
 @click.option("--to", metavar="PROVIDER[/MODEL]", help="Send it there. Default: where it went.")
 @click.option("--all", "anew", is_flag=True, help="Also what every answer has anew: ids, times, signatures.")
-@_with_journal
+@_journal_options
 def replay(*, id: str, to: str | None, anew: bool, path: Path | None, config_path: Path | None) -> None:
     """Send the exchange ID, or the `last` one, again, and show what differs, field by field.
 
@@ -116,20 +119,20 @@ def replay(*, id: str, to: str | None, anew: bool, path: Path | None, config_pat
     Example:
       toolwire journal replay last --to gemini/gemini-3-pro
     """
-    with _opened(path, config_path) as (store, config, redactor):
+    with _open_journal(path, config_path) as (store, config, redactor):
         import asyncio
 
-        from toolwire.gateway.replaying import replay as send_again
-        from toolwire.journal.replay import compare
+        from toolwire.gateway.observability.replay import replay_exchange as send_again
+        from toolwire.journal.differences import compare_records
 
-        before = redactor.record(_found(store, id))
+        before = redactor.redact_record(_find_record(store, id))
         after = asyncio.run(send_again(config, os.environ, before, to))
-        click.echo(f"then {_went(before)}")
-        click.echo(f"now  {_went(after)}")
-        found = compare(before, after, anew=anew)
+        click.echo(f"then {_format_exchange(before)}")
+        click.echo(f"now  {_format_exchange(after)}")
+        found = compare_records(before, after, include_volatile=anew)
     for part, told in found.items():
         for difference in told:
-            click.echo(_printable(f"{part} {difference}"))
+            click.echo(_escape_unprintable(f"{part} {difference}"))
     if found:
         sys.exit(1)
     click.echo("no difference")
@@ -138,7 +141,7 @@ def replay(*, id: str, to: str | None, anew: bool, path: Path | None, config_pat
 @command.command("export")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Default: toolwire-ID.zip.")
-@_with_journal
+@_journal_options
 def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, config_path: Path | None) -> None:
     """Pack exchanges into a zip file for a bug report.
 
@@ -149,39 +152,38 @@ def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, conf
     Example:
       toolwire journal export last -o bug.zip
     """
-    with _opened(path, config_path) as (store, _, redactor):
+    with _open_journal(path, config_path) as (store, _, redactor):
         from toolwire import __version__
-        from toolwire.journal.bundle import bundle
-        from toolwire.journal.store import write
+        from toolwire.journal.bundle import build_bundle
+        from toolwire.journal.store import write_private_file
 
-        records = [_found(store, id) for id in ids]
+        records = [_find_record(store, id) for id in ids]
         target = output or Path(f"toolwire-{records[0].id}.zip")
-        write(target, bundle(records, redactor, __version__))
+        write_private_file(target, build_bundle(records, redactor, __version__))
     click.echo(str(target))
 
 
 @contextmanager
-def _opened(path: Path | None, config_path: Path | None) -> Iterator[tuple["Store", "Config", "Redactor"]]:
+def _open_journal(path: Path | None, config_path: Path | None) -> Iterator[tuple["RecordStore", "Config", "Redactor"]]:
     """The journal, the configuration that it belongs to, and what takes secrets out of it."""
-    with refusing_bad_input(), needing("gateway"):
-        from toolwire.gateway.config import Config, provider_of, read_config
-        from toolwire.gateway.discovery import discover
-        from toolwire.gateway.recording import journal_path, secrets_of
-        from toolwire.journal.secrets import Redactor
-        from toolwire.journal.store import found_at
+    with report_bad_input(), require_extra("gateway"):
+        from toolwire.gateway.config import Config, build_provider, configured_secrets, journal_path, read_config
+        from toolwire.gateway.providers.discovery import discover_providers
+        from toolwire.journal.redaction import Redactor
+        from toolwire.journal.store import open_existing_store
 
-        found = config_path or (USUAL if USUAL.exists() else None)
+        found = config_path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
         config = Config() if found is None else read_config(found)
-        store = found_at(path or journal_path(config, os.environ))
-        providers = [provider_of(name, section) for name, section in config.providers.items()]
-        providers += discover(os.environ).values()
+        store = open_existing_store(path or journal_path(config, os.environ))
+        providers = [build_provider(name, section) for name, section in config.providers.items()]
+        providers += discover_providers(os.environ).values()
         try:
-            yield store, config, Redactor(secrets_of(config, providers))
+            yield store, config, Redactor(configured_secrets(config, providers))
         finally:
             store.close()
 
 
-def _found(store: "Store", id: str) -> "Record":
+def _find_record(store: "RecordStore", id: str) -> "Record":
     if id == LAST:
         latest = store.latest(1)
         if not latest:
@@ -195,19 +197,19 @@ def _found(store: "Store", id: str) -> "Record":
 # ---- how it is shown
 
 
-def _printable(text: str) -> str:
+def _escape_unprintable(text: str) -> str:
     """Nothing that a terminal would obey."""
     return "".join(one if one.isprintable() or one == "\n" else f"\\x{ord(one):02x}" for one in text)
 
 
-def _went(record: "Record") -> str:
+def _format_exchange(record: "Record") -> str:
     to = f"{record.provider}/{record.model} ({record.protocol})" if record.protocol else "nobody"
-    return _printable(f"{record.status} {record.client} -> {to} {record.ended * 1000:.0f}ms")
+    return _escape_unprintable(f"{record.status} {record.client} -> {to} {record.ended * 1000:.0f}ms")
 
 
-def _line(record: "Record") -> str:
+def _format_record(record: "Record") -> str:
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.at))
-    parts = [moment, _went(record)]
+    parts = [moment, _format_exchange(record)]
     if record.streamed:
         parts.append("stream")
     if record.usage:
@@ -215,38 +217,38 @@ def _line(record: "Record") -> str:
     if record.losses:
         parts.append(f"losses={len(record.losses)}")
     parts.append(record.id)
-    if record.why:
-        parts.append(f"| {' '.join(record.why.split())[:300]}")
-    return _printable(" ".join(parts))
+    if record.error:
+        parts.append(f"| {' '.join(record.error.split())[:300]}")
+    return _escape_unprintable(" ".join(parts))
 
 
-def _page(record: "Record") -> Iterator[str]:
-    yield _line(record)
-    yield _printable(f"path {record.path}, toolwire {record.toolwire}")
+def _record_lines(record: "Record") -> Iterator[str]:
+    yield _format_record(record)
+    yield _escape_unprintable(f"path {record.path}, toolwire {record.toolwire}")
     moments = (("translated", record.sent), ("answered", record.answered), ("ended", record.ended))
     yield "after " + ", ".join(f"{told} {moment * 1000:.1f}ms" for told, moment in moments if moment is not None)
     if record.usage:
         yield "usage " + ", ".join(f"{name} {count}" for name, count in record.usage.items())
     for loss in record.losses:
-        yield _printable(f"{loss.kind} {loss.path}: {loss.why}")
+        yield _escape_unprintable(f"{loss.kind} {loss.path}: {loss.reason}")
     if record.bodies is None:
         yield "no bodies were recorded: journal.bodies"
         return
-    from toolwire.journal.records import content
+    from toolwire.journal.records import body_content
 
-    for name, data in record.bodies.parts.items():
-        value = content(data)
+    for name, data in record.bodies.by_name.items():
+        value = body_content(data)
         yield f"\n--- {name}, {len(data)} bytes"
-        yield _printable(value) if isinstance(value, str) else _pretty(value)
+        yield _escape_unprintable(value) if isinstance(value, str) else _pretty_json(value)
 
 
-def _pretty(value: Any) -> str:
-    return _printable(json.dumps(value, indent=2, ensure_ascii=False))
+def _pretty_json(value: Any) -> str:
+    return _escape_unprintable(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def _compact(record: "Record") -> str:
+def _compact_json(record: "Record") -> str:
     from msgspec.structs import replace
 
-    from toolwire.journal.records import readable
+    from toolwire.journal.records import record_as_json
 
-    return json.dumps(readable(replace(record, bodies=None)))
+    return json.dumps(record_as_json(replace(record, bodies=None)))

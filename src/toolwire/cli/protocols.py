@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from .arguments import BadInput, protocol
+from toolwire.cli.inputs import BadInput, parse_protocol
 
-MATRIX = Path(__file__).with_name("support_matrix.json")
+MATRIX_FILE = Path(__file__).with_name("support_matrix.json")
 
 OUTCOMES = {
     "mapped": ("+", "it arrives as what it is"),
@@ -22,10 +22,10 @@ OUTCOMES = {
     "reported": ("-", "it is left out, and the report says so"),
     "refused": ("x", "it may not be left out, so nothing is sent"),
 }
-HOME = "="
+SAME_PROTOCOL_MARK = "="
 
 
-class Matrix(NamedTuple):
+class SupportMatrix(NamedTuple):
     protocols: dict[str, str]
     features: dict[str, dict[str, str]]
     pairs: dict[str, dict[str, dict[str, Any]]]
@@ -41,8 +41,8 @@ class Matrix(NamedTuple):
 
 @click.command("protocols", short_help="List the protocols, and what becomes of each feature between them.")
 @click.argument("feature", required=False)
-@click.option("--from", "source", type=protocol, metavar="P", help="Only from this protocol.")
-@click.option("--to", "target", type=protocol, metavar="P", help="Only to this protocol.")
+@click.option("--from", "source", type=parse_protocol, metavar="P", help="Only from this protocol.")
+@click.option("--to", "target", type=parse_protocol, metavar="P", help="Only to this protocol.")
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 def command(feature: str | None, source: str | None, target: str | None, *, as_json: bool) -> None:
     """List the protocols, and what becomes of each feature on the way from one to another.
@@ -58,26 +58,26 @@ def command(feature: str | None, source: str | None, target: str | None, *, as_j
       toolwire protocols --to ollama
       toolwire protocols cache-marks
     """
-    matrix = Matrix(**json.loads(MATRIX.read_bytes()))
-    known = _known(matrix, feature)
+    matrix = SupportMatrix(**json.loads(MATRIX_FILE.read_bytes()))
+    known = _select_features(matrix, feature)
     for name in (source, target):
         if name is not None and name not in matrix.protocols:
             raise BadInput(f"{name!r} comes from another package: the matrix knows only the built-in protocols")
     if as_json:
-        click.echo(json.dumps(_data(matrix, known, source, target), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(_matrix_as_json(matrix, known, source, target), indent=2, ensure_ascii=False))
         return
     if source is not None and target is not None:
-        lines = _pair(matrix, source, target, known)
+        lines = _pair_lines(matrix, source, target, known)
     elif source is not None or target is not None:
-        lines = _columns(matrix, source, target, known)
+        lines = _column_lines(matrix, source, target, known)
     elif feature is not None:
-        lines = _square(matrix, feature)
+        lines = _feature_lines(matrix, feature)
     else:
-        lines = _overview(matrix)
+        lines = _overview_lines(matrix)
     click.echo("\n".join(lines))
 
 
-def _known(matrix: Matrix, feature: str | None) -> dict[str, dict[str, str]]:
+def _select_features(matrix: SupportMatrix, feature: str | None) -> dict[str, dict[str, str]]:
     """The features that are asked for, by heading."""
     if feature is None:
         return matrix.features
@@ -92,7 +92,7 @@ def _known(matrix: Matrix, feature: str | None) -> dict[str, dict[str, str]]:
     raise BadInput(f"unknown feature {feature!r}: {hint}")
 
 
-def _overview(matrix: Matrix) -> Iterator[str]:
+def _overview_lines(matrix: SupportMatrix) -> Iterator[str]:
     from toolwire.protocols import PROTOCOLS
 
     width = max(map(len, PROTOCOLS)) + 2
@@ -101,31 +101,33 @@ def _overview(matrix: Matrix) -> Iterator[str]:
     yield ""
     yield "How many features arrive, mapped or approximated, of those that the source has words for:"
     yield ""
-    rows = [(source, [_arriving(matrix, source, target) for target in matrix.protocols]) for source in matrix.protocols]
-    yield from _table("from", matrix.protocols, rows)
+    rows = [
+        (source, [_arrival_ratio(matrix, source, target) for target in matrix.protocols]) for source in matrix.protocols
+    ]
+    yield from _table_lines("from", matrix.protocols, rows)
     yield ""
     yield "'toolwire protocols --from P --to P' tells of two, feature by feature; --help shows more."
 
 
-def _arriving(matrix: Matrix, source: str, target: str) -> str:
+def _arrival_ratio(matrix: SupportMatrix, source: str, target: str) -> str:
     if source == target:
-        return HOME
-    counts = _counts(matrix, source, target)
+        return SAME_PROTOCOL_MARK
+    counts = _count_outcomes(matrix, source, target)
     return f"{counts['mapped'] + counts['approximated']}/{counts.total()}"
 
 
-def _counts(matrix: Matrix, source: str, target: str) -> Counter[str]:
+def _count_outcomes(matrix: SupportMatrix, source: str, target: str) -> Counter[str]:
     return Counter(str(matrix.outcome(source, target, feature)) for feature in matrix.pairs[source][target])
 
 
-def _pair(matrix: Matrix, source: str, target: str, known: dict[str, dict[str, str]]) -> Iterator[str]:
+def _pair_lines(matrix: SupportMatrix, source: str, target: str, groups: dict[str, dict[str, str]]) -> Iterator[str]:
     if source == target:
         yield f"{source} to itself: everything comes back as it was."
         return
-    counts = _counts(matrix, source, target)
+    counts = _count_outcomes(matrix, source, target)
     yield f"{source} to {target}: " + ", ".join(f"{outcome} {counts[outcome]}" for outcome in OUTCOMES)
     width = max(len(name) for features in matrix.features.values() for name in features) + 2
-    for heading, features in known.items():
+    for heading, features in groups.items():
         yield f"\n{heading}"
         for feature, title in features.items():
             outcome = matrix.outcome(source, target, feature)
@@ -133,47 +135,55 @@ def _pair(matrix: Matrix, source: str, target: str, known: dict[str, dict[str, s
                 yield f"  {outcome.ljust(14)}{feature.ljust(width)}{title}"
                 for kind, path, why in matrix.losses(source, target, feature):
                     yield f"      {kind} {path}: {why}"
-            elif len(known) == 1 and len(features) == 1:
+            elif len(groups) == 1 and len(features) == 1:
                 yield f"  {source} has no words for it: {title}"
 
 
-def _columns(matrix: Matrix, source: str | None, target: str | None, known: dict[str, Any]) -> Iterator[str]:
+def _column_lines(
+    matrix: SupportMatrix, source: str | None, target: str | None, groups: dict[str, Any]
+) -> Iterator[str]:
     """One protocol on one side, a column for each other on the other."""
     others = [name for name in matrix.protocols if name not in (source, target)]
     pairs = [(source or other, target or other) for other in others]
     yield f"from {source} to:" if source is not None else f"to {target} from:"
-    for heading, features in known.items():
-        rows = [(feature, [_mark(matrix, *pair, feature) for pair in pairs]) for feature in features]
-        yield from _table(heading, others, [row for row in rows if any(mark.strip() for mark in row[1])])
+    for heading, features in groups.items():
+        rows = [(feature, [_outcome_mark(matrix, *pair, feature) for pair in pairs]) for feature in features]
+        yield from _table_lines(heading, others, [row for row in rows if any(mark.strip() for mark in row[1])])
         yield ""
-    yield from _legend()
+    yield from _legend_lines()
 
 
-def _square(matrix: Matrix, feature: str) -> Iterator[str]:
+def _feature_lines(matrix: SupportMatrix, feature: str) -> Iterator[str]:
     title = next(features[feature] for features in matrix.features.values() if feature in features)
     yield f"{feature}: {title}\n"
     rows = [
-        (source, [HOME if source == target else _mark(matrix, source, target, feature) for target in matrix.protocols])
+        (
+            source,
+            [
+                SAME_PROTOCOL_MARK if source == target else _outcome_mark(matrix, source, target, feature)
+                for target in matrix.protocols
+            ],
+        )
         for source in matrix.protocols
     ]
-    yield from _table("from", matrix.protocols, rows)
+    yield from _table_lines("from", matrix.protocols, rows)
     yield ""
-    yield from _legend()
+    yield from _legend_lines()
 
 
-def _mark(matrix: Matrix, source: str, target: str, feature: str) -> str:
+def _outcome_mark(matrix: SupportMatrix, source: str, target: str, feature: str) -> str:
     outcome = matrix.outcome(source, target, feature)
     return OUTCOMES[outcome][0] if outcome is not None else " "
 
 
-def _legend() -> Iterator[str]:
+def _legend_lines() -> Iterator[str]:
     for outcome, (mark, meaning) in OUTCOMES.items():
         yield f"  {mark}  {outcome.ljust(14)}{meaning}"
-    yield f"  {HOME}  {'the same'.ljust(14)}to itself, everything comes back as it was"
+    yield f"  {SAME_PROTOCOL_MARK}  {'the same'.ljust(14)}to itself, everything comes back as it was"
     yield f"     {'(nothing)'.ljust(14)}the source has no words for it"
 
 
-def _table(corner: str, columns: Any, rows: list[tuple[str, list[str]]]) -> Iterator[str]:
+def _table_lines(corner: str, columns: Any, rows: list[tuple[str, list[str]]]) -> Iterator[str]:
     """Names of columns take two lines, so that seven fit."""
     heads = [name.rpartition("-") for name in columns]
     widths = [max(len(first) + len(dash), len(last)) + 2 for first, dash, last in heads]
@@ -188,25 +198,28 @@ def _table(corner: str, columns: Any, rows: list[tuple[str, list[str]]]) -> Iter
         ).rstrip()
 
 
-def _data(matrix: Matrix, known: dict[str, Any], source: str | None, target: str | None) -> dict[str, Any]:
-    wanted = [feature for features in known.values() for feature in features]
+def _matrix_as_json(
+    matrix: SupportMatrix, groups: dict[str, Any], source: str | None, target: str | None
+) -> dict[str, Any]:
+    wanted = [feature for features in groups.values() for feature in features]
     pairs = [
-        {"from": one, "to": other, "features": _cells(matrix, one, other, wanted)}
+        {"from": one, "to": other, "features": _cells_as_json(matrix, one, other, wanted)}
         for one, targets in matrix.pairs.items()
         for other in targets
         if source in (None, one) and target in (None, other)
     ]
-    return {"protocols": matrix.protocols, "features": known, "pairs": pairs}
+    return {"protocols": matrix.protocols, "features": groups, "pairs": pairs}
 
 
-def _cells(matrix: Matrix, source: str, target: str, wanted: list[str]) -> dict[str, Any]:
+def _cells_as_json(matrix: SupportMatrix, source: str, target: str, features: list[str]) -> dict[str, Any]:
     return {
         feature: {
             "outcome": matrix.outcome(source, target, feature),
             "losses": [
-                {"kind": kind, "path": path, "why": why} for kind, path, why in matrix.losses(source, target, feature)
+                {"kind": kind, "path": path, "reason": why}
+                for kind, path, why in matrix.losses(source, target, feature)
             ],
         }
-        for feature in wanted
+        for feature in features
         if feature in matrix.pairs[source][target]
     }

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from .arguments import needing, refusing_bad_input
-
-USUAL = Path("toolwire.toml")
+from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input, require_extra
 
 
 @click.command("serve", short_help="Serve every protocol in front of any provider.")
-@click.option("--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {USUAL}, if there.")
+@click.option(
+    "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if there."
+)
 @click.option("--host", metavar="HOST", help="Default: 127.0.0.1. Any other than loopback needs keys.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Default: 4000. 0 takes any free one.")
 @click.option("--model", metavar="PROVIDER/MODEL", help="Answers every name that no provider knows.")
@@ -33,19 +33,19 @@ def command(
     Example:
       toolwire serve --model anthropic/claude-sonnet-4-5
     """
-    with refusing_bad_input(), needing("gateway"):
-        from toolwire.gateway.config import Config, read_config, with_server
-        from toolwire.gateway.server import run
+    with report_bad_input(), require_extra("gateway"):
+        from toolwire.gateway.config import Config, override_server, read_config
+        from toolwire.gateway.server.launch import run_gateway
 
         if attached:
-            threading.Thread(target=_stop_after_input, daemon=True).start()
-        found = path or (USUAL if USUAL.exists() else None)
+            threading.Thread(target=_stop_at_end_of_stdin, daemon=True).start()
+        found = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
         config = Config() if found is None else read_config(found)
-        code = run(with_server(config, host, port), model, workers, lambda text: click.echo(text, err=True))
+        code = run_gateway(override_server(config, host, port), model, workers, lambda text: click.echo(text, err=True))
     sys.exit(code)
 
 
-def _stop_after_input() -> None:
+def _stop_at_end_of_stdin() -> None:
     """Whoever started this holds the other end of its input, and lets go of it however it ends."""
     while os.read(0, 4096):
         pass

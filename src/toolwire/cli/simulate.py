@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import BadInput, needing, protocol
+from toolwire.cli.inputs import BadInput, parse_protocol, require_extra
 
 if TYPE_CHECKING:
     from toolwire.upstream.simulator.script import Script
 
 ALL = "all"
-_HI = {"messages": [{"role": "user", "content": "Hi"}]}
+_GREETING = {"messages": [{"role": "user", "content": "Hi"}]}
 # Where each protocol takes requests, and the least that it takes.
-_TRIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "anthropic": ("/v1/messages", {"model": "claude-opus-5-5", "max_tokens": 100, **_HI}),
-    "openai-chat": ("/v1/chat/completions", {"model": "gpt-6-astra", **_HI}),
+_EXAMPLE_REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "anthropic": ("/v1/messages", {"model": "claude-opus-5-5", "max_tokens": 100, **_GREETING}),
+    "openai-chat": ("/v1/chat/completions", {"model": "gpt-6-astra", **_GREETING}),
     "openai-responses": ("/v1/responses", {"model": "gpt-6-astra", "input": "Hi"}),
     "gemini": ("/v1beta/models/gemini-3-pro:generateContent", {"contents": [{"parts": [{"text": "Hi"}]}]}),
     "gemini-interactions": ("/v1beta/interactions", {"model": "gemini-3-pro", "input": "Hi"}),
-    "ollama": ("/api/chat", {"model": "qwen3:latest", "stream": False, **_HI}),
-    "openrouter": ("/api/v1/chat/completions", {"model": "openai/gpt-6-astra", **_HI}),
+    "ollama": ("/api/chat", {"model": "qwen3:latest", "stream": False, **_GREETING}),
+    "openrouter": ("/api/v1/chat/completions", {"model": "openai/gpt-6-astra", **_GREETING}),
 }
 
 
-def protocol_or_all(name: str) -> str:
-    return name if name == ALL else protocol(name)
+def parse_protocol_or_all(name: str) -> str:
+    return name if name == ALL else parse_protocol(name)
 
 
 @click.command("simulate", short_help="Serve a simulated model that speaks a protocol.")
-@click.argument("name", metavar="PROTOCOL", type=protocol_or_all)
+@click.argument("name", metavar="PROTOCOL", type=parse_protocol_or_all)
 @click.option("--port", type=click.IntRange(0, 65535), required=True, metavar="N", help="Where to listen; 0: any.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--script", type=click.Path(path_type=Path), metavar="FILE", help="Turns to play, in TOML or JSON.")
@@ -49,17 +49,17 @@ def command(*, name: str, port: int, host: str, script: Path | None, pace: float
       toolwire simulate anthropic --port 9101
       toolwire simulate all --port 9101 --script turns.toml
     """
-    with needing("gateway"):
+    with require_extra("gateway"):
         import uvicorn
     from toolwire.upstream.simulator.app import Simulator
 
     names = () if name == ALL else (name,)
-    app = Simulator(names, script=_script(script), pace=pace, require_key=require_key)
-    listening = _bound(host, port)
+    app = Simulator(names, script=_load_script(script), pace=pace, require_key=require_key)
+    listening = _open_listener(host, port)
     base = f"http://{host}:{listening.getsockname()[1]}"
     click.echo(f"{name} at {base}")
-    for one in names or _TRIES:
-        path, body = _TRIES[one]
+    for one in names or _EXAMPLE_REQUESTS:
+        path, body = _EXAMPLE_REQUESTS[one]
         click.echo(f"curl {base}{path} -H 'content-type: application/json' -d '{json.dumps(body)}'")
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=2))
     # The signal that ends it may come back as KeyboardInterrupt, or have been dealt with before that.
@@ -68,7 +68,7 @@ def command(*, name: str, port: int, host: str, script: Path | None, pace: float
     click.echo("stopped", err=True)
 
 
-def _script(path: Path | None) -> "Script | None":
+def _load_script(path: Path | None) -> "Script | None":
     from toolwire.upstream.simulator.script import ScriptError, load_script
 
     try:
@@ -77,7 +77,7 @@ def _script(path: Path | None) -> "Script | None":
         raise BadInput(str(error)) from None
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _open_listener(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)

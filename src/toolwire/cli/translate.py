@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import toolwire
-
-from .arguments import BadInput, protocol, read_stdin, refusing_bad_input
+from toolwire.cli.inputs import BadInput, parse_protocol, read_stdin, report_bad_input
 
 if TYPE_CHECKING:
     from toolwire.canonical.loss import Loss
 
-REFUSED = 3
+EXIT_REFUSED = 3
 
 
 @click.command("translate", short_help="Translate a body or a stream from stdin to stdout.")
-@click.option("--from", "source", type=protocol, required=True, metavar="P", help="The input's protocol.")
-@click.option("--to", "target", type=protocol, required=True, metavar="P", help="The output's protocol.")
+@click.option("--from", "source", type=parse_protocol, required=True, metavar="P", help="The input's protocol.")
+@click.option("--to", "target", type=parse_protocol, required=True, metavar="P", help="The output's protocol.")
 @click.option(
     "--kind",
     type=click.Choice(["request", "response", "stream", "error"]),
@@ -71,16 +70,16 @@ def command(
     if kind == "stream" and options:
         flags = ", ".join("--" + name.replace("_", "-") for name in options)
         raise BadInput(f"{flags}: for requests, not for --kind stream")
-    with refusing_bad_input():
+    with report_bad_input():
         output, losses = _translate(read_stdin(), source, target, kind, {"strict": strict, **options})
     if report is not None:
-        _save(losses, report)
+        _write_report(losses, report)
     if output is None:
         click.echo(f"Refused: {target} can't carry this.", err=True)
     if output is None or report is None:
-        _show(losses)
+        _print_losses(losses)
     if output is None:
-        raise SystemExit(REFUSED)
+        raise SystemExit(EXIT_REFUSED)
     # Flushed here, so that a reader who has gone away is noticed while click can still end quietly.
     sys.stdout.buffer.write(output)
     sys.stdout.buffer.flush()
@@ -97,7 +96,7 @@ def _translate(
         stream = toolwire.translate_stream([body], source=source, target=target)
         # Whole before the first byte is written: a stream that turns out bad leaves nothing on stdout.
         output = b"".join(stream)
-    except toolwire.LossRefused as refusal:
+    except toolwire.LossyTranslationError as refusal:
         return None, refusal.losses
     if stream.broken and stream.error is not None:
         raise BadInput(stream.error.message)
@@ -105,15 +104,15 @@ def _translate(
     return None if refused else output, stream.losses
 
 
-def _show(losses: "Sequence[Loss]") -> None:
+def _print_losses(losses: "Sequence[Loss]") -> None:
     for loss in losses:
         place = loss.path or "the body"
         if loss.target is not None:
             place = f"{place} -> {loss.target}"
-        click.echo(" ".join(f"{loss.kind} {place}: {loss.why}".split()), err=True)
+        click.echo(" ".join(f"{loss.kind} {place}: {loss.reason}".split()), err=True)
 
 
-def _save(losses: "Sequence[Loss]", report: Path) -> None:
+def _write_report(losses: "Sequence[Loss]", report: Path) -> None:
     import msgspec
 
     listed = msgspec.json.encode([msgspec.structs.asdict(loss) for loss in losses])

@@ -1,4 +1,8 @@
-"""What a protocol is to the rest of toolwire: one record of functions, and what they are given."""
+"""Log probabilities of an answer's tokens, between protocols that tell the same of them in two places: of a candidate,
+or of each of its texts. In a stream they are handed on as they arrive, and once more with all that was told.
+
+What a protocol is to the rest of toolwire: one record of functions, and what they are given.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -10,19 +14,29 @@ from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Event
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
-
-from .carries import Carriage, Carrier
-from .check import Finding
-from .counting import Counting
-from .frames import FrameFilter
-from .hosts import OPENAI, HostProfile
-from .losses import Names, Report
-from .probabilities import Probabilities
-from .surface import ModelCard, Surface
-from .withholding import Withholding
+from toolwire.codec.envelope import EnvelopeField, EnvelopeKey
+from toolwire.codec.framing import FrameFilter
+from toolwire.codec.host_profiles import OPENAI, HostProfile
+from toolwire.codec.losses import LossReport, WireNames
+from toolwire.codec.surface import ModelCard, Surface
+from toolwire.codec.token_count import TokenCountApi
+from toolwire.codec.validation import Finding
+from toolwire.translation.stages.withheld import WithheldSignatures
 
 if TYPE_CHECKING:
-    from .computer import Form, OnScreen
+    from toolwire.codec.encoding.computer import ComputerUseAdapter, ScreenContext
+
+TokenLogprobs = list[dict[str, Any]]
+
+
+class LogprobsLayout(Struct, frozen=True):
+    """Where a protocol keeps them, always as `logprobs`: in the extras of texts, or else of candidates. `read` gives
+    None for what can't be told elsewhere."""
+
+    family: str
+    per_text: bool
+    decode: Callable[[Raw], TokenLogprobs | None]
+    encode: Callable[[TokenLogprobs], Raw]
 
 
 class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,7 +65,7 @@ class Target(Struct, frozen=True, kw_only=True):
     host: HostProfile = OPENAI
 
 
-class ToolName(Struct, frozen=True):
+class OriginalTool(Struct, frozen=True):
     """A tool as the client knows it. `parameters`: its schema, if the target gives null for what is absent. `native`:
     what its vendor calls a call of it, if it is no function there."""
 
@@ -62,39 +76,39 @@ class ToolName(Struct, frozen=True):
     native: str | None = None
 
 
-class Undo(Struct):
+class ResponseMapping(Struct):
     """How to raise an answer again to what the client asked: aliases and what was lowered; `taken` are all names that
     the target knows. `integers` is the request whose schemas say where it wants integers, if another protocol's model
     answers; `screen` what its calls that drive a screen are told again by."""
 
-    names: dict[str, ToolName] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
-    integers: Request | None = None
-    screen: "OnScreen | None" = None
+    tools: dict[str, OriginalTool] = field(default_factory=dict)
+    used_names: set[str] = field(default_factory=set)
+    integer_schemas: Request | None = None
+    computer_use: "ScreenContext | None" = None
 
     @property
     def is_empty(self) -> bool:
         """Whether an answer stays as it is."""
-        return not self.names and self.integers is None and self.screen is None
+        return not self.tools and self.integer_schemas is None and self.computer_use is None
 
 
-class Context(Struct, frozen=True, kw_only=True):
+class ResponseContext(Struct, frozen=True, kw_only=True):
     """What an answer needs besides itself. `request` is the client's. What its protocol can't keep, `carrier` hides in
     a field that it echoes, or `withholding` holds back for somebody else to keep."""
 
     request: Request | None = None
-    undo: Undo = field(default_factory=Undo)
+    mapping: ResponseMapping = field(default_factory=ResponseMapping)
     created: int = 0
-    carrier: Carrier | None = None
-    withholding: Withholding | None = None
+    envelope_key: EnvelopeKey | None = None
+    withheld: WithheldSignatures | None = None
 
 
-class Encoding(Struct):
+class EncodedBody(Struct):
     """What an encoder made: a tree of dicts, wire structs and raw JSON, with its losses still as trails."""
 
     body: Any
-    report: Report
-    undo: Undo = field(default_factory=Undo)
+    report: LossReport
+    mapping: ResponseMapping = field(default_factory=ResponseMapping)
     route: Route = field(default_factory=Route)
 
     def to_bytes(self) -> bytes:
@@ -112,7 +126,7 @@ class StreamEncoder(Protocol):
     """Events in, bytes out. `report` speaks of the response that the events fold into; `failure`: why it can't
     go on, if so; it waits for the ResponseFailed that says so."""
 
-    report: Report
+    report: LossReport
 
     @property
     def failure(self) -> ApiError | None: ...
@@ -120,15 +134,15 @@ class StreamEncoder(Protocol):
     def close(self) -> bytes: ...
 
 
-class Alike(Struct, frozen=True):
+class SharedExtra(Struct, frozen=True):
     """An extra that another protocol of the same vendor has, too: where it is, and how both words for it are turned
     into the common one and back. None: it can't be said. `spelt` are other spellings of the key, which are read."""
 
     family: str
     key: str
-    read: Callable[[Raw], Raw | None]
-    write: Callable[[Raw], Raw | None]
-    spelt: tuple[str, ...] = ()
+    decode: Callable[[Raw], Raw | None]
+    encode: Callable[[Raw], Raw | None]
+    key_aliases: tuple[str, ...] = ()
 
 
 class Codec(Struct, frozen=True, kw_only=True):
@@ -152,33 +166,33 @@ class Codec(Struct, frozen=True, kw_only=True):
 
     name: str
     families: tuple[str, ...]
-    names: Names
+    wire_names: WireNames
     surface: Surface
     decode_request: Callable[[bytes, Route], Request]
-    encode_request: Callable[[Request, Target], Encoding]
-    decode_response: Callable[[bytes, Context], Response]
-    encode_response: Callable[[Response, Context], Encoding]
+    encode_request: Callable[[Request, Target], EncodedBody]
+    decode_response: Callable[[bytes, ResponseContext], Response]
+    encode_response: Callable[[Response, ResponseContext], EncodedBody]
     decode_error: Callable[[bytes, int | None], ApiError]
-    encode_error: Callable[[ApiError], Encoding]
+    encode_error: Callable[[ApiError], EncodedBody]
     encode_models: Callable[[Sequence[ModelCard]], Any]
     encode_model: Callable[[ModelCard], Any]
-    stream_decoder: Callable[[Context], StreamDecoder]
-    stream_encoder: Callable[[Context], StreamEncoder]
+    stream_decoder: Callable[[ResponseContext], StreamDecoder]
+    stream_encoder: Callable[[ResponseContext], StreamEncoder]
     check_request: Callable[..., list[Finding]]
-    repair_request: Callable[[Request, Target, Names, Report], Request] | None = None
-    carriage: Carriage | None = None
-    demand: Callable[[Request], ApiError | None] = lambda _: None
-    glance: Callable[[bytes], Response | None] = lambda _: None
-    frame_filter: Callable[[Context], FrameFilter | None] = lambda _: None
-    closing: bytes = b""
-    cumulative: bool = False
-    counting: Counting | None = None
-    failing: bool = False
-    stop_message: str | None = None
-    announced: bool = True
-    resets: bool = False
-    known: Mapping[str, frozenset[str]] = {}
-    spelling: frozenset[str] = frozenset()
-    alike: Mapping[str, Mapping[str, Alike]] = {}
-    probabilities: Probabilities | None = None
-    screen: "Form | None" = None
+    repair_request: Callable[[Request, Target, WireNames, LossReport], Request] | None = None
+    envelope_field: EnvelopeField | None = None
+    native_only_error: Callable[[Request], ApiError | None] = lambda _: None
+    peek: Callable[[bytes], Response | None] = lambda _: None
+    frame_filter: Callable[[ResponseContext], FrameFilter | None] = lambda _: None
+    stream_end: bytes = b""
+    end_event_repeats_response: bool = False
+    token_count: TokenCountApi | None = None
+    errors_in_body: bool = False
+    stop_message_key: str | None = None
+    has_start_event: bool = True
+    mid_conversation_settings: bool = False
+    shared_fields: Mapping[str, frozenset[str]] = {}
+    shared_wire_forms: frozenset[str] = frozenset()
+    vendor_extras: Mapping[str, Mapping[str, SharedExtra]] = {}
+    logprobs: LogprobsLayout | None = None
+    computer_use: "ComputerUseAdapter | None" = None

@@ -27,15 +27,15 @@ class Endpoint(Struct, frozen=True):
 
     path: str
     stream: bool | None = None
-    counts: bool = False
+    counts_tokens: bool = False
 
 
-class Address(Struct, frozen=True):
+class EndpointMatch(Struct, frozen=True):
     """What an address says of the request sent to it."""
 
     model: str | None = None
     stream: bool | None = None
-    counts: bool = False
+    counts_tokens: bool = False
 
 
 class ModelCard(Struct, frozen=True):
@@ -56,36 +56,38 @@ class Surface(Struct, frozen=True, kw_only=True):
     key_header: str
     headers: tuple[tuple[str, str], ...] = ()
     version_header: str | None = None
-    passed: str | None = None
+    passthrough_header: str | None = None
     stream_type: str = "text/event-stream"
-    events_word: bytes | None = None
+    sse_query: bytes | None = None
     statuses: dict[ErrorKind, int] = {}
-    pauses: bool = False
-    streams: bool = False
-    comments: bool = True
+    can_pause: bool = False
+    streams_by_default: bool = False
+    allows_comments: bool = True
 
-    def match(self, path: str) -> Address | None:
+    def match(self, path: str) -> EndpointMatch | None:
         """What the path says, if it is one of this protocol's."""
         for endpoint in self.endpoints:
             before, placeholder, after = endpoint.path.partition("{model}")
             if not placeholder:
                 if path == endpoint.path:
-                    return Address(stream=endpoint.stream, counts=endpoint.counts)
+                    return EndpointMatch(stream=endpoint.stream, counts_tokens=endpoint.counts_tokens)
             elif path.startswith(before) and path.endswith(after) and len(path) > len(before) + len(after):
-                return Address(path[len(before) : len(path) - len(after)], endpoint.stream, endpoint.counts)
+                return EndpointMatch(
+                    path[len(before) : len(path) - len(after)], endpoint.stream, endpoint.counts_tokens
+                )
         return None
 
     def is_framed(self, data: bytes) -> bool:
         """Whether a stream that begins with this is of events or lines, and not one JSON array."""
-        return self.events_word is None or data.lstrip()[:1] not in b"[{"
+        return self.sse_query is None or data.lstrip()[:1] not in b"[{"
 
-    def is_array(self, query: bytes) -> bool:
+    def is_json_array(self, query: bytes) -> bool:
         """Whether a stream that is asked for with this query is one JSON array."""
-        return self.events_word is not None and self.events_word not in query.split(b"&")
+        return self.sse_query is not None and self.sse_query not in query.split(b"&")
 
     def status_of(self, kind: ErrorKind) -> int:
         return self.statuses.get(kind) or _STATUSES[kind]
 
-    def key(self, key: str) -> tuple[str, str]:
+    def auth_header(self, key: str) -> tuple[str, str]:
         """The header that a key is sent in."""
         return self.key_header, f"Bearer {key}" if self.key_header == "authorization" else key

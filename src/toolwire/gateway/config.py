@@ -3,7 +3,7 @@
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -11,21 +11,21 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from toolwire.canonical.computer import KINDS
+from toolwire.canonical.computer import ACTION_KINDS
 from toolwire.canonical.errors import ToolwireError
-from toolwire.codec.hosts import PROFILES
+from toolwire.codec.host_profiles import PROFILES
 from toolwire.protocols import PROTOCOLS
-from toolwire.runtime.mcp.settings import McpConfigError, McpSection, check
-from toolwire.runtime.mcp.settings import Server as McpServer
+from toolwire.runtime.mcp.config import McpConfigError, McpSection, check_servers
+from toolwire.runtime.mcp.config import McpServerConfig as McpServer
 from toolwire.runtime.policy import PolicyError, Verdict, parse_rule
-from toolwire.runtime.tools.browser.reach import read_entry
-from toolwire.upstream.provider import Provider, origin_of
+from toolwire.runtime.tools.browser.network_policy import parse_allowed_host
+from toolwire.upstream.provider import Provider, parse_origin
 
-_ENVIRONMENT = "env:"
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?")
-_AT = re.compile(r"(.*) - at `\$(.*)`")
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_PATH = re.compile(r"/[\x21-\x7e]*")
+_ENV_PREFIX = "env:"
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?")
+_ERROR_WITH_PATH = re.compile(r"(.*) - at `\$(.*)`")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_URL_PATH = re.compile(r"/[\x21-\x7e]*")
 
 
 class ConfigError(ToolwireError):
@@ -78,7 +78,7 @@ class RouteSection(Section, frozen=True, kw_only=True):
     search_above: int = 40
 
     @property
-    def named(self) -> tuple[str, ...]:
+    def provider_names(self) -> tuple[str, ...]:
         return self.providers or (() if self.provider is None else (self.provider,))
 
 
@@ -138,7 +138,7 @@ class PolicySection(Section, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()
 
     @property
-    def said(self) -> dict[Verdict, tuple[str, ...]]:
+    def rules_by_verdict(self) -> dict[Verdict, tuple[str, ...]]:
         return {"allow": self.allow, "ask": self.ask, "deny": self.deny}
 
 
@@ -222,10 +222,10 @@ def key_variables(path: Path) -> dict[str, str]:
     """Which variable of the environment each provider's key comes from, in a file that was read before."""
     providers = tomllib.loads(path.read_text(encoding="utf-8")).get("providers", {})
     keys = {name: str(table.get("api_key", "")) for name, table in providers.items()}
-    return {name: key.removeprefix(_ENVIRONMENT) for name, key in keys.items() if key.startswith(_ENVIRONMENT)}
+    return {name: key.removeprefix(_ENV_PREFIX) for name, key in keys.items() if key.startswith(_ENV_PREFIX)}
 
 
-def with_server(config: Config, host: str | None, port: int | None) -> Config:
+def override_server(config: Config, host: str | None, port: int | None) -> Config:
     """The configuration, with what was said elsewhere about where to listen."""
     server = config.server
     server = replace(server, host=server.host if host is None else host, port=server.port if port is None else port)
@@ -237,58 +237,61 @@ def parse_config(text: str, environment: Mapping[str, str]) -> Config:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(str(error)) from None
-    resolved = _resolve(tree, "", environment)
+    resolved = _resolve_environment(tree, "", environment)
     if isinstance(providers := resolved.get("providers"), dict):
         for name, table in providers.items():
-            _converted(table, ProviderSection, f"providers.{name}")
+            _convert_section(table, ProviderSection, f"providers.{name}")
     if isinstance(mcp := resolved.get("mcp"), dict) and isinstance(servers := mcp.get("servers"), dict):
         for name, table in servers.items():
-            _converted(table, McpServer, f"mcp.servers.{name}")
-    config = _converted(resolved, Config, "")
-    _check(config)
+            _convert_section(table, McpServer, f"mcp.servers.{name}")
+    config = _convert_section(resolved, Config, "")
+    _check_config(config)
     try:
-        check(config.mcp)
+        check_servers(config.mcp)
     except McpConfigError as error:
         raise ConfigError(str(error)) from None
     return config
 
 
-def _converted(table: Any, kind: type[_Section], at: str) -> _Section:
+def _convert_section(table: Any, kind: type[_Section], location: str) -> _Section:
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(_told(str(error), at)) from None
+        raise ConfigError(_describe_error(str(error), location)) from None
 
 
-def _resolve(value: Any, at: str, environment: Mapping[str, str]) -> Any:
+def _resolve_environment(value: Any, location: str, environment: Mapping[str, str]) -> Any:
     """Replace each `env:NAME` by what the environment has."""
     if isinstance(value, dict):
-        return {key: _resolve(inner, f"{at}.{key}" if at else key, environment) for key, inner in value.items()}
+        return {
+            key: _resolve_environment(inner, f"{location}.{key}" if location else key, environment)
+            for key, inner in value.items()
+        }
     if isinstance(value, list):
-        return [_resolve(inner, f"{at}[{index}]", environment) for index, inner in enumerate(value)]
-    if isinstance(value, str) and value.startswith(_ENVIRONMENT):
-        name = value.removeprefix(_ENVIRONMENT)
+        return [_resolve_environment(inner, f"{location}[{index}]", environment) for index, inner in enumerate(value)]
+    if isinstance(value, str) and value.startswith(_ENV_PREFIX):
+        name = value.removeprefix(_ENV_PREFIX)
         found = environment.get(name)
         if not found:
-            raise ConfigError(f"{at}: the environment variable {name} is not set")
+            raise ConfigError(f"{location}: the environment variable {name} is not set")
         return found
     return value
 
 
-def _told(message: str, at: str) -> str:
+def _describe_error(message: str, location: str) -> str:
     """What msgspec said, with the key first."""
-    if (unknown := _UNKNOWN.fullmatch(message)) is not None:
-        return f"unknown key {_key(at, unknown[2] or '', unknown[1])}"
-    told = _AT.fullmatch(message)
+    if (unknown := _UNKNOWN_FIELD.fullmatch(message)) is not None:
+        return f"unknown key {_join_key(location, unknown[2] or '', unknown[1])}"
+    told = _ERROR_WITH_PATH.fullmatch(message)
     why, place = (message, "") if told is None else (told[1], told[2])
-    return f"{_key(at, place)}: {why[0].lower()}{why[1:]}"
+    return f"{_join_key(location, place)}: {why[0].lower()}{why[1:]}"
 
 
-def _key(*parts: str) -> str:
+def _join_key(*parts: str) -> str:
     return ".".join(stripped for part in parts if (stripped := part.strip(".")))
 
 
-def _check(config: Config) -> None:
+def _check_config(config: Config) -> None:
     for name, section in config.providers.items():
         _check_provider(section, f"providers.{name}")
     _check_routes(config)
@@ -305,32 +308,34 @@ def _check(config: Config) -> None:
     _check_runtime(config)
 
 
-def _check_provider(section: ProviderSection, at: str) -> None:
+def _check_provider(section: ProviderSection, location: str) -> None:
     if section.protocol not in PROTOCOLS:
-        raise ConfigError(f"{at}.protocol: {section.protocol!r} is none of {', '.join(PROTOCOLS)}")
+        raise ConfigError(f"{location}.protocol: {section.protocol!r} is none of {', '.join(PROTOCOLS)}")
     try:
-        origin_of(section.base_url)
+        parse_origin(section.base_url)
     except ValueError as error:
-        raise ConfigError(f"{at}.base_url: {error}") from None
+        raise ConfigError(f"{location}.base_url: {error}") from None
     for header, value in section.headers.items():
-        if not _HEADER.fullmatch(header) or "\n" in value or "\r" in value:
-            raise ConfigError(f"{at}.headers.{header}: not a header")
+        if not _HEADER_NAME.fullmatch(header) or "\n" in value or "\r" in value:
+            raise ConfigError(f"{location}.headers.{header}: not a header")
     if section.host is not None and section.protocol not in ("openai-chat", "openai-responses"):
-        raise ConfigError(f"{at}.host: only for openai-chat and openai-responses, not {section.protocol}")
+        raise ConfigError(f"{location}.host: only for openai-chat and openai-responses, not {section.protocol}")
     if section.host is not None and section.host not in PROFILES:
-        raise ConfigError(f"{at}.host: {section.host!r} is none of {', '.join(PROFILES)}")
-    if section.path is not None and not _PATH.fullmatch(section.path):
-        raise ConfigError(f"{at}.path: {section.path!r} is no path: begin with '/', and percent-encode what needs it")
+        raise ConfigError(f"{location}.host: {section.host!r} is none of {', '.join(PROFILES)}")
+    if section.path is not None and not _URL_PATH.fullmatch(section.path):
+        raise ConfigError(
+            f"{location}.path: {section.path!r} is no path: begin with '/', and percent-encode what needs it"
+        )
     if section.api_key is not None and not section.api_key.isprintable():
-        raise ConfigError(f"{at}.api_key: has characters that no header has")
+        raise ConfigError(f"{location}.api_key: has characters that no header has")
 
 
 def _check_routes(config: Config) -> None:
     for index, route in enumerate(config.routes):
         at = f"routes[{index}]"
-        if not route.named:
+        if not route.provider_names:
             raise ConfigError(f"{at}: names no provider")
-        for name in route.named:
+        for name in route.provider_names:
             if name not in config.providers:
                 raise ConfigError(f"{at}: there is no provider {name!r}")
         for name in route.tools:
@@ -346,7 +351,7 @@ def _check_runtime(config: Config) -> None:
         raise ConfigError("search.url: has no {query}, where the words go that are looked for")
     if search.api_key is not None and "{key}" not in (search.url or ""):
         raise ConfigError("search.api_key: search.url has no {key} for it; or name the key in search.headers")
-    for verdict, texts in config.policy.said.items():
+    for verdict, texts in config.policy.rules_by_verdict.items():
         for index, text in enumerate(texts):
             try:
                 parse_rule(verdict, text)
@@ -359,20 +364,47 @@ def _check_browser(section: BrowserSection) -> None:
     for name in ("hosts", "resources", "private"):
         for index, text in enumerate(getattr(section, name)):
             try:
-                read_entry(text)
+                parse_allowed_host(text)
             except ValueError as error:
                 raise ConfigError(f"browser.{name}[{index}]: {error}") from None
     for name in ("width", "height", "scale"):
         if getattr(section, name) <= 0:
             raise ConfigError(f"browser.{name}: must be more than 0")
     for index, kind in enumerate(section.actions):
-        if kind not in KINDS:
-            raise ConfigError(f"browser.actions[{index}]: {kind!r} is none of {', '.join(KINDS)}")
+        if kind not in ACTION_KINDS:
+            raise ConfigError(f"browser.actions[{index}]: {kind!r} is none of {', '.join(ACTION_KINDS)}")
     try:
         re.compile(section.sensitive or "")
     except re.error as error:
         raise ConfigError(f"browser.sensitive: no regular expression: {error}") from None
 
 
-def provider_of(name: str, section: ProviderSection) -> Provider:
+def build_provider(name: str, section: ProviderSection) -> Provider:
     return Provider(name=name, **msgspec.structs.asdict(section))
+
+
+def state_directory(environment: Mapping[str, str]) -> Path:
+    base = environment.get("XDG_STATE_HOME") or str(
+        Path(environment.get("HOME", "~")).expanduser() / ".local" / "state"
+    )
+    return Path(base) / "toolwire"
+
+
+_SECRET_NAME = re.compile("key|token|secret|password|credential", re.IGNORECASE)
+"""Other variables hold ordinary words, which must not be taken out of everything."""
+
+
+def journal_path(config: Config, environment: Mapping[str, str]) -> Path:
+    named = config.journal.path
+    return state_directory(environment) / "journal.db" if named is None else Path(named).expanduser()
+
+
+def configured_secrets(config: Config, providers: Iterable[Provider]) -> Iterator[str]:
+    """What must be in no record: everybody's keys, and what is configured to be sent along with them."""
+    yield from (*config.server.keys, *config.server.seal_keys)
+    yield from (config.search.api_key or "", *config.search.headers.values())
+    for server in config.mcp.servers.values():
+        yield from (server.oauth.client_secret or "", *server.headers.values())
+        yield from (value for name, value in server.env.items() if _SECRET_NAME.search(name))
+    for provider in providers:
+        yield from (provider.api_key or "", *provider.headers.values(), *provider.query.values())

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from .records import Record, content, readable
-from .secrets import Redactor
+from toolwire.journal.records import Record, body_content, record_as_json
+from toolwire.journal.redaction import Redactor
 
 _README = """\
 Exchanges recorded by toolwire, for a bug report. Known keys, and what looks like one, were taken out; everything else
@@ -24,22 +24,24 @@ The last three are there if bodies were recorded.
 """
 
 
-def bundle(records: Sequence[Record], redactor: Redactor, version: str) -> bytes:
+def build_bundle(records: Sequence[Record], redactor: Redactor, version: str) -> bytes:
     """A zip file. Whose key it was is left out, and secrets that became known since they were recorded, too."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("README.txt", _README)
         environment = {"toolwire": version, "python": platform.python_version(), "system": platform.system()}
-        archive.writestr("environment.json", _json(environment))
-        for record in map(redactor.record, records):
-            bodies = {} if record.bodies is None else record.bodies.parts
-            archive.writestr(f"{record.id}/record.json", _json(readable(replace(record, tenant="", bodies=None))))
+        archive.writestr("environment.json", _format_json(environment))
+        for record in map(redactor.redact_record, records):
+            bodies = {} if record.bodies is None else record.bodies.by_name
+            archive.writestr(
+                f"{record.id}/record.json", _format_json(record_as_json(replace(record, tenant="", bodies=None)))
+            )
             for name, data in bodies.items():
                 if data:
-                    kind = "txt" if isinstance(content(data), str) else "json"
+                    kind = "txt" if isinstance(body_content(data), str) else "json"
                     archive.writestr(f"{record.id}/{name}.{kind}", data)
     return file.getvalue()
 
 
-def _json(value: object) -> bytes:
+def _format_json(value: object) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()

@@ -1,4 +1,7 @@
-"""What is kept of one exchange."""
+"""What is kept of one exchange.
+
+What was said in a recorded exchange, in the canonical model.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -9,11 +12,16 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from toolwire.canonical.errors import ToolwireError
+from toolwire.canonical.fold import fold
 from toolwire.canonical.loss import Loss
-from toolwire.codec.interface import Route
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import Response
+from toolwire.codec.interface import ResponseContext, Route
+from toolwire.protocols import PROTOCOLS
 
-COUNTS = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")
-Own = tuple[str, float, float | None, float | None, float, str | None, tuple[int | None, ...]]
+USAGE_COUNTS = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")
+UniqueFields = tuple[str, float, float | None, float | None, float, str | None, tuple[int | None, ...]]
 
 
 class Bodies(Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -26,7 +34,7 @@ class Bodies(Struct, kw_only=True, omit_defaults=True, gc=False):
     folded: bool = False
 
     @property
-    def parts(self) -> dict[str, bytes]:
+    def by_name(self) -> dict[str, bytes]:
         return {"request": self.request, "translated": self.translated, "response": self.response}
 
     def __len__(self) -> int:
@@ -52,36 +60,36 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     model: str = ""
     status: int = 0
     streamed: bool = False
-    why: str = ""
+    error: str = ""
     sent: float | None = None
     answered: float | None = None
     ended: float = 0.0
     usage: dict[str, int] = field(default_factory=dict)
-    answer: str | None = None
-    answered_by: str | None = None
-    stops: list[str] = field(default_factory=list)
+    response_id: str | None = None
+    response_model: str | None = None
+    stop_reasons: list[str] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
-    parent: str = ""
+    traceparent: str = ""
     bodies: Bodies | None = None
 
     @property
     def size(self) -> int:
-        return size_of(self.losses, self.bodies)
+        return record_size(self.losses, self.bodies)
 
     @property
-    def own(self) -> Own:
-        counts = tuple([self.usage.get(name) for name in COUNTS])
-        return self.id, self.at, self.sent, self.answered, self.ended, self.answer, counts
+    def unique_fields(self) -> UniqueFields:
+        counts = tuple([self.usage.get(name) for name in USAGE_COUNTS])
+        return self.id, self.at, self.sent, self.answered, self.ended, self.response_id, counts
 
     @property
-    def shared(self) -> tuple[Any, ...]:
-        return _of_shared(self)
+    def repeated_fields(self) -> tuple[Any, ...]:
+        return _repeated_fields(self)
 
-    def record(self) -> "Record":
+    def to_record(self) -> "Record":
         return self
 
 
-class Entry(Protocol):
+class JournalEntry(Protocol):
     """What is to be recorded. `own` is what is each one's, and `shared` what one has as the one before it, mostly:
     then the record itself need not be made."""
 
@@ -92,24 +100,24 @@ class Entry(Protocol):
     @property
     def size(self) -> int: ...
     @property
-    def own(self) -> Own: ...
+    def unique_fields(self) -> UniqueFields: ...
     @property
-    def shared(self) -> tuple[Any, ...]: ...
-    def record(self) -> Record: ...
+    def repeated_fields(self) -> tuple[Any, ...]: ...
+    def to_record(self) -> Record: ...
 
 
-def size_of(losses: Sequence[Loss], bodies: Bodies | None) -> int:
+def record_size(losses: Sequence[Loss], bodies: Bodies | None) -> int:
     """What it takes to keep a record, roughly."""
     return 500 + 200 * len(losses) + (0 if bodies is None else len(bodies))
 
 
-_OWN = ("id", "at", "sent", "answered", "ended", "answer", "usage")
-_of_shared = attrgetter(*(name for name in Record.__struct_fields__ if name not in (*_OWN, "bodies")))
+_UNIQUE_FIELDS = ("id", "at", "sent", "answered", "ended", "response_id", "usage")
+_repeated_fields = attrgetter(*(name for name in Record.__struct_fields__ if name not in (*_UNIQUE_FIELDS, "bodies")))
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(list[Record | Own])
+_DECODER = msgspec.msgpack.Decoder(list[Record | UniqueFields])
 
 
-class Packed(Struct, gc=False):
+class PackedRecords(Struct, gc=False):
     """Records as they are kept, one after the other. `at` is when the last of them came, `bodies` whether they have
     any."""
 
@@ -119,28 +127,28 @@ class Packed(Struct, gc=False):
     bodies: bool
 
 
-def packed(entries: Sequence[Entry], clean: Callable[[Record], Record]) -> Packed:
+def pack_records(entries: Sequence[JournalEntry], redact: Callable[[Record], Record]) -> PackedRecords:
     """Not as JSON: bodies are bytes, and stay as they are. Of an exchange that is like the one before it only what is
     its own is kept."""
     data = bytearray()
     before: tuple[Any, ...] = ()
     at, bodies = 0.0, False
     for entry in entries:
-        shared = entry.shared
+        shared = entry.repeated_fields
         if entry.bodies is not None or shared != before:
             bodies = bodies or entry.bodies is not None
-            _ENCODER.encode_into(clean(entry.record()), data, -1)
+            _ENCODER.encode_into(redact(entry.to_record()), data, -1)
             before = shared
         else:
-            _ENCODER.encode_into(entry.own, data, -1)
+            _ENCODER.encode_into(entry.unique_fields, data, -1)
         at = max(at, entry.at)
-    return Packed(bytes(data), len(entries), at, bodies)
+    return PackedRecords(bytes(data), len(entries), at, bodies)
 
 
-class Batch:
+class RecordBatch:
     """Some records, as they are written at once."""
 
-    def __init__(self, packs: Sequence[Packed]) -> None:
+    def __init__(self, packs: Sequence[PackedRecords]) -> None:
         self.count = sum([pack.count for pack in packs])
         self._packs = packs
 
@@ -162,7 +170,7 @@ class Batch:
 
 
 def encode_records(records: Sequence[Record]) -> bytes:
-    return bytes(Batch([packed(records, Record.record)]))
+    return bytes(RecordBatch([pack_records(records, Record.to_record)]))
 
 
 def decode_records(data: bytes) -> list[Record]:
@@ -174,23 +182,60 @@ def decode_records(data: bytes) -> list[Record]:
             raise msgspec.ValidationError("the first record is told by one before it")
         else:
             id, at, sent, answered, ended, answer, counts = found
-            usage = {name: count for name, count in zip(COUNTS, counts, strict=False) if count is not None}
-            own = {"id": id, "at": at, "sent": sent, "answered": answered, "ended": ended, "answer": answer}
+            usage = {name: count for name, count in zip(USAGE_COUNTS, counts, strict=False) if count is not None}
+            own = {"id": id, "at": at, "sent": sent, "answered": answered, "ended": ended, "response_id": answer}
             records.append(replace(records[-1], **own, usage=usage, bodies=None))
     return records
 
 
-def readable(record: Record) -> dict[str, object]:
+def record_as_json(record: Record) -> dict[str, object]:
     """The record as JSON data: bodies as JSON where they are, else as text."""
     whole: dict[str, object] = msgspec.to_builtins(replace(record, bodies=None))
     if record.bodies is not None:
-        whole["bodies"] = {name: content(data) for name, data in record.bodies.parts.items() if data}
+        whole["bodies"] = {name: body_content(data) for name, data in record.bodies.by_name.items() if data}
     return whole
 
 
-def content(data: bytes) -> object:
+def body_content(data: bytes) -> object:
     """A body as the JSON that it is, or else as text."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return data.decode("utf-8", "replace")
+
+
+def decode_recorded_request(record: Record) -> Request | None:
+    """What the client asked; None if that is not known, or can't be read."""
+    if record.bodies is None:
+        return None
+    try:
+        return PROTOCOLS[record.client].decode_request(record.bodies.request, record.route)
+    except ToolwireError:
+        return None
+
+
+def decode_recorded_response(record: Record) -> Response | None:
+    """What the client was answered, streamed or whole; None if that is not known, or was no answer."""
+    request = decode_recorded_request(record)
+    if record.bodies is None or request is None or (record.status >= 300 and not record.streamed):
+        return None
+    codec, context, data = PROTOCOLS[record.client], ResponseContext(request=request), record.bodies.response
+    try:
+        if record.bodies.folded or not record.streamed:
+            return codec.decode_response(data, context)
+        decoder = codec.stream_decoder(context)
+        return fold([*decoder.feed(data), *decoder.close()])
+    except ToolwireError:
+        return None
+
+
+def recorded_response_body(record: Record) -> bytes:
+    """What the client was answered: a stream as the answer that it tells."""
+    if record.bodies is None:
+        return b""
+    if record.bodies.folded or not record.streamed or (response := decode_recorded_response(record)) is None:
+        return record.bodies.response
+    codec = PROTOCOLS[record.client]
+    if response.error is not None and not response.candidates:
+        return codec.encode_error(response.error).to_bytes()
+    return codec.encode_response(response, ResponseContext(request=decode_recorded_request(record))).to_bytes()

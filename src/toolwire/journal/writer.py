@@ -13,105 +13,111 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from .records import Batch, Entry, Packed, packed
-from .secrets import Redactor
+from toolwire.journal.records import JournalEntry, PackedRecords, RecordBatch, pack_records
+from toolwire.journal.redaction import Redactor
 
-PAUSE = 0.5
-_FEW = 32
-_BATCH, _BATCH_SIZE = 1000, 4 * 1024 * 1024
+BATCH_INTERVAL = 0.5
+_PACK_SIZE = 32
+_MAX_BATCH_RECORDS, _MAX_BATCH_BYTES = 1000, 4 * 1024 * 1024
 
 
-class Sink(Protocol):
+class RecordSink(Protocol):
     """Takes every batch, without its secrets."""
 
-    def add(self, batch: Batch) -> None: ...
+    def add(self, batch: RecordBatch) -> None: ...
     def close(self) -> None: ...
 
 
-class Journal:
+class JournalWriter:
     """A queue of records, written in batches by a thread of its own.
 
     `limit` is how many bytes may wait; `complain` gets the first failure of each kind; `publish` gets how many records
     were written and dropped; `trouble` is the last failure, until a batch is written.
     """
 
-    def __init__(self, sinks: Sequence[Sink], redactor: Redactor, limit: int, complain: Callable[[str], None]) -> None:
-        self.written = 0
-        self.publish: Callable[[int, int], None] | None = None
-        self._refused = self._failed = 0
+    def __init__(
+        self,
+        sinks: Sequence[RecordSink],
+        redactor: Redactor,
+        max_queued_bytes: int,
+        report_error: Callable[[str], None],
+    ) -> None:
+        self.written_count = 0
+        self.publish_counts: Callable[[int, int], None] | None = None
+        self._rejected_count = self._failed_count = 0
         self._sinks = tuple(sinks)
         self._redactor = redactor
-        self._limit = limit
-        self._complain = complain
-        self._complaint = ""
-        self.trouble = ""
+        self._max_queued_bytes = max_queued_bytes
+        self._report_error = report_error
+        self._reported_error = ""
+        self.last_error = ""
         self._lock = threading.Lock()  # of what waits to be packed, and of how much waits
-        self._fresh: list[Entry] = []
-        self._large: list[Entry] = []
-        self._queue: deque[tuple[Packed, int]] = deque()  # each with how much was added for it
+        self._small_entries: list[JournalEntry] = []
+        self._large_entries: list[JournalEntry] = []
+        self._queue: deque[tuple[PackedRecords, int]] = deque()  # each with how much was added for it
         # The difference is what waits.
-        self._added = self._taken = 0
+        self._added_bytes = self._taken_bytes = 0
         self._wake = threading.Event()
-        self._awake = False
+        self._is_awake = False
         self._closing = threading.Event()
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: JournalEntry) -> None:
         if self._closed:
-            self._refused += 1
+            self._rejected_count += 1
             return
         if entry.bodies is not None:
             self._add_large(entry)
         else:
             with self._lock:
-                self._fresh.append(entry)
-                if len(self._fresh) >= _FEW:
-                    self._pack()
-        if not self._awake:
+                self._small_entries.append(entry)
+                if len(self._small_entries) >= _PACK_SIZE:
+                    self._pack_small()
+        if not self._is_awake:
             self._wake_up()
 
-    def _add_large(self, entry: Entry) -> None:
+    def _add_large(self, entry: JournalEntry) -> None:
         size = entry.size
         with self._lock:
             if self._has_room(size):
-                self._added += size
-                self._large.append(entry)
+                self._added_bytes += size
+                self._large_entries.append(entry)
             else:
-                self._refused += 1
+                self._rejected_count += 1
 
     def _has_room(self, size: int) -> bool:
-        return self._added - self._taken + size <= self._limit
+        return self._added_bytes - self._taken_bytes + size <= self._max_queued_bytes
 
-    def _pack(self) -> None:
-        fresh, self._fresh = self._fresh, []
-        if (pack := self._packed(fresh)) is None:
+    def _pack_small(self) -> None:
+        fresh, self._small_entries = self._small_entries, []
+        if (pack := self._pack_entries(fresh)) is None:
             return
         if self._has_room(size := len(pack.data)):
-            self._added += size
+            self._added_bytes += size
             self._queue.append((pack, size))
         else:
-            self._refused += pack.count
+            self._rejected_count += pack.count
 
-    def _packed(self, entries: list[Entry]) -> Packed | None:
+    def _pack_entries(self, entries: list[JournalEntry]) -> PackedRecords | None:
         try:
-            return packed(entries, self._redactor.record)
+            return pack_records(entries, self._redactor.redact_record)
         except Exception as error:  # noqa: BLE001 - it may be an exchange that is under way
-            self._failed += len(entries)
-            self._tell(f"{type(error).__name__}: {error}")
+            self._failed_count += len(entries)
+            self._note_error(f"{type(error).__name__}: {error}")
             return None
 
     def _wake_up(self) -> None:
-        self._awake = True
+        self._is_awake = True
         self._wake.set()
         if self._thread is None:  # not before: a process that forks takes no thread along
-            self._thread = threading.Thread(target=self._work, name="toolwire-journal", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="toolwire-journal", daemon=True)
             self._thread.start()
 
     @property
-    def dropped(self) -> int:
+    def dropped_count(self) -> int:
         """How many did not fit, or could not be written."""
-        return self._refused + self._failed
+        return self._rejected_count + self._failed_count
 
     def close(self) -> None:
         """Write what waits, and stop."""
@@ -123,36 +129,36 @@ class Journal:
         else:
             self._thread.join(10)
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         closing = False
         while not closing:
             self._wake.wait()
-            closing = self._closing.wait(PAUSE)
+            closing = self._closing.wait(BATCH_INTERVAL)
             self._wake.clear()
-            self._awake = False
-            self._pack_rest()
+            self._is_awake = False
+            self._pack_remaining()
             while self._queue:
-                self._write(self._take())
-            if self.publish is not None:
-                self.publish(self.written, self.dropped)
+                self._write_batch(self._take_batch())
+            if self.publish_counts is not None:
+                self.publish_counts(self.written_count, self.dropped_count)
         self._close_sinks()
 
-    def _pack_rest(self) -> None:
+    def _pack_remaining(self) -> None:
         with self._lock:
-            if self._fresh:
-                self._pack()
-            large, self._large = self._large, []
+            if self._small_entries:
+                self._pack_small()
+            large, self._large_entries = self._large_entries, []
         for entry in large:
-            if (pack := self._packed([entry])) is None:
-                self._taken += entry.size
+            if (pack := self._pack_entries([entry])) is None:
+                self._taken_bytes += entry.size
             else:
                 self._queue.append((pack, entry.size))
 
-    def _take(self) -> list[tuple[Packed, int]]:
+    def _take_batch(self) -> list[tuple[PackedRecords, int]]:
         """Some of what waits: not too many, and not too much."""
-        taken: list[tuple[Packed, int]] = []
+        taken: list[tuple[PackedRecords, int]] = []
         count = size = 0
-        while self._queue and count < _BATCH and size < _BATCH_SIZE:
+        while self._queue and count < _MAX_BATCH_RECORDS and size < _MAX_BATCH_BYTES:
             taken.append(self._queue.popleft())
             count, size = count + taken[-1][0].count, size + taken[-1][1]
         return taken
@@ -161,24 +167,24 @@ class Journal:
         for sink in self._sinks:
             sink.close()
 
-    def _write(self, taken: list[tuple[Packed, int]]) -> None:
-        batch = Batch([pack for pack, _ in taken])
+    def _write_batch(self, packs: list[tuple[PackedRecords, int]]) -> None:
+        batch = RecordBatch([pack for pack, _ in packs])
         failed = False
         for sink in self._sinks:
             try:
                 sink.add(batch)
             except Exception as error:  # noqa: BLE001 - a full disk must not end the thread
                 failed = True
-                self._tell(f"{type(error).__name__}: {error}")
-        self._taken += sum(size for _, size in taken)
+                self._note_error(f"{type(error).__name__}: {error}")
+        self._taken_bytes += sum(size for _, size in packs)
         if failed:
-            self._failed += batch.count
+            self._failed_count += batch.count
         else:
-            self.written += batch.count
-            self.trouble = ""
+            self.written_count += batch.count
+            self.last_error = ""
 
-    def _tell(self, complaint: str) -> None:
-        self.trouble = complaint
-        if complaint != self._complaint:
-            self._complaint = complaint
-            self._complain(complaint)
+    def _note_error(self, error: str) -> None:
+        self.last_error = error
+        if error != self._reported_error:
+            self._reported_error = error
+            self._report_error(error)

@@ -35,7 +35,7 @@ class Protocols(Mapping[str, Codec]):
         if name in _BUILT_IN:
             codec = import_module(_BUILT_IN[name]).CODEC
         else:
-            found = next((one for one in _brought() if one.name == name), None)
+            found = next((one for one in _plugin_entry_points() if one.name == name), None)
             if found is None:
                 raise KeyError(name)
             codec = found.load()
@@ -45,7 +45,7 @@ class Protocols(Mapping[str, Codec]):
 
     def __iter__(self) -> Iterator[str]:
         yield from _BUILT_IN
-        for found in _brought():
+        for found in _plugin_entry_points():
             if found.name not in _BUILT_IN:
                 yield found.name
 
@@ -53,7 +53,7 @@ class Protocols(Mapping[str, Codec]):
         return sum(1 for _ in self)
 
 
-def _brought() -> "EntryPoints":
+def _plugin_entry_points() -> "EntryPoints":
     """Protocols of other packages, looked for only when one is asked for that is not built in, or all are listed."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - it loads half the standard library
 

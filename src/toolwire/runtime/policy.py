@@ -17,19 +17,18 @@ import msgspec
 from msgspec import Struct
 
 from toolwire.canonical.errors import ToolwireError
-
-from .toolset import Arguments, Spelled, Tool
+from toolwire.runtime.tool import AliasedValue, Arguments, Tool
 
 Verdict = Literal["allow", "ask", "deny"]
 
-_RULE = re.compile(r"\s*(?P<tool>[^\s()]+)\s*(?:\((?P<arguments>.*)\)\s*)?", re.DOTALL)
-_ARGUMENT = re.compile(r"\s*(?P<name>[^\s=,()]+)\s*=\s*(?P<pattern>(?:\\.|[^\\,])*)(?:,|$)", re.DOTALL)
-_LONGEST = 200
-_PATTERN = re.compile(r"[\\,*?\[]")
+_RULE_PATTERN = re.compile(r"\s*(?P<tool>[^\s()]+)\s*(?:\((?P<arguments>.*)\)\s*)?", re.DOTALL)
+_ARGUMENT_PATTERN = re.compile(r"\s*(?P<name>[^\s=,()]+)\s*=\s*(?P<pattern>(?:\\.|[^\\,])*)(?:,|$)", re.DOTALL)
+_MAX_SUGGESTED_LENGTH = 200
+_SPECIAL_CHARACTER = re.compile(r"[\\,*?\[]")
 # In a rule a backslash takes the next character as it is; in a glob, brackets do.
 _ESCAPES = {"\\": r"\\", ",": r"\,", "*": "[*]", "?": "[?]", "[": "[[]"}
 NO_RULE = "no rule allows it"
-INPUT = "input"
+INPUT_ARGUMENT = "input"
 """What the text of a grammar tool is called in a rule."""
 
 
@@ -43,39 +42,42 @@ class Rule(Struct, frozen=True):
     verdict: Verdict
     tool: str
     arguments: tuple[tuple[str, str], ...] = ()
-    definition: str = ""
+    definition_digest: str = ""
 
-    def is_for(self, tool: Tool) -> bool:
-        return fnmatchcase(tool.name, self.tool) and self.definition in ("", tool.digest if self.definition else "")
+    def applies_to(self, tool: Tool) -> bool:
+        return fnmatchcase(tool.name, self.tool) and self.definition_digest in (
+            "",
+            tool.definition_digest if self.definition_digest else "",
+        )
 
     def matches(self, tool: Tool, values: Mapping[str, Any]) -> bool:
-        if not self.is_for(tool):
+        if not self.applies_to(tool):
             return False
-        return all(key in values and _is_meant(values[key], pattern) for key, pattern in self.arguments)
+        return all(key in values and _value_matches(values[key], pattern) for key, pattern in self.arguments)
 
     def __str__(self) -> str:
         bounds = ", ".join(f"{name}={pattern}" for name, pattern in self.arguments)
         return f"{self.tool}({bounds})" if bounds else self.tool
 
 
-def _is_meant(value: Any, pattern: str) -> bool:
-    if isinstance(value, Spelled) and fnmatchcase(value.also, pattern):
+def _value_matches(value: Any, pattern: str) -> bool:
+    if isinstance(value, AliasedValue) and fnmatchcase(value.alias, pattern):
         return True
-    return fnmatchcase(_text(value), pattern)
+    return fnmatchcase(_value_text(value), pattern)
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def parse_rule(verdict: Verdict, text: str) -> Rule:
     """`run_shell_command(command=git status*)`; a comma in a pattern is written `\\,`."""
-    found = _RULE.fullmatch(text)
+    found = _RULE_PATTERN.fullmatch(text)
     if found is None:
         raise PolicyError(f"{text!r} is no rule: write tool, or tool(argument=pattern, ...)")
     bounds, rest = list[tuple[str, str]](), found["arguments"] or ""
     while rest.strip():
-        one = _ARGUMENT.match(rest)
+        one = _ARGUMENT_PATTERN.match(rest)
         if one is None:
             raise PolicyError(f"{text!r}: {rest.strip()!r} is not argument=pattern")
         bounds.append((one["name"], re.sub(r"\\(.)", r"\1", one["pattern"].strip())))
@@ -87,7 +89,7 @@ class Decision(Struct, frozen=True):
     """`by` names the rule, or says that there is none."""
 
     verdict: Verdict
-    by: str
+    reason: str
 
 
 class Policy:
@@ -105,52 +107,54 @@ class Policy:
         read = [parse_rule(verdict, text) for verdict, texts in said for text in texts]
         self.rules: tuple[Rule, ...] = (*rules, *read)
 
-    def extended(self, *rules: Rule) -> "Policy":
+    def with_rules(self, *rules: Rule) -> "Policy":
         return Policy(rules=(*self.rules, *rules)) if rules else self
 
     def decide(self, tool: Tool, arguments: Arguments) -> Decision:
         stands_for: Sequence[Arguments] | None = [arguments]
-        if tool.amounts_to is not None:
-            stands_for = tool.amounts_to(arguments)
+        if tool.subcalls is not None:
+            stands_for = tool.subcalls(arguments)
         # Nobody can tell what it amounts to: rules against it still read it as it is written.
-        readings = [_values(one) for one in (*(stands_for or ()), arguments)]
+        readings = [_argument_values(one) for one in (*(stands_for or ()), arguments)]
         for verdict in ("deny", "ask"):
             for values in readings:
-                if (rule := self._matching(verdict, tool, values)) is not None:
+                if (rule := self._first_match(verdict, tool, values)) is not None:
                     return Decision(rule.verdict, f"the rule {verdict} {rule}")
-        return self._allowing(tool, stands_for) or _otherwise(tool, arguments)
+        return self._allow_decision(tool, stands_for) or _default_decision(tool, arguments)
 
-    def _matching(self, verdict: str, tool: Tool, values: Mapping[str, Any]) -> Rule | None:
+    def _first_match(self, verdict: str, tool: Tool, values: Mapping[str, Any]) -> Rule | None:
         found = (rule for rule in self.rules if rule.verdict == verdict and rule.matches(tool, values))
         return next(found, None)
 
-    def _allowing(self, tool: Tool, stands_for: Sequence[Arguments] | None) -> Decision | None:
-        if (rule := self._unconditional(tool)) is not None:
-            if stands_for is None and self._forbids_some(tool):
+    def _allow_decision(self, tool: Tool, subcalls: Sequence[Arguments] | None) -> Decision | None:
+        if (rule := self._unconditional_allow(tool)) is not None:
+            if subcalls is None and self._has_conditional_restriction(tool):
                 return Decision("ask", "nobody can tell what it amounts to, and a rule forbids some of it")
             return Decision("allow", f"the rule allow {rule}")
-        if not stands_for:
+        if not subcalls:
             return None
-        found = [self._matching("allow", tool, _values(one)) for one in stands_for if not tool.looks(one)]
+        found = [
+            self._first_match("allow", tool, _argument_values(one)) for one in subcalls if not tool.is_read_only(one)
+        ]
         return Decision("allow", f"the rule allow {found[0]}" if found else "it only looks") if all(found) else None
 
-    def _forbids_some(self, tool: Tool) -> bool:
-        return any(rule.arguments and rule.verdict != "allow" and rule.is_for(tool) for rule in self.rules)
+    def _has_conditional_restriction(self, tool: Tool) -> bool:
+        return any(rule.arguments and rule.verdict != "allow" and rule.applies_to(tool) for rule in self.rules)
 
-    def _unconditional(self, tool: Tool) -> Rule | None:
+    def _unconditional_allow(self, tool: Tool) -> Rule | None:
         allowing = (rule for rule in self.rules if rule.verdict == "allow" and not rule.arguments)
-        return next((rule for rule in allowing if rule.is_for(tool)), None)
+        return next((rule for rule in allowing if rule.applies_to(tool)), None)
 
 
-def rules_for(tool: Tool, arguments: Arguments) -> tuple[str, ...]:
+def suggest_rules(tool: Tool, arguments: Arguments) -> tuple[str, ...]:
     """The narrowest rules under which such a call would be allowed, as texts."""
-    stands_for = [arguments] if tool.amounts_to is None else tool.amounts_to(arguments)
+    stands_for = [arguments] if tool.subcalls is None else tool.subcalls(arguments)
     if not stands_for:
         return (tool.name,)
-    return tuple(dict.fromkeys(_rule_for(tool, one) for one in stands_for))
+    return tuple(dict.fromkeys(_suggest_rule(tool, one) for one in stands_for))
 
 
-def _rule_for(tool: Tool, arguments: Arguments) -> str:
+def _suggest_rule(tool: Tool, arguments: Arguments) -> str:
     """It binds what the tool can't do without, of which the first says what it is about."""
     names = [*tool.parameters.get("required", ()), *tool.parameters.get("properties", ())]
     if isinstance(arguments, Mapping):
@@ -160,18 +164,18 @@ def _rule_for(tool: Tool, arguments: Arguments) -> str:
     if (
         not isinstance(value, str)
         or not value.isprintable()
-        or not 0 < len(value) <= _LONGEST
+        or not 0 < len(value) <= _MAX_SUGGESTED_LENGTH
         or value != value.strip()
     ):
         return tool.name
-    return f"{tool.name}({found}={_PATTERN.sub(lambda one: _ESCAPES[one[0]], value)})"
+    return f"{tool.name}({found}={_SPECIAL_CHARACTER.sub(lambda one: _ESCAPES[one[0]], value)})"
 
 
-def _values(arguments: Arguments) -> Mapping[str, Any]:
-    return arguments if isinstance(arguments, Mapping) else {INPUT: arguments}
+def _argument_values(arguments: Arguments) -> Mapping[str, Any]:
+    return arguments if isinstance(arguments, Mapping) else {INPUT_ARGUMENT: arguments}
 
 
-def _otherwise(tool: Tool, arguments: Arguments) -> Decision:
+def _default_decision(tool: Tool, arguments: Arguments) -> Decision:
     says = tool.annotations
     if tool.locus == "local" and says.read_only and not says.open_world:
         return Decision("allow", "it only reads, inside the workspace")

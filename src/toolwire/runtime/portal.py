@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def is_asynchronous() -> bool:
+def has_running_loop() -> bool:
     """Whether whoever asks runs in an event loop already."""
     try:
         asyncio.get_running_loop()
@@ -18,9 +18,9 @@ def is_asynchronous() -> bool:
     return True
 
 
-def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run it there, and wait. An interrupt stops it."""
-    future = asyncio.run_coroutine_threadsafe(coroutine, _loop())
+    future = asyncio.run_coroutine_threadsafe(coroutine, _portal_loop())
     try:
         return future.result()
     except BaseException:
@@ -29,7 +29,7 @@ def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 @lru_cache(maxsize=1)
-def _loop() -> asyncio.AbstractEventLoop:
+def _portal_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="toolwire", daemon=True).start()
     return loop

@@ -6,10 +6,10 @@ from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct, field
 
-from toolwire.codec.hosts import PROFILES, HostProfile, recognize_host, unknown_host
+from toolwire.codec.host_profiles import PROFILES, HostProfile, default_profile, profile_for_host
 from toolwire.codec.surface import Surface
 
-_VERSION = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
+_VERSION_SEGMENT = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
 
 
@@ -23,10 +23,10 @@ class Origin(Struct, frozen=True):
     @property
     def authority(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -47,37 +47,37 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     def profile(self, model: str | None) -> HostProfile:
         """Return the profile of the server: the configured one, or what its host name or else the model tells."""
-        return _profile(self.host, self.base_url) or unknown_host(self.protocol, model or "")
+        return _host_profile(self.host, self.base_url) or default_profile(self.protocol, model or "")
 
     @property
     def origin(self) -> Origin:
-        return origin_of(self.base_url)
+        return parse_origin(self.base_url)
 
-    def address(self, path: str) -> str:
+    def request_target(self, path: str) -> str:
         """What is asked for at the origin, for a protocol's own path."""
         own, _, query = path.partition("?")
-        whole = self.path or joined_path(urlsplit(self.base_url).path, own)
+        whole = self.path or join_path(urlsplit(self.base_url).path, own)
         asked = "&".join(part for part in (query, urlencode(self.query)) if part)
         return f"{whole}?{asked}" if asked else whole
 
-    def own_headers(self, surface: Surface) -> dict[str, str]:
+    def request_headers(self, surface: Surface) -> dict[str, str]:
         """The headers of every request to this provider. What is configured wins over what the protocol wants."""
         found = dict(surface.headers)
         if self.api_key is not None:
-            name, value = surface.key(self.api_key)
+            name, value = surface.auth_header(self.api_key)
             found[name] = value
         return found | {name.lower(): value for name, value in self.headers.items()}
 
 
 @lru_cache(maxsize=256)
-def _profile(host: str | None, base_url: str) -> HostProfile | None:
-    return recognize_host(origin_of(base_url).host) if host is None else PROFILES[host]
+def _host_profile(host: str | None, base_url: str) -> HostProfile | None:
+    return profile_for_host(parse_origin(base_url).host) if host is None else PROFILES[host]
 
 
-def origin_of(url: str) -> Origin:
+def parse_origin(url: str) -> Origin:
     """The origin of a base URL; a ValueError says what is wrong with it."""
     parts = urlsplit(url)
-    if parts.scheme not in _PORTS:
+    if parts.scheme not in _DEFAULT_PORTS:
         raise ValueError(f"{url!r} does not start with http:// or https://")
     if not parts.hostname:
         raise ValueError(f"{url!r} names no host")
@@ -87,17 +87,17 @@ def origin_of(url: str) -> Origin:
         raise ValueError(f"{url!r} has a query: use the query setting")
     if _UNSAFE.search(url):
         raise ValueError(f"{url!r} has characters that no URL has")
-    return Origin(parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme])
+    return Origin(parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS[parts.scheme])
 
 
-def joined_path(base: str, path: str) -> str:
+def join_path(base: str, path: str) -> str:
     """A protocol's path below a base that is a root, or that already has the version segment, or part of the path."""
     segments = [part for part in base.split("/") if part]
     wanted = [part for part in path.split("/") if part]
     for length in range(min(len(segments), len(wanted)), 0, -1):
         if segments[-length:] == wanted[:length]:
             return "/" + "/".join(segments + wanted[length:])
-    if any(_VERSION.fullmatch(part) for part in segments):
-        version = next((place for place, part in enumerate(wanted) if _VERSION.fullmatch(part)), -1)
+    if any(_VERSION_SEGMENT.fullmatch(part) for part in segments):
+        version = next((place for place, part in enumerate(wanted) if _VERSION_SEGMENT.fullmatch(part)), -1)
         wanted = wanted[version + 1 :]
     return "/" + "/".join(segments + wanted)

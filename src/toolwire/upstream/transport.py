@@ -21,16 +21,16 @@ from typing import Any, NoReturn, cast
 
 import httptools
 
-from .encodings import EncodingError, Unpacker
-from .provider import Origin
+from toolwire.upstream.content_encoding import ContentDecoder, ContentEncodingError
+from toolwire.upstream.provider import Origin
 
 LIMIT_HEAD = 64 * 1024
 LIMIT_BUFFERED = 256 * 1024
-LIMIT_UNPACKED = 64 * 1024 * 1024
+LIMIT_DECODED = 64 * 1024 * 1024
 IDLE_SECONDS = 30.0
 IDLE_PER_ORIGIN = 256
 
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE)
+_DESCRIPTOR_ERRNOS = (errno.EMFILE, errno.ENFILE)
 
 Headers = Iterable[tuple[str, str]]
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
@@ -40,25 +40,25 @@ class TransportError(Exception):
     """The upstream could not be reached, or broke off. `sent`: it may have seen the request. `exhausted`: this process
     has no file descriptor left, which is not the upstream's fault."""
 
-    def __init__(self, why: str, *, sent: bool, timed_out: bool = False, exhausted: bool = False) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, *, sent: bool, timed_out: bool = False, exhausted: bool = False) -> None:
+        super().__init__(reason)
         self.sent = sent
         self.timed_out = timed_out
         self.exhausted = exhausted
 
 
-class Answer:
+class UpstreamResponse:
     """What an upstream answers: the head at once, the body as it arrives."""
 
-    def __init__(self, connection: "_Connection", pool: "Transport", silence: float) -> None:
+    def __init__(self, connection: "_Connection", pool: "Transport", read_timeout: float) -> None:
         self.status: int = connection.status
         self.headers: dict[str, str] = connection.headers
         self._connection = connection
         self._pool = pool
-        self._silence = silence
+        self._read_timeout = read_timeout
         self._open = True
         packed = connection.headers.get("content-encoding")
-        self._unpacker = None if packed is None else self._unpacking(packed)
+        self._decoder = None if packed is None else self._build_decoder(packed)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body, in the pieces it comes in."""
@@ -70,23 +70,23 @@ class Answer:
 
     def next(self) -> Awaitable[bytes]:
         """The next piece of the body; empty at its end."""
-        return self._connection.read(self._silence) if self._unpacker is None else self._unpacked(self._unpacker)
+        return self._connection.read(self._read_timeout) if self._decoder is None else self._next_decoded(self._decoder)
 
-    async def _unpacked(self, unpacker: Unpacker) -> bytes:
+    async def _next_decoded(self, decoder: ContentDecoder) -> bytes:
         """Nothing packed was asked for: some servers pack all the same."""
         try:
-            while data := await self._connection.read(self._silence):
-                if found := unpacker.feed(data, LIMIT_UNPACKED):
+            while data := await self._connection.read(self._read_timeout):
+                if found := decoder.feed(data, LIMIT_DECODED):
                     return found
-            unpacker.close()
-        except EncodingError as error:
+            decoder.close()
+        except ContentEncodingError as error:
             raise TransportError(f"{self._connection.origin.authority}: {error}", sent=True) from None
         return b""
 
-    def _unpacking(self, encoding: str) -> Unpacker:
+    def _build_decoder(self, encoding: str) -> ContentDecoder:
         try:
-            return Unpacker(encoding)
-        except EncodingError as error:
+            return ContentDecoder(encoding)
+        except ContentEncodingError as error:
             self.close()
             raise TransportError(f"{error}, and was not asked for", sent=True) from None
 
@@ -100,7 +100,7 @@ class Answer:
                 size += len(data)
                 if size > limit:
                     raise TransportError(f"the answer is longer than {limit} bytes", sent=True)
-                if self._unpacker is None and self._connection.is_read:
+                if self._decoder is None and self._connection.is_fully_read:
                     break
         finally:
             self.close()
@@ -110,57 +110,59 @@ class Answer:
         """Done with it: the connection is kept if the answer was read to its end, else closed."""
         if self._open:
             self._open = False
-            self._pool.take_back(self._connection)
+            self._pool.release(self._connection)
 
 
 class Transport:
     """Connections to upstreams, at most `limit` of them."""
 
-    def __init__(self, limit: int | None = None) -> None:
-        self._limit = limit
+    def __init__(self, max_connections: int | None = None) -> None:
+        self._max_connections = max_connections
         self._open: set[_Connection] = set()
         self._idle: dict[Origin, list[_Connection]] = {}
         self._tls: ssl.SSLContext | None = None
 
     async def send(
-        self, origin: Origin, head: bytes, body: bytes | None, *, silence: float = 600, patience: float = 10
-    ) -> Answer:
+        self, origin: Origin, head: bytes, body: bytes | None, *, read_timeout: float = 600, connect_timeout: float = 10
+    ) -> UpstreamResponse:
         """Send one request, whose head `head_of` made, and wait for the head of its answer."""
         head += b"\r\n" if body is None else b"content-length: %d\r\n\r\n" % len(body)
-        connection = self._pooled(origin) or await self._connect(origin, patience)
+        connection = self._take_idle(origin) or await self._connect(origin, connect_timeout)
         try:
             connection.send(head, body)
-            await connection.answered(silence)
+            await connection.wait_for_head(read_timeout)
         except BaseException:
             connection.abort()
             raise
-        return Answer(connection, self, silence)
+        return UpstreamResponse(connection, self, read_timeout)
 
-    async def _connect(self, origin: Origin, seconds: float) -> "_Connection":
-        if self._limit is not None and len(self._open) >= self._limit and not self._drop_idle():
+    async def _connect(self, origin: Origin, timeout: float) -> "_Connection":
+        if self._max_connections is not None and len(self._open) >= self._max_connections and not self._drop_idle():
             raise TransportError(f"there are {len(self._open)} connections to upstreams", sent=False, exhausted=True)
         loop = asyncio.get_running_loop()
         connection = _Connection(origin, loop, self._open.discard)
         options: dict[str, Any] = {}
         if origin.scheme == "https":
             if self._tls is None:
-                if _is_exhausted():  # then it would have no certificates, for good
+                if _descriptors_exhausted():  # then it would have no certificates, for good
                     raise TransportError("no file descriptor is left", sent=False, exhausted=True)
                 self._tls = ssl.create_default_context()
             options = {"ssl": self._tls, "server_hostname": origin.host}
         self._open.add(connection)
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(timeout):
                 await loop.create_connection(lambda: connection, origin.host, origin.port, **options)
         except TimeoutError:
-            why = f"{origin.authority} did not take a connection within {seconds:g} seconds"
+            why = f"{origin.authority} did not take a connection within {timeout:g} seconds"
             raise TransportError(why, sent=False, timed_out=True) from None
         except OSError as error:
             why = f"{origin.authority} can't be reached: {error.strerror or error}"
-            exhausted = error.errno in _EXHAUSTED or (isinstance(error, socket.gaierror) and _is_exhausted())
+            exhausted = error.errno in _DESCRIPTOR_ERRNOS or (
+                isinstance(error, socket.gaierror) and _descriptors_exhausted()
+            )
             raise TransportError(why, sent=False, exhausted=exhausted) from None
         finally:
-            if not connection.usable:
+            if not connection.is_usable:
                 self._open.discard(connection)
         return connection
 
@@ -174,19 +176,19 @@ class Transport:
                 return True
         return False
 
-    def _pooled(self, origin: Origin) -> "_Connection | None":
+    def _take_idle(self, origin: Origin) -> "_Connection | None":
         idle = self._idle.get(origin)
         now = time.monotonic()
         while idle:
             connection = idle.pop()
-            if connection.usable and now - connection.idle_since < IDLE_SECONDS and not connection.has_input:
+            if connection.is_usable and now - connection.idle_since < IDLE_SECONDS and not connection.has_unread_input:
                 return connection
             connection.abort()
         return None
 
-    def take_back(self, connection: "_Connection") -> None:
+    def release(self, connection: "_Connection") -> None:
         idle = self._idle.setdefault(connection.origin, [])
-        if not connection.reusable or len(idle) >= IDLE_PER_ORIGIN:
+        if not connection.is_reusable or len(idle) >= IDLE_PER_ORIGIN:
             connection.abort()
             return
         connection.idle_since = time.monotonic()
@@ -199,32 +201,34 @@ class Transport:
         self._idle.clear()
 
 
-def head_of(origin: Origin, address: str, headers: Headers, method: str = "POST") -> bytes:
+def request_head(origin: Origin, target: str, headers: Headers, method: str = "POST") -> bytes:
     """The head of a request, but for the length of its body: the same for every request to one address."""
-    if _UNSAFE.search(address):
+    if _UNSAFE.search(target):
         raise ValueError("an address has white space, control characters or characters outside ASCII")
-    lines = [f"{method} {address} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
+    lines = [f"{method} {target} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
     lines += [f"{name}: {value}" for name, value in headers]
     if any("\n" in line or "\r" in line for line in lines):
         raise ValueError("a header has a line break")
     return "\r\n".join([*lines, ""]).encode("latin-1")
 
 
-def _is_exhausted() -> bool:
+def _descriptors_exhausted() -> bool:
     """Return whether this process can open nothing more. Looking up a name fails without saying so."""
     try:
         os.close(os.dup(2))
     except OSError as error:
-        return error.errno in _EXHAUSTED
+        return error.errno in _DESCRIPTOR_ERRNOS
     return False
 
 
 class _Connection(asyncio.Protocol):
     """One connection, and the answer that is being read from it."""
 
-    def __init__(self, origin: Origin, loop: asyncio.AbstractEventLoop, lost: "Callable[[_Connection], None]") -> None:
+    def __init__(
+        self, origin: Origin, loop: asyncio.AbstractEventLoop, on_lost: "Callable[[_Connection], None]"
+    ) -> None:
         self.origin = origin
-        self._tell_lost = lost
+        self._on_lost = on_lost
         self.idle_since = 0.0
         self._loop = loop
         self.status = 0
@@ -233,38 +237,38 @@ class _Connection(asyncio.Protocol):
         self._poll = select.poll()
         self._parser: Any = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
-        self._waits_since = self._silence = 0.0
-        self._alarm: asyncio.TimerHandle | None = None
+        self._waiting_since = self._read_timeout = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self._chunks: list[bytes] = []
         self._buffered = 0
         self._overhead = 0  # bytes that have come since the last packet with a piece of the body
-        self._asked = self._headed = self._complete = self._keep = self._lost = self._paused = False
+        self._request_sent = self._head_complete = self._complete = self._keep_alive = self._lost = self._paused = False
         self._failure: TransportError | None = None
 
     # ---- what the pool asks
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         return not self._lost and self._transport is not None and not self._transport.is_closing()
 
     @property
-    def has_input(self) -> bool:
+    def has_unread_input(self) -> bool:
         """Whether the socket has bytes, or the end of the stream, that the event loop has not read yet."""
         return bool(self._poll.poll(0))
 
     @property
-    def is_read(self) -> bool:
+    def is_fully_read(self) -> bool:
         """Whether the answer was read to its end."""
         return self._complete and not self._chunks
 
     @property
-    def reusable(self) -> bool:
-        return self._keep and self.is_read and self.usable
+    def is_reusable(self) -> bool:
+        return self._keep_alive and self.is_fully_read and self.is_usable
 
     def send(self, head: bytes, body: bytes | None) -> None:
         self.status, self.headers = 0, {}
-        self._headed = self._complete = self._keep = False
-        self._asked = True
+        self._head_complete = self._complete = self._keep_alive = False
+        self._request_sent = True
         self._overhead = self._buffered = 0
         self._chunks, self._failure = [], None
         if self._transport is None or self._lost:
@@ -272,16 +276,16 @@ class _Connection(asyncio.Protocol):
         # At the end of the loop's turn: what many requests write is then one packet after the other.
         self._loop.call_soon(self._transport.write, head + body if body else head)
 
-    async def answered(self, silence: float) -> None:
-        while not self._headed:
-            await self._news(silence)
+    async def wait_for_head(self, read_timeout: float) -> None:
+        while not self._head_complete:
+            await self._wait_for_data(read_timeout)
 
-    async def read(self, silence: float) -> bytes:
+    async def read(self, read_timeout: float) -> bytes:
         """What has arrived of the body; empty at its end."""
         while not self._chunks:
             if self._complete:
                 return b""
-            await self._news(silence)
+            await self._wait_for_data(read_timeout)
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self._buffered = 0
@@ -294,7 +298,7 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _news(self, silence: float) -> "asyncio.Future[None]":
+    def _wait_for_data(self, read_timeout: float) -> "asyncio.Future[None]":
         """Waits for something to arrive."""
         if self._failure is not None:
             raise self._failure
@@ -302,26 +306,26 @@ class _Connection(asyncio.Protocol):
             why = f"{self.origin.authority} closed the connection before its answer was whole"
             raise TransportError(why, sent=True)
         self._waiter = self._loop.create_future()
-        self._waits_since = time.monotonic()
-        if self._alarm is None or silence < self._silence:
-            self._set_alarm(silence)
-        self._silence = silence
+        self._waiting_since = time.monotonic()
+        if self._timer is None or read_timeout < self._read_timeout:
+            self._set_timer(read_timeout)
+        self._read_timeout = read_timeout
         return self._waiter
 
-    def _set_alarm(self, seconds: float) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm = self._loop.call_later(seconds, self._look)
+    def _set_timer(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, self._check_timeout)
 
-    def _look(self) -> None:
+    def _check_timeout(self) -> None:
         """Whether it has been silent for too long. One timer runs on for all that a connection waits for."""
-        self._alarm = None
+        self._timer = None
         if self._waiter is None or self._waiter.done():
             return
-        if (left := self._waits_since + self._silence - time.monotonic()) > 0:
-            self._set_alarm(left)
+        if (left := self._waiting_since + self._read_timeout - time.monotonic()) > 0:
+            self._set_timer(left)
             return
-        why = f"{self.origin.authority} was silent for {self._silence:g} seconds"
+        why = f"{self.origin.authority} was silent for {self._read_timeout:g} seconds"
         self._failure = TransportError(why, sent=True, timed_out=True)
         self._wake()
 
@@ -336,7 +340,7 @@ class _Connection(asyncio.Protocol):
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        if not self._asked or self._complete:
+        if not self._request_sent or self._complete:
             self.abort()  # nobody asked
             return
         before = self._buffered
@@ -360,33 +364,33 @@ class _Connection(asyncio.Protocol):
         if self._overhead > LIMIT_HEAD and not self._complete:
             self._fail(f"{self.origin.authority} sent more than {LIMIT_HEAD} bytes of headers")
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, reason: str) -> None:
         if self._failure is None:
-            self._failure = TransportError(why, sent=True)
+            self._failure = TransportError(reason, sent=True)
         self.abort()
 
     def eof_received(self) -> bool:
         # Without a length the end of the connection is the end of the body.
-        if self._headed and "content-length" not in self.headers and "transfer-encoding" not in self.headers:
+        if self._head_complete and "content-length" not in self.headers and "transfer-encoding" not in self.headers:
             self._complete = True
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
-        self._tell_lost(self)
+        self._on_lost(self)
         self._parser = None
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._wake()
 
     # ---- what the parser tells
 
     def on_message_begin(self) -> None:
         if self._complete:
-            self._refuse("sent a response without a request")
+            self._reject("sent a response without a request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._headed:
+        if self._head_complete:
             return  # a trailer
         key, text, headers = name.decode("latin-1").lower(), value.decode("latin-1"), self.headers
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
@@ -394,25 +398,25 @@ class _Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status < 100 or status == 101:
-            self._refuse(f"answered with status {status:03}, which no request leads to")
+            self._reject(f"answered with status {status:03}, which no request leads to")
         if status < 200:  # an informational answer: the real one follows
             self.headers = {}
             return
         if self.headers.get("transfer-encoding", "chunked").lower() != "chunked":
-            self._refuse("answered with another transfer-encoding than chunked")
+            self._reject("answered with another transfer-encoding than chunked")
         self.status = status
-        self._headed = True
+        self._head_complete = True
 
-    def _refuse(self, why: str) -> NoReturn:
+    def _reject(self, reason: str) -> NoReturn:
         """Fail, and stop the parser: what follows in the packet is no answer either."""
-        self._fail(f"{self.origin.authority} {why}")
-        raise ValueError(why)
+        self._fail(f"{self.origin.authority} {reason}")
+        raise ValueError(reason)
 
     def on_body(self, data: bytes) -> None:
         self._chunks.append(data)
         self._buffered += len(data)
 
     def on_message_complete(self) -> None:
-        if self._headed:
+        if self._head_complete:
             self._complete = True
-            self._keep = self._parser.should_keep_alive()
+            self._keep_alive = self._parser.should_keep_alive()

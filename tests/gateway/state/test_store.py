@@ -4,27 +4,28 @@ import asyncio
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.clock import Clock
-from tests.patience import wait_until
+from tests.support.clock import Clock
+from tests.support.deadlines import wait_until
+from tests.support.gateway.state_store import AMPLE_BOUNDS, StoreScenario, response_row
 from toolwire.gateway.config import ConfigError, StateSection
-from toolwire.gateway.state.eviction import fair_share
-from toolwire.gateway.state.opening import opened
-from toolwire.gateway.state.sqlite import MEMORY, Bounds, SqliteStore
-from toolwire.gateway.state.store import Row, Unavailable
-from toolwire.journal.files import make_private
+from toolwire.gateway.state.store import (
+    IN_MEMORY,
+    SqliteStateStore,
+    StateUnavailable,
+    StoreLimits,
+    fair_share,
+    open_store,
+)
+from toolwire.journal.sqlite_files import create_private_file
 
-PLENTY = Bounds(ttl=3600, rows=1000, bytes=1_000_000)
-Work = Callable[[SqliteStore], Coroutine[Any, Any, None]]
 
-
-def run(path: Path | None, work: Work, bounds: Bounds = PLENTY) -> None:
-    store = SqliteStore(MEMORY if path is None else str(path), bounds)
+def run(path: Path | None, work: StoreScenario, bounds: StoreLimits = AMPLE_BOUNDS) -> None:
+    store = SqliteStateStore(IN_MEMORY if path is None else str(path), bounds)
     try:
         asyncio.run(work(store))
     finally:
@@ -36,19 +37,15 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     return None if request.param == "memory" else tmp_path / "state.db"
 
 
-def row(id: str, body: bytes = b"{}", parent: str | None = None, owner: str = "me", kind: str = "response") -> Row:
-    return Row(owner, kind, id, body, parent)
-
-
 def test_what_was_kept_is_there_for_its_owner_alone(place: Path | None) -> None:
-    async def work(store: SqliteStore) -> None:
-        store.keep([row("a", b"1"), row("b", b"2")])
+    async def work(store: SqliteStateStore) -> None:
+        store.enqueue([response_row("a", b"1"), response_row("b", b"2")])
         assert await store.get("me", "response", ["a", "b", "c"]) == {"a": b"1", "b": b"2"}
         for owner, kind in (("you", "response"), ("", "response"), ("me", "interaction")):
             assert await store.get(owner, kind, ["a"]) == {}
             assert await store.lineage(owner, kind, "a") == []
             assert not await store.delete(owner, kind, "a")
-        store.keep([row("a", b"yours", owner="you")])
+        store.enqueue([response_row("a", b"yours", owner="you")])
         assert await store.get("me", "response", ["a"]) == {"a": b"1"}
 
     run(place, work)
@@ -57,14 +54,14 @@ def test_what_was_kept_is_there_for_its_owner_alone(place: Path | None) -> None:
 def test_ids_are_values_never_words_of_the_query(place: Path | None) -> None:
     odd = ["' OR 1=1 --", '"; DROP TABLE kept; --', "%", "_", "\0", "😀", "a\nb"]
 
-    async def work(store: SqliteStore) -> None:
-        store.keep([row("safe")])
+    async def work(store: SqliteStateStore) -> None:
+        store.enqueue([response_row("safe")])
         for text in odd:
             assert await store.get("me", "response", [text]) == {}
             assert await store.lineage(text, text, text) == []
-            assert await store.under("me", "response", text) == []
+            assert await store.children("me", "response", text) == []
             assert not await store.delete("me", "response", text)
-            store.keep([row(text, b"odd", text, text)])
+            store.enqueue([response_row(text, b"odd", text, text)])
             assert await store.get(text, "response", [text]) == {text: b"odd"}
         assert await store.get("me", "response", ["safe"]) == {"safe": b"{}"}
 
@@ -72,51 +69,60 @@ def test_ids_are_values_never_words_of_the_query(place: Path | None) -> None:
 
 
 def test_a_chain_is_whole_or_nothing(place: Path | None) -> None:
-    async def work(store: SqliteStore) -> None:
-        store.keep([row("a", b"1"), row("b", b"2", "a"), row("c", b"3", "b"), row("other", b"4", "a")])
+    async def work(store: SqliteStateStore) -> None:
+        store.enqueue(
+            [
+                response_row("a", b"1"),
+                response_row("b", b"2", "a"),
+                response_row("c", b"3", "b"),
+                response_row("other", b"4", "a"),
+            ]
+        )
         assert [one.body for one in await store.lineage("me", "response", "c")] == [b"1", b"2", b"3"]
         assert await store.delete("me", "response", "b")
         assert await store.lineage("me", "response", "c") == []
         assert [one.body for one in await store.lineage("me", "response", "other")] == [b"1", b"4"]
-        store.keep([row("x", b"", "y"), row("y", b"", "x")])  # a ring, which nobody makes
+        store.enqueue([response_row("x", b"", "y"), response_row("y", b"", "x")])  # a ring, which nobody makes
         assert await store.lineage("me", "response", "x") == []
 
     run(place, work)
 
 
 def test_rows_under_a_parent_keep_their_order(place: Path | None) -> None:
-    async def work(store: SqliteStore) -> None:
-        store.keep([row(f"{number}", b"%d" % number, "p", kind="item") for number in (3, 1, 2)])
-        assert await store.has("me", "item", "p")
-        assert not await store.has("you", "item", "p")
-        assert [one.body for one in await store.under("me", "item", "p")] == [b"3", b"1", b"2"]
-        await store.delete_under("you", "item", "p")
-        assert len(await store.under("me", "item", "p")) == 3
-        await store.delete_under("me", "item", "p")
-        assert await store.under("me", "item", "p") == []
+    async def work(store: SqliteStateStore) -> None:
+        store.enqueue([response_row(f"{number}", b"%d" % number, "p", kind="item") for number in (3, 1, 2)])
+        assert await store.has_children("me", "item", "p")
+        assert not await store.has_children("you", "item", "p")
+        assert [one.body for one in await store.children("me", "item", "p")] == [b"3", b"1", b"2"]
+        await store.delete_children("you", "item", "p")
+        assert len(await store.children("me", "item", "p")) == 3
+        await store.delete_children("me", "item", "p")
+        assert await store.children("me", "item", "p") == []
 
     run(place, work)
 
 
 def test_what_is_unused_too_long_is_not_there(place: Path | None, clock: Clock) -> None:
-    async def work(store: SqliteStore) -> None:
-        store.keep([row("a"), row("b", parent="a")])
+    async def work(store: SqliteStateStore) -> None:
+        store.enqueue([response_row("a"), response_row("b", parent="a")])
         assert await store.get("me", "response", ["a"])
         clock.advance(3601)
         assert await store.get("me", "response", ["a"]) == {}
         assert await store.lineage("me", "response", "b") == []
-        assert await store.under("me", "response", "a") == []
-        assert not await store.has("me", "response", "a")
+        assert await store.children("me", "response", "a") == []
+        assert not await store.has_children("me", "response", "a")
         assert not await store.delete("me", "response", "a")
 
-    run(place, work, PLENTY)
+    run(place, work, AMPLE_BOUNDS)
 
 
-@pytest.mark.parametrize("bounds", [Bounds(3600, 50, 1_000_000), Bounds(3600, 1000, 5000)], ids=["rows", "bytes"])
-def test_it_is_bounded_and_what_was_unused_longest_goes_first(place: Path | None, bounds: Bounds) -> None:
-    async def work(store: SqliteStore) -> None:
+@pytest.mark.parametrize(
+    "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
+)
+def test_it_is_bounded_and_what_was_unused_longest_goes_first(place: Path | None, bounds: StoreLimits) -> None:
+    async def work(store: SqliteStateStore) -> None:
         for number in range(200):
-            store.keep([row(f"{number:03}", b"x" * 100)])
+            store.enqueue([response_row(f"{number:03}", b"x" * 100)])
             await store.get("me", "response", ["nothing"])  # so that each is a transaction of its own
         kept = await store.get("me", "response", [f"{number:03}" for number in range(200)])
         assert 0 < len(kept) <= 50
@@ -129,10 +135,10 @@ def test_a_file_is_for_its_user_alone(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "state.db"
     old = os.umask(0)
     try:
-        make_private(path)
+        create_private_file(path)
 
-        async def work(store: SqliteStore) -> None:
-            store.keep([row("a")])
+        async def work(store: SqliteStateStore) -> None:
+            store.enqueue([response_row("a")])
             await store.get("me", "response", ["a"])
             for file in path.parent.iterdir():
                 assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
@@ -146,21 +152,21 @@ def test_a_file_is_for_its_user_alone(tmp_path: Path) -> None:
 def test_what_was_kept_outlives_the_process_and_others_see_it(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
 
-    async def work(store: SqliteStore) -> None:
-        other = SqliteStore(str(path), PLENTY)
+    async def work(store: SqliteStateStore) -> None:
+        other = SqliteStateStore(str(path), AMPLE_BOUNDS)
         before = other.version()
-        store.keep([row("a", b"1")])
+        store.enqueue([response_row("a", b"1")])
         assert await store.get("me", "response", ["a"])
         assert other.version() != before
         assert await other.get("me", "response", ["a"]) == {"a": b"1"}
-        other.keep([row("b", b"2", "a")])
+        other.enqueue([response_row("b", b"2", "a")])
         other.close()
         assert [one.body for one in await store.lineage("me", "response", "b")] == [b"1", b"2"]
-        store.keep([row("c", b"3")])  # and at once it is closed
+        store.enqueue([response_row("c", b"3")])  # and at once it is closed
 
     run(path, work)
 
-    async def later(store: SqliteStore) -> None:
+    async def later(store: SqliteStateStore) -> None:
         assert await store.get("me", "response", ["a", "b", "c"]) == {"a": b"1", "b": b"2", "c": b"3"}
 
     run(path, later)
@@ -169,11 +175,11 @@ def test_what_was_kept_outlives_the_process_and_others_see_it(tmp_path: Path) ->
 def test_two_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
 
-    async def work(store: SqliteStore) -> None:
-        other = SqliteStore(str(path), PLENTY)
+    async def work(store: SqliteStateStore) -> None:
+        other = SqliteStateStore(str(path), AMPLE_BOUNDS)
         for number in range(100):
-            store.keep([row(f"a{number}")])
-            other.keep([row(f"b{number}")])
+            store.enqueue([response_row(f"a{number}")])
+            other.enqueue([response_row(f"b{number}")])
         names = [f"{who}{number}" for who in "ab" for number in range(100)]
         await other.get("me", "response", [])
         assert len(await store.get("me", "response", names)) == 200
@@ -187,19 +193,19 @@ def test_rows_that_belong_together_are_kept_together_or_not_at_all(
 ) -> None:
     """Q-1: an error within a transaction ends it, also where no connection can be opened anew."""
 
-    async def work(store: SqliteStore) -> None:
+    async def work(store: SqliteStateStore) -> None:
         bad: Any = object()
-        store.keep([row("a"), row("b", parent=bad)])
+        store.enqueue([response_row("a"), response_row("b", parent=bad)])
         assert await store.get("me", "response", ["a", "b"]) == {}
-        store.keep([row("c")])
+        store.enqueue([response_row("c")])
         assert await store.get("me", "response", ["c"])
 
     run(place, work)
     assert "state: unavailable" in capsys.readouterr().err
 
 
-def _until_taken(store: SqliteStore) -> None:
-    wait_until(lambda: not store._waiting)
+def _until_taken(store: SqliteStateStore) -> None:
+    wait_until(lambda: not store._queued_rows)
 
 
 def test_what_waits_for_a_disk_that_does_not_answer_is_bounded(
@@ -207,23 +213,23 @@ def test_what_waits_for_a_disk_that_does_not_answer_is_bounded(
 ) -> None:
     path = tmp_path / "state.db"
 
-    async def work(store: SqliteStore) -> None:
-        store.keep([row("first")])
+    async def work(store: SqliteStateStore) -> None:
+        store.enqueue([response_row("first")])
         await store.get("me", "response", ["first"])
         busy = sqlite3.connect(path, isolation_level=None)
         busy.execute("BEGIN IMMEDIATE")
-        store.keep([row("written", b"1" * 100)])
+        store.enqueue([response_row("written", b"1" * 100)])
         await asyncio.to_thread(_until_taken, store)
         for number in range(50):
-            store.keep([row(f"waits-{number}", b"2" * 100)])
+            store.enqueue([response_row(f"waits-{number}", b"2" * 100)])
         busy.execute("COMMIT")
         busy.close()
         kept = await store.get("me", "response", ["written", *(f"waits-{number}" for number in range(50))])
         assert list(kept) == ["written", *(f"waits-{number}" for number in range(10))]
-        store.keep([row("after")])
+        store.enqueue([response_row("after")])
         assert await store.get("me", "response", ["after"])
 
-    run(path, work, Bounds(ttl=3600, rows=1000, bytes=1_000_000, queue=1000))
+    run(path, work, StoreLimits(ttl=3600, rows=1000, bytes=1_000_000, queue=1000))
     assert capsys.readouterr().err == "state: 1 rows are not stored: more than 1000 bytes wait to be written\n"
 
 
@@ -233,9 +239,9 @@ def test_a_file_that_is_none_is_told_and_nothing_else_breaks(
     path = tmp_path / "state.db"
     path.write_bytes(b"this is no database, whatever its name says" * 100)
 
-    async def work(store: SqliteStore) -> None:
-        store.keep([row("a")])
-        with pytest.raises(Unavailable, match="not a database"):
+    async def work(store: SqliteStateStore) -> None:
+        store.enqueue([response_row("a")])
+        with pytest.raises(StateUnavailable, match="not a database"):
             await store.get("me", "response", ["a"])
 
     run(path, work)
@@ -243,25 +249,27 @@ def test_a_file_that_is_none_is_told_and_nothing_else_breaks(
 
 
 def test_where_it_is_opened(tmp_path: Path) -> None:
-    opened(StateSection(), {"XDG_STATE_HOME": str(tmp_path)}).close()
+    open_store(StateSection(), {"XDG_STATE_HOME": str(tmp_path)}).close()
     assert (tmp_path / "toolwire" / "state.db").exists()
-    opened(StateSection(path=str(tmp_path / "mine.db")), {}).close()
+    open_store(StateSection(path=str(tmp_path / "mine.db")), {}).close()
     assert (tmp_path / "mine.db").exists()
     blocked = tmp_path / "mine.db" / "below"
     with pytest.raises(ConfigError, match=r"state\.path"):
-        opened(StateSection(path=str(blocked)), {})
-    opened(StateSection(), {"XDG_STATE_HOME": str(blocked)}).close()  # in memory then
+        open_store(StateSection(path=str(blocked)), {})
+    open_store(StateSection(), {"XDG_STATE_HOME": str(blocked)}).close()  # in memory then
 
 
-@pytest.mark.parametrize("bounds", [Bounds(3600, 50, 1_000_000), Bounds(3600, 1000, 5000)], ids=["rows", "bytes"])
-def test_q_20_one_key_does_not_evict_what_others_stored(place: Path | None, bounds: Bounds) -> None:
+@pytest.mark.parametrize(
+    "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
+)
+def test_q_20_one_key_does_not_evict_what_others_stored(place: Path | None, bounds: StoreLimits) -> None:
     """Q-20 and S-19: whoever holds the most makes room, whoever stored last or uses it least."""
 
-    async def work(store: SqliteStore) -> None:
+    async def work(store: SqliteStateStore) -> None:
         for owner in ("you", "they"):
-            await store.put([row(f"{number:03}", b"x" * 100, owner=owner) for number in range(10)])
+            await store.put([response_row(f"{number:03}", b"x" * 100, owner=owner) for number in range(10)])
         for number in range(200):
-            await store.put([row(f"{number:03}", b"x" * 100)])
+            await store.put([response_row(f"{number:03}", b"x" * 100)])
         names = [f"{number:03}" for number in range(200)]
         assert [len(await store.get(owner, "response", names)) for owner in ("you", "they")] == [10, 10]
         assert 0 < len(kept := await store.get("me", "response", names)) <= 30

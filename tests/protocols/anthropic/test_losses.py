@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import toolwire as tw
-from tests.laws import material
+from tests.support.samples import recorded_bodies
 
 
 def paths(losses: list[tw.Loss]) -> set[str]:
@@ -21,10 +21,10 @@ def test_an_asynchronous_call() -> None:
 
 def test_a_client_is_told_to_run_a_call_that_could_be_answered_later() -> None:
     source = "openai-responses"
-    body = tw.translate(material.fixture_responses(source)["async_call"], source, "anthropic", "response").value
+    body = tw.translate(recorded_bodies.fixture_responses(source)["async_call"], source, "anthropic", "response").value
     assert [block["type"] for block in body["content"]] == ["tool_use", "text"]
     assert body["stop_reason"] == "tool_use"
-    stream = b"".join(tw.translate_stream([material.fixture_streams(source)["async_call"]], source, "anthropic"))
+    stream = b"".join(tw.translate_stream([recorded_bodies.fixture_streams(source)["async_call"]], source, "anthropic"))
     assert b'"stop_reason":"tool_use"' in stream
 
 
@@ -37,8 +37,8 @@ def test_a_client_is_told_to_run_a_call_that_could_be_answered_later() -> None:
     ],
 )
 def test_a_stream_reports_what_its_body_reports(source: str, name: str, path: str) -> None:
-    body = tw.translate(material.fixture_responses(source)[name], source, "anthropic", "response")
-    stream = tw.translate_stream([material.fixture_streams(source)[name]], source, "anthropic")
+    body = tw.translate(recorded_bodies.fixture_responses(source)[name], source, "anthropic", "response")
+    stream = tw.translate_stream([recorded_bodies.fixture_streams(source)[name]], source, "anthropic")
     b"".join(stream)
     assert path in paths(body.losses)
     assert path in paths(stream.losses)

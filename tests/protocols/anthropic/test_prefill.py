@@ -8,14 +8,14 @@ import toolwire as tw
 
 ASKED = {"role": "user", "content": "A haiku."}
 BEGUN = {"role": "assistant", "content": "An old silent pond"}
-INVENTED = ("invented", "", "/messages/2")
+INVENTED = ("added", "", "/messages/2")
 
 
-def made(model: str, *messages: dict[str, Any], source: str = "openai-chat", **fields: Any) -> tw.Encoded:
+def made(model: str, *messages: dict[str, Any], source: str = "openai-chat", **fields: Any) -> tw.Translation:
     return tw.translate({"model": "m", "messages": list(messages), **fields}, source, "anthropic", model=model)
 
 
-def told(encoded: tw.Encoded) -> list[tuple[str, str, str | None]]:
+def told(encoded: tw.Translation) -> list[tuple[str, str, str | None]]:
     return [(loss.kind, loss.path, loss.target) for loss in encoded.losses if loss.target != "/max_tokens"]
 
 

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 import toolwire as tw
-from tests.bodies import chat_call, chat_request, chat_response, chat_result, chat_tool, chat_turn
-from tests.wire import ANTHROPIC, CHAT, SEVEN, lost, translated
+from tests.support.bodies.minimal import chat_call, chat_request, chat_response, chat_result, chat_tool, chat_turn
+from tests.support.protocols import ALL_PROTOCOLS, ANTHROPIC, CHAT
+from tests.support.translation import loss_paths, translated_body
 
 
 def test_a_strict_tool_keeps_to_what_is_compiled_or_is_not_strict() -> None:
@@ -14,12 +15,12 @@ def test_a_strict_tool_keeps_to_what_is_compiled_or_is_not_strict() -> None:
     for inner, strict in ((count, True), ({"type": "object"}, False)):
         schema = {"type": "object", "properties": {"n": inner}, "required": ["n"], "additionalProperties": False}
         body = chat_request(tools=[chat_tool("f", schema, strict=True)])
-        (tool,) = translated(body, CHAT, ANTHROPIC)["tools"]
+        (tool,) = translated_body(body, CHAT, ANTHROPIC)["tools"]
         assert tool["strict"] is strict
         told = {"type": "integer", "description": "minimum: 1"} if strict else inner
         assert tool["input_schema"] == {**schema, "properties": {"n": told}}
         below = "parameters/properties/n/minimum" if strict else "strict"
-        assert [path for path in lost(body, CHAT, ANTHROPIC) if path] == [f"/tools/0/function/{below}"]
+        assert [path for path in loss_paths(body, CHAT, ANTHROPIC) if path] == [f"/tools/0/function/{below}"]
 
 
 def _deferred(name: str, **fields: Any) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def test_tools_that_are_loaded_later_are_found_by_its_own_search() -> None:
     search, function = made.value["tools"]
     assert search == {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
     assert function["defer_loading"] is True
-    assert [loss.path for loss in made.losses if loss.kind != "invented"] == ["/tools/0"]
+    assert [loss.path for loss in made.losses if loss.kind != "added"] == ["/tools/0"]
 
 
 def test_one_that_came_with_a_result_or_that_nothing_would_find_is_there_from_the_start() -> None:
@@ -58,11 +59,11 @@ def test_a_limit_that_is_not_set_is_what_the_model_can_write() -> None:
         ("claude-3-5-haiku", 8192),
         ("m", 8192),
     ):
-        assert translated(chat_request(model=model), CHAT, ANTHROPIC)["max_tokens"] == limit
+        assert translated_body(chat_request(model=model), CHAT, ANTHROPIC)["max_tokens"] == limit
 
 
 @pytest.mark.parametrize("blank", [" ", "\n\n", "\t\u00a0"])
-@pytest.mark.parametrize("protocol", [name for name in SEVEN if name != ANTHROPIC])
+@pytest.mark.parametrize("protocol", [name for name in ALL_PROTOCOLS if name != ANTHROPIC])
 def test_f_5_blank_text_is_dropped_and_reported(protocol: str, blank: str) -> None:
     """A history with white space before a call, which Anthropic refuses for good."""
     history: list[dict[str, Any]] = [
@@ -76,7 +77,7 @@ def test_f_5_blank_text_is_dropped_and_reported(protocol: str, blank: str) -> No
     body = tw.translate(chat_request(*history, tools=[chat_tool()]), CHAT, protocol, model="m").value
     made = tw.translate(body, protocol, ANTHROPIC, model="claude-sonnet-4-5")
     assert [one.rule for one in tw.check(made.value, ANTHROPIC) if one.level == "error"] == []
-    assert [loss.kind for loss in made.losses if loss.why == "the target refuses blank text"] == ["dropped"] * 3
+    assert [loss.kind for loss in made.losses if loss.reason == "the target refuses blank text"] == ["dropped"] * 3
     assert "system" not in made.value
     kinds = [[block["type"] for block in one["content"]] for one in made.value["messages"][1:]]
     assert kinds == [["tool_use"], ["tool_result", "text"]]
@@ -89,5 +90,5 @@ def test_blank_text_of_an_answer_stays() -> None:
 
 
 def test_a_blank_result_stays() -> None:
-    made = translated(chat_turn([chat_call("call_1")], [chat_result("call_1", "\n")]), CHAT, ANTHROPIC)
+    made = translated_body(chat_turn([chat_call("call_1")], [chat_result("call_1", "\n")]), CHAT, ANTHROPIC)
     assert made["messages"][-1]["content"][0]["content"] == "\n"

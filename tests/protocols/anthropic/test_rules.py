@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from toolwire.codec.check import Finding
-from toolwire.protocols.anthropic.rules import checks, vocabulary
+from toolwire.codec.validation import Finding
+from toolwire.protocols.anthropic import fields, rules
 
 USER = {"role": "user", "content": "Weather in Paris?"}
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"city": "Paris"}}
@@ -303,7 +303,7 @@ BAD: list[tuple[Any, str, str, str]] = [
 
 @pytest.mark.parametrize(("bad", "rule", "path", "message"), BAD, ids=[rule for _, rule, *_ in BAD])
 def test_a_body_that_breaks_one_rule(bad: Any, rule: str, path: str, message: str) -> None:
-    assert checks.check_request(bad) == [Finding(f"anthropic.{rule}", path, message)]
+    assert rules.check_request(bad) == [Finding(f"anthropic.{rule}", path, message)]
 
 
 NEW = "2026-10-21"
@@ -321,9 +321,9 @@ DATED: list[tuple[Any, str, str, str]] = [
 @pytest.mark.parametrize(("bad", "rule", "path", "message"), DATED)
 def test_what_a_version_took_away(bad: Any, rule: str, path: str, message: str) -> None:
     finding = Finding(f"anthropic.{rule}", path, message)
-    assert checks.check_request(bad, version=NEW) == [finding]
-    assert checks.check_request(bad) == [Finding(finding.rule, path, message, "warning")]
-    assert checks.check_request(bad, version="2023-06-01") == []
+    assert rules.check_request(bad, version=NEW) == [finding]
+    assert rules.check_request(bad) == [Finding(finding.rule, path, message, "warning")]
+    assert rules.check_request(bad, version="2023-06-01") == []
 
 
 MANUAL = {"type": "enabled", "budget_tokens": 1024}
@@ -338,7 +338,7 @@ SAMPLED: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("bad", "rule", "message"), SAMPLED)
 def test_sampling_where_it_is_refused(bad: Any, rule: str, message: str) -> None:
-    assert checks.check_request(bad, version="2023-06-01") == [Finding(f"anthropic.{rule}", "/temperature", message)]
+    assert rules.check_request(bad, version="2023-06-01") == [Finding(f"anthropic.{rule}", "/temperature", message)]
 
 
 # fmt: off
@@ -358,7 +358,7 @@ UNSURE: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("odd", "rule", "path"), UNSURE)
 def test_what_a_newer_wire_may_take_is_only_a_warning(odd: Any, rule: str, path: str) -> None:
-    findings = checks.check_request(odd)
+    findings = rules.check_request(odd)
     assert [(found.rule, found.path, found.level) for found in findings] == [(f"anthropic.{rule}", path, "warning")]
 
 
@@ -404,17 +404,17 @@ GOOD: dict[str, Any] = {
 
 @pytest.mark.parametrize("good", GOOD.values(), ids=GOOD.keys())
 def test_a_body_that_the_server_takes(good: Any) -> None:
-    assert checks.check_request(good, version=NEW) == []
+    assert rules.check_request(good, version=NEW) == []
 
 
 def test_the_model_may_be_said_apart_from_the_body() -> None:
     prefilled = body(USER, assistant(text("The")))
-    assert checks.check_request(prefilled) == []
-    assert [found.rule for found in checks.check_request(prefilled, model="claude-fable-5")] == ["anthropic.prefill"]
+    assert rules.check_request(prefilled) == []
+    assert [found.rule for found in rules.check_request(prefilled, model="claude-fable-5")] == ["anthropic.prefill"]
 
 
 def test_every_rule_has_its_case() -> None:
-    source = inspect.getsource(checks) + inspect.getsource(vocabulary)
+    source = inspect.getsource(rules) + inspect.getsource(fields)
     written = set(re.findall(r'found\(\s*"([a-z0-9-]+)"', source)) | {"result-missing", "result-not-first"}
     cases = {rule for _, rule, *_ in [*BAD, *DATED, *SAMPLED, *UNSURE]}
     assert written | {"field-type", "field-word"} == cases

@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 import toolwire as tw
-from tests.bodies import GO
+from tests.support.bodies.minimal import USER_MESSAGE
 
 
 def encoded(model: str, reasoning: dict[str, Any], **fields: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    made = tw.translate({"model": model, "messages": [GO], "reasoning": reasoning, **fields}, "openrouter", "anthropic")
+    made = tw.translate(
+        {"model": model, "messages": [USER_MESSAGE], "reasoning": reasoning, **fields}, "openrouter", "anthropic"
+    )
     assert [finding for finding in tw.check(made.value, "anthropic") if finding.level == "error"] == []
     return made.value, [(loss.kind, loss.path) for loss in made.losses if loss.path]
 
@@ -32,7 +34,7 @@ def test_an_older_model_is_told_the_effort_as_a_budget(effort: str, budget: int)
     body, losses = encoded("claude-sonnet-4-5", {"enabled": True, "effort": effort}, max_tokens=10_000)
     assert body["thinking"] == {"type": "enabled", "budget_tokens": budget}
     assert "output_config" not in body
-    assert losses == [("approximated", "/reasoning/effort"), ("invented", "/reasoning/enabled")]
+    assert losses == [("approximated", "/reasoning/effort"), ("added", "/reasoning/enabled")]
 
 
 @pytest.mark.parametrize(("budget", "told"), [(10, 1024), (2048, 2048), (9999, 4095)])
@@ -51,7 +53,7 @@ def test_a_limit_without_room_for_thinking() -> None:
 def test_a_schema_that_the_target_cannot_be_strict_with() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "object", "additionalProperties": {"type": "string"}}}}
     function = {"name": "f", "strict": True, "parameters": schema}
-    asked = {"model": "m", "messages": [GO], "tools": [{"type": "function", "function": function}]}
+    asked = {"model": "m", "messages": [USER_MESSAGE], "tools": [{"type": "function", "function": function}]}
     made = tw.translate(asked, "openrouter", "anthropic")
     assert made.value["tools"][0]["strict"] is False
     assert [loss.path for loss in made.losses if loss.kind == "approximated"] == ["/tools/0/function/strict"]
@@ -69,7 +71,7 @@ def test_a_schema_that_the_target_cannot_be_strict_with() -> None:
 def test_under_another_name_thinking_is_asked_for_as_that_model_takes_it(
     thinking: dict[str, Any], model: str, told: dict[str, Any]
 ) -> None:
-    body = {"model": "toolwire", "max_tokens": 32000, "messages": [GO], "thinking": thinking}
+    body = {"model": "toolwire", "max_tokens": 32000, "messages": [USER_MESSAGE], "thinking": thinking}
     made = tw.translate(body, "anthropic", "anthropic", model=model)
     assert made.value == {**body, "model": model, "thinking": told}
     assert bool(made.losses) == (told != thinking)

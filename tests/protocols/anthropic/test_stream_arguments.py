@@ -5,8 +5,8 @@ import json
 import pytest
 
 import toolwire as tw
-from tests.sdk_stream import fold_body
-from tests.wire import ANTHROPIC, CHAT
+from tests.support.protocols import ANTHROPIC, CHAT
+from tests.support.sdk.streams import fold_body
 
 
 def chat(pieces: list[str]) -> bytes:
@@ -41,7 +41,7 @@ def test_the_official_client_reads_an_object(pieces: list[str], read: dict[str, 
     assert block["input"] == read
     whole = "".join(pieces)
     odd = bool(whole.strip()) and whole != "null" and not whole.strip().endswith("}")
-    assert [loss.why for loss in stream.losses if loss.path.endswith("/arguments")] == (
+    assert [loss.reason for loss in stream.losses if loss.path.endswith("/arguments")] == (
         ["not a JSON object: sent as text"] if odd else []
     )
 

@@ -8,12 +8,12 @@ import pytest
 import toolwire as tw
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.response import Response, Usage
-from toolwire.codec.interface import Context
+from toolwire.codec.interface import ResponseContext
 from toolwire.protocols.gemini import CODEC
 
 
 def decoded(body: Any) -> Response:
-    return CODEC.decode_response(json.dumps(body).encode(), Context())
+    return CODEC.decode_response(json.dumps(body).encode(), ResponseContext())
 
 
 def answer(*parts: Any, reason: str = "STOP", **fields: Any) -> Any:

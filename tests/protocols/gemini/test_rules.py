@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.fixture_files import fixtures
-from toolwire.protocols.gemini.rules import checks, vocabulary
+from tests.support.samples.fixture_files import fixtures
+from toolwire.protocols.gemini import fields, rules
 
 HELLO = {"role": "user", "parts": [{"text": "Hello"}]}
 CALLED: dict[str, Any] = {"functionCall": {"name": "f", "args": {}}}
@@ -76,27 +76,27 @@ BROKEN: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize(("rule", "broken"), [(rule, one) for rule, listed in BROKEN.items() for one in listed])
 def test_a_body_that_breaks_just_this_rule(rule: str, broken: Any) -> None:
-    assert {finding.rule for finding in checks.check_request(broken)} == {f"gemini.{rule}"}
+    assert {finding.rule for finding in rules.check_request(broken)} == {f"gemini.{rule}"}
 
 
 def test_every_rule_has_such_a_body() -> None:
-    source = inspect.getsource(checks) + inspect.getsource(vocabulary)
+    source = inspect.getsource(rules) + inspect.getsource(fields)
     assert set(re.findall(r'_found\(\s*"([a-z-]+)"', source)) == set(BROKEN)
 
 
 @pytest.mark.parametrize(("name", "case"), [pytest.param(*pair, id=pair[0]) for pair in fixtures("gemini", "rejected")])
 def test_what_the_server_refused_is_refused_in_its_words(name: str, case: Any) -> None:
-    errors = [finding for finding in checks.check_request(case["request"]) if finding.level == "error"]
+    errors = [finding for finding in rules.check_request(case["request"]) if finding.level == "error"]
     assert errors
     assert case["said"] is None or case["said"] in {finding.message for finding in errors}
 
 
 def test_signatures_are_wanted_since_the_users_last_words_only() -> None:
     signed = {"role": "model", "parts": [{**CALLED, "thoughtSignature": "YQ=="}]}
-    assert checks.check_request(body(HELLO, CALL, RESULT, HELLO), model="gemini-3-pro") == []
-    assert checks.check_request(body(HELLO, signed, RESULT), model="gemini-3-pro") == []
-    assert checks.check_request(body(HELLO, CALL, RESULT), model="gemini-2.5-pro") == []
-    assert [found.level for found in checks.check_request(body(HELLO, CALL, RESULT), model="gemini-3-pro")] == ["error"]
+    assert rules.check_request(body(HELLO, CALL, RESULT, HELLO), model="gemini-3-pro") == []
+    assert rules.check_request(body(HELLO, signed, RESULT), model="gemini-3-pro") == []
+    assert rules.check_request(body(HELLO, CALL, RESULT), model="gemini-2.5-pro") == []
+    assert [found.level for found in rules.check_request(body(HELLO, CALL, RESULT), model="gemini-3-pro")] == ["error"]
 
 
 def test_names_of_either_spelling_are_known() -> None:
@@ -105,4 +105,4 @@ def test_names_of_either_spelling_are_known() -> None:
         "generation_config": {"top_k": 1, "thinking_config": {"thinking_budget": 0}},
         "tools": {"function_declarations": [{"name": "f", "parameters_json_schema": {}}]},
     }
-    assert checks.check_request(snake) == []
+    assert rules.check_request(snake) == []

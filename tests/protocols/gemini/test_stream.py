@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import toolwire as tw
-from tests.bodies import chat_stream
+from tests.support.bodies.minimal import chat_stream
 from toolwire.canonical.content import Part, Reasoning, Text, ToolCall
 from toolwire.canonical.events import PartDelta, ResponseEnd, ResponseFailed, UsageReport
 from toolwire.canonical.fold import fold
 from toolwire.canonical.response import Response
-from toolwire.codec.interface import Context
+from toolwire.codec.interface import ResponseContext
 from toolwire.protocols.gemini import CODEC
-from toolwire.protocols.gemini.stream.framing import Arguments, ObjectSplitter
-from toolwire.protocols.gemini.wire import PartialShape
+from toolwire.protocols.gemini.stream_decoder import JsonObjectSplitter, PartialArguments
+from toolwire.protocols.gemini.wire import PartialArgumentShape
 
 DEEP = "$" + ".a" * 201
 
@@ -33,7 +33,7 @@ def sse(*chunks: Any) -> bytes:
 
 
 def events(wire: bytes) -> list[Any]:
-    decoder = CODEC.stream_decoder(Context())
+    decoder = CODEC.stream_decoder(ResponseContext())
     return decoder.feed(wire) + decoder.close()
 
 
@@ -63,7 +63,7 @@ def test_a_signed_text_is_never_joined_with_others() -> None:
         chunk({"text": "two ", "thoughtSignature": "YQ=="}),
         chunk({"text": "three"}, reason="STOP"),
     )
-    assert [(part.text, part.seal is not None) for part in found if isinstance(part, Text)] == [
+    assert [(part.text, part.signature is not None) for part in found if isinstance(part, Text)] == [
         ("One ", False),
         ("two ", True),
         ("three", False),
@@ -80,7 +80,7 @@ def test_plain_text_costs_nothing_but_its_delta() -> None:
 def test_an_array_is_read_like_events(size: int) -> None:
     chunks = [chunk({"text": 'a "}{" \\'}), chunk({"text": "é{"}), chunk({"text": "c"}, reason="STOP")]
     wire = json.dumps(chunks, indent=1, ensure_ascii=False).encode()
-    decoder = CODEC.stream_decoder(Context())
+    decoder = CODEC.stream_decoder(ResponseContext())
     pieces = [wire[start : start + size] for start in range(0, len(wire), size)]
     found = [event for piece in pieces for event in decoder.feed(piece)] + decoder.close()
     assert fold(found) == told(*chunks)
@@ -214,10 +214,10 @@ def test_a_call_that_was_cut_is_not_complete() -> None:
 
 @pytest.mark.parametrize("path", ["$.__proto__.a", "$.a.b", "$[0]", "", "$.x[99999999]", "$.a[0][0]", DEEP])
 def test_any_path_is_bounded(path: str) -> None:
-    arguments = Arguments()
-    text = arguments.add(PartialShape(json_path="$.a", string_value="text"))
+    arguments = PartialArguments()
+    text = arguments.add(PartialArgumentShape(json_path="$.a", string_value="text"))
     try:
-        text += arguments.add(PartialShape(json_path=path, string_value="x"))
+        text += arguments.add(PartialArgumentShape(json_path=path, string_value="x"))
     except ValueError:
         assert path in ("$.a.b", "$.a[0][0]", "$.x[99999999]", DEEP)
         return
@@ -225,7 +225,7 @@ def test_any_path_is_bounded(path: str) -> None:
 
 
 def test_objects_are_found_whatever_is_between_them() -> None:
-    splitter = ObjectSplitter()
+    splitter = JsonObjectSplitter()
     found = [one for byte in b'[{"a":"}\\""}\n,\n{"b":{}}]' for one in splitter.feed(bytes([byte]))]
     assert found == [b'{"a":"}\\""}', b'{"b":{}}']
 
@@ -256,7 +256,7 @@ def test_text_of_others_arrives_as_it_grows() -> None:
 
 
 def test_a_cut_upstream_ends_with_an_error() -> None:
-    encoder = CODEC.stream_encoder(Context())
+    encoder = CODEC.stream_encoder(ResponseContext())
     assert json.loads(encoder.close()[6:])["error"]["status"] == "INTERNAL"
 
 

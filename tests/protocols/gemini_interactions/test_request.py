@@ -8,13 +8,13 @@ import pytest
 import toolwire as tw
 from toolwire.canonical.content import (
     Data,
-    Foreign,
     Inline,
     Media,
     Message,
+    OpaquePart,
     Reasoning,
     ReasoningText,
-    Seal,
+    Signature,
     Text,
     ToolCall,
     ToolResult,
@@ -22,7 +22,7 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.tools import FunctionTool, NativeTool
-from toolwire.codec.interface import Encoding, Route, Target
+from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.protocols import PROTOCOLS
 from toolwire.protocols.gemini_interactions import CODEC
 
@@ -34,7 +34,7 @@ def decode(**body: Any) -> Request:
     return CODEC.decode_request(json.dumps({"model": "m", **body}, separators=(",", ":")).encode(), Route())
 
 
-def encode(source: str, body: dict[str, Any], **target: Any) -> tuple[Any, Encoding, Request]:
+def encode(source: str, body: dict[str, Any], **target: Any) -> tuple[Any, EncodedBody, Request]:
     request = PROTOCOLS[source].decode_request(json.dumps(body).encode(), Route())
     encoding = CODEC.encode_request(request, Target(**target))
     return json.loads(encoding.to_bytes()), encoding, request
@@ -42,7 +42,7 @@ def encode(source: str, body: dict[str, Any], **target: Any) -> tuple[Any, Encod
 
 def losses(source: str, body: dict[str, Any], **target: Any) -> list[tuple[str, str]]:
     _, encoding, request = encode(source, body, **target)
-    return [(loss.kind, loss.path) for loss in encoding.report.resolve(request, PROTOCOLS[source].names)]
+    return [(loss.kind, loss.path) for loss in encoding.report.resolve(request, PROTOCOLS[source].wire_names)]
 
 
 def anthropic(*messages: Any, **more: Any) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def test_a_thought_is_sealed_by_google() -> None:
     (part,) = decode(input=[thought]).messages[0].parts
     assert isinstance(part, Reasoning)
     assert part.content == (ReasoningText(kind="summary", text="hm", at="/summary/0"),)
-    assert part.seal == Seal(issuer="google", data="AAAA", kind="signature", at="/signature")
+    assert part.signature == Signature(issuer="google", data="AAAA", kind="signature", at="/signature")
 
 
 @pytest.mark.parametrize(
@@ -126,11 +126,11 @@ def test_what_google_ran_is_the_servers() -> None:
     assert isinstance(asked, ToolCall)
     assert isinstance(found, ToolResult)
     assert (asked.name, asked.executor, asked.native) == ("google_search", "server", "google_search_call")
-    assert asked.seal is not None
-    assert asked.seal.data == "AAAA"
+    assert asked.signature is not None
+    assert asked.signature.data == "AAAA"
     assert (found.executor, found.native) == ("server", "google_search_result")
     assert found.content is not None
-    assert isinstance(found.content[0], Foreign)
+    assert isinstance(found.content[0], OpaquePart)
 
 
 def test_tools_choice_and_settings() -> None:
@@ -251,8 +251,8 @@ def test_another_vendors_thinking_is_not_sent() -> None:
 
 
 def test_google_s_own_proof_on_a_call_becomes_a_thought_before_it() -> None:
-    seal = Seal(issuer="google", data="AAAA", kind="signature")
-    call = ToolCall(id="c1", name="f", arguments="{}", seal=seal)
+    seal = Signature(issuer="google", data="AAAA", kind="signature")
+    call = ToolCall(id="c1", name="f", arguments="{}", signature=seal)
     asked = Message(role="user", parts=(Text(text="Go"),))
     request = Request(origin="gemini", messages=(asked, Message(role="assistant", parts=(call,))))
     value = json.loads(CODEC.encode_request(request, Target()).to_bytes())

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.canonical.content import Foreign, Message, Reasoning, ReasoningText, Seal, Text, ToolCall
+from toolwire.canonical.content import Message, OpaquePart, Reasoning, ReasoningText, Signature, Text, ToolCall
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.interface import Context
-from toolwire.codec.moments import decode_moment, encode_moment
+from toolwire.codec.interface import ResponseContext
+from toolwire.codec.wire.timestamps import decode_timestamp, encode_timestamp
 from toolwire.protocols.gemini_interactions import CODEC
 
 CALL = {"type": "function_call", "id": "c1", "name": "f", "arguments": {}}
@@ -21,11 +21,11 @@ SAID = {"type": "model_output", "content": [{"type": "text", "text": "Hi"}]}
 
 def decode(*steps: Any, **body: Any) -> Response:
     whole = {"id": "v1_a", "object": "interaction", "status": "completed", "model": "m", "steps": list(steps), **body}
-    return CODEC.decode_response(json.dumps(whole).encode(), Context())
+    return CODEC.decode_response(json.dumps(whole).encode(), ResponseContext())
 
 
 def encode(response: Response, **context: Any) -> Any:
-    return json.loads(CODEC.encode_response(response, Context(**context)).to_bytes())
+    return json.loads(CODEC.encode_response(response, ResponseContext(**context)).to_bytes())
 
 
 def answer(*parts: Any, stop: StopReason = "end_turn", **more: Any) -> Response:
@@ -61,7 +61,9 @@ def test_what_has_not_ended(status: str) -> None:
 def test_thoughts_are_part_of_the_output() -> None:
     counts = {"total_input_tokens": 53, "total_output_tokens": 15, "total_thought_tokens": 41, "total_tokens": 109}
     usage = decode(SAID, usage=counts).usage
-    assert usage == Usage(input_tokens=53, output_tokens=56, reasoning=41, total=109, form=usage.form if usage else ())
+    assert usage == Usage(
+        input_tokens=53, output_tokens=56, reasoning=41, total=109, wire_form=usage.wire_form if usage else ()
+    )
     told = encode(answer(Text(text="Hi"), usage=Usage(input_tokens=53, output_tokens=56, reasoning=41)))
     assert told["usage"] == counts
 
@@ -77,7 +79,7 @@ def test_why_it_failed() -> None:
 def test_what_the_client_said_is_no_answer() -> None:
     asked = {"type": "user_input", "content": [{"type": "text", "text": "Hello"}]}
     parts = [part for message in decode(asked, SAID).candidates[0].messages for part in message.parts]
-    assert [type(part) for part in parts] == [Foreign, Text]
+    assert [type(part) for part in parts] == [OpaquePart, Text]
 
 
 @pytest.mark.parametrize(
@@ -102,9 +104,9 @@ def test_an_answer_of_another_protocol() -> None:
 
 
 def test_without_a_key_the_proof_is_a_loss() -> None:
-    seal = Seal(issuer="anthropic", data="sig", kind="signature")
-    response = answer(Reasoning(content=(ReasoningText(kind="full", text="hm"),), seal=seal))
-    encoding = CODEC.encode_response(response, Context())
+    seal = Signature(issuer="anthropic", data="sig", kind="signature")
+    response = answer(Reasoning(content=(ReasoningText(kind="full", text="hm"),), signature=seal))
+    encoding = CODEC.encode_response(response, ResponseContext())
     (loss,) = encoding.report.resolve(response, {})
     assert loss.kind == "dropped"
     assert loss.path.endswith("/seal")
@@ -141,14 +143,14 @@ def test_an_error_of_another_protocol() -> None:
 @given(seconds=st.integers(-62_000_000_000, 200_000_000_000))
 def test_moments_are_those_of_the_calendar(seconds: int) -> None:
     text = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
-    assert encode_moment(seconds) == text
-    assert decode_moment(text) == seconds
+    assert encode_timestamp(seconds) == text
+    assert decode_timestamp(text) == seconds
 
 
 def test_moments_with_fractions_and_offsets() -> None:
-    assert decode_moment("2026-05-15T12:00:00.25+02:00") == 1778839200.25
-    assert encode_moment(1778839200.25) == "2026-05-15T10:00:00.25Z"
-    assert decode_moment("yesterday") is None
+    assert decode_timestamp("2026-05-15T12:00:00.25+02:00") == 1778839200.25
+    assert encode_timestamp(1778839200.25) == "2026-05-15T10:00:00.25Z"
+    assert decode_timestamp("yesterday") is None
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.fixture_files import FIXTURES
-from tests.loops import some
-from toolwire.codec.check import Finding
-from toolwire.protocols.gemini_interactions.rules import checks, vocabulary
+from tests.support.assertions import non_empty
+from tests.support.samples.fixture_files import FIXTURES
+from toolwire.codec.validation import Finding
+from toolwire.protocols.gemini_interactions import fields, rules
 
 USER = {"type": "user_input", "content": [{"type": "text", "text": "Hi"}]}
 CALL = {"type": "function_call", "id": "c1", "name": "f", "arguments": {}}
@@ -78,7 +78,7 @@ BROKEN: list[tuple[str, Any, str]] = [
 
 
 def found(value: Any, **options: Any) -> list[Finding]:
-    return checks.check_request(value, **options)
+    return rules.check_request(value, **options)
 
 
 @pytest.mark.parametrize(("rule", "value", "path"), BROKEN, ids=[rule for rule, _, _ in BROKEN])
@@ -87,13 +87,13 @@ def test_a_rule_finds_what_breaks_it_and_nothing_else(rule: str, value: Any, pat
 
 
 def test_every_rule_is_broken_here() -> None:
-    source = inspect.getsource(checks) + inspect.getsource(vocabulary)
+    source = inspect.getsource(rules) + inspect.getsource(fields)
     named = set(re.findall(r'_found\(\s*"([\w-]+)"', source)) | {"field-type", "field-word", "field-missing"}
     assert named == {rule for rule, _, _ in BROKEN}
 
 
 def test_what_the_wire_facts_show_has_no_error() -> None:
-    for path in some(sorted((FIXTURES / "gemini_interactions" / "requests").glob("*.json"))):
+    for path in non_empty(sorted((FIXTURES / "gemini_interactions" / "requests").glob("*.json"))):
         errors = [finding for finding in found(json.loads(path.read_bytes())) if finding.level == "error"]
         assert errors == [], path.stem
 

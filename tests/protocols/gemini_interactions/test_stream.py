@@ -8,11 +8,12 @@ import pytest
 from google.genai._gaos.types.interactions.interactionssestreamevent import InteractionSSEStreamEvent
 from google.genai._gaos.utils.serializers import unmarshal_json
 
-from tests.fixture_files import FIXTURES
-from tests.laws import material
-from tests.sdk_gemini_interactions import lenient
-from toolwire.canonical.content import Citation, Media, Reasoning, ReasoningText, Seal, Text, ToolCall, ToolResult
+from tests.support.samples import recorded_bodies
+from tests.support.samples.fixture_files import FIXTURES
+from tests.support.sdk.gemini_interactions import parse_leniently
+from toolwire.canonical.content import Citation, Media, Reasoning, ReasoningText, Signature, Text, ToolCall, ToolResult
 from toolwire.canonical.events import (
+    CandidateEnd,
     Event,
     MessageEnd,
     MessageStart,
@@ -22,20 +23,19 @@ from toolwire.canonical.events import (
     ResponseEnd,
     ResponseFailed,
     ResponseStart,
-    Stopped,
     UsageReport,
 )
 from toolwire.canonical.fold import fold
 from toolwire.canonical.response import Response, Stop, Usage
-from toolwire.codec.interface import Context
-from toolwire.codec.sse import SseSplitter
+from toolwire.codec.framing import SseSplitter
+from toolwire.codec.interface import ResponseContext
 from toolwire.protocols.gemini_interactions import CODEC
 
 FOLDER = FIXTURES / "gemini_interactions"
 
 
 def events(wire: bytes) -> list[Event]:
-    decoder = CODEC.stream_decoder(Context())
+    decoder = CODEC.stream_decoder(ResponseContext())
     return decoder.feed(wire) + decoder.close()
 
 
@@ -57,7 +57,7 @@ def frames(wire: bytes) -> list[Any]:
 
 
 def written(*told: Event) -> list[Any]:
-    encoder = CODEC.stream_encoder(Context())
+    encoder = CODEC.stream_encoder(ResponseContext())
     return frames(encoder.encode(told) + encoder.close())
 
 
@@ -67,7 +67,7 @@ def test_every_stream_folds_to_its_response() -> None:
         if not (FOLDER / "streams" / f"{path.stem}.sse").is_file():
             continue
         body = json.dumps(json.loads(path.read_bytes()), ensure_ascii=False, separators=(",", ":"))
-        whole = CODEC.decode_response(body.encode(), Context())
+        whole = CODEC.decode_response(body.encode(), ResponseContext())
         told = folded(path.stem)
         assert [_said(part) for part in parts(told)] == [_said(part) for part in parts(whole)], path.stem
         assert told.usage == whole.usage, path.stem
@@ -80,13 +80,13 @@ def _said(part: Any) -> Any:
     """A part without how it was spelt; a summary in several pieces is one text."""
     match part:
         case ToolCall():
-            return part.id, part.name, json.loads(part.arguments or "{}"), part.seal, part.executor
+            return part.id, part.name, json.loads(part.arguments or "{}"), part.signature, part.executor
         case ToolResult():
             return part.call_id, part.name, part.status, _bodies(part)
         case Reasoning():
             texts = [block.text for block in part.content if isinstance(block, ReasoningText)]
             media = [block.source for block in part.content if isinstance(block, Media)]
-            return "".join(texts), media, part.seal, part.hidden
+            return "".join(texts), media, part.signature, part.hidden
         case Text():
             return part.text, [(note.url, note.title, note.start, note.end) for note in part.annotations or ()]
         case Media():
@@ -102,7 +102,7 @@ def _bodies(part: ToolResult) -> list[Any]:
 
 def test_frames_of_ordinary_streams_come_home_one_by_one() -> None:
     for name in ("text", "one_call", "parallel_calls", "google_search", "code_execution", "event_ids", "checkpoints"):
-        encoder = CODEC.stream_encoder(Context())
+        encoder = CODEC.stream_encoder(ResponseContext())
         again = encoder.encode(events(stream(name))) + encoder.close()
         assert frames(again) == frames(stream(name)), name
 
@@ -158,7 +158,7 @@ def test_two_texts_are_two_steps() -> None:
         PartDelta(index=1, text="b", plain=True),
         PartEnd(index=1),
         MessageEnd(),
-        Stopped(stop=Stop(reason="end_turn")),
+        CandidateEnd(stop=Stop(reason="end_turn")),
         UsageReport(usage=Usage(input_tokens=3, output_tokens=5, reasoning=2)),
         ResponseEnd(),
     )
@@ -197,10 +197,10 @@ def test_interleaved_calls_follow_one_another() -> None:
 
 
 def test_a_thought_opens_when_there_is_something_to_show() -> None:
-    hidden = Seal(issuer="anthropic", data="x", kind="encrypted")
+    hidden = Signature(issuer="anthropic", data="x", kind="encrypted")
     told = written(
         ResponseStart(origin="anthropic"),
-        PartStart(index=0, part=Reasoning(seal=hidden)),
+        PartStart(index=0, part=Reasoning(signature=hidden)),
         PartEnd(index=0),
         PartStart(index=1, part=Reasoning()),
         PartDelta(index=1, text="hm", kind="full"),
@@ -234,16 +234,16 @@ def test_a_stream_that_is_cut_ends_with_an_error() -> None:
 
 
 def test_the_sentinel_ends_it() -> None:
-    encoder = CODEC.stream_encoder(Context())
+    encoder = CODEC.stream_encoder(ResponseContext())
     wire = encoder.encode([ResponseStart(origin="anthropic"), ResponseEnd()]) + encoder.close()
     assert wire.endswith(b"event: done\ndata: [DONE]\n\n")
 
 
-@pytest.mark.parametrize("name", material.fixture_streams("gemini-interactions"))
+@pytest.mark.parametrize("name", recorded_bodies.fixture_streams("gemini-interactions"))
 def test_our_reader_of_events_is_the_sdks(name: str) -> None:
-    wire = material.fixture_streams("gemini-interactions")[name].decode()
+    wire = recorded_bodies.fixture_streams("gemini-interactions")[name].decode()
     told = re.findall(r"^data: (\{.*)$", wire, re.MULTILINE)
     assert told
     for event in [*told, *(re.sub(r'("(?:event_)?type": ?")', r"\1of_tomorrow.", event) for event in told)]:
         data = f'{{"data":{event}}}'
-        assert lenient(data) == unmarshal_json(data, InteractionSSEStreamEvent)
+        assert parse_leniently(data) == unmarshal_json(data, InteractionSSEStreamEvent)

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import anthropic_response, chat_call, chat_response, chat_tool
-from tests.wire import ANTHROPIC, CHAT, lost, translated
+from tests.support.bodies.minimal import anthropic_response, chat_call, chat_response, chat_tool
+from tests.support.protocols import ANTHROPIC, CHAT
+from tests.support.translation import loss_paths, translated_body
 from toolwire.canonical.response import Response
-from toolwire.codec.interface import Context
+from toolwire.codec.interface import ResponseContext
 from toolwire.protocols.ollama import CODEC
-from toolwire.protocols.ollama.response.body import seconds_of, time_of
+from toolwire.protocols.ollama.response import format_rfc3339, parse_rfc3339
 
 OLLAMA = "ollama"
 
@@ -23,7 +24,7 @@ def answer(message: Any = None, **fields: Any) -> Any:
 
 
 def decoded(body: Any) -> Response:
-    return CODEC.decode_response(json.dumps(body).encode(), Context())
+    return CODEC.decode_response(json.dumps(body).encode(), ResponseContext())
 
 
 CALL = {"function": {"name": "f", "arguments": {}}}
@@ -51,8 +52,8 @@ def test_the_reason_depends_on_the_calls(reason: str, calls: list[Any], meant: s
 def test_an_answer_that_only_says_done_has_ended() -> None:
     body = answer()
     del body["done_reason"]
-    assert translated(body, OLLAMA, CHAT, "response")["choices"][0]["finish_reason"] == "stop"
-    assert translated(body, OLLAMA, OLLAMA, "response") == body
+    assert translated_body(body, OLLAMA, CHAT, "response")["choices"][0]["finish_reason"] == "stop"
+    assert translated_body(body, OLLAMA, OLLAMA, "response") == body
 
 
 @pytest.mark.parametrize(
@@ -67,19 +68,19 @@ def test_an_answer_that_only_says_done_has_ended() -> None:
     ],
 )
 def test_times_are_read(text: str, seconds: float | None) -> None:
-    assert seconds_of(text) == seconds
+    assert parse_rfc3339(text) == seconds
     body = answer(created_at=text)
-    assert translated(body, OLLAMA, OLLAMA, "response") == body
+    assert translated_body(body, OLLAMA, OLLAMA, "response") == body
     if seconds is not None:
-        assert seconds_of(time_of(seconds)) == int(seconds)
-        assert translated(body, OLLAMA, CHAT, "response")["created"] == int(seconds)
+        assert parse_rfc3339(format_rfc3339(seconds)) == int(seconds)
+        assert translated_body(body, OLLAMA, CHAT, "response")["created"] == int(seconds)
     else:
-        assert "/created_at" in lost(body, OLLAMA, CHAT, "response")
+        assert "/created_at" in loss_paths(body, OLLAMA, CHAT, "response")
 
 
 def test_another_protocols_answer_is_one_message_with_its_counts() -> None:
     said = {"role": "assistant", "content": "Hi", "reasoning_content": "Well.", "tool_calls": [chat_call("call_1")]}
-    made = translated(chat_response(said), CHAT, OLLAMA, "response")
+    made = translated_body(chat_response(said), CHAT, OLLAMA, "response")
     assert made == {
         "model": "gpt-4o",
         "created_at": "1970-01-01T00:00:01Z",
@@ -96,13 +97,13 @@ def test_another_protocols_answer_is_one_message_with_its_counts() -> None:
         "prompt_eval_count": 9,
         "eval_count": 7,
     }
-    assert lost(chat_response(said), CHAT, OLLAMA, "response") == {"/id"}
+    assert loss_paths(chat_response(said), CHAT, OLLAMA, "response") == {"/id"}
 
 
 def test_a_reason_that_there_is_no_word_for_is_reported() -> None:
     body = anthropic_response({"type": "text", "text": "No."}, stop_reason="refusal")
-    assert translated(body, ANTHROPIC, OLLAMA, "response")["done_reason"] == "stop"
-    assert "/stop_reason" in lost(body, ANTHROPIC, OLLAMA, "response")
+    assert translated_body(body, ANTHROPIC, OLLAMA, "response")["done_reason"] == "stop"
+    assert "/stop_reason" in loss_paths(body, ANTHROPIC, OLLAMA, "response")
 
 
 def test_a_namespace_is_restored_in_the_answer() -> None:
@@ -141,5 +142,5 @@ def test_an_error_is_told_by_its_text_and_status(text: str, status: int | None, 
 
 def test_an_error_of_another_protocol_keeps_its_text() -> None:
     body = {"error": {"message": "Overloaded", "type": "overloaded_error", "param": None, "code": "overloaded"}}
-    assert translated(body, CHAT, OLLAMA, "error") == {"error": "Overloaded"}
-    assert lost(body, CHAT, OLLAMA, "error") == {"/error/type", "/error/code"}
+    assert translated_body(body, CHAT, OLLAMA, "error") == {"error": "Overloaded"}
+    assert loss_paths(body, CHAT, OLLAMA, "error") == {"/error/type", "/error/code"}

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.fixture_files import fixtures
-from toolwire.protocols.ollama.rules.checks import check_request
+from tests.support.samples.fixture_files import fixtures
+from toolwire.protocols.ollama.rules import check_request
 
 USER = {"role": "user", "content": "Hi"}
 CALL = {"function": {"name": "f", "arguments": {}}}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
+from tests.support.bodies.minimal import (
     anthropic_block,
     anthropic_call_block,
     anthropic_stream,
@@ -16,9 +16,10 @@ from tests.bodies import (
     chat_fragment,
     chat_stream,
 )
-from tests.fixture_files import folder
-from tests.sdk_ollama import fold_stream
-from tests.wire import ANTHROPIC, CHAT, streamed
+from tests.support.protocols import ANTHROPIC, CHAT
+from tests.support.samples.fixture_files import fixture_folder
+from tests.support.sdk.ollama import fold_stream
+from tests.support.translation import translate_stream_bytes
 
 OLLAMA = "ollama"
 ENVELOPE = {"model": "qwen3", "created_at": "2026-01-01T00:00:00Z"}
@@ -47,7 +48,7 @@ def test_lines_come_home_as_they_were() -> None:
         line({"tool_calls": [{"function": {"name": "f", "arguments": {}}}]}),
         {**LAST, "created_at": "2026-01-01T00:00:02Z", "total_duration": 5},
     ]
-    assert lines(streamed(wire(*said), OLLAMA, OLLAMA)) == said
+    assert lines(translate_stream_bytes(wire(*said), OLLAMA, OLLAMA)) == said
 
 
 def test_what_a_line_says_beside_its_message_comes_home() -> None:
@@ -57,7 +58,7 @@ def test_what_a_line_says_beside_its_message_comes_home() -> None:
         line({"content": "b", "mood": "fine"}, logprobs=second, remote_host="h"),
         {**LAST, "remote_host": "h"},
     ]
-    assert lines(streamed(wire(*said), OLLAMA, OLLAMA)) == said
+    assert lines(translate_stream_bytes(wire(*said), OLLAMA, OLLAMA)) == said
     stream = toolwire.translate_stream([wire(*said)], OLLAMA, CHAT)
     assert b"".join(stream)
     assert {"/logprobs/0", "/logprobs/1", "/remote_host", "/message/mood"} <= {loss.path for loss in stream.losses}
@@ -65,7 +66,7 @@ def test_what_a_line_says_beside_its_message_comes_home() -> None:
 
 def test_a_call_is_one_line_once_it_is_whole() -> None:
     fragments = [chat_fragment(0, '{"a"', id="call_1", name="f"), chat_fragment(0, ":1}")]
-    made = lines(streamed(chat_stream({"content": "Hi"}, *fragments), CHAT, OLLAMA))
+    made = lines(translate_stream_bytes(chat_stream({"content": "Hi"}, *fragments), CHAT, OLLAMA))
     assert [one["message"].get("tool_calls") for one in made] == [
         None,
         [{"id": "call_1", "function": {"index": 0, "name": "f", "arguments": {"a": 1}}}],
@@ -81,7 +82,7 @@ def test_calls_that_interleave_come_one_after_the_other() -> None:
         chat_fragment(0, ":1}"),
         chat_fragment(1, ":2}"),
     ]
-    calls = fold_stream(streamed(chat_stream(*fragments), CHAT, OLLAMA))["calls"]
+    calls = fold_stream(translate_stream_bytes(chat_stream(*fragments), CHAT, OLLAMA))["calls"]
     assert [(call["id"], call["arguments"]) for call in calls] == [("call_1", {"a": 1}), ("call_2", {"b": 2})]
 
 
@@ -127,8 +128,8 @@ def test_an_error_in_the_middle_is_the_servers(name: str) -> None:
 
 
 def _broken(name: str) -> bytes:
-    return (folder(OLLAMA) / "broken_streams" / f"{name}.ndjson").read_bytes()
+    return (fixture_folder(OLLAMA) / "broken_streams" / f"{name}.ndjson").read_bytes()
 
 
 def test_what_follows_the_last_line_is_ignored() -> None:
-    assert lines(streamed(wire(LAST, line({"content": "late"})), OLLAMA, OLLAMA)) == [LAST]
+    assert lines(translate_stream_bytes(wire(LAST, line({"content": "late"})), OLLAMA, OLLAMA)) == [LAST]

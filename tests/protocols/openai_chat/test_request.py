@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
-    CITY,
-    GO,
-    PNG,
+from tests.support.bodies.minimal import (
+    CITY_ARGUMENTS,
+    PNG_BASE64,
+    USER_MESSAGE,
     anthropic_call,
     anthropic_request,
     anthropic_result,
@@ -24,12 +24,14 @@ from tests.bodies import (
     responses_request,
     responses_tool,
 )
-from tests.wire import ANTHROPIC, CHAT, RESPONSES, calls, lost, named, results, roles, translated
+from tests.support.bodies.readers import message_roles, tool_calls_in, tool_results_in
+from tests.support.protocols import ANTHROPIC, CHAT, RESPONSES
+from tests.support.translation import has_loss_at, loss_paths, translated_body
 from toolwire.canonical.content import Message, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from toolwire.codec.interface import Route
 from toolwire.protocols.openai_chat import CODEC
 
-IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG_BASE64}}
 THOUGHT = {"type": "thinking", "thinking": "Look it up.", "signature": "c2ln"}
 
 
@@ -45,7 +47,7 @@ def kinds(message: Message) -> list[type[Part]]:
 
 
 def test_a_tool_message_is_a_result_said_by_the_user() -> None:
-    _, _, message = decoded(GO, chat_assistant(chat_call("call_1")), chat_result("call_1", "18C"))
+    _, _, message = decoded(USER_MESSAGE, chat_assistant(chat_call("call_1")), chat_result("call_1", "18C"))
     assert message.role == "user"
     (result,) = message.parts
     assert isinstance(result, ToolResult)
@@ -67,7 +69,7 @@ def test_the_parts_of_an_assistant_stand_in_one_order_whatever_the_fields_did() 
     assert [part.at for part in message.parts] == ["/reasoning_content", "/content/0", "/refusal", "/tool_calls/0"]
 
 
-@pytest.mark.parametrize("arguments", [CITY, "", "{broken", '{"a": 1,  "a":2}'])
+@pytest.mark.parametrize("arguments", [CITY_ARGUMENTS, "", "{broken", '{"a": 1,  "a":2}'])
 def test_arguments_are_the_text_as_it_was(arguments: str) -> None:
     (message,) = decoded(chat_assistant(chat_call("call_1", arguments=arguments)))
     assert isinstance(message.parts[0], ToolCall)
@@ -103,29 +105,33 @@ def test_fields_that_servers_write_empty_say_nothing() -> None:
     empty = {"role": "assistant", "content": "Well.", "refusal": "", "function_call": {"name": "", "arguments": ""}}
     (message,) = decoded(empty)
     assert kinds(message) == [Text]
-    assert translated(chat_request(empty), CHAT, CHAT)["messages"] == [empty]
+    assert translated_body(chat_request(empty), CHAT, CHAT)["messages"] == [empty]
 
 
 def test_a_function_of_old_is_paired_by_its_name() -> None:
-    asked = {"role": "assistant", "content": None, "function_call": {"name": "get_weather", "arguments": CITY}}
-    body = chat_request(GO, asked, {"role": "function", "name": "get_weather", "content": "18C"})
-    made = translated({**body, "functions": [chat_tool()["function"]]}, CHAT, ANTHROPIC)
-    (call,) = calls(ANTHROPIC, made)
-    assert results(ANTHROPIC, made) == [(call["id"], "18C")]
+    asked = {
+        "role": "assistant",
+        "content": None,
+        "function_call": {"name": "get_weather", "arguments": CITY_ARGUMENTS},
+    }
+    body = chat_request(USER_MESSAGE, asked, {"role": "function", "name": "get_weather", "content": "18C"})
+    made = translated_body({**body, "functions": [chat_tool()["function"]]}, CHAT, ANTHROPIC)
+    (call,) = tool_calls_in(ANTHROPIC, made)
+    assert tool_results_in(ANTHROPIC, made) == [(call["id"], "18C")]
     assert [tool["name"] for tool in made["tools"]] == ["get_weather"]
 
 
 def test_any_is_required_and_comes_home_as_any() -> None:
     body = chat_request(tools=[chat_tool()], tool_choice="any")
-    assert translated(body, CHAT, ANTHROPIC)["tool_choice"] == {"type": "any"}
-    assert translated(body, CHAT, CHAT) == body
+    assert translated_body(body, CHAT, ANTHROPIC)["tool_choice"] == {"type": "any"}
+    assert translated_body(body, CHAT, CHAT) == body
 
 
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
 def test_either_name_of_the_limit_is_the_limit(field: str) -> None:
     body = chat_request(**{field: 77})
-    assert translated(body, CHAT, ANTHROPIC)["max_tokens"] == 77
-    assert translated(body, CHAT, CHAT) == body
+    assert translated_body(body, CHAT, ANTHROPIC)["max_tokens"] == 77
+    assert translated_body(body, CHAT, CHAT) == body
 
 
 # ---- encode
@@ -133,35 +139,35 @@ def test_either_name_of_the_limit_is_the_limit(field: str) -> None:
 
 def test_system_text_leads_as_a_string_or_as_a_list_of_several() -> None:
     blocks = [{"type": "text", "text": "One."}, {"type": "text", "text": "Two."}]
-    assert translated(anthropic_request(system="One."), ANTHROPIC, CHAT)["messages"][0]["content"] == "One."
-    (lead, _) = translated(anthropic_request(system=blocks), ANTHROPIC, CHAT)["messages"]
+    assert translated_body(anthropic_request(system="One."), ANTHROPIC, CHAT)["messages"][0]["content"] == "One."
+    (lead, _) = translated_body(anthropic_request(system=blocks), ANTHROPIC, CHAT)["messages"]
     assert lead == {"role": "system", "content": blocks}
 
 
 def test_text_after_calls_is_told_before_them_and_named() -> None:
     said = [{"type": "text", "text": "First."}, anthropic_call("toolu_1"), {"type": "text", "text": "Then."}]
     body = anthropic_turn(said, [anthropic_result("toolu_1")])
-    message = translated(body, ANTHROPIC, CHAT)["messages"][1]
+    message = translated_body(body, ANTHROPIC, CHAT)["messages"][1]
     assert [part["text"] for part in message["content"]] == ["First.", "Then."]
-    assert "/messages/1/content/2" in lost(body, ANTHROPIC, CHAT)
+    assert "/messages/1/content/2" in loss_paths(body, ANTHROPIC, CHAT)
 
 
 def test_media_of_results_follow_all_results_under_a_label() -> None:
     answers = [anthropic_result("toolu_1", [IMAGE]), anthropic_result("toolu_2", "18C")]
     body = anthropic_turn([anthropic_call("toolu_1"), anthropic_call("toolu_2")], answers)
-    made = translated(body, ANTHROPIC, CHAT)
-    assert roles(made)[2:] == ["tool", "tool", "user"]
+    made = translated_body(body, ANTHROPIC, CHAT)
+    assert message_roles(made)[2:] == ["tool", "tool", "user"]
     label, image = made["messages"][4]["content"]
     assert "toolu_1" in label["text"]
     assert image["type"] == "image_url"
     assert "see the next user message" in made["messages"][2]["content"]
-    assert "/messages/2/content/0/content/0" in lost(body, ANTHROPIC, CHAT)
+    assert "/messages/2/content/0/content/0" in loss_paths(body, ANTHROPIC, CHAT)
 
 
 def test_a_summary_stands_in_for_media_where_it_is_asked_for() -> None:
     body = anthropic_turn([anthropic_call("toolu_1")], [anthropic_result("toolu_1", [IMAGE])])
-    made = translated(body, ANTHROPIC, CHAT, binary_results="summary")
-    assert roles(made) == ["user", "assistant", "tool"]
+    made = translated_body(body, ANTHROPIC, CHAT, binary_results="summary")
+    assert message_roles(made) == ["user", "assistant", "tool"]
     assert "image/png" in made["messages"][2]["content"]
 
 
@@ -170,8 +176,8 @@ def test_a_summary_stands_in_for_media_where_it_is_asked_for() -> None:
 )
 def test_reasoning_goes_back_only_to_models_that_want_it(model: str, told: str | None) -> None:
     body = anthropic_turn([THOUGHT, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
-    assert translated(body, ANTHROPIC, CHAT, model=model)["messages"][1].get("reasoning_content") == told
-    paths = lost(body, ANTHROPIC, CHAT, model=model)
+    assert translated_body(body, ANTHROPIC, CHAT, model=model)["messages"][1].get("reasoning_content") == told
+    paths = loss_paths(body, ANTHROPIC, CHAT, model=model)
     assert ("/messages/1/content/0" in paths) == (told is None)
     assert ("/messages/1/content/0/signature" in paths) == (told is not None)
 
@@ -180,7 +186,7 @@ def test_a_model_that_wants_its_reasoning_gets_an_empty_one_rather_than_none() -
     body = anthropic_turn([anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
     made = toolwire.translate(body, source=ANTHROPIC, target=CHAT, kind="request", model="deepseek-chat")
     assert made.value["messages"][1]["reasoning_content"] == ""
-    assert [loss.kind for loss in made.losses] == ["invented"]
+    assert [loss.kind for loss in made.losses] == ["added"]
 
 
 @pytest.mark.parametrize(
@@ -194,15 +200,15 @@ def test_a_model_that_wants_its_reasoning_gets_an_empty_one_rather_than_none() -
 )
 def test_thinking_is_told_as_an_effort(thinking: Any, effort: str | None, path: str | None) -> None:
     body = anthropic_request(thinking=thinking)
-    assert translated(body, ANTHROPIC, CHAT).get("reasoning_effort") == effort
-    assert lost(body, ANTHROPIC, CHAT) == ({path} if path else set())
+    assert translated_body(body, ANTHROPIC, CHAT).get("reasoning_effort") == effort
+    assert loss_paths(body, ANTHROPIC, CHAT) == ({path} if path else set())
 
 
 @pytest.mark.parametrize(("model", "effort"), [("gpt-5.4", "none"), ("gpt-6-luna", "none"), ("gpt-5.1", "high")])
 def test_models_that_take_no_tools_while_thinking_do_not_think(model: str, effort: str) -> None:
     body = responses_request(tools=[responses_tool()], reasoning={"effort": "high"})
-    assert translated(body, RESPONSES, CHAT, model=model)["reasoning_effort"] == effort
-    assert ("/reasoning/effort" in lost(body, RESPONSES, CHAT, model=model)) == (effort == "none")
+    assert translated_body(body, RESPONSES, CHAT, model=model)["reasoning_effort"] == effort
+    assert ("/reasoning/effort" in loss_paths(body, RESPONSES, CHAT, model=model)) == (effort == "none")
 
 
 def test_a_schema_gets_the_name_that_the_target_wants() -> None:
@@ -210,19 +216,19 @@ def test_a_schema_gets_the_name_that_the_target_wants() -> None:
     body = anthropic_request(output_config={"format": {"type": "json_schema", "schema": schema}})
     made = toolwire.translate(body, source=ANTHROPIC, target=CHAT, kind="request")
     assert made.value["response_format"]["json_schema"] == {"name": "response", "schema": schema, "strict": True}
-    assert [(loss.kind, loss.target) for loss in made.losses] == [("invented", "/response_format/json_schema/name")]
+    assert [(loss.kind, loss.target) for loss in made.losses] == [("added", "/response_format/json_schema/name")]
 
 
 def test_a_fifth_stop_sequence_is_dropped_by_name() -> None:
     body = anthropic_request(stop_sequences=list("abcdef"))
-    assert translated(body, ANTHROPIC, CHAT)["stop"] == list("abcd")
-    assert lost(body, ANTHROPIC, CHAT) == {"/stop_sequences/4", "/stop_sequences/5"}
+    assert translated_body(body, ANTHROPIC, CHAT)["stop"] == list("abcd")
+    assert loss_paths(body, ANTHROPIC, CHAT) == {"/stop_sequences/4", "/stop_sequences/5"}
 
 
 def test_without_tools_there_is_neither_choice_nor_switch() -> None:
     body = anthropic_request(tool_choice={"type": "auto", "disable_parallel_tool_use": True})
-    assert not {"tool_choice", "parallel_tool_calls"} & translated(body, ANTHROPIC, CHAT).keys()
-    assert named(lost(body, ANTHROPIC, CHAT), "/tool_choice")
+    assert not {"tool_choice", "parallel_tool_calls"} & translated_body(body, ANTHROPIC, CHAT).keys()
+    assert has_loss_at(loss_paths(body, ANTHROPIC, CHAT), "/tool_choice")
 
 
 OPTIONAL = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
@@ -232,43 +238,43 @@ OPEN = {"type": "object", "properties": {"a": {"type": "object"}}, "required": [
 @pytest.mark.parametrize(("schema", "strict"), [(OPTIONAL, True), (OPEN, False)])
 def test_strict_is_given_up_where_the_schema_is_not_of_its_subset(schema: Any, strict: bool) -> None:
     body = anthropic_request(tools=[anthropic_tool(schema=schema, strict=True)])
-    assert translated(body, ANTHROPIC, CHAT)["tools"][0]["function"]["strict"] is strict
-    assert named(lost(body, ANTHROPIC, CHAT), "/tools/0/strict") is not strict
+    assert translated_body(body, ANTHROPIC, CHAT)["tools"][0]["function"]["strict"] is strict
+    assert has_loss_at(loss_paths(body, ANTHROPIC, CHAT), "/tools/0/strict") is not strict
 
 
 def test_a_cache_mark_keeps_its_place_and_loses_only_its_time() -> None:
     block = {"type": "text", "text": "Long.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
     body = anthropic_request({"role": "user", "content": [block]})
-    (part,) = translated(body, ANTHROPIC, CHAT)["messages"][0]["content"]
+    (part,) = translated_body(body, ANTHROPIC, CHAT)["messages"][0]["content"]
     assert part == {"type": "text", "text": "Long.", "prompt_cache_breakpoint": {"mode": "explicit"}}
-    assert lost(body, ANTHROPIC, CHAT) == {"/messages/0/content/0/cache_control/ttl"}
+    assert loss_paths(body, ANTHROPIC, CHAT) == {"/messages/0/content/0/cache_control/ttl"}
 
 
 @pytest.mark.parametrize(("length", "same"), [(40, True), (41, False)])
 def test_ids_pass_up_to_the_limit_and_both_sides_agree(length: int, same: bool) -> None:
     long = "t" * length
-    made = translated(anthropic_turn([anthropic_call(long)], [anthropic_result(long)]), ANTHROPIC, CHAT)
-    (call,) = calls(CHAT, made)
+    made = translated_body(anthropic_turn([anthropic_call(long)], [anthropic_result(long)]), ANTHROPIC, CHAT)
+    (call,) = tool_calls_in(CHAT, made)
     assert (call["id"] == long) is same
     assert len(call["id"] or "") <= 40
-    assert results(CHAT, made) == [(call["id"], "18C")]
+    assert tool_results_in(CHAT, made) == [(call["id"], "18C")]
 
 
 def test_a_stream_is_asked_for_its_usage() -> None:
-    assert translated(anthropic_request(stream=True), ANTHROPIC, CHAT)["stream_options"] == {"include_usage": True}
-    assert "stream_options" not in translated(anthropic_request(stream=False), ANTHROPIC, CHAT)
+    assert translated_body(anthropic_request(stream=True), ANTHROPIC, CHAT)["stream_options"] == {"include_usage": True}
+    assert "stream_options" not in translated_body(anthropic_request(stream=False), ANTHROPIC, CHAT)
 
 
 def test_fields_of_both_openai_protocols_cross_between_them() -> None:
     body = chat_request(prompt_cache_key="k", safety_identifier="s", metadata={"a": "b"}, store=True, user="u")
-    made = translated(body, CHAT, RESPONSES)
+    made = translated_body(body, CHAT, RESPONSES)
     assert (made["prompt_cache_key"], made["safety_identifier"], made["metadata"]) == ("k", "s", {"a": "b"})
-    assert lost(body, CHAT, RESPONSES) == set()
+    assert loss_paths(body, CHAT, RESPONSES) == set()
 
 
 def test_text_that_was_wrapped_for_another_protocol_comes_back_bare() -> None:
     body = chat_turn([chat_call("call_1", arguments="{broken")], [chat_result("call_1")])
-    back = translated(translated(body, CHAT, ANTHROPIC), ANTHROPIC, CHAT)
+    back = translated_body(translated_body(body, CHAT, ANTHROPIC), ANTHROPIC, CHAT)
     assert back["messages"][1]["tool_calls"][0]["function"]["arguments"] == "{broken"
 
 
@@ -282,26 +288,26 @@ def test_text_that_was_wrapped_for_another_protocol_comes_back_bare() -> None:
 )
 def test_a_document_is_a_file_or_is_told_as_text(source: Any, part: str) -> None:
     body = anthropic_request({"role": "user", "content": [{"type": "document", "source": source, "title": "T"}]})
-    content = translated(body, ANTHROPIC, CHAT)["messages"][0]["content"]
+    content = translated_body(body, ANTHROPIC, CHAT)["messages"][0]["content"]
     found = "text" if isinstance(content, str) else content[0]["type"]
     assert found == part
-    assert bool(lost(body, ANTHROPIC, CHAT)) is (part == "text")
+    assert bool(loss_paths(body, ANTHROPIC, CHAT)) is (part == "text")
 
 
 def test_a_document_of_parts_is_told_part_by_part_under_its_name() -> None:
     source = {"type": "content", "content": [{"type": "text", "text": "First."}, IMAGE]}
     document = {"type": "document", "title": "Parts", "source": source}
     body = anthropic_request({"role": "user", "content": [document]})
-    content = translated(body, ANTHROPIC, CHAT)["messages"][0]["content"]
+    content = translated_body(body, ANTHROPIC, CHAT)["messages"][0]["content"]
     assert [part.get("text", part["type"]) for part in content] == ["Parts", "First.", "image_url"]
-    assert lost(body, ANTHROPIC, CHAT) == {"/messages/0/content/0/source"}
+    assert loss_paths(body, ANTHROPIC, CHAT) == {"/messages/0/content/0/source"}
 
 
 def test_the_image_in_a_document_of_a_result_is_shown_after_the_results() -> None:
     source = {"type": "content", "content": [{"type": "text", "text": "First."}, IMAGE]}
     result = anthropic_result("toolu_1", [{"type": "document", "source": source}])
     body = anthropic_turn([anthropic_call("toolu_1")], [result])
-    _, _, answer, shown = translated(body, ANTHROPIC, CHAT)["messages"]
+    _, _, answer, shown = translated_body(body, ANTHROPIC, CHAT)["messages"]
     assert [part["type"] for part in answer["content"]] == ["text", "text"]
     assert [part["type"] for part in shown["content"]] == ["text", "image_url"]
 
@@ -309,24 +315,24 @@ def test_the_image_in_a_document_of_a_result_is_shown_after_the_results() -> Non
 def test_the_title_of_a_document_that_is_told_is_told() -> None:
     source = {"type": "text", "media_type": "text/plain", "data": "Rain."}
     body = anthropic_request({"role": "user", "content": [{"type": "document", "title": "Almanac", "source": source}]})
-    assert translated(body, ANTHROPIC, CHAT)["messages"][0]["content"] == "Almanac\nRain."
-    assert not named(lost(body, ANTHROPIC, CHAT), "/messages/0/content/0/title")
+    assert translated_body(body, ANTHROPIC, CHAT)["messages"][0]["content"] == "Almanac\nRain."
+    assert not has_loss_at(loss_paths(body, ANTHROPIC, CHAT), "/messages/0/content/0/title")
 
 
 def test_of_those_who_may_call_only_programs_are_lost() -> None:
     tool = anthropic_tool(allowed_callers=["direct", "code_execution_20260521"])
-    assert lost(anthropic_request(GO, tools=[tool]), ANTHROPIC, CHAT) == {"/tools/0/allowed_callers/1"}
+    assert loss_paths(anthropic_request(USER_MESSAGE, tools=[tool]), ANTHROPIC, CHAT) == {"/tools/0/allowed_callers/1"}
 
 
 def test_a_request_for_no_tokens_gets_the_least_that_the_target_gives() -> None:
-    body = anthropic_request(GO, max_tokens=0)
-    assert translated(body, ANTHROPIC, CHAT)["max_completion_tokens"] == 1
-    assert named(lost(body, ANTHROPIC, CHAT), "/max_tokens")
+    body = anthropic_request(USER_MESSAGE, max_tokens=0)
+    assert translated_body(body, ANTHROPIC, CHAT)["max_completion_tokens"] == 1
+    assert has_loss_at(loss_paths(body, ANTHROPIC, CHAT), "/max_tokens")
 
 
 def test_a_server_s_tool_that_comes_later_is_not_declared() -> None:
     added = {"type": "mcp_tool_reference", "server_name": "crm", "name": "find"}
-    body = anthropic_request(GO, {"role": "system", "content": [{"type": "tool_addition", "tool": added}]})
+    body = anthropic_request(USER_MESSAGE, {"role": "system", "content": [{"type": "tool_addition", "tool": added}]})
     (loss,) = toolwire.translate(body, ANTHROPIC, CHAT).losses
     assert (loss.kind, loss.path) == ("dropped", "/messages/1/content/0")
 
@@ -342,31 +348,33 @@ def test_a_server_s_tool_that_comes_later_is_not_declared() -> None:
 )
 def test_what_a_server_s_tool_found_is_readable(content: Any, told: str) -> None:
     found = {"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "content": content}
-    body = anthropic_request(GO, {"role": "assistant", "content": [found]}, GO)
-    assert translated(body, ANTHROPIC, CHAT)["messages"][1]["content"] == f"[mcp_tool_result: {told}]"
+    body = anthropic_request(USER_MESSAGE, {"role": "assistant", "content": [found]}, USER_MESSAGE)
+    assert translated_body(body, ANTHROPIC, CHAT)["messages"][1]["content"] == f"[mcp_tool_result: {told}]"
 
 
 def test_a_failure_of_a_server_s_tool_is_told_as_one() -> None:
     found = {"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "content": "gone", "is_error": True}
-    body = anthropic_request(GO, {"role": "assistant", "content": [found]}, GO)
-    assert translated(body, ANTHROPIC, CHAT)["messages"][1]["content"] == "[mcp_tool_result: [tool error] gone]"
+    body = anthropic_request(USER_MESSAGE, {"role": "assistant", "content": [found]}, USER_MESSAGE)
+    assert translated_body(body, ANTHROPIC, CHAT)["messages"][1]["content"] == "[mcp_tool_result: [tool error] gone]"
 
 
 def test_a_server_that_the_choice_names_is_refused() -> None:
     server = {"type": "mcp", "server_label": "crm", "server_url": "https://example.com", "require_approval": "never"}
-    body = responses_request(GO, tools=[server], tool_choice={"type": "mcp", "server_label": "crm", "name": "find"})
-    with pytest.raises(toolwire.LossRefused, match="/tools/0"):
-        translated(body, RESPONSES, CHAT)
+    body = responses_request(
+        USER_MESSAGE, tools=[server], tool_choice={"type": "mcp", "server_label": "crm", "name": "find"}
+    )
+    with pytest.raises(toolwire.LossyTranslationError, match="/tools/0"):
+        translated_body(body, RESPONSES, CHAT)
 
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_obfuscation_crosses_between_both_openai_protocols_where_there_is_a_stream(stream: bool) -> None:
     options = {"include_obfuscation": False}
-    body = responses_request(GO, stream=stream, stream_options={**options, "other": 1})
-    assert translated(body, RESPONSES, RESPONSES) == body
-    asked = translated(body, RESPONSES, CHAT).get("stream_options")
+    body = responses_request(USER_MESSAGE, stream=stream, stream_options={**options, "other": 1})
+    assert translated_body(body, RESPONSES, RESPONSES) == body
+    asked = translated_body(body, RESPONSES, CHAT).get("stream_options")
     assert asked == ({"include_usage": True, **options} if stream else None)
-    dropped = named(lost(body, RESPONSES, CHAT), "/stream_options/include_obfuscation")
+    dropped = has_loss_at(loss_paths(body, RESPONSES, CHAT), "/stream_options/include_obfuscation")
     assert bool(dropped) is not stream
-    back = translated(chat_request(GO, stream=True, stream_options=options), CHAT, RESPONSES)
+    back = translated_body(chat_request(USER_MESSAGE, stream=True, stream_options=options), CHAT, RESPONSES)
     assert back["stream_options"] == options

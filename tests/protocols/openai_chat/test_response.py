@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import anthropic_call, anthropic_response, chat_assistant, chat_call, chat_response
-from tests.wire import ANTHROPIC, CHAT, RESPONSES, lost, translated
+from tests.support.bodies.minimal import anthropic_call, anthropic_response, chat_assistant, chat_call, chat_response
+from tests.support.protocols import ANTHROPIC, CHAT, RESPONSES
+from tests.support.translation import loss_paths, translated_body
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.response import Response
-from toolwire.codec.interface import Context
+from toolwire.codec.interface import ResponseContext
 from toolwire.protocols.openai_chat import CODEC
 
 TEXT = {"role": "assistant", "content": "Sunny."}
@@ -19,7 +20,7 @@ REFUSED = {"role": "assistant", "content": None, "refusal": "No."}
 
 
 def decoded(body: Any) -> Response:
-    return CODEC.decode_response(json.dumps(body).encode(), Context())
+    return CODEC.decode_response(json.dumps(body).encode(), ResponseContext())
 
 
 @pytest.mark.parametrize(
@@ -56,17 +57,17 @@ def test_what_a_finish_reason_means(message: Any, finish: str, reason: str) -> N
 )
 def test_how_other_reasons_are_told(reason: str, finish: str, exact: bool) -> None:
     body = anthropic_response({"type": "text", "text": "Sunny."}, stop_reason=reason)
-    assert translated(body, ANTHROPIC, CHAT, "response")["choices"][0]["finish_reason"] == finish
-    assert ("/stop_reason" not in lost(body, ANTHROPIC, CHAT, "response")) is exact
+    assert translated_body(body, ANTHROPIC, CHAT, "response")["choices"][0]["finish_reason"] == finish
+    assert ("/stop_reason" not in loss_paths(body, ANTHROPIC, CHAT, "response")) is exact
 
 
 def test_the_sequence_that_was_met_is_named_as_lost() -> None:
     body = anthropic_response({"type": "text", "text": "1"}, stop_reason="stop_sequence", stop_sequence="END")
-    assert "/stop_sequence" in lost(body, ANTHROPIC, CHAT, "response")
+    assert "/stop_sequence" in loss_paths(body, ANTHROPIC, CHAT, "response")
 
 
 def test_an_answer_has_what_clients_read_without_asking() -> None:
-    made = translated(anthropic_response(anthropic_call("toolu_1")), ANTHROPIC, CHAT, "response")
+    made = translated_body(anthropic_response(anthropic_call("toolu_1")), ANTHROPIC, CHAT, "response")
     assert list(made) == ["id", "object", "created", "model", "choices", "usage"]
     (choice,) = made["choices"]
     assert (choice["index"], choice["logprobs"], choice["finish_reason"]) == (0, None, "tool_calls")
@@ -77,23 +78,23 @@ def test_an_answer_has_what_clients_read_without_asking() -> None:
 def test_reasoning_is_shown_to_the_client() -> None:
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
     body = anthropic_response(thought, {"type": "text", "text": "Sunny."}, stop_reason="end_turn")
-    message = translated(body, ANTHROPIC, CHAT, "response")["choices"][0]["message"]
+    message = translated_body(body, ANTHROPIC, CHAT, "response")["choices"][0]["message"]
     assert (message["reasoning_content"], message["content"]) == ("Hm.", "Sunny.")
-    assert lost(body, ANTHROPIC, CHAT, "response") == {"/content/0/signature"}
+    assert loss_paths(body, ANTHROPIC, CHAT, "response") == {"/content/0/signature"}
 
 
 def test_several_answers_are_several_candidates() -> None:
     body = chat_response(TEXT, "stop")
     body["choices"].append({"index": 1, "message": CALL, "logprobs": None, "finish_reason": "tool_calls"})
     assert [candidate.index for candidate in decoded(body).candidates] == [0, 1]
-    assert translated(body, CHAT, CHAT, "response") == body
-    assert "/choices/1" in lost(body, CHAT, ANTHROPIC, "response")
+    assert translated_body(body, CHAT, CHAT, "response") == body
+    assert "/choices/1" in loss_paths(body, CHAT, ANTHROPIC, "response")
 
 
 def test_citations_count_characters_of_the_whole_text() -> None:
     cited = {"type": "web_search_result_location", "url": "https://a.example", "title": "A", "cited_text": "q"}
     blocks: list[Any] = [{"type": "text", "text": "It is "}, {"type": "text", "text": "sunny.", "citations": [cited]}]
-    made = translated(anthropic_response(*blocks, stop_reason="end_turn"), ANTHROPIC, CHAT, "response")
+    made = translated_body(anthropic_response(*blocks, stop_reason="end_turn"), ANTHROPIC, CHAT, "response")
     message = made["choices"][0]["message"]
     (note,) = message["annotations"]
     span = slice(note["url_citation"]["start_index"], note["url_citation"]["end_index"])
@@ -113,7 +114,7 @@ def test_a_call_whose_arguments_are_cut_is_not_complete(arguments: str, complete
 def test_a_call_keeps_the_name_that_the_client_gave_it() -> None:
     long = "x" * 100
     body = anthropic_response(anthropic_call("toolu_1", long))
-    (call,) = translated(body, ANTHROPIC, CHAT, "response")["choices"][0]["message"]["tool_calls"]
+    (call,) = translated_body(body, ANTHROPIC, CHAT, "response")["choices"][0]["message"]["tool_calls"]
     assert call["function"]["name"] == long
 
 
@@ -122,7 +123,7 @@ def test_an_error_inside_a_200_is_an_error() -> None:
     response = decoded(body)
     assert response.error is not None
     assert (response.error.kind, response.error.message) == ("server", "Gone")
-    assert translated(body, CHAT, CHAT, "response") == body
+    assert translated_body(body, CHAT, CHAT, "response") == body
 
 
 def test_an_answer_that_is_none_is_refused_at_its_choices() -> None:
@@ -175,7 +176,7 @@ def test_errors_of_other_shapes_are_read_and_come_home(body: Any, message: str) 
 
 def test_an_error_of_another_protocol_has_all_four_fields() -> None:
     body = {"type": "error", "error": {"type": "rate_limit_error", "message": "Slow down"}}
-    made = translated(body, ANTHROPIC, CHAT, "error")["error"]
+    made = translated_body(body, ANTHROPIC, CHAT, "error")["error"]
     assert made == {"message": "Slow down", "type": "rate_limit_error", "param": None, "code": "rate_limit_exceeded"}
 
 

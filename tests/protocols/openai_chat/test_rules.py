@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from toolwire.codec.check import Finding
-from toolwire.protocols import openai
-from toolwire.protocols.openai_chat.rules import checks, vocabulary
+from toolwire.codec.validation import Finding
+from toolwire.protocols.openai_chat import fields, rules
+from toolwire.protocols.vendors import openai
 
 USER = {"role": "user", "content": "Weather in Paris?"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Paris"}'}}
@@ -190,7 +190,7 @@ BAD: list[tuple[Any, str, str, str]] = [
 
 @pytest.mark.parametrize(("bad", "rule", "path", "message"), BAD, ids=[rule for _, rule, *_ in BAD])
 def test_a_body_that_breaks_one_rule(bad: Any, rule: str, path: str, message: str) -> None:
-    assert checks.check_request(bad) == [Finding(f"openai-chat.{rule}", path, message)]
+    assert rules.check_request(bad) == [Finding(f"openai-chat.{rule}", path, message)]
 
 
 UNSURE: list[tuple[Any, str, str]] = [
@@ -204,7 +204,7 @@ UNSURE: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("odd", "rule", "path"), UNSURE)
 def test_what_is_not_known_to_be_refused_is_only_a_warning(odd: Any, rule: str, path: str) -> None:
-    findings = checks.check_request(odd)
+    findings = rules.check_request(odd)
     assert [(found.rule, found.path, found.level) for found in findings] == [(f"openai-chat.{rule}", path, "warning")]
 
 
@@ -262,12 +262,12 @@ GOOD: dict[str, Any] = {
 
 @pytest.mark.parametrize("good", GOOD.values(), ids=GOOD.keys())
 def test_a_body_that_the_server_takes(good: Any) -> None:
-    assert checks.check_request(good) == []
+    assert rules.check_request(good) == []
 
 
 def test_a_compatible_server_is_held_to_the_pairing_only() -> None:
     odd = body(USER, assistant({**CALL, "id": "c" * 50}), USER, thinking={"type": "enabled"}, tools=[{"function": {}}])
-    levels = {found.rule: found.level for found in checks.check_request(odd, compatible=True)}
+    levels = {found.rule: found.level for found in rules.check_request(odd, compatible=True)}
     assert levels == {
         "openai-chat.field-foreign": "warning",
         "openai-chat.field-long": "warning",
@@ -278,12 +278,12 @@ def test_a_compatible_server_is_held_to_the_pairing_only() -> None:
 
 def test_the_model_may_be_said_apart_from_the_body() -> None:
     limited = body(max_tokens=5)
-    assert checks.check_request(limited) == []
-    assert [found.path for found in checks.check_request(limited, model="gpt-5")] == ["/max_tokens"]
+    assert rules.check_request(limited) == []
+    assert [found.path for found in rules.check_request(limited, model="gpt-5")] == ["/max_tokens"]
 
 
 def test_every_rule_has_its_case() -> None:
-    source = inspect.getsource(checks) + inspect.getsource(vocabulary) + inspect.getsource(openai)
+    source = inspect.getsource(rules) + inspect.getsource(fields) + inspect.getsource(openai)
     written = set(re.findall(r'found\(\s*"([a-z0-9-]+)"', source))
     named_by_what_they_are_about = {
         *("field-type", "field-word", "messages-empty", "tools-empty", "functions-empty"),

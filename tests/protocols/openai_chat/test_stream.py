@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
-    CITY,
+from tests.support.bodies.minimal import (
+    CITY_ARGUMENTS,
     anthropic_block,
     anthropic_call_block,
     anthropic_events,
@@ -19,21 +19,23 @@ from tests.bodies import (
     chat_request,
     chat_stream,
 )
-from tests.wire import ANTHROPIC, CHAT, frames, streamed
+from tests.support.bodies.readers import stream_frames
+from tests.support.protocols import ANTHROPIC, CHAT
+from tests.support.translation import translate_stream_bytes
 from toolwire.canonical.content import Part, Reasoning, ReasoningText, Refusal, Text, ToolCall
 from toolwire.canonical.events import PartEnd, PartStart
 from toolwire.canonical.fold import fold
 from toolwire.canonical.node import Extras
 from toolwire.canonical.response import Response
-from toolwire.codec.ids import is_made
-from toolwire.codec.interface import Context
+from toolwire.codec.encoding.ids import is_derived_id
+from toolwire.codec.interface import ResponseContext
 from toolwire.protocols.openai_chat import CODEC
 
 OPEN = {"id": "a", "name": "f"}
 
 
 def events(wire: bytes) -> list[Any]:
-    decoder = CODEC.stream_decoder(Context())
+    decoder = CODEC.stream_decoder(ResponseContext())
     return decoder.feed(wire) + decoder.close()
 
 
@@ -49,7 +51,9 @@ def found_calls(*deltas: Any) -> list[tuple[str | None, str, str]]:
     """Id, name and arguments; an id that was made is None."""
     found = [part for part in parts(told(*deltas)) if isinstance(part, ToolCall)]
     assert len({part.id for part in found}) == len(found)
-    return [(None if part.id is None or is_made(part.id) else part.id, part.name, part.arguments) for part in found]
+    return [
+        (None if part.id is None or is_derived_id(part.id) else part.id, part.name, part.arguments) for part in found
+    ]
 
 
 def frag(index: int | None, text: str | None = None, **fields: Any) -> Any:
@@ -181,7 +185,7 @@ def test_what_only_this_protocol_has_is_added_up() -> None:
     tokens = _value(candidate.extras, "logprobs")["content"]
     assert [one["token"] for one in tokens] == ["a", "b"]
     assert _value(candidate.messages[0].extras, "audio") == {"id": "x", "data": "AABB"}
-    assert fold(events(streamed(wire, CHAT, CHAT))) == response
+    assert fold(events(translate_stream_bytes(wire, CHAT, CHAT))) == response
 
 
 STOP = chat_chunk({}, "stop")
@@ -239,7 +243,7 @@ def test_answers_may_alternate() -> None:
     assert [
         one.messages[0].parts[0].text for one in response.candidates if isinstance(one.messages[0].parts[0], Text)
     ] == ["Aa", "Bb"]
-    again = frames(CODEC.stream_encoder(Context()).encode(events(wire)))
+    again = stream_frames(CODEC.stream_encoder(ResponseContext()).encode(events(wire)))
     assert again[0]["choices"][0]["index"] == 0
 
 
@@ -251,7 +255,7 @@ THINKING = anthropic_block(
 
 
 def deltas(wire: bytes) -> list[Any]:
-    return [choice["delta"] for frame in frames(wire) for choice in frame["choices"]]
+    return [choice["delta"] for frame in stream_frames(wire) for choice in frame["choices"]]
 
 
 def test_the_chunks_of_an_answer() -> None:
@@ -261,7 +265,7 @@ def test_the_chunks_of_an_answer() -> None:
         *anthropic_call_block(2, "toolu_1", '{"city":', '"Paris"}'),
         *anthropic_call_block(3, "toolu_2"),
     )
-    wire = streamed(source, ANTHROPIC, CHAT)
+    wire = translate_stream_bytes(source, ANTHROPIC, CHAT)
 
     def opening(index: int, id: str) -> Any:
         function = {"name": "get_weather", "arguments": ""}
@@ -279,10 +283,10 @@ def test_the_chunks_of_an_answer() -> None:
         more(0, '{"city":'),
         more(0, '"Paris"}'),
         opening(1, "toolu_2"),
-        more(1, CITY),
+        more(1, CITY_ARGUMENTS),
         {},
     ]
-    chunks = frames(wire)
+    chunks = stream_frames(wire)
     assert {(chunk["id"], chunk["object"], chunk["model"]) for chunk in chunks} == {
         ("chatcmpl-msg_1", "chat.completion.chunk", "claude-sonnet-4-5")
     }
@@ -302,14 +306,14 @@ def test_the_chunks_of_an_answer() -> None:
 )
 def test_usage_is_told_to_those_who_asked(request_fields: Any, counted: bool) -> None:
     source = anthropic_stream(*anthropic_text_block(0, "Hi"), stop_reason="end_turn")
-    chunks = frames(streamed(source, ANTHROPIC, CHAT, chat_request(stream=True, **request_fields)))
+    chunks = stream_frames(translate_stream_bytes(source, ANTHROPIC, CHAT, chat_request(stream=True, **request_fields)))
     assert bool(chunks[-1].get("usage")) is counted
     assert all(chunk.get("usage", "absent") == (None if counted else "absent") for chunk in chunks[:-1])
 
 
 def test_a_call_without_arguments_is_an_empty_object_to_the_client() -> None:
     start = {"type": "tool_use", "id": "toolu_1", "name": "ping", "input": {}}
-    wire = streamed(anthropic_stream(*anthropic_block(0, start)), ANTHROPIC, CHAT)
+    wire = translate_stream_bytes(anthropic_stream(*anthropic_block(0, start)), ANTHROPIC, CHAT)
     said = [call["function"]["arguments"] for delta in deltas(wire) for call in delta.get("tool_calls", ())]
     assert "".join(said) == "{}"
 
@@ -325,14 +329,14 @@ def test_citations_come_in_one_chunk_before_the_end() -> None:
             1, {"type": "text", "text": ""}, {"type": "text_delta", "text": "sunny."}, note("u1"), note("u2")
         ),
     ]
-    wire = streamed(anthropic_stream(*blocks, stop_reason="end_turn"), ANTHROPIC, CHAT)
+    wire = translate_stream_bytes(anthropic_stream(*blocks, stop_reason="end_turn"), ANTHROPIC, CHAT)
     (noted,) = [delta["annotations"] for delta in deltas(wire) if "annotations" in delta]
     assert [one["url_citation"]["url"] for one in noted] == ["u1", "u2"]
     assert {(one["url_citation"]["start_index"], one["url_citation"]["end_index"]) for one in noted} == {(6, 12)}
 
 
 def test_a_ping_is_a_comment() -> None:
-    wire = streamed(anthropic_stream({"type": "ping"}, *anthropic_text_block(0, "Hi")), ANTHROPIC, CHAT)
+    wire = translate_stream_bytes(anthropic_stream({"type": "ping"}, *anthropic_text_block(0, "Hi")), ANTHROPIC, CHAT)
     assert b"\n\n: ping\n\n" in wire
 
 
@@ -343,14 +347,14 @@ def test_a_failure_is_an_error_chunk_and_no_end() -> None:
     )
     stream = toolwire.translate_stream([source], source=ANTHROPIC, target=CHAT)
     wire = b"".join(stream)
-    assert frames(wire)[-1]["error"]["message"] == "Busy"
+    assert stream_frames(wire)[-1]["error"]["message"] == "Busy"
     assert b"[DONE]" not in wire
     assert stream.error is not None
 
 
 @pytest.mark.parametrize("done", [True, False])
 def test_an_encoder_that_is_closed_early_says_so(done: bool) -> None:
-    encoder = CODEC.stream_encoder(Context())
+    encoder = CODEC.stream_encoder(ResponseContext())
     wire = encoder.encode(events(chat_events(SAID, STOP)) if done else [])
     assert (b"[DONE]" in wire) is done
     assert (b'"error"' in encoder.close()) is not done

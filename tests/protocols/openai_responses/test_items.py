@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 import toolwire
-from tests.bodies import (
-    GO,
-    PNG,
-    item_events,
+from tests.support.bodies.minimal import (
+    PNG_BASE64,
+    USER_MESSAGE,
     responses_call,
+    responses_item_events,
     responses_message,
     responses_output,
     responses_request,
@@ -18,12 +18,14 @@ from tests.bodies import (
     responses_stream,
     responses_tool,
 )
-from tests.wire import ANTHROPIC, RESPONSES, SEVEN, calls, frames, lost, named, streamed, translated
+from tests.support.bodies.readers import stream_frames, tool_calls_in
+from tests.support.protocols import ALL_PROTOCOLS, ANTHROPIC, RESPONSES
+from tests.support.translation import has_loss_at, loss_paths, translate_stream_bytes, translated_body
 from toolwire.canonical.content import (
-    Foreign,
     ItemRef,
     Media,
     Message,
+    OpaquePart,
     Reasoning,
     SettingChange,
     Text,
@@ -62,7 +64,7 @@ COMPUTER = {
 SCREENSHOT = {
     "type": "computer_call_output",
     "call_id": "call_1",
-    "output": {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{PNG}"},
+    "output": {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{PNG_BASE64}"},
 }
 PATCH = {
     "type": "apply_patch_call",
@@ -134,7 +136,12 @@ def test_a_call_has_two_ids_that_are_never_one() -> None:
 def test_a_call_of_a_tool_as_its_own_namespace_has_none() -> None:
     call = responses_call("call_1", "rates", namespace="rates")
     assert only(call).namespace is None
-    assert calls(ANTHROPIC, translated(responses_request(GO, call), RESPONSES, ANTHROPIC))[0]["name"] == "rates"
+    assert (
+        tool_calls_in(ANTHROPIC, translated_body(responses_request(USER_MESSAGE, call), RESPONSES, ANTHROPIC))[0][
+            "name"
+        ]
+        == "rates"
+    )
     group = {"type": "namespace", "name": "rates", "description": "", "tools": [responses_tool("rates")]}
     assert read(call, tools=[group]).messages[0].parts[0].namespace == "rates"  # type: ignore[union-attr]
 
@@ -154,8 +161,8 @@ def test_reasoning_keeps_summary_content_and_seal_apart(
     assert isinstance(part, Reasoning)
     assert part.hidden == hidden
     assert [getattr(text, "kind", None) for text in part.content] == kinds
-    assert (part.seal and part.seal.data) == sealed
-    assert part.seal is None or part.seal.issuer == "openai"
+    assert (part.signature and part.signature.data) == sealed
+    assert part.signature is None or part.signature.issuer == "openai"
 
 
 @pytest.mark.parametrize(
@@ -165,10 +172,10 @@ def test_reasoning_keeps_summary_content_and_seal_apart(
         ({"id": "rs_9"}, ItemRef),
         ({"type": "additional_tools", "role": "developer", "tools": [responses_tool()]}, ToolChange),
         ({"type": "configuration_update", "reasoning": {"effort": "low"}}, SettingChange),
-        ({"type": "compaction", "id": "cmp_1", "encrypted_content": "gA"}, Foreign),
-        ({"type": "something_new", "x": 1}, Foreign),
-        ({**SHELL, "environment": {"type": "container_reference", "container_id": "cntr_1"}}, Foreign),
-        ({**SEARCH, "execution": "server"}, Foreign),
+        ({"type": "compaction", "id": "cmp_1", "encrypted_content": "gA"}, OpaquePart),
+        ({"type": "something_new", "x": 1}, OpaquePart),
+        ({**SHELL, "environment": {"type": "container_reference", "container_id": "cntr_1"}}, OpaquePart),
+        ({**SEARCH, "execution": "server"}, OpaquePart),
     ],
 )
 def test_other_items_become_what_they_mean(item: Any, kind: type) -> None:
@@ -193,13 +200,15 @@ def test_a_native_call_that_the_client_answers_is_a_call(call: Any, name: str, a
 
 
 def test_several_actions_are_an_object_for_others_in_a_stream_too() -> None:
-    whole = translated(responses_response(COMPUTER), RESPONSES, ANTHROPIC, "response")
-    wire = responses_stream(*item_events(0, COMPUTER), output=[COMPUTER])
-    told = frames(streamed(wire, RESPONSES, ANTHROPIC))
+    whole = translated_body(responses_response(COMPUTER), RESPONSES, ANTHROPIC, "response")
+    wire = responses_stream(*responses_item_events(0, COMPUTER), output=[COMPUTER])
+    told = stream_frames(translate_stream_bytes(wire, RESPONSES, ANTHROPIC))
     said = "".join(frame["delta"]["partial_json"] for frame in told if frame["type"] == "content_block_delta")
     assert json.loads(said) == whole["content"][0]["input"] == {"actions": COMPUTER["actions"]}
-    assert translated(responses_response(COMPUTER), RESPONSES, RESPONSES, "response") == responses_response(COMPUTER)
-    assert frames(streamed(wire, RESPONSES, RESPONSES)) == frames(wire)
+    assert translated_body(responses_response(COMPUTER), RESPONSES, RESPONSES, "response") == responses_response(
+        COMPUTER
+    )
+    assert stream_frames(translate_stream_bytes(wire, RESPONSES, RESPONSES)) == stream_frames(wire)
 
 
 CHECKED = {**COMPUTER, "pending_safety_checks": [{"id": "sc_1", "code": "x", "message": "m"}, {"id": "sc_2"}]}
@@ -207,22 +216,22 @@ CHECKED = {**COMPUTER, "pending_safety_checks": [{"id": "sc_1", "code": "x", "me
 
 def test_safety_checks_that_a_person_has_seen_guard_nothing_any_more() -> None:
     seen = {**SCREENSHOT, "acknowledged_safety_checks": [{"id": "sc_2"}, {"id": "sc_1"}]}
-    body = responses_request(GO, CHECKED, seen)
-    assert translated(body, RESPONSES, RESPONSES) == body
-    assert {f"/input/1/pending_safety_checks/{index}" for index in (0, 1)} <= lost(body, RESPONSES, ANTHROPIC)
+    body = responses_request(USER_MESSAGE, CHECKED, seen)
+    assert translated_body(body, RESPONSES, RESPONSES) == body
+    assert {f"/input/1/pending_safety_checks/{index}" for index in (0, 1)} <= loss_paths(body, RESPONSES, ANTHROPIC)
 
 
 @pytest.mark.parametrize("seen", [[], [{"id": "sc_1"}], [{"id": "sc_3"}, {"id": "sc_1"}]])
 def test_others_may_not_be_dropped(seen: Any) -> None:
     answer = {**SCREENSHOT, "acknowledged_safety_checks": seen}
-    with pytest.raises(toolwire.LossRefused, match="pending_safety_checks"):
-        translated(responses_request(GO, CHECKED, answer), RESPONSES, ANTHROPIC)
+    with pytest.raises(toolwire.LossyTranslationError, match="pending_safety_checks"):
+        translated_body(responses_request(USER_MESSAGE, CHECKED, answer), RESPONSES, ANTHROPIC)
 
 
-@pytest.mark.parametrize("target", [name for name in SEVEN if name != RESPONSES])
+@pytest.mark.parametrize("target", [name for name in ALL_PROTOCOLS if name != RESPONSES])
 def test_nor_in_a_stream_which_ends_before_the_call_does(target: str) -> None:
     items = [responses_message("Hi."), CHECKED, {**responses_message("Done."), "id": "msg_2"}]
-    events = [event for index, item in enumerate(items) for event in item_events(index, item)]
+    events = [event for index, item in enumerate(items) for event in responses_item_events(index, item)]
     stream = toolwire.translate_stream(responses_stream(*events, output=items), RESPONSES, target)
     wire = b"".join(stream)
     assert b"Hi." in wire
@@ -233,9 +242,9 @@ def test_nor_in_a_stream_which_ends_before_the_call_does(target: str) -> None:
 
 
 def test_what_a_shell_said_is_readable_for_others_and_exact_at_home() -> None:
-    body = responses_request(GO, SHELL, SHELL_OUTPUT)
-    assert translated(body, RESPONSES, RESPONSES) == body
-    result = translated(body, RESPONSES, ANTHROPIC)["messages"][2]["content"][0]
+    body = responses_request(USER_MESSAGE, SHELL, SHELL_OUTPUT)
+    assert translated_body(body, RESPONSES, RESPONSES) == body
+    result = translated_body(body, RESPONSES, ANTHROPIC)["messages"][2]["content"][0]
     text = json.dumps(result["content"])
     assert all(word in text for word in ("a.txt", "no such file", "exit code 1"))
 
@@ -268,25 +277,28 @@ def test_an_old_shell_output_names_the_item_and_answers_its_call() -> None:
         "status": "completed",
         "action": {"type": "exec", "command": ["ls"], "env": {}},
     }
-    body = responses_request(GO, asked, {"type": "local_shell_call_output", "id": "lsh_1", "output": "a.txt"})
-    assert translated(body, RESPONSES, RESPONSES) == body
-    result = translated(body, RESPONSES, ANTHROPIC)["messages"][2]["content"][0]
+    body = responses_request(USER_MESSAGE, asked, {"type": "local_shell_call_output", "id": "lsh_1", "output": "a.txt"})
+    assert translated_body(body, RESPONSES, RESPONSES) == body
+    result = translated_body(body, RESPONSES, ANTHROPIC)["messages"][2]["content"][0]
     assert result["tool_use_id"] == "call_1"
 
 
 def test_pending_safety_checks_are_refused_and_none_are_no_loss() -> None:
     waiting = {**COMPUTER, "pending_safety_checks": [{"id": "sc_1", "code": "x", "message": "y"}]}
-    with pytest.raises(toolwire.LossRefused, match="pending_safety_checks"):
-        translated(responses_request(GO, waiting, SCREENSHOT), RESPONSES, ANTHROPIC)
-    body = responses_request(GO, COMPUTER, SCREENSHOT)
-    assert not named(lost(body, RESPONSES, ANTHROPIC), "/input/1/pending_safety_checks")
+    with pytest.raises(toolwire.LossyTranslationError, match="pending_safety_checks"):
+        translated_body(responses_request(USER_MESSAGE, waiting, SCREENSHOT), RESPONSES, ANTHROPIC)
+    body = responses_request(USER_MESSAGE, COMPUTER, SCREENSHOT)
+    assert not has_loss_at(loss_paths(body, RESPONSES, ANTHROPIC), "/input/1/pending_safety_checks")
 
 
 def test_tools_that_a_search_loads_are_declared_to_others_once() -> None:
-    body = responses_request(GO, SEARCH, SEARCH_OUTPUT)
-    assert [tool["name"] for tool in translated(body, RESPONSES, ANTHROPIC)["tools"]] == ["rates"]
+    body = responses_request(USER_MESSAGE, SEARCH, SEARCH_OUTPUT)
+    assert [tool["name"] for tool in translated_body(body, RESPONSES, ANTHROPIC)["tools"]] == ["rates"]
     declared = {**body, "tools": [responses_tool("rates", defer_loading=True), responses_tool()]}
-    assert [tool["name"] for tool in translated(declared, RESPONSES, ANTHROPIC)["tools"]] == ["rates", "get_weather"]
+    assert [tool["name"] for tool in translated_body(declared, RESPONSES, ANTHROPIC)["tools"]] == [
+        "rates",
+        "get_weather",
+    ]
 
 
 # ---- the cycle
@@ -319,12 +331,14 @@ def test_tools_that_a_search_loads_are_declared_to_others_once() -> None:
 )
 def test_each_kind_of_call_is_answered_by_its_own_kind_of_item(call: Any, output: Any, answer: Any) -> None:
     response = responses_response(call)
-    following = toolwire.continue_request(responses_request(GO), response, [{"id": "call_1", **output}], RESPONSES)
-    assert following["input"] == [GO, call, answer]
+    following = toolwire.continue_request(
+        responses_request(USER_MESSAGE), response, [{"id": "call_1", **output}], RESPONSES
+    )
+    assert following["input"] == [USER_MESSAGE, call, answer]
 
 
 def test_a_caller_is_copied_onto_the_result() -> None:
     call = responses_call("call_1", id="fc_1", caller={"type": "program", "caller_id": "call_0"})
     outputs = [{"id": "call_1", "output": "42"}]
-    following = toolwire.continue_request(responses_request(GO), responses_response(call), outputs, RESPONSES)
+    following = toolwire.continue_request(responses_request(USER_MESSAGE), responses_response(call), outputs, RESPONSES)
     assert following["input"][-1] == {**responses_output("call_1", "42"), "caller": call["caller"]}

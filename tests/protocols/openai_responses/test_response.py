@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.bodies import (
-    GO,
+from tests.support.bodies.minimal import (
     RESPONSES_USAGE,
+    USER_MESSAGE,
     anthropic_call,
     anthropic_response,
     chat_call,
@@ -19,11 +19,13 @@ from tests.bodies import (
     responses_response,
     responses_tool,
 )
-from tests.sdk import accept_response
-from tests.wire import ANTHROPIC, CHAT, RESPONSES, frames, lost, named, streamed, translated
+from tests.support.bodies.readers import stream_frames
+from tests.support.protocols import ANTHROPIC, CHAT, RESPONSES
+from tests.support.sdk.validation import accept_response
+from tests.support.translation import has_loss_at, loss_paths, translate_stream_bytes, translated_body
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Response
-from toolwire.codec.interface import Context
+from toolwire.codec.interface import ResponseContext
 from toolwire.protocols.openai_responses import CODEC
 
 REFUSED = {
@@ -38,7 +40,7 @@ PROGRAM = {"type": "program", "id": "prog_1", "call_id": "call_0", "code": "x", 
 
 
 def read(*output: Any, **fields: Any) -> Response:
-    return CODEC.decode_response(json.dumps(responses_response(*output, **fields)).encode(), Context())
+    return CODEC.decode_response(json.dumps(responses_response(*output, **fields)).encode(), ResponseContext())
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_a_failed_answer_has_an_error() -> None:
 
 def test_a_body_that_is_no_answer_is_refused_by_name() -> None:
     with pytest.raises(DecodeError, match="/output"):
-        CODEC.decode_response(b'{"choices": []}', Context())
+        CODEC.decode_response(b'{"choices": []}', ResponseContext())
 
 
 def test_usage_counts_and_details() -> None:
@@ -92,10 +94,10 @@ def test_usage_counts_and_details() -> None:
 
 def test_an_answer_of_another_protocol_has_all_that_the_sdk_wants_and_repeats_its_request() -> None:
     asked = responses_request(
-        GO, tools=[responses_tool()], tool_choice="required", temperature=0.5, instructions="Be brief."
+        USER_MESSAGE, tools=[responses_tool()], tool_choice="required", temperature=0.5, instructions="Be brief."
     )
     body = anthropic_response({"type": "text", "text": "Hm."}, anthropic_call("toolu_1"))
-    made = translated(body, ANTHROPIC, RESPONSES, "response", request=asked)
+    made = translated_body(body, ANTHROPIC, RESPONSES, "response", request=asked)
     assert accept_response(RESPONSES, made) is None
     assert {name: made[name] for name in ("tools", "tool_choice", "temperature", "instructions")} == {
         name: asked[name] for name in ("tools", "tool_choice", "temperature", "instructions")
@@ -108,37 +110,39 @@ def test_an_answer_of_another_protocol_says_what_the_api_s_own_say_of_settings()
     body = anthropic_response({"type": "text", "text": "Hm."})
     settings = {"temperature": 1.0, "top_p": 1.0, "top_logprobs": 0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
     states = {"background": False, "service_tier": "default", "completed_at": None, "max_tool_calls": None}
-    made = translated(body, ANTHROPIC, RESPONSES, "response")
+    made = translated_body(body, ANTHROPIC, RESPONSES, "response")
     assert {name: made[name] for name in settings | states} == settings | states
     asked = {"reasoning": {"effort": "low", "summary": "auto"}, "prompt_cache_key": "k", "metadata": {"a": "b"}}
-    again = translated(body, ANTHROPIC, RESPONSES, "response", request=responses_request(GO, top_p=0.5, **asked))
+    again = translated_body(
+        body, ANTHROPIC, RESPONSES, "response", request=responses_request(USER_MESSAGE, top_p=0.5, **asked)
+    )
     assert {name: again[name] for name in (*asked, "top_p")} == asked | {"top_p": 0.5}
 
 
 def test_a_direct_caller_is_nothing_to_say() -> None:
     """Anthropic names who calls, always; here that would be a field that compatible servers don't know."""
     call = {**anthropic_call("toolu_1"), "caller": {"type": "direct"}}
-    made = translated(anthropic_response(call), ANTHROPIC, RESPONSES, "response")
+    made = translated_body(anthropic_response(call), ANTHROPIC, RESPONSES, "response")
     assert "caller" not in made["output"][0]
 
 
 def test_items_of_another_protocol_get_ids_of_their_kind_that_are_always_the_same() -> None:
     thought = {"type": "thinking", "thinking": "Look.", "signature": "c2ln"}
     body = anthropic_response(thought, {"type": "text", "text": "Hm."}, anthropic_call("toolu_1"))
-    made = translated(body, ANTHROPIC, RESPONSES, "response")
+    made = translated_body(body, ANTHROPIC, RESPONSES, "response")
     ids = [item["id"] for item in made["output"]]
     assert [id.partition("_")[0] for id in ids] == ["rs", "msg", "fc"]
     assert len(set(ids)) == 3
-    assert translated(body, ANTHROPIC, RESPONSES, "response")["output"] == made["output"]
-    other = translated({**body, "id": "msg_2"}, ANTHROPIC, RESPONSES, "response")
+    assert translated_body(body, ANTHROPIC, RESPONSES, "response")["output"] == made["output"]
+    other = translated_body({**body, "id": "msg_2"}, ANTHROPIC, RESPONSES, "response")
     assert not {item["id"] for item in other["output"]} & set(ids)
 
 
 def test_thinking_is_told_as_a_summary_and_its_seal_is_lost_by_name() -> None:
     body = anthropic_response({"type": "thinking", "thinking": "Look.", "signature": "c2ln"}, anthropic_call("toolu_1"))
-    made = translated(body, ANTHROPIC, RESPONSES, "response")
+    made = translated_body(body, ANTHROPIC, RESPONSES, "response")
     assert made["output"][0]["summary"] == [{"type": "summary_text", "text": "Look."}]
-    assert named(lost(body, ANTHROPIC, RESPONSES, "response"), "/content/0/signature")
+    assert has_loss_at(loss_paths(body, ANTHROPIC, RESPONSES, "response"), "/content/0/signature")
 
 
 @pytest.mark.parametrize(
@@ -152,26 +156,26 @@ def test_thinking_is_told_as_a_summary_and_its_seal_is_lost_by_name() -> None:
 )
 def test_a_stop_is_a_status(stop: str, status: str, details: Any) -> None:
     body = anthropic_response(anthropic_call("toolu_1"), stop_reason=stop)
-    made = translated(body, ANTHROPIC, RESPONSES, "response")
+    made = translated_body(body, ANTHROPIC, RESPONSES, "response")
     assert (made["status"], made["incomplete_details"]) == (status, details)
     assert made["output"][-1]["status"] == status
 
 
 def test_a_refusal_without_words_is_the_filter_s() -> None:
     body = anthropic_response({"type": "text", "text": "I started to"}, stop_reason="refusal")
-    made = translated(body, ANTHROPIC, RESPONSES, "response")
+    made = translated_body(body, ANTHROPIC, RESPONSES, "response")
     assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "content_filter"})
-    assert named(lost(body, ANTHROPIC, RESPONSES, "response"), "/stop_reason")
+    assert has_loss_at(loss_paths(body, ANTHROPIC, RESPONSES, "response"), "/stop_reason")
 
 
 def test_a_refusal_in_words_is_told_by_them() -> None:
     body = chat_response({"role": "assistant", "content": None, "refusal": "No."}, "stop")
-    made = translated(body, CHAT, RESPONSES, "response")
+    made = translated_body(body, CHAT, RESPONSES, "response")
     assert (made["status"], made["incomplete_details"]) == ("completed", None)
     assert made["output"][0]["content"] == [{"type": "refusal", "refusal": "No."}]
-    assert not named(lost(body, CHAT, RESPONSES, "response"), "/choices/0/finish_reason")
+    assert not has_loss_at(loss_paths(body, CHAT, RESPONSES, "response"), "/choices/0/finish_reason")
     stream = chat_stream({"refusal": "No."}, finish_reason="stop")
-    last = frames(streamed(stream, CHAT, RESPONSES))[-1]
+    last = stream_frames(translate_stream_bytes(stream, CHAT, RESPONSES))[-1]
     assert (last["type"], last["response"]["output"][0]["status"]) == ("response.completed", "completed")
 
 
@@ -179,16 +183,16 @@ def test_an_error_within_a_choice_is_the_answer_s() -> None:
     wrong = {"code": 502, "message": "Provider disconnected"}
     body = chat_response({"role": "assistant", "content": "I star"}, "error")
     body["choices"][0]["error"] = wrong
-    made = translated(body, CHAT, RESPONSES, "response")
+    made = translated_body(body, CHAT, RESPONSES, "response")
     assert (made["status"], made["error"]) == ("failed", {"code": "server_error", "message": "Provider disconnected"})
     assert made["output"][0]["status"] == "incomplete"
-    assert lost(body, CHAT, RESPONSES, "response") == {"/choices/0/error/code"}
-    assert translated(body, CHAT, CHAT, "response") == body
+    assert loss_paths(body, CHAT, RESPONSES, "response") == {"/choices/0/error/code"}
+    assert translated_body(body, CHAT, CHAT, "response") == body
 
 
 def test_nothing_said_beside_a_call_is_no_message() -> None:
     body = chat_response({"role": "assistant", "content": "", "tool_calls": [chat_call("call_1")]})
-    made = translated(body, CHAT, RESPONSES, "response")
+    made = translated_body(body, CHAT, RESPONSES, "response")
     assert [item["type"] for item in made["output"]] == ["function_call"]
 
 
@@ -201,7 +205,7 @@ def test_a_citation_by_url_spans_its_text() -> None:
         "encrypted_index": "e",
     }
     body = anthropic_response({"type": "text", "text": "Paris.", "citations": [cited]}, stop_reason="end_turn")
-    (item,) = translated(body, ANTHROPIC, RESPONSES, "response")["output"]
+    (item,) = translated_body(body, ANTHROPIC, RESPONSES, "response")["output"]
     assert item["content"][0]["annotations"] == [
         {"type": "url_citation", "url": "https://x.test", "title": "X", "start_index": 0, "end_index": 6}
     ]
@@ -252,7 +256,7 @@ def test_an_error_is_read_in_each_of_its_shapes_and_comes_home(
 
 def test_an_error_of_another_protocol_has_all_four_fields() -> None:
     body = {"type": "error", "error": {"type": "overloaded_error", "message": "Busy."}}
-    made = translated(body, ANTHROPIC, RESPONSES, "error")
+    made = translated_body(body, ANTHROPIC, RESPONSES, "error")
     assert made["error"].keys() == {"message", "type", "param", "code"}
 
 
@@ -267,11 +271,11 @@ def test_an_error_of_another_protocol_has_all_four_fields() -> None:
 )
 def test_an_error_of_chat_keeps_openai_s_own_words(word: str, code: str | None) -> None:
     body = {"error": {"message": "No.", "type": word, "param": None, "code": code}}
-    assert translated(body, CHAT, RESPONSES, "error") == body
-    assert not lost(body, CHAT, RESPONSES, "error")
+    assert translated_body(body, CHAT, RESPONSES, "error") == body
+    assert not loss_paths(body, CHAT, RESPONSES, "error")
 
 
 def test_the_word_of_another_vendor_is_replaced_and_reported() -> None:
     body = {"type": "error", "error": {"type": "billing_error", "message": "Pay."}}
-    assert translated(body, ANTHROPIC, RESPONSES, "error")["error"]["type"] == "insufficient_quota"
-    assert named(lost(body, ANTHROPIC, RESPONSES, "error"), "/error/type")
+    assert translated_body(body, ANTHROPIC, RESPONSES, "error")["error"]["type"] == "insufficient_quota"
+    assert has_loss_at(loss_paths(body, ANTHROPIC, RESPONSES, "error"), "/error/type")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from toolwire.codec.check import Finding
-from toolwire.protocols import openai
-from toolwire.protocols.openai_responses.rules import checks, computer, vocabulary
+from toolwire.codec.validation import Finding
+from toolwire.protocols.openai_responses import fields, rules
+from toolwire.protocols.vendors import openai
 
 USER = {"role": "user", "content": "Weather in Paris?"}
 SAID = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "18C"}]}
@@ -188,7 +188,7 @@ BAD: list[tuple[Any, str, str, str]] = [
 
 @pytest.mark.parametrize(("bad", "rule", "path", "message"), BAD, ids=[rule for _, rule, *_ in BAD])
 def test_a_body_that_breaks_one_rule(bad: Any, rule: str, path: str, message: str) -> None:
-    assert checks.check_request(bad) == [Finding(f"openai-responses.{rule}", path, message)]
+    assert rules.check_request(bad) == [Finding(f"openai-responses.{rule}", path, message)]
 
 
 UNSURE: list[tuple[Any, str, str]] = [
@@ -205,7 +205,7 @@ UNSURE: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("odd", "rule", "path"), UNSURE)
 def test_what_is_not_known_to_be_refused_is_only_a_warning(odd: Any, rule: str, path: str) -> None:
-    findings = [(found.rule, found.path, found.level) for found in checks.check_request(odd)]
+    findings = [(found.rule, found.path, found.level) for found in rules.check_request(odd)]
     assert findings == [(f"openai-responses.{rule}", path, "warning")]
 
 
@@ -250,12 +250,12 @@ GOOD: dict[str, Any] = {
 
 @pytest.mark.parametrize("good", GOOD.values(), ids=GOOD.keys())
 def test_a_body_that_the_server_takes(good: Any) -> None:
-    assert checks.check_request(good) == []
+    assert rules.check_request(good) == []
 
 
 def test_a_compatible_server_is_held_to_the_pairing_only() -> None:
     odd = body(USER, {**REASONING, "id": "8a7f"}, CALL, stop=["END"])
-    levels = {found.rule: found.level for found in checks.check_request(odd, compatible=True)}
+    levels = {found.rule: found.level for found in rules.check_request(odd, compatible=True)}
     assert levels == {
         "openai-responses.field-foreign": "warning",
         "openai-responses.item-id": "warning",
@@ -266,13 +266,13 @@ def test_a_compatible_server_is_held_to_the_pairing_only() -> None:
 
 def test_the_model_may_be_said_apart_from_the_body() -> None:
     warm = body(temperature=0.2)
-    assert checks.check_request(warm) == []
-    assert [found.path for found in checks.check_request(warm, model="o3")] == ["/temperature"]
+    assert rules.check_request(warm) == []
+    assert [found.path for found in rules.check_request(warm, model="o3")] == ["/temperature"]
 
 
 def test_every_rule_has_its_case() -> None:
-    source = inspect.getsource(checks) + inspect.getsource(vocabulary)
-    source += inspect.getsource(computer) + inspect.getsource(openai)
+    source = inspect.getsource(rules) + inspect.getsource(fields)
+    source += inspect.getsource(rules) + inspect.getsource(openai)
     written = set(re.findall(r'found\(\s*"([a-z0-9-]+)"', source))
     named_by_what_they_are_about = {"field-type", "field-word", "strict-open", "strict-optional", "strict-keyword"}
     assert written | named_by_what_they_are_about == {rule for _, rule, *_ in [*BAD, *UNSURE]}

@@ -5,27 +5,29 @@ from typing import Any
 
 import pytest
 
-from tests.bodies import (
-    CITY,
+from tests.support.bodies.minimal import (
+    CITY_ARGUMENTS,
     RESPONSES_USAGE,
     anthropic_block,
     anthropic_call_block,
     anthropic_stream,
     anthropic_text_block,
-    item_events,
     responses_call,
     responses_events,
+    responses_item_events,
     responses_message,
     responses_request,
     responses_response,
     responses_stream,
 )
-from tests.sdk import fold_body, fold_stream
-from tests.wire import ANTHROPIC, RESPONSES, frames, streamed, translated, types
+from tests.support.bodies.readers import frame_types, stream_frames
+from tests.support.protocols import ANTHROPIC, RESPONSES
+from tests.support.sdk.validation import fold_body, fold_stream
+from tests.support.translation import translate_stream_bytes, translated_body
 from toolwire.canonical.events import Event, PartDelta, ResponseEnd, ResponseFailed, ResponseStart, UsageReport
 from toolwire.canonical.fold import fold
 from toolwire.canonical.response import Response
-from toolwire.codec.interface import Context
+from toolwire.codec.interface import ResponseContext
 from toolwire.protocols.openai_responses import CODEC
 
 CALL = responses_call("call_1", id="fc_1", status="completed")
@@ -38,7 +40,7 @@ THOUGHT = {
 
 
 def events(wire: bytes) -> list[Event]:
-    decoder = CODEC.stream_decoder(Context())
+    decoder = CODEC.stream_decoder(ResponseContext())
     return decoder.feed(wire) + decoder.close()
 
 
@@ -57,10 +59,10 @@ def texts(wire: bytes) -> str:
 def test_a_thought_reads_the_same_in_a_stream_of_anthropic_as_in_a_body(thought: Any) -> None:
     items = [thought, responses_message("Hi.")]
     wire = responses_stream(
-        *(event for index, item in enumerate(items) for event in item_events(index, item)), output=items
+        *(event for index, item in enumerate(items) for event in responses_item_events(index, item)), output=items
     )
-    made = translated(responses_response(*items), RESPONSES, ANTHROPIC, "response")
-    told = frames(streamed(wire, RESPONSES, ANTHROPIC))
+    made = translated_body(responses_response(*items), RESPONSES, ANTHROPIC, "response")
+    told = stream_frames(translate_stream_bytes(wire, RESPONSES, ANTHROPIC))
     started = [frame["content_block"]["type"] for frame in told if frame["type"] == "content_block_start"]
     assert started == [block["type"] for block in made["content"]]
     thinking = "".join(frame["delta"].get("thinking", "") for frame in told if frame["type"] == "content_block_delta")
@@ -70,10 +72,10 @@ def test_a_thought_reads_the_same_in_a_stream_of_anthropic_as_in_a_body(thought:
 def test_a_stream_folds_to_what_its_body_decodes_to() -> None:
     items = [THOUGHT, responses_message("Hi."), CALL]
     wire = responses_stream(
-        *(event for index, item in enumerate(items) for event in item_events(index, item)), output=items
+        *(event for index, item in enumerate(items) for event in responses_item_events(index, item)), output=items
     )
-    terminal = frames(wire)[-1]["response"]
-    body = CODEC.decode_response(json.dumps(terminal).encode(), Context())
+    terminal = stream_frames(wire)[-1]["response"]
+    body = CODEC.decode_response(json.dumps(terminal).encode(), ResponseContext())
     assert folded(wire).candidates[0].messages == body.candidates[0].messages
     assert folded(wire).candidates[0].stop == body.candidates[0].stop
 
@@ -83,43 +85,46 @@ def test_a_stream_folds_to_what_its_body_decodes_to() -> None:
 def test_an_item_that_only_its_end_tells_is_told_once(item: Any, told_by: str) -> None:
     done = {"type": "response.output_item.done", "output_index": 0, "item": item}
     wire = responses_stream(*([done] if told_by == "done" else []), output=[item])
-    expected = {"function_call": CITY, "message": "Hi.", "reasoning": "One.Two."}[item["type"]]
+    expected = {"function_call": CITY_ARGUMENTS, "message": "Hi.", "reasoning": "One.Two."}[item["type"]]
     assert texts(wire) == expected
     assert len(folded(wire).candidates[0].messages) == 1
 
 
 def test_arguments_that_come_with_done_alone_are_told_and_those_after_deltas_are_not_told_again() -> None:
-    added, delta, args_done, item_done = item_events(0, CALL)
-    assert texts(responses_stream(added, args_done, item_done, output=[CALL])) == CITY
-    assert texts(responses_stream(added, delta, args_done, item_done, output=[CALL])) == CITY
+    added, delta, args_done, item_done = responses_item_events(0, CALL)
+    assert texts(responses_stream(added, args_done, item_done, output=[CALL])) == CITY_ARGUMENTS
+    assert texts(responses_stream(added, delta, args_done, item_done, output=[CALL])) == CITY_ARGUMENTS
 
 
 def test_items_whose_index_is_taken_again_stay_apart() -> None:
     other = {**CALL, "id": "fc_2", "call_id": "call_2"}
-    wire = responses_stream(*item_events(0, CALL), *item_events(0, other), output=[CALL, other])
+    wire = responses_stream(*responses_item_events(0, CALL), *responses_item_events(0, other), output=[CALL, other])
     calls = [part for message in folded(wire).candidates[0].messages for part in message.parts]
     assert [getattr(call, "id", None) for call in calls] == ["call_1", "call_2"]
 
 
 def test_events_without_an_index_follow_the_item_id() -> None:
     wire = responses_stream(
-        *({key: value for key, value in event.items() if key != "output_index"} for event in item_events(0, CALL)),
+        *(
+            {key: value for key, value in event.items() if key != "output_index"}
+            for event in responses_item_events(0, CALL)
+        ),
         output=[CALL],
     )
-    assert fold_stream(ANTHROPIC, streamed(wire, RESPONSES, ANTHROPIC))["calls"] == [
-        {"id": "call_1", "name": "get_weather", "arguments": json.loads(CITY)}
+    assert fold_stream(ANTHROPIC, translate_stream_bytes(wire, RESPONSES, ANTHROPIC))["calls"] == [
+        {"id": "call_1", "name": "get_weather", "arguments": json.loads(CITY_ARGUMENTS)}
     ]
 
 
 def test_the_seal_is_the_one_of_the_done_item() -> None:
-    added, *rest = item_events(0, {**THOUGHT, "summary": []})
+    added, *rest = responses_item_events(0, {**THOUGHT, "summary": []})
     partial = {**added, "item": {**added["item"], "encrypted_content": "partial"}}
     part = folded(responses_stream(partial, *rest, output=[])).candidates[0].messages[0].parts[0]
-    assert part.seal.data == "whole"  # type: ignore[union-attr]
+    assert part.signature.data == "whole"  # type: ignore[union-attr]
 
 
 def test_a_call_that_is_never_done_is_not_complete() -> None:
-    added, delta, *_ = item_events(0, CALL)
+    added, delta, *_ = responses_item_events(0, CALL)
     wire = responses_events(
         {"type": "response.created", "response": responses_response(status="in_progress")}, added, delta
     )
@@ -160,7 +165,7 @@ def test_usage_is_read_from_the_end_only() -> None:
 
 
 def test_a_resumed_stream_without_its_beginning_is_read() -> None:
-    _, delta, *rest = item_events(0, responses_message("Hi."))
+    _, delta, *rest = responses_item_events(0, responses_message("Hi."))
     wire = responses_events(delta, *rest, {"type": "response.completed", "response": responses_response()})
     found = events(wire)
     assert isinstance(found[0], ResponseStart)
@@ -185,7 +190,7 @@ TALK = anthropic_stream(
 
 
 def test_the_sdk_reads_what_another_protocol_said() -> None:
-    made = fold_stream(RESPONSES, streamed(TALK, ANTHROPIC, RESPONSES))
+    made = fold_stream(RESPONSES, translate_stream_bytes(TALK, ANTHROPIC, RESPONSES))
     assert made["text"] == "Let me see."
     assert [(call["id"], call["arguments"]) for call in made["calls"]] == [
         ("toolu_1", {"city": "Paris"}),
@@ -194,8 +199,8 @@ def test_the_sdk_reads_what_another_protocol_said() -> None:
 
 
 def test_the_events_of_each_item_are_all_there_in_order() -> None:
-    wire = streamed(TALK, ANTHROPIC, RESPONSES)
-    short = [kind.removeprefix("response.") for kind in types(wire)]
+    wire = translate_stream_bytes(TALK, ANTHROPIC, RESPONSES)
+    short = [kind.removeprefix("response.") for kind in frame_types(wire)]
     assert short == [
         *("created", "in_progress"),
         *("output_item.added", "reasoning_summary_part.added"),
@@ -208,11 +213,11 @@ def test_the_events_of_each_item_are_all_there_in_order() -> None:
         *("output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done"),
         "completed",
     ]
-    assert [frame["sequence_number"] for frame in frames(wire)] == list(range(len(short)))
+    assert [frame["sequence_number"] for frame in stream_frames(wire)] == list(range(len(short)))
 
 
 def test_an_item_is_the_same_when_it_is_added_done_and_in_the_final_output() -> None:
-    found = frames(streamed(TALK, ANTHROPIC, RESPONSES))
+    found = stream_frames(translate_stream_bytes(TALK, ANTHROPIC, RESPONSES))
     added = [frame["item"] for frame in found if frame["type"] == "response.output_item.added"]
     done = [frame["item"] for frame in found if frame["type"] == "response.output_item.done"]
     assert done == found[-1]["response"]["output"]
@@ -222,30 +227,30 @@ def test_an_item_is_the_same_when_it_is_added_done_and_in_the_final_output() -> 
 
 
 def test_a_streamed_answer_is_the_answer() -> None:
-    whole = translated(fold_body(ANTHROPIC, TALK), ANTHROPIC, RESPONSES, "response")
-    assert frames(streamed(TALK, ANTHROPIC, RESPONSES))[-1]["response"] == whole
+    whole = translated_body(fold_body(ANTHROPIC, TALK), ANTHROPIC, RESPONSES, "response")
+    assert stream_frames(translate_stream_bytes(TALK, ANTHROPIC, RESPONSES))[-1]["response"] == whole
 
 
 def test_no_usage_before_the_end() -> None:
-    found = frames(streamed(TALK, ANTHROPIC, RESPONSES))
+    found = stream_frames(translate_stream_bytes(TALK, ANTHROPIC, RESPONSES))
     assert [frame["response"]["usage"] for frame in found if "response" in frame][:-1] == [None, None]
     assert found[-1]["response"]["usage"]["output_tokens_details"] == {"reasoning_tokens": 0}
 
 
 def test_a_cut_answer_is_incomplete_and_a_broken_one_failed() -> None:
     cut = anthropic_stream(*anthropic_text_block(0, "Let me"), stop_reason="max_tokens")
-    last = frames(streamed(cut, ANTHROPIC, RESPONSES))[-1]
+    last = stream_frames(translate_stream_bytes(cut, ANTHROPIC, RESPONSES))[-1]
     assert (last["type"], last["response"]["incomplete_details"]) == (
         "response.incomplete",
         {"reason": "max_output_tokens"},
     )
-    broken = streamed(TALK[: len(TALK) // 2], ANTHROPIC, RESPONSES)
-    assert frames(broken)[-1]["type"] == "response.failed"
-    assert frames(broken)[-1]["response"]["error"]["code"] == "server_error"
+    broken = translate_stream_bytes(TALK[: len(TALK) // 2], ANTHROPIC, RESPONSES)
+    assert stream_frames(broken)[-1]["type"] == "response.failed"
+    assert stream_frames(broken)[-1]["response"]["error"]["code"] == "server_error"
 
 
 def done_items(wire: bytes) -> list[Any]:
-    return [frame["item"] for frame in frames(wire) if frame["type"] == "response.output_item.done"]
+    return [frame["item"] for frame in stream_frames(wire) if frame["type"] == "response.output_item.done"]
 
 
 @pytest.mark.parametrize(
@@ -259,28 +264,31 @@ def done_items(wire: bytes) -> list[Any]:
 def test_the_item_that_was_cut_is_done_as_incomplete(block: Any) -> None:
     whole = anthropic_text_block(0, "First.")
     cut = anthropic_stream(*whole, *[{**event, "index": 1} for event in block], stop_reason="max_tokens")
-    made = streamed(cut, ANTHROPIC, RESPONSES)
+    made = translate_stream_bytes(cut, ANTHROPIC, RESPONSES)
     assert done_items(made)[-1]["status"] == "incomplete"
-    assert done_items(made) == frames(made)[-1]["response"]["output"]
+    assert done_items(made) == stream_frames(made)[-1]["response"]["output"]
 
 
 def test_a_call_before_the_cut_is_whole() -> None:
     cut = anthropic_stream(
         *anthropic_call_block(0, "toolu_1", "{}"), *anthropic_text_block(1, "And"), stop_reason="max_tokens"
     )
-    assert [item["status"] for item in done_items(streamed(cut, ANTHROPIC, RESPONSES))] == ["completed", "incomplete"]
+    assert [item["status"] for item in done_items(translate_stream_bytes(cut, ANTHROPIC, RESPONSES))] == [
+        "completed",
+        "incomplete",
+    ]
 
 
 def test_a_failure_leaves_what_was_whole() -> None:
     whole = anthropic_call_block(0, "toolu_1", "{}")
     failed = anthropic_stream(*whole, *anthropic_text_block(1, "And")).partition(b"event: message_delta")[0]
-    made = streamed(failed, ANTHROPIC, RESPONSES)
-    assert frames(made)[-1]["type"] == "response.failed"
+    made = translate_stream_bytes(failed, ANTHROPIC, RESPONSES)
+    assert stream_frames(made)[-1]["type"] == "response.failed"
     assert [item["type"] for item in done_items(made)] == ["function_call", "message"]
 
 
 def test_a_call_starts_without_arguments_since_clients_add_the_deltas_to_them() -> None:
-    found = frames(streamed(TALK, ANTHROPIC, RESPONSES))
+    found = stream_frames(translate_stream_bytes(TALK, ANTHROPIC, RESPONSES))
     calls: dict[int, str] = {}
     for frame in found:
         if frame["type"] == "response.output_item.added" and frame["item"]["type"] == "function_call":
@@ -295,7 +303,7 @@ def test_citations_are_told_before_their_text_is_done() -> None:
     note = {"type": "citations_delta", "citation": {"type": "web_search_result_location", **page}}
     said = {"type": "text_delta", "text": "It rains."}
     wire = anthropic_stream(*anthropic_block(0, {"type": "text", "text": "", "citations": []}, said, note))
-    found = frames(streamed(wire, ANTHROPIC, RESPONSES))
+    found = stream_frames(translate_stream_bytes(wire, ANTHROPIC, RESPONSES))
     (told,) = [frame for frame in found if frame["type"] == "response.output_text.annotation.added"]
     assert [told["annotation"]] == found[-1]["response"]["output"][0]["content"][0]["annotations"]
     assert (told["annotation"]["end_index"], told["annotation_index"]) == (len("It rains."), 0)
@@ -305,8 +313,10 @@ def test_citations_are_told_before_their_text_is_done() -> None:
 def test_a_custom_call_streams_its_text() -> None:
     tool = {"type": "custom", "name": "patch", "description": "d"}
     wire = anthropic_stream(*anthropic_call_block(0, "toolu_1", '{"input":"*** a', '\\nb"}', name="patch"))
-    made = streamed(wire, ANTHROPIC, RESPONSES, responses_request(tools=[tool]))
-    deltas = [frame["delta"] for frame in frames(made) if frame["type"] == "response.custom_tool_call_input.delta"]
+    made = translate_stream_bytes(wire, ANTHROPIC, RESPONSES, responses_request(tools=[tool]))
+    deltas = [
+        frame["delta"] for frame in stream_frames(made) if frame["type"] == "response.custom_tool_call_input.delta"
+    ]
     assert deltas == ["*** a", "\nb"]
     (item,) = fold_body(RESPONSES, made)["output"]
     assert (item["type"], item["input"]) == ("custom_tool_call", "*** a\nb")
@@ -320,13 +330,15 @@ def test_at_home_interleaved_items_and_progress_stay_readable_for_the_sdk() -> N
         "action": {"type": "search", "query": "q"},
     }
     progress = {"type": "response.web_search_call.searching", "item_id": "ws_1", "output_index": 0}
-    first, second, last = (list(item_events(n, item)) for n, item in enumerate((search, CALL, {**CALL, "id": "fc_2"})))
+    first, second, last = (
+        list(responses_item_events(n, item)) for n, item in enumerate((search, CALL, {**CALL, "id": "fc_2"}))
+    )
     last = [json.loads(json.dumps(event).replace("call_1", "call_2")) for event in last]
     output = [search, CALL, {**CALL, "id": "fc_2", "call_id": "call_2"}]
     wire = responses_stream(
         first[0], progress, first[-1], second[0], last[0], last[1], second[1], *second[2:], *last[2:], output=output
     )
-    made = streamed(wire, RESPONSES, RESPONSES)
+    made = translate_stream_bytes(wire, RESPONSES, RESPONSES)
     assert fold_body(RESPONSES, made)["output"] == fold_body(RESPONSES, wire)["output"]
-    assert "response.web_search_call.searching" in types(made)
+    assert "response.web_search_call.searching" in frame_types(made)
     assert folded(made) == folded(wire)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 import toolwire as tw
-from tests import sdk
-from tests.bodies import chat_response
-from tests.laws.test_stream_reports import in_its_stream
+from tests.support.bodies.minimal import chat_response
+from tests.support.codecs import body_as_stream
+from tests.support.sdk import validation
 
 ROUTER = "openrouter"
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}, "index": 0}
@@ -38,7 +38,7 @@ def test_google_shows_them_and_back() -> None:
     assert back.value["choices"][0]["message"]["images"] == [PICTURE]
     assert back.value["choices"][0]["message"]["content"] == "Look:"
     assert not [loss for loss in back.losses if "/parts/" in loss.path]
-    assert sdk.accept_response(ROUTER, back.value) is None
+    assert validation.accept_response(ROUTER, back.value) is None
 
 
 @pytest.mark.parametrize("target", ["openai-chat", "anthropic", "openai-responses"])
@@ -87,7 +87,7 @@ def test_a_stream_shows_them(content: str) -> None:
 def test_a_client_gets_them_in_a_stream() -> None:
     shown = [{"text": "Look:"}, {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}]
     body = {"candidates": [{"content": {"role": "model", "parts": shown}, "finishReason": "STOP", "index": 0}]}
-    stream = tw.translate_stream(in_its_stream(body, "gemini"), "gemini", ROUTER)
+    stream = tw.translate_stream(body_as_stream(body, "gemini"), "gemini", ROUTER)
     deltas = [
         json.loads(line[6:])["choices"][0]["delta"]
         for line in b"".join(stream).splitlines()

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 import toolwire as tw
-from tests.loops import some
-from tests.protocols.openrouter.through import ROUTER, codec, decoded, request
-from toolwire.canonical.content import Message, Reasoning, ReasoningText, Seal, Text, ToolCall
+from tests.support.assertions import non_empty
+from tests.support.openrouter_translation import OPENROUTER, decode_request_body, get_codec, translate_request
+from toolwire.canonical.content import Message, Reasoning, ReasoningText, Signature, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import CacheMark, NativeTool
@@ -68,7 +68,7 @@ def conversation(details: list[Any], **message: Any) -> dict[str, Any]:
 
 
 def thoughts(details: list[Any], **message: Any) -> list[Reasoning]:
-    said = decoded(conversation(details, **message)).messages[1]
+    said = decode_request_body(conversation(details, **message)).messages[1]
     return [part for part in said.parts if isinstance(part, Reasoning)]
 
 
@@ -87,8 +87,8 @@ def thoughts(details: list[Any], **message: Any) -> list[Reasoning]:
 )
 def test_each_proof_is_its_issuers(entry: dict[str, Any], seal: tuple[str, str, str]) -> None:
     (thought,) = thoughts([entry])
-    assert thought.seal is not None
-    assert (thought.seal.issuer, thought.seal.kind, thought.seal.data) == seal
+    assert thought.signature is not None
+    assert (thought.signature.issuer, thought.signature.kind, thought.signature.data) == seal
 
 
 def test_each_entry_is_a_part_and_the_plain_text_that_repeats_them_is_none() -> None:
@@ -99,14 +99,16 @@ def test_each_entry_is_a_part_and_the_plain_text_that_repeats_them_is_none() -> 
 
 def test_entries_that_are_no_list_of_entries_come_home() -> None:
     kinds: tuple[Any, ...] = ("text", [1], [{}], {"type": "reasoning.text"}, [SIGNED, {"text": "no type"}])
-    for details in some(kinds):
+    for details in non_empty(kinds):
         body = conversation([])
         body["messages"][1]["reasoning_details"] = details
-        assert request(body, ROUTER, ROUTER) == (body, {})
+        assert translate_request(body, OPENROUTER, OPENROUTER) == (body, {})
 
 
 def test_a_claude_history_reaches_anthropic_with_its_proofs_byte_for_byte() -> None:
-    made, _ = request(conversation([SIGNED, REDACTED], reasoning="Look."), ROUTER, "anthropic", model="claude-opus-5-5")
+    made, _ = translate_request(
+        conversation([SIGNED, REDACTED], reasoning="Look."), OPENROUTER, "anthropic", model="claude-opus-5-5"
+    )
     assert made["messages"][1]["content"][:2] == [
         {"type": "thinking", "thinking": "Look.", "signature": "c2ln/+=="},
         {"type": "redacted_thinking", "data": "cmVk/+=="},
@@ -114,7 +116,7 @@ def test_a_claude_history_reaches_anthropic_with_its_proofs_byte_for_byte() -> N
 
 
 def test_an_openai_history_reaches_responses_with_its_encrypted_item() -> None:
-    made, losses = request(conversation([SUMMARY, SEALED]), ROUTER, "openai-responses")
+    made, losses = translate_request(conversation([SUMMARY, SEALED]), OPENROUTER, "openai-responses")
     (item,) = [item for item in made["input"] if item.get("type") == "reasoning"]
     assert item["encrypted_content"] == "gAAA/+=="
     assert "/messages/1/reasoning_details/0" in losses
@@ -122,24 +124,24 @@ def test_an_openai_history_reaches_responses_with_its_encrypted_item() -> None:
 
 @pytest.mark.parametrize("entry", [SEALED, GOOGLE, XAI, {**SIGNED, "format": "unknown"}])
 def test_nothing_that_anthropic_did_not_sign_is_sent_to_it(entry: dict[str, Any]) -> None:
-    made, losses = request(conversation([entry]), ROUTER, "anthropic")
+    made, losses = translate_request(conversation([entry]), OPENROUTER, "anthropic")
     assert [block["type"] for block in made["messages"][1]["content"]] == ["tool_use"]
     assert losses["/messages/1/reasoning_details/0"] == "dropped"
 
 
 def test_an_anthropic_history_is_told_with_its_proofs_and_comes_back() -> None:
-    made, losses = request(ANTHROPIC, "anthropic", ROUTER)
+    made, losses = translate_request(ANTHROPIC, "anthropic", OPENROUTER)
     said = made["messages"][1]
     assert said["reasoning_details"] == [SIGNED, REDACTED]
     assert said["tool_calls"][0]["id"] == "toolu_1"
     assert made["reasoning"] == {"max_tokens": 2048}
     assert losses == {}
-    back, _ = request(made, ROUTER, "anthropic")
+    back, _ = translate_request(made, OPENROUTER, "anthropic")
     assert back["messages"][1:] == ANTHROPIC["messages"][1:]  # type: ignore[index]
 
 
 def test_media_stay_in_their_result() -> None:
-    made, _ = request(ANTHROPIC, "anthropic", ROUTER)
+    made, _ = translate_request(ANTHROPIC, "anthropic", OPENROUTER)
     assert made["messages"][2]["content"] == [
         {"type": "text", "text": "a map"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}},
@@ -148,7 +150,7 @@ def test_media_stay_in_their_result() -> None:
 
 
 def test_binary_results_are_summed_up_where_that_is_asked_for() -> None:
-    made, losses = request(ANTHROPIC, "anthropic", ROUTER, binary_results="summary")
+    made, losses = translate_request(ANTHROPIC, "anthropic", OPENROUTER, binary_results="summary")
     said = [part["text"] for part in made["messages"][2]["content"]]
     assert said == ["a map", "Binary content of type image/png was processed."]
     assert losses["/messages/2/content/0/content/1"] == "approximated"
@@ -165,7 +167,7 @@ def test_an_encrypted_item_of_responses_is_told_with_its_name() -> None:
             {"type": "function_call_output", "call_id": "call_1", "output": "18C"},
         ],
     }  # fmt: skip
-    made, losses = request(body, "openai-responses", ROUTER)
+    made, losses = translate_request(body, "openai-responses", OPENROUTER)
     assert made["messages"][1]["reasoning_details"] == [SUMMARY, SEALED]
     assert "/input/1/id" not in losses
 
@@ -173,7 +175,7 @@ def test_an_encrypted_item_of_responses_is_told_with_its_name() -> None:
 def test_a_summary_that_came_as_an_item_of_its_own_stands_before_its_proof_again() -> None:
     parts = (
         Reasoning(content=(ReasoningText(kind="summary", text="Look."),)),
-        Reasoning(seal=Seal(issuer="openai", data="gAAA/+==", kind="encrypted"), id="rs_1"),
+        Reasoning(signature=Signature(issuer="openai", data="gAAA/+==", kind="encrypted"), id="rs_1"),
         Text(text="18C"),
     )
     said = _encoded(*parts)
@@ -181,9 +183,9 @@ def test_a_summary_that_came_as_an_item_of_its_own_stands_before_its_proof_again
 
 
 def test_proofs_on_calls_and_texts_are_entries() -> None:
-    seal = Seal(issuer="google", data="Z29v/+==", kind="signature")
-    call = ToolCall(id="call_1", name="get_weather", arguments="{}", seal=seal)
-    said = _encoded(Text(text="Look.", seal=seal), call)
+    seal = Signature(issuer="google", data="Z29v/+==", kind="signature")
+    call = ToolCall(id="call_1", name="get_weather", arguments="{}", signature=seal)
+    said = _encoded(Text(text="Look.", signature=seal), call)
     assert said["reasoning_details"] == [
         GOOGLE,
         {"type": "reasoning.encrypted", "data": "Z29v/+==", "id": "call_1", "format": "google-gemini-v1", "index": 1},
@@ -199,7 +201,7 @@ def test_reasoning_that_nobody_sealed_goes_only_to_models_that_want_it_back() ->
 def _encoded(*parts: Any, model: str = "m") -> Any:
     asked = Message(role="user", parts=(Text(text="Paris?"),))
     whole = Request(origin="", model=model, messages=(asked, Message(role="assistant", parts=parts)))
-    return codec(ROUTER).encode_request(whole, Target()).body["messages"][1]
+    return get_codec(OPENROUTER).encode_request(whole, Target()).body["messages"][1]
 
 
 @pytest.mark.parametrize(
@@ -215,19 +217,19 @@ def _encoded(*parts: Any, model: str = "m") -> Any:
 )
 def test_the_reasoning_object_is_how_to_think(reasoning: Any, said: dict[str, Any]) -> None:
     body = {"model": "m", "messages": [ASKED], "reasoning": reasoning}
-    thinking = decoded(body).thinking
+    thinking = decode_request_body(body).thinking
     assert thinking is not None
     fields = ("effort", "budget_tokens", "enabled", "visibility")
     found = {name: value for name in fields if (value := getattr(thinking, name)) is not None}
     assert found == said
     other = Request(origin="", thinking=thinking)
-    assert codec(ROUTER).encode_request(other, Target()).body["reasoning"] == reasoning
-    assert request(body, ROUTER, ROUTER) == (body, {})
+    assert get_codec(OPENROUTER).encode_request(other, Target()).body["reasoning"] == reasoning
+    assert translate_request(body, OPENROUTER, OPENROUTER) == (body, {})
 
 
 def test_an_effort_wins_over_a_budget_since_only_one_is_taken() -> None:
     body = {**ANTHROPIC, "output_config": {"effort": "low"}}
-    made, losses = request(body, "anthropic", ROUTER)
+    made, losses = translate_request(body, "anthropic", OPENROUTER)
     assert made["reasoning"] == {"effort": "low"}
     assert losses["/thinking/budget_tokens"] == "approximated"
 
@@ -235,41 +237,41 @@ def test_an_effort_wins_over_a_budget_since_only_one_is_taken() -> None:
 def test_cache_marks_in_anthropics_way_are_marks() -> None:
     marked = {"type": "text", "text": "A manual.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
     body = {"model": "m", "messages": [{"role": "user", "content": [marked]}], "cache_control": {"type": "ephemeral"}}
-    found = decoded(body)
+    found = decode_request_body(body)
     (text,) = found.messages[0].parts
     assert isinstance(text, Text)
     assert text.cache is not None
     assert text.cache.ttl == "1h"
     assert found.cache == CacheMark(at="/cache_control")
-    assert request(body, ROUTER, ROUTER) == (body, {})
-    made, _ = request(body, ROUTER, "anthropic")
+    assert translate_request(body, OPENROUTER, OPENROUTER) == (body, {})
+    made, _ = translate_request(body, OPENROUTER, "anthropic")
     assert made["messages"][0]["content"][0] == marked
-    again, _ = request(made, "anthropic", ROUTER)
+    again, _ = translate_request(made, "anthropic", OPENROUTER)
     assert again["messages"][0]["content"] == [marked]
 
 
 def test_a_mark_for_a_time_that_only_openai_has_is_written_openais_way() -> None:
     text = Text(text="A manual.", cache=CacheMark(ttl="12h"))
     whole = Request(origin="", model="m", messages=(Message(role="user", parts=(text,)),))
-    made = codec(ROUTER).encode_request(whole, Target()).to_bytes().decode()
+    made = get_codec(OPENROUTER).encode_request(whole, Target()).to_bytes().decode()
     assert '"prompt_cache_breakpoint":{"mode":"explicit","ttl":"12h"}' in made
 
 
 def test_a_mark_on_a_result_stands_on_its_text() -> None:
     block = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "18C", "cache_control": {"type": "ephemeral"}}
     body = {**ANTHROPIC, "messages": [*ANTHROPIC["messages"][:2], {"role": "user", "content": [block]}]}  # type: ignore[index]
-    made, losses = request(body, "anthropic", ROUTER)
+    made, losses = translate_request(body, "anthropic", OPENROUTER)
     assert made["messages"][2]["content"] == [{"type": "text", "text": "18C", "cache_control": {"type": "ephemeral"}}]
     assert losses == {}
 
 
 def test_server_tools_are_native_and_map_to_what_does_the_same() -> None:
     body = {"model": "m", "messages": [ASKED], "tools": [{"type": "openrouter:web_search"}]}
-    (tool,) = decoded(body).tools or ()
+    (tool,) = decode_request_body(body).tools or ()
     assert isinstance(tool, NativeTool)
     assert (tool.protocol, tool.kind, tool.hosted and tool.hosted.kind) == ("openai-chat", "web_search", "web_search")
     search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 2, "blocked_domains": ["example.org"]}
-    made, losses = request({**ANTHROPIC, "tools": [search]}, "anthropic", ROUTER)
+    made, losses = translate_request({**ANTHROPIC, "tools": [search]}, "anthropic", OPENROUTER)
     parameters = {"max_uses": 2, "excluded_domains": ["example.org"]}
     assert made["tools"] == [{"type": "openrouter:web_search", "parameters": parameters}]
     assert losses == {}
@@ -278,10 +280,10 @@ def test_server_tools_are_native_and_map_to_what_does_the_same() -> None:
 def test_a_forced_server_tool_is_a_choice() -> None:
     forced = {"type": "openrouter:web_search"}
     body = {"model": "m", "messages": [ASKED], "tools": [forced], "tool_choice": forced, "parallel_tool_calls": False}
-    choice = decoded(body).tool_choice
+    choice = decode_request_body(body).tool_choice
     assert choice is not None
     assert (choice.mode, choice.names[0].name, choice.parallel) == ("named", "web_search", False)
-    assert request(body, ROUTER, ROUTER) == (body, {})
+    assert translate_request(body, OPENROUTER, OPENROUTER) == (body, {})
 
 
 def test_free_text_tools_are_lowered_since_there_are_only_functions() -> None:
@@ -295,7 +297,7 @@ def test_free_text_tools_are_lowered_since_there_are_only_functions() -> None:
         "tools": [{"type": "custom", "name": "shell"}],
         "tool_choice": {"type": "custom", "name": "shell"},
     }
-    made, losses = request(body, "openai-responses", ROUTER)
+    made, losses = translate_request(body, "openai-responses", OPENROUTER)
     assert [tool["type"] for tool in made["tools"]] == ["function"]
     assert made["tool_choice"] == {"type": "function", "function": {"name": "shell"}}
     assert made["messages"][1]["tool_calls"][0]["function"] == {"name": "shell", "arguments": '{"input":"ls"}'}
@@ -304,9 +306,9 @@ def test_free_text_tools_are_lowered_since_there_are_only_functions() -> None:
 
 def test_the_first_of_several_models_is_the_model() -> None:
     body = {"models": ["a/b", "c/d"], "messages": [ASKED]}
-    assert decoded(body).model == "a/b"
-    assert request(body, ROUTER, ROUTER) == (body, {})
-    _, losses = request(body, ROUTER, "anthropic")
+    assert decode_request_body(body).model == "a/b"
+    assert translate_request(body, OPENROUTER, OPENROUTER) == (body, {})
+    _, losses = translate_request(body, OPENROUTER, "anthropic")
     assert losses["/models/1"] == "dropped"
 
 
@@ -318,20 +320,23 @@ def test_routing_is_a_loss_elsewhere_also_in_chat() -> None:
         "plugins": [{"id": "moderation"}],
         "preset": "p",
     }
-    assert request(body, ROUTER, ROUTER) == (body, {})
-    assert request(body, "openai-chat", ROUTER) == (body, {})
+    assert translate_request(body, OPENROUTER, OPENROUTER) == (body, {})
+    assert translate_request(body, "openai-chat", OPENROUTER) == (body, {})
     for target in ("openai-chat", "anthropic"):
-        _, losses = request(body, ROUTER, target)
+        _, losses = translate_request(body, OPENROUTER, target)
         assert {"/provider", "/plugins/0", "/preset"} <= losses.keys()
 
 
 def test_where_it_goes_and_whose_fault_a_body_is() -> None:
-    assert codec(ROUTER).encode_request(decoded({"messages": []}), Target()).route.path == "/api/v1/chat/completions"
+    assert (
+        get_codec(OPENROUTER).encode_request(decode_request_body({"messages": []}), Target()).route.path
+        == "/api/v1/chat/completions"
+    )
     with pytest.raises(DecodeError, match=r"^openrouter: /messages: "):
-        codec(ROUTER).decode_request(b'{"messages":1}', Route())
+        get_codec(OPENROUTER).decode_request(b'{"messages":1}', Route())
 
 
-@pytest.mark.parametrize("source", ["anthropic", "openai-chat", ROUTER])
+@pytest.mark.parametrize("source", ["anthropic", "openai-chat", OPENROUTER])
 @pytest.mark.parametrize(
     ("options", "headers"),
     [
@@ -345,7 +350,7 @@ def test_where_it_goes_and_whose_fault_a_body_is() -> None:
 )
 def test_the_application_is_named_in_headers_only(source: str, options: Any, headers: Any) -> None:
     body = {"model": "m", "max_tokens": 9, "messages": [ASKED]}
-    made = tw.translate(body, source, ROUTER, **options)
+    made = tw.translate(body, source, OPENROUTER, **options)
     assert made.route.headers == headers
-    assert made.value == tw.translate(body, source, ROUTER).value
+    assert made.value == tw.translate(body, source, OPENROUTER).value
     assert tw.translate(body, source, "openai-chat", **options).route.headers == ()

@@ -4,8 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests import sdk_openrouter
-from tests.protocols.openrouter.through import ROUTER, answered, codec, error, response
+from tests.support.openrouter_translation import (
+    OPENROUTER,
+    decode_response_body,
+    get_codec,
+    translate_error,
+    translate_response,
+)
+from tests.support.sdk import openrouter
 from toolwire.canonical.content import ToolCall
 
 SIGNED = {
@@ -27,7 +33,7 @@ def answer(message: Any, finish: str = "stop", **more: Any) -> dict[str, Any]:
 
 def test_a_signed_thought_reaches_an_anthropic_client() -> None:
     body = answer({"content": "18C", "reasoning": "Look.", "reasoning_details": [SIGNED]})
-    made, _ = response(body, ROUTER, "anthropic")
+    made, _ = translate_response(body, OPENROUTER, "anthropic")
     assert made["content"] == [
         {"type": "thinking", "thinking": "Look.", "signature": "c2ln/+=="},
         {"type": "text", "text": "18C", "citations": []},
@@ -48,11 +54,11 @@ def test_a_thought_of_anthropic_reaches_an_openrouter_client() -> None:
         "stop_sequence": None,
         "usage": {"input_tokens": 1, "output_tokens": 2},
     }
-    made, losses = response(body, "anthropic", ROUTER)
+    made, losses = translate_response(body, "anthropic", OPENROUTER)
     message = made["choices"][0]["message"]
     assert (message["reasoning"], message["reasoning_details"]) == ("Look.", [SIGNED])
     assert made["choices"][0]["native_finish_reason"] == "end_turn"
-    assert sdk_openrouter.accept_response(made) is None
+    assert openrouter.accept_response(made) is None
     assert losses == {}
 
 
@@ -70,7 +76,7 @@ def test_an_encrypted_item_reaches_an_openrouter_client_with_its_name() -> None:
             {**said, "content": [{"type": "output_text", "text": "18C", "annotations": []}]},
         ],
     }
-    made, losses = response(body, "openai-responses", ROUTER)
+    made, losses = translate_response(body, "openai-responses", OPENROUTER)
     assert made["choices"][0]["message"]["reasoning_details"] == [SUMMARY, SEALED]
     assert "/output/0/id" not in losses
 
@@ -79,32 +85,32 @@ def test_ar_10_null_arguments_are_no_arguments() -> None:
     """AR-10: OpenRouter returns `arguments: null`."""
     call = {"id": "3sniiMddS", "type": "function", "function": {"name": "now", "arguments": None}}
     body = answer({"content": None, "tool_calls": [call]}, "tool_calls")
-    part = answered(body).candidates[0].messages[0].parts[0]
+    part = decode_response_body(body).candidates[0].messages[0].parts[0]
     assert isinstance(part, ToolCall)
     assert (part.arguments, part.complete) == ("", True)
-    made, _ = response(body, ROUTER, "anthropic")
+    made, _ = translate_response(body, OPENROUTER, "anthropic")
     made_call = {"type": "tool_use", "id": "3sniiMddS", "name": "now", "input": {}, "caller": {"type": "direct"}}
     assert made["content"] == [made_call]
-    made, _ = response(body, ROUTER, "openai-responses")
+    made, _ = translate_response(body, OPENROUTER, "openai-responses")
     assert made["output"][0]["arguments"] == "{}"
-    assert response(body, ROUTER, ROUTER) == (body, {})
+    assert translate_response(body, OPENROUTER, OPENROUTER) == (body, {})
 
 
 def test_th_14_an_unsigned_thought_is_shown_and_never_sent_to_anthropic() -> None:
     """TH-14: reasoning without signature is allowed in the model."""
     unsigned = {"type": "reasoning.text", "text": "Hm.", "format": "unknown", "index": 0}
     body = answer({"content": "18C", "reasoning": "Hm.", "reasoning_details": [unsigned]})
-    made, _ = response(body, ROUTER, "anthropic")
+    made, _ = translate_response(body, OPENROUTER, "anthropic")
     assert made["content"][0] == {"type": "thinking", "thinking": "Hm.", "signature": ""}
 
 
 def test_an_error_within_a_200_is_a_failed_answer() -> None:
     body = {"error": {"code": 502, "message": "Provider returned error", "metadata": {"provider_name": "x"}}}
-    failed = answered(body).error
+    failed = decode_response_body(body).error
     assert failed is not None
     assert (failed.kind, failed.message) == ("server", "Provider returned error")
-    assert response(body, ROUTER, ROUTER) == (body, {})
-    made, _ = response(body, ROUTER, "openai-responses")
+    assert translate_response(body, OPENROUTER, OPENROUTER) == (body, {})
+    made, _ = translate_response(body, OPENROUTER, "openai-responses")
     assert made["status"] == "failed"
     assert made["error"]["message"] == "Provider returned error"
 
@@ -124,22 +130,22 @@ def test_an_error_within_a_200_is_a_failed_answer() -> None:
 def test_the_kind_of_an_error_is_its_own_word_or_its_number(code: int, word: str | None, kind: str) -> None:
     told = {"code": code, "message": "no", **({} if word is None else {"metadata": {"error_type": word}})}
     body = {"error": told, "user_id": "user_1"}
-    assert codec(ROUTER).decode_error(str(body).replace("'", '"').encode(), None).kind == kind
-    assert error(body, ROUTER, ROUTER) == body
+    assert get_codec(OPENROUTER).decode_error(str(body).replace("'", '"').encode(), None).kind == kind
+    assert translate_error(body, OPENROUTER, OPENROUTER) == body
 
 
 def test_an_error_of_another_protocol_has_a_number_and_a_word() -> None:
     body = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}
-    made = error(body, "anthropic", ROUTER)
+    made = translate_error(body, "anthropic", OPENROUTER)
     assert made == {"error": {"message": "slow down", "code": 429, "metadata": {"error_type": "rate_limit_exceeded"}}}
-    assert sdk_openrouter.accept_error(made) is None
+    assert openrouter.accept_error(made) is None
 
 
 def test_cost_and_provider_are_losses_elsewhere_also_in_chat() -> None:
     usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "cost": 0.1}
     body = answer({"content": "Hi"}, provider="x", usage=usage)
     body["choices"][0]["native_finish_reason"] = "completed"
-    assert response(body, ROUTER, ROUTER) == (body, {})
+    assert translate_response(body, OPENROUTER, OPENROUTER) == (body, {})
     for target in ("openai-chat", "anthropic"):
-        _, losses = response(body, ROUTER, target)
+        _, losses = translate_response(body, OPENROUTER, target)
         assert {"/provider", "/usage/cost", "/choices/0/native_finish_reason"} <= losses.keys()

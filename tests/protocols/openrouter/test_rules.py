@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.loops import some
-from toolwire.protocols.openrouter.rules.checks import check_request
+from tests.support.assertions import non_empty
+from toolwire.protocols.openrouter.rules import check_request
 
 ASKED = {"role": "user", "content": "Hi"}
 
@@ -47,5 +47,5 @@ def test_what_only_an_upstream_refuses_is_a_warning() -> None:
 
 def test_anything_is_checked() -> None:
     bodies: tuple[Any, ...] = (None, [], "x", {}, {"messages": 1}, {"reasoning": []})
-    for body in some(bodies):
+    for body in non_empty(bodies):
         assert all(finding.rule.startswith("openrouter.") for finding in check_request(body))

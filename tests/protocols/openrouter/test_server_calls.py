@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import toolwire as tw
-from tests.laws.test_stream_reports import in_its_stream
+from tests.support.codecs import body_as_stream
 
 ROUTER = "openrouter"
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "openrouter"
@@ -34,7 +34,7 @@ def test_a_client_of_responses_reads_an_item() -> None:
 
 
 def test_so_it_does_in_a_stream() -> None:
-    stream = tw.translate_stream(in_its_stream(ANSWER, ROUTER), ROUTER, "anthropic")
+    stream = tw.translate_stream(body_as_stream(ANSWER, ROUTER), ROUTER, "anthropic")
     assert b"".join(stream).count(b'"type":"server_tool_use"') == 1
     assert entry_losses(stream.losses) == [("approximated", "/0")]
 

@@ -12,10 +12,10 @@ import httpx2
 import pytest
 from mcp.shared.auth import OAuthToken
 
-from tests.patience import PATIENCE
-from tests.runtime.mcp.authority import Authority, authority
-from toolwire.runtime.mcp.oauth import SignInNeeded, TokenFile, WayBack, signing_in
-from toolwire.runtime.mcp.settings import OAuth, Server
+from tests.support.deadlines import DEADLINE
+from tests.support.mcp.oauth_server import OAuthServer, serve_oauth
+from toolwire.runtime.mcp.config import McpServerConfig, OAuthConfig
+from toolwire.runtime.mcp.oauth import RedirectListener, SignInRequired, TokenFile, oauth_provider
 from toolwire.runtime.mcp.toolset import McpToolset
 
 
@@ -57,16 +57,16 @@ def test_only_the_answer_to_what_was_asked_is_taken() -> None:
         async def browse(url: str) -> None:
             opened.append(url)
 
-        async with WayBack(0, browse).listening() as way:
-            assert urlsplit(way.address).hostname == "127.0.0.1"
-            assert await get(f"{way.address}?code=early&state=") == 404
-            await way.leave("https://as.example/authorize?state=right&x=1")
-            assert await get(f"{way.address}?code=c&state=wrong") == 404
-            assert await get(f"{way.address}?code=c") == 404
-            assert await get(way.address.replace("/callback", "/other") + "?code=c&state=right") == 404
-            assert await get(f"{way.address}?code=good&state=right&iss=https%3A%2F%2Fas.example") == 200
-            assert await get(f"{way.address}?code=late&state=right") == 404
-            found = await way.back()
+        async with RedirectListener(0, browse).listen() as way:
+            assert urlsplit(way.redirect_url).hostname == "127.0.0.1"
+            assert await get(f"{way.redirect_url}?code=early&state=") == 404
+            await way.open_authorization_url("https://as.example/authorize?state=right&x=1")
+            assert await get(f"{way.redirect_url}?code=c&state=wrong") == 404
+            assert await get(f"{way.redirect_url}?code=c") == 404
+            assert await get(way.redirect_url.replace("/callback", "/other") + "?code=c&state=right") == 404
+            assert await get(f"{way.redirect_url}?code=good&state=right&iss=https%3A%2F%2Fas.example") == 200
+            assert await get(f"{way.redirect_url}?code=late&state=right") == 404
+            found = await way.wait_for_code()
         assert (found.code, found.state, found.iss) == ("good", "right", "https://as.example")
         assert opened == ["https://as.example/authorize?state=right&x=1"]
 
@@ -78,11 +78,11 @@ def test_a_refusal_is_told() -> None:
         async def browse(url: str) -> None:
             pass
 
-        async with WayBack(0, browse).listening() as way:
-            await way.leave("https://as.example/authorize?state=s")
-            assert await get(f"{way.address}?error=access_denied&state=s") == 200
-            with pytest.raises(SignInNeeded, match="access_denied"):
-                await way.back()
+        async with RedirectListener(0, browse).listen() as way:
+            await way.open_authorization_url("https://as.example/authorize?state=s")
+            assert await get(f"{way.redirect_url}?error=access_denied&state=s") == 200
+            with pytest.raises(SignInRequired, match="access_denied"):
+                await way.wait_for_code()
 
     asyncio.run(work())
 
@@ -95,8 +95,8 @@ def test_only_web_addresses_are_opened(url: str) -> None:
         async def browse(url: str) -> None:
             opened.append(url)
 
-        with pytest.raises(SignInNeeded):
-            await WayBack(0, browse).leave(url)
+        with pytest.raises(SignInRequired):
+            await RedirectListener(0, browse).open_authorization_url(url)
         assert opened == []
 
     asyncio.run(work())
@@ -104,8 +104,8 @@ def test_only_web_addresses_are_opened(url: str) -> None:
 
 def test_with_credentials_of_its_own_there_is_nothing_to_sign_in_to() -> None:
     async def work() -> None:
-        server = Server(url="https://far.example", headers={"authorization": "Bearer x"})
-        async with signing_in("far", server, None, None) as auth:
+        server = McpServerConfig(url="https://far.example", headers={"authorization": "Bearer x"})
+        async with oauth_provider("far", server, None, None) as auth:
             assert auth is None
 
     asyncio.run(work())
@@ -116,9 +116,9 @@ async def follow(url: str) -> None:
         await browser.get(url)
 
 
-async def used(given: Authority, folder: Path | None, *, browses: bool, **more: Any) -> McpToolset:
-    settings = Server(url=given.url, oauth=OAuth(**more), connect_timeout=PATIENCE)
-    toolset = McpToolset("far", settings, folder=folder, browse=follow if browses else None)
+async def used(given: OAuthServer, folder: Path | None, *, browses: bool, **more: Any) -> McpToolset:
+    settings = McpServerConfig(url=given.url, oauth=OAuthConfig(**more), connect_timeout=DEADLINE)
+    toolset = McpToolset("far", settings, token_folder=folder, open_browser=follow if browses else None)
     await toolset.tools()
     await toolset.close()
     return toolset
@@ -126,16 +126,16 @@ async def used(given: Authority, folder: Path | None, *, browses: bool, **more: 
 
 def test_a_person_signs_in_once_and_tokens_are_renewed_without_them(tmp_path: Path) -> None:
     async def work() -> None:
-        async with authority() as given:
+        async with serve_oauth() as given:
             unknown = await used(given, tmp_path, browses=False)
-            assert "toolwire mcp login far" in unknown.warned()[0]
-            assert (await used(given, tmp_path, browses=True)).warned() == []
+            assert "toolwire mcp login far" in unknown.take_warnings()[0]
+            assert (await used(given, tmp_path, browses=True)).take_warnings() == []
             assert given.grants == ["authorization_code"]
-            assert (await used(given, tmp_path, browses=False)).warned() == []
+            assert (await used(given, tmp_path, browses=False)).take_warnings() == []
             assert given.grants == ["authorization_code"]
             given.expired = True
             age(tmp_path)
-            assert (await used(given, tmp_path, browses=False)).warned() == []
+            assert (await used(given, tmp_path, browses=False)).take_warnings() == []
             assert given.grants == ["authorization_code", "refresh_token"]
         asked = parse_qs(urlsplit(given.authorized[0]).query)
         assert asked["code_challenge_method"] == ["S256"]
@@ -154,9 +154,9 @@ def age(folder: Path) -> None:
 
 def test_a_client_that_was_registered_by_hand_is_not_registered_again() -> None:
     async def work() -> None:
-        async with authority() as given:
+        async with serve_oauth() as given:
             toolset = await used(given, None, browses=True, client_id="by-hand", client_secret="s3cret-s3cret")
-            assert toolset.warned() == []
+            assert toolset.take_warnings() == []
             assert given.registered == 0
             assert parse_qs(urlsplit(given.authorized[0]).query)["client_id"] == ["by-hand"]
 
@@ -165,7 +165,7 @@ def test_a_client_that_was_registered_by_hand_is_not_registered_again() -> None:
 
 def test_a_secret_goes_only_to_the_issuer_it_is_for() -> None:
     async def work() -> None:
-        async with authority() as given:
+        async with serve_oauth() as given:
             more = {"client_id": "by-hand", "client_secret": "s3cret-s3cret", "issuer": "https://another.example"}
             await used(given, None, browses=True, **more)
             assert given.secrets == []

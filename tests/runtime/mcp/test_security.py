@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 import toolwire.runtime.mcp
-from tests.gateway.running import run
-from tests.gateway.test_exchange import GOOD, Script, in_front
-from tests.patience import PATIENCE
-from tests.runtime.mcp.authority import authority
-from tests.runtime.mcp.offering import made, offering
-from tests.runtime.mcp.playing import NEW, actor, playing
-from tests.runtime.mcp.test_serving import ADD, CAN_ASK, Plain, ran
-from toolwire.runtime.mcp.settings import Server
+from tests.support.deadlines import DEADLINE
+from tests.support.gateway.in_process import run_async, run_gateway_with
+from tests.support.mcp.oauth_server import serve_oauth
+from tests.support.mcp.raw_client import ELICITATION_META, RawMcpClient
+from tests.support.mcp.tool_server import ADD_TOOL, build_tool_server, executed_tools, serve_tools
+from tests.support.mcp.toolsets import NEW_VERSION, open_toolset, scripted_server
+from tests.support.servers.http_responses import CHAT_RESPONSE
+from tests.support.servers.upstream import ScriptedUpstream
+from toolwire.runtime.mcp.config import McpServerConfig
 from toolwire.runtime.mcp.toolset import McpToolset
 from toolwire.runtime.policy import Policy
 
@@ -37,12 +38,12 @@ def test_no_request_starts_a_program_or_adds_a_server(path: str, tmp_path: Path)
     body = {"model": "m", "max_tokens": 9, "messages": said, "input": "hello", **hostile}
 
     async def work() -> None:
-        async with in_front(Script(GOOD)) as gateway:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             answer = await gateway.post(path, json.dumps(body).encode())
             assert answer.status < 500
             await asyncio.sleep(0.1)
 
-    run(work())
+    run_async(work())
     assert not mark.exists()
 
 
@@ -70,31 +71,31 @@ def test_a_program_is_started_in_one_place_and_never_through_a_shell() -> None:
 )
 def test_there_is_no_way_round_a_rule(call: dict[str, Any]) -> None:
     async def work() -> None:
-        served = made([ADD], Policy(deny=["add"]))
-        async with offering(served) as offered, Plain(offered.url, NEW, CAN_ASK) as plain:
+        served = build_tool_server([ADD_TOOL], Policy(deny=["add"]))
+        async with serve_tools(served) as offered, RawMcpClient(offered.url, NEW_VERSION, ELICITATION_META) as plain:
             answer = await plain.request("tools/call", call)
         assert "error" in answer or answer["result"]["isError"] is True
-        assert ran == []
+        assert executed_tools == []
 
-    ran.clear()
+    executed_tools.clear()
     asyncio.run(work())
 
 
 def test_an_approval_is_for_the_call_that_was_asked_about() -> None:
     async def work() -> None:
-        served = made([ADD], Policy(ask=["add"]))
-        async with offering(served) as offered, Plain(offered.url, NEW, CAN_ASK) as plain:
+        served = build_tool_server([ADD_TOOL], Policy(ask=["add"]))
+        async with serve_tools(served) as offered, RawMcpClient(offered.url, NEW_VERSION, ELICITATION_META) as plain:
             first = await plain.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
             state = first["result"]["requestState"]
             yes = {"question_1": {"action": "accept", "content": {"answer": "yes"}}}
             other = {"name": "add", "arguments": {"a": 1, "b": 3}, "inputResponses": yes, "requestState": state}
             assert (await plain.request("tools/call", other))["error"]["code"] == -32602
-            assert ran == []
+            assert executed_tools == []
             same = {**other, "arguments": {"a": 1, "b": 2}}
             assert (await plain.request("tools/call", same))["result"]["isError"] is False
-        assert ran == ["add"]
+        assert executed_tools == ["add"]
 
-    ran.clear()
+    executed_tools.clear()
     asyncio.run(work())
 
 
@@ -102,11 +103,11 @@ def test_no_credential_is_in_what_is_told_of_a_failure() -> None:
     secret = "Bearer sk-live-0123456789abcdef"
 
     async def work() -> None:
-        async with authority() as given:
-            settings = Server(url=given.url, headers={"Authorization": secret}, connect_timeout=PATIENCE)
-            async with playing(settings, "far") as toolset:
+        async with serve_oauth() as given:
+            settings = McpServerConfig(url=given.url, headers={"Authorization": secret}, connect_timeout=DEADLINE)
+            async with open_toolset(settings, "far") as toolset:
                 await toolset.tools()
-                told = " ".join([*toolset.warned(), toolset.why])
+                told = " ".join([*toolset.take_warnings(), toolset.error])
         assert toolset.state == "down"
         assert told
         assert "sk-live" not in told
@@ -116,10 +117,10 @@ def test_no_credential_is_in_what_is_told_of_a_failure() -> None:
 
 def test_an_address_that_was_changed_gets_no_token_of_the_old_one(tmp_path: Path) -> None:
     async def work() -> None:
-        async with authority() as first, authority() as second:
+        async with serve_oauth() as first, serve_oauth() as second:
             for given in (first, second):
-                settings = Server(url=given.url, connect_timeout=PATIENCE)
-                toolset = McpToolset("far", settings, folder=tmp_path)
+                settings = McpServerConfig(url=given.url, connect_timeout=DEADLINE)
+                toolset = McpToolset("far", settings, token_folder=tmp_path)
                 await toolset.tools()
                 await toolset.close()
             assert second.grants == []
@@ -129,23 +130,28 @@ def test_an_address_that_was_changed_gets_no_token_of_the_old_one(tmp_path: Path
 
 def test_a_secret_in_what_a_server_says_does_not_reach_the_client() -> None:
     """The same redaction as for a model: in text and in structured content."""
-    from toolwire.journal.secrets import Redactor
-    from toolwire.runtime.mcp.carrying import Carrying
-    from toolwire.runtime.mcp.serving import Served
+    from toolwire.journal.redaction import Redactor
+    from toolwire.runtime.mcp.server import ToolServer
+    from toolwire.runtime.mcp.tool_runner import ToolRunner
     from toolwire.runtime.toolbox import Toolbox
 
     async def work() -> None:
-        from tests.runtime.mcp.actor import tool
+        from tests.support.mcp.scripted_server import tool_definition
 
         promise = {"type": "object"}
-        far = McpToolset("far", actor(tools=[tool("structured", outputSchema=promise), tool("echo")]))
+        far = McpToolset(
+            "far", scripted_server(tools=[tool_definition("structured", outputSchema=promise), tool_definition("echo")])
+        )
         toolbox = Toolbox([far])
 
         async def offered() -> list[Any]:
             return list((await toolbox.catalog()).tools.values())
 
-        carry = Carrying(toolbox, Policy(allow=["*"]), redactor=Redactor(["the-server-key-1"]))
-        async with offering(Served(offered, carry)) as given, Plain(given.url, NEW, CAN_ASK) as plain:
+        carry = ToolRunner(toolbox, Policy(allow=["*"]), redactor=Redactor(["the-server-key-1"]))
+        async with (
+            serve_tools(ToolServer(offered, carry)) as given,
+            RawMcpClient(given.url, NEW_VERSION, ELICITATION_META) as plain,
+        ):
             for name in ("far__structured", "far__echo"):
                 call = {"name": name, "arguments": {"key": "the-server-key-1"}}
                 answer = await plain.request("tools/call", call)

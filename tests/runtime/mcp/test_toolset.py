@@ -8,40 +8,42 @@ from typing import Any
 
 import pytest
 
-from tests.clock import Clock
-from tests.patience import PATIENCE, wait_until_async
-from tests.runtime.mcp.actor import PNG, tool
-from tests.runtime.mcp.playing import (
-    NEW,
-    OLD,
-    VERSIONS,
-    Someone,
-    actor,
-    called,
-    calling,
-    playing,
-    tool_of,
-    words,
-    written,
+from tests.support.clock import Clock
+from tests.support.deadlines import DEADLINE, wait_until_async
+from tests.support.mcp.scripted_server import PNG, tool_definition
+from tests.support.mcp.toolsets import (
+    MCP_VERSIONS,
+    NEW_VERSION,
+    OLD_VERSION,
+    RecordingApprover,
+    call_context,
+    call_tool,
+    find_tool,
+    open_toolset,
+    read_message_log,
+    scripted_server,
+    text_of_output,
 )
 from toolwire.canonical.content import Data, Inline, Media, PlainText, Text
-from toolwire.runtime.approval import Nobody
-from toolwire.runtime.mcp.settings import Server
-from toolwire.runtime.mcp.toolset import McpToolset, toolsets
-from toolwire.runtime.toolset import Annotations, ToolFault
+from toolwire.runtime.calls.approval import NoApprover
+from toolwire.runtime.mcp.config import McpServerConfig
+from toolwire.runtime.mcp.toolset import McpToolset, build_toolsets
+from toolwire.runtime.tool import Annotations, ToolError
 
-both = pytest.mark.parametrize("version", VERSIONS)
+both = pytest.mark.parametrize("version", MCP_VERSIONS)
 PROMISE = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
 @both
 def test_tools_are_listed_and_called(version: str) -> None:
     async def work() -> None:
-        async with playing(actor(version)) as toolset:
-            found = await tool_of(toolset, "echo")
+        async with open_toolset(scripted_server(version)) as toolset:
+            found = await find_tool(toolset, "echo")
             assert (found.name, found.locus, found.source) == ("actor__echo", "mcp", "actor")
-            assert await toolset.version() == version
-            assert words(await called(toolset, "echo", {"a": [1, None, "ä"]})) == '{"a": [1, null, "\\u00e4"]}'
+            assert await toolset.protocol_version() == version
+            assert (
+                text_of_output(await call_tool(toolset, "echo", {"a": [1, None, "ä"]})) == '{"a": [1, null, "\\u00e4"]}'
+            )
 
     asyncio.run(work())
 
@@ -49,8 +51,8 @@ def test_tools_are_listed_and_called(version: str) -> None:
 @both
 def test_every_page_of_a_list_is_read(version: str) -> None:
     async def work() -> None:
-        listed = [tool(f"tool{number}") for number in range(25)]
-        async with playing(actor(version, tools=listed, page=10)) as toolset:
+        listed = [tool_definition(f"tool{number}") for number in range(25)]
+        async with open_toolset(scripted_server(version, tools=listed, page=10)) as toolset:
             assert [one.name for one in await toolset.tools()] == [f"actor__tool{number}" for number in range(25)]
 
     asyncio.run(work())
@@ -59,11 +61,11 @@ def test_every_page_of_a_list_is_read(version: str) -> None:
 @both
 def test_a_failure_of_the_tool_is_an_output_and_one_of_the_protocol_is_none(version: str) -> None:
     async def work() -> None:
-        async with playing(actor(version)) as toolset:
-            failed = await called(toolset, "fail")
-            assert (failed.is_error, failed.kind, words(failed)) == (True, "tool", "the disk is full")
-            with pytest.raises(ToolFault, match=r"something broke inside \(-32603\)") as fault:
-                await called(toolset, "fault")
+        async with open_toolset(scripted_server(version)) as toolset:
+            failed = await call_tool(toolset, "fail")
+            assert (failed.is_error, failed.error_kind, text_of_output(failed)) == (True, "tool", "the disk is full")
+            with pytest.raises(ToolError, match=r"something broke inside \(-32603\)") as fault:
+                await call_tool(toolset, "fault")
             assert fault.value.kind == "protocol"
 
     asyncio.run(work())
@@ -73,9 +75,9 @@ def test_a_failure_of_the_tool_is_an_output_and_one_of_the_protocol_is_none(vers
 @pytest.mark.parametrize("code", [-32002, -32602])
 def test_what_is_not_found_is_a_protocol_error_by_either_code(version: str, code: int) -> None:
     async def work() -> None:
-        async with playing(actor(version)) as toolset:
-            with pytest.raises(ToolFault, match=str(code)) as fault:
-                await called(toolset, "fault", {"code": code})
+        async with open_toolset(scripted_server(version)) as toolset:
+            with pytest.raises(ToolError, match=str(code)) as fault:
+                await call_tool(toolset, "fault", {"code": code})
             assert fault.value.kind == "protocol"
 
     asyncio.run(work())
@@ -84,8 +86,8 @@ def test_what_is_not_found_is_a_protocol_error_by_either_code(version: str, code
 @both
 def test_every_kind_of_content_is_a_part(version: str) -> None:
     async def work() -> None:
-        async with playing(actor(version)) as toolset:
-            image, audio, link, document, blob, page = (await called(toolset, "media")).content
+        async with open_toolset(scripted_server(version)) as toolset:
+            image, audio, link, document, blob, page = (await call_tool(toolset, "media")).content
             assert image == Media(kind="image", source=Inline(data=PNG), media_type="image/png")
             assert audio == Media(kind="audio", source=Inline(data="UklGRg=="), media_type="audio/wav")
             assert link == Text(text="[resource b at file:///b.md (text/markdown, 9 bytes)]")
@@ -102,12 +104,16 @@ def test_every_kind_of_content_is_a_part(version: str) -> None:
 @both
 def test_structured_content_is_held_against_the_schema(version: str) -> None:
     async def work() -> None:
-        async with playing(actor(version, tools=[tool("structured", outputSchema=PROMISE), tool("echo")])) as toolset:
-            good = await called(toolset, "structured", {"n": 1})
+        async with open_toolset(
+            scripted_server(
+                version, tools=[tool_definition("structured", outputSchema=PROMISE), tool_definition("echo")]
+            )
+        ) as toolset:
+            good = await call_tool(toolset, "structured", {"n": 1})
             assert good.structured == {"n": 1}
             assert good.content == (Data(json=good.content[0].json),)  # type: ignore[union-attr]
-            with pytest.raises(ToolFault, match="at n: ") as fault:
-                await called(toolset, "structured", {"n": "1"})
+            with pytest.raises(ToolError, match="at n: ") as fault:
+                await call_tool(toolset, "structured", {"n": "1"})
             assert fault.value.kind == "output"
 
     asyncio.run(work())
@@ -115,27 +121,27 @@ def test_structured_content_is_held_against_the_schema(version: str) -> None:
 
 def test_structured_content_that_was_promised_must_be_there() -> None:
     async def work() -> None:
-        async with playing(actor(tools=[tool("echo", outputSchema=PROMISE)])) as toolset:
-            with pytest.raises(ToolFault, match="no structured content"):
-                await called(toolset, "echo")
+        async with open_toolset(scripted_server(tools=[tool_definition("echo", outputSchema=PROMISE)])) as toolset:
+            with pytest.raises(ToolError, match="no structured content"):
+                await call_tool(toolset, "echo")
 
     asyncio.run(work())
 
 
 def test_a_tool_that_failed_owes_no_structured_content() -> None:
     async def work() -> None:
-        async with playing(actor(tools=[tool("fail", outputSchema=PROMISE)])) as toolset:
-            assert (await called(toolset, "fail")).is_error
+        async with open_toolset(scripted_server(tools=[tool_definition("fail", outputSchema=PROMISE)])) as toolset:
+            assert (await call_tool(toolset, "fail")).is_error
 
     asyncio.run(work())
 
 
 def test_any_value_may_be_structured_content_in_the_newer_version() -> None:
     async def work() -> None:
-        listed = [tool("structured", outputSchema={"type": "array", "items": {"type": "integer"}})]
-        async with playing(actor(NEW, tools=listed)) as toolset:
-            with pytest.raises(ToolFault, match="at the result: "):
-                await called(toolset, "structured", {"a": 1})
+        listed = [tool_definition("structured", outputSchema={"type": "array", "items": {"type": "integer"}})]
+        async with open_toolset(scripted_server(NEW_VERSION, tools=listed)) as toolset:
+            with pytest.raises(ToolError, match="at the result: "):
+                await call_tool(toolset, "structured", {"a": 1})
 
     asyncio.run(work())
 
@@ -144,8 +150,8 @@ def test_any_value_may_be_structured_content_in_the_newer_version() -> None:
 def test_progress_is_told(version: str) -> None:
     async def work() -> None:
         told: list[str] = []
-        async with playing(actor(version)) as toolset:
-            await (await tool_of(toolset, "progress")).run({}, calling(progress=told.append))
+        async with open_toolset(scripted_server(version)) as toolset:
+            await (await find_tool(toolset, "progress")).run({}, call_context(progress=told.append))
         assert told == ["1/2 part 1", "2/2 part 2"]
 
     asyncio.run(work())
@@ -156,18 +162,18 @@ def test_a_call_that_is_given_up_is_cancelled_at_the_server(version: str, tmp_pa
     log = tmp_path / "log"
 
     async def work() -> None:
-        async with playing(actor(version, log=str(log))) as toolset:
-            waiting = asyncio.create_task(called(toolset, "wait"))
+        async with open_toolset(scripted_server(version, log=str(log))) as toolset:
+            waiting = asyncio.create_task(call_tool(toolset, "wait"))
             await asyncio.sleep(0)
             while "tools/call" not in methods(log):  # noqa: ASYNC110 - it is another process
                 await asyncio.sleep(0.02)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            assert words(await called(toolset, "echo")) == "{}"
+            assert text_of_output(await call_tool(toolset, "echo")) == "{}"
 
     asyncio.run(work())
-    sent = written(log)
+    sent = read_message_log(log)
     call = next(one for one in sent if one.get("method") == "tools/call")
     cancelled = next(one for one in sent if one.get("method") == "notifications/cancelled")
     assert cancelled["params"]["requestId"] == call["id"]
@@ -190,15 +196,15 @@ FORM = {
 @both
 def test_a_form_is_asked_of_the_person_field_by_field(version: str) -> None:
     async def work() -> None:
-        person = Someone("Ada", "seven", "17", "36", "", "a, c", "true", "")
-        async with playing(actor(version)) as toolset:
-            output = await called(toolset, "ask", {"schema": FORM}, person)
+        person = RecordingApprover("Ada", "seven", "17", "36", "", "a, c", "true", "")
+        async with open_toolset(scripted_server(version)) as toolset:
+            output = await call_tool(toolset, "ask", {"schema": FORM}, person)
         content = {"name": "Ada", "age": 36, "team": "red", "tags": ["a", "c"], "sure": True}
-        assert json.loads(words(output)) == {"action": "accept", "content": content}
+        assert json.loads(text_of_output(output)) == {"action": "accept", "content": content}
         assert person.answers == []
-        question, _ = person.asked[0]
+        question, _ = person.questions[0]
         assert question == "The MCP server actor asks: Who are you?[31m\nYour name"
-        assert [choices for _, choices in person.asked if choices] == [("red", "blue"), ("true", "false")]
+        assert [choices for _, choices in person.questions if choices] == [("red", "blue"), ("true", "false")]
 
     asyncio.run(work())
 
@@ -206,13 +212,13 @@ def test_a_form_is_asked_of_the_person_field_by_field(version: str) -> None:
 @both
 def test_a_person_can_leave_a_form_and_nobody_fills_none(version: str) -> None:
     async def work() -> None:
-        async with playing(actor(version)) as toolset:
-            left = await called(toolset, "ask", {"schema": FORM}, Someone("Ada", None))
-            assert json.loads(words(left))["action"] == "cancel"
-            wrong = await called(toolset, "ask", {"schema": FORM}, Someone("Ada", "x", "y", "z"))
-            assert json.loads(words(wrong))["action"] == "decline"
-            nobody = await called(toolset, "ask", {"schema": FORM}, Nobody())
-            assert json.loads(words(nobody))["action"] == "decline"
+        async with open_toolset(scripted_server(version)) as toolset:
+            left = await call_tool(toolset, "ask", {"schema": FORM}, RecordingApprover("Ada", None))
+            assert json.loads(text_of_output(left))["action"] == "cancel"
+            wrong = await call_tool(toolset, "ask", {"schema": FORM}, RecordingApprover("Ada", "x", "y", "z"))
+            assert json.loads(text_of_output(wrong))["action"] == "decline"
+            nobody = await call_tool(toolset, "ask", {"schema": FORM}, NoApprover())
+            assert json.loads(text_of_output(nobody))["action"] == "decline"
 
     asyncio.run(work())
 
@@ -220,39 +226,39 @@ def test_a_person_can_leave_a_form_and_nobody_fills_none(version: str) -> None:
 def test_hints_are_kept_and_what_is_not_said_is_the_worse() -> None:
     async def work() -> None:
         listed = [
-            tool("silent"),
-            tool("safe", annotations={"destructiveHint": False, "openWorldHint": False}),
-            tool("reads", annotations={"readOnlyHint": True, "idempotentHint": True}),
+            tool_definition("silent"),
+            tool_definition("safe", annotations={"destructiveHint": False, "openWorldHint": False}),
+            tool_definition("reads", annotations={"readOnlyHint": True, "idempotentHint": True}),
         ]
-        async with playing(actor(tools=listed)) as toolset:
+        async with open_toolset(scripted_server(tools=listed)) as toolset:
             silent, safe, reads = await toolset.tools()
         assert silent.annotations == Annotations(destructive=True, open_world=True)
         assert safe.annotations == Annotations(destructive=False, open_world=False)
         assert reads.annotations == Annotations(read_only=True, idempotent=True, open_world=True)
         assert (silent.retries, reads.retries) == (0, 2)
-        assert silent.touches({}) == safe.touches({}) == frozenset({"mcp:actor"})
-        assert reads.touches({}) == frozenset()
+        assert silent.resources({}) == safe.resources({}) == frozenset({"mcp:actor"})
+        assert reads.resources({}) == frozenset()
 
     asyncio.run(work())
 
 
 def test_only_what_is_configured_is_offered() -> None:
     async def work() -> None:
-        settings = actor(tools=[tool(name) for name in ("read_a", "read_b", "write_a")])
-        chosen = Server(command=settings.command, args=settings.args, tools=("read_*",), without=("*_b",))
-        async with playing(chosen) as toolset:
+        settings = scripted_server(tools=[tool_definition(name) for name in ("read_a", "read_b", "write_a")])
+        chosen = McpServerConfig(command=settings.command, args=settings.args, tools=("read_*",), without=("*_b",))
+        async with open_toolset(chosen) as toolset:
             assert [one.name for one in await toolset.tools()] == ["actor__read_a"]
 
     asyncio.run(work())
 
 
 def listings(log: Path) -> int:
-    return sum(one.get("method") == "tools/list" for one in written(log))
+    return sum(one.get("method") == "tools/list" for one in read_message_log(log))
 
 
 def test_a_list_counts_until_it_runs_out(tmp_path: Path) -> None:
     async def work(ttl: int, log: Path) -> None:
-        async with playing(actor(NEW, ttl=ttl, log=str(log))) as toolset:
+        async with open_toolset(scripted_server(NEW_VERSION, ttl=ttl, log=str(log))) as toolset:
             await toolset.tools()
             await toolset.tools()
 
@@ -263,10 +269,10 @@ def test_a_list_counts_until_it_runs_out(tmp_path: Path) -> None:
 
 def test_a_change_notice_makes_the_list_old(tmp_path: Path) -> None:
     async def work() -> None:
-        async with playing(actor(log=str(tmp_path / "log"))) as toolset:
+        async with open_toolset(scripted_server(log=str(tmp_path / "log"))) as toolset:
             noticed = asyncio.Event()
             toolset.on_change = noticed.set
-            await called(toolset, "change")
+            await call_tool(toolset, "change")
             await noticed.wait()
             assert [one.name for one in await toolset.tools()] == ["actor__new"]
 
@@ -276,8 +282,10 @@ def test_a_change_notice_makes_the_list_old(tmp_path: Path) -> None:
 
 def test_a_change_while_the_list_is_told_makes_it_old_too(tmp_path: Path) -> None:
     async def work() -> None:
-        settings = actor(tools=[tool("a"), tool("b")], page=1, changing=True, log=str(tmp_path / "log"))
-        async with playing(settings) as toolset:
+        settings = scripted_server(
+            tools=[tool_definition("a"), tool_definition("b")], page=1, changing=True, log=str(tmp_path / "log")
+        )
+        async with open_toolset(settings) as toolset:
             assert [one.name for one in await toolset.tools()] == ["actor__a", "actor__b"]
             assert [one.name for one in await toolset.tools()] == ["actor__new"]
 
@@ -285,16 +293,16 @@ def test_a_change_while_the_list_is_told_makes_it_old_too(tmp_path: Path) -> Non
 
 
 def methods(log: Path) -> list[str]:
-    return [one["method"] for one in written(log) if "method" in one] if log.exists() else []
+    return [one["method"] for one in read_message_log(log) if "method" in one] if log.exists() else []
 
 
 def test_an_older_server_is_never_sent_what_only_the_newer_version_has(tmp_path: Path) -> None:
     async def work(log: Path, pin: str) -> None:
-        async with playing(actor(OLD, pin=pin, log=str(log))) as toolset:
-            await called(toolset, "echo")
+        async with open_toolset(scripted_server(OLD_VERSION, pin=pin, log=str(log))) as toolset:
+            await call_tool(toolset, "echo")
 
     asyncio.run(work(tmp_path / "auto", "auto"))
-    asyncio.run(work(tmp_path / "pinned", OLD))
+    asyncio.run(work(tmp_path / "pinned", OLD_VERSION))
     assert methods(tmp_path / "auto") == [
         "server/discover",
         "initialize",
@@ -304,7 +312,7 @@ def test_an_older_server_is_never_sent_what_only_the_newer_version_has(tmp_path:
     ]
     assert methods(tmp_path / "pinned") == ["initialize", "notifications/initialized", "tools/list", "tools/call"]
     for log in ("auto", "pinned"):
-        for one in written(tmp_path / log):
+        for one in read_message_log(tmp_path / log):
             if one.get("method", "").startswith("tools/"):
                 meta = one.get("params", {}).get("_meta", {})
                 assert not [key for key in meta if key.startswith("io.modelcontextprotocol/")]
@@ -312,42 +320,50 @@ def test_an_older_server_is_never_sent_what_only_the_newer_version_has(tmp_path:
 
 def test_a_newer_server_is_never_sent_a_handshake(tmp_path: Path) -> None:
     async def work(log: Path, pin: str) -> None:
-        async with playing(actor(NEW, pin=pin, log=str(log))) as toolset:
-            await called(toolset, "echo")
+        async with open_toolset(scripted_server(NEW_VERSION, pin=pin, log=str(log))) as toolset:
+            await call_tool(toolset, "echo")
 
-    for pin in ("auto", NEW):
+    for pin in ("auto", NEW_VERSION):
         asyncio.run(work(tmp_path / pin, pin))
         assert methods(tmp_path / pin) == ["server/discover", "tools/list", "tools/call"]
-        for one in written(tmp_path / pin):
+        for one in read_message_log(tmp_path / pin):
             meta: dict[str, Any] = one["params"]["_meta"]
-            assert meta["io.modelcontextprotocol/protocolVersion"] == NEW
+            assert meta["io.modelcontextprotocol/protocolVersion"] == NEW_VERSION
             assert meta["io.modelcontextprotocol/clientInfo"]["name"] == "toolwire"
             assert set(meta["io.modelcontextprotocol/clientCapabilities"]) == {"elicitation"}
 
 
-@pytest.mark.parametrize(("version", "pin"), [(OLD, NEW), (NEW, OLD), ("2025-06-18", OLD)])
+@pytest.mark.parametrize(
+    ("version", "pin"), [(OLD_VERSION, NEW_VERSION), (NEW_VERSION, OLD_VERSION), ("2025-06-18", OLD_VERSION)]
+)
 def test_a_version_that_is_pinned_is_spoken_or_nothing_is(version: str, pin: str) -> None:
     async def work() -> None:
-        async with playing(actor(version, pin=pin)) as toolset:
+        async with open_toolset(scripted_server(version, pin=pin)) as toolset:
             assert await toolset.tools() == ()
             assert toolset.state == "down"
-            assert len(toolset.warned()) == 1
+            assert len(toolset.take_warnings()) == 1
 
     asyncio.run(work())
 
 
 def test_a_server_that_fails_leaves_the_others_working_and_is_told_once() -> None:
     async def work() -> None:
-        servers = {"good": actor(), "gone": Server(command="no-such-program-anywhere"), "off": Server(enabled=False)}
-        good, gone = toolsets(servers)
+        servers = {
+            "good": scripted_server(),
+            "gone": McpServerConfig(command="no-such-program-anywhere"),
+            "off": McpServerConfig(enabled=False),
+        }
+        good, gone = build_toolsets(servers)
         try:
             for one in (good, gone):
                 await one.open()
             assert await good.tools()
             for _ in range(3):
                 assert await gone.tools() == ()
-            assert gone.warned() == ["the MCP server gone is not there: there is no program 'no-such-program-anywhere'"]
-            assert (good.state, gone.state, gone.why) == (
+            assert gone.take_warnings() == [
+                "the MCP server gone is not there: there is no program 'no-such-program-anywhere'"
+            ]
+            assert (good.state, gone.state, gone.error) == (
                 "up",
                 "down",
                 "there is no program 'no-such-program-anywhere'",
@@ -362,10 +378,10 @@ def test_a_server_that_fails_leaves_the_others_working_and_is_told_once() -> Non
 def test_what_a_program_said_before_it_ended_is_told() -> None:
     async def work() -> None:
         script = "import sys; sys.exit('the key is missing')"
-        settings = actor()
-        async with playing(Server(command=settings.command, args=("-c", script))) as toolset:
+        settings = scripted_server()
+        async with open_toolset(McpServerConfig(command=settings.command, args=("-c", script))) as toolset:
             assert await toolset.tools() == ()
-            assert "it said: the key is missing" in toolset.why
+            assert "it said: the key is missing" in toolset.error
 
     asyncio.run(work())
 
@@ -373,12 +389,12 @@ def test_what_a_program_said_before_it_ended_is_told() -> None:
 @both
 def test_a_server_that_died_is_started_anew(version: str) -> None:
     async def work() -> None:
-        async with playing(actor(version)) as toolset:
-            with pytest.raises(ToolFault) as fault:
-                await called(toolset, "die")
+        async with open_toolset(scripted_server(version)) as toolset:
+            with pytest.raises(ToolError) as fault:
+                await call_tool(toolset, "die")
             assert fault.value.kind == "unavailable"
-            assert not toolset._connection.alive
-            assert words(await called(toolset, "echo")) == "{}"
+            assert not toolset._connection.is_alive
+            assert text_of_output(await call_tool(toolset, "echo")) == "{}"
             assert toolset.state == "up"
 
     asyncio.run(work())
@@ -386,19 +402,19 @@ def test_a_server_that_died_is_started_anew(version: str) -> None:
 
 def test_a_server_that_does_not_come_up_is_tried_again_with_more_and_more_patience() -> None:
     async def work() -> None:
-        toolset = McpToolset("gone", Server(command="no-such-program-anywhere"))
+        toolset = McpToolset("gone", McpServerConfig(command="no-such-program-anywhere"))
         connection = toolset._connection
         for wait in (0.5, 1.0, 2.0, 4.0):
             began = time.monotonic()
             assert await toolset.tools() == ()
-            if connection._again is not None:
-                await asyncio.wait([connection._again])
-            assert began + wait <= connection._not_before <= time.monotonic() + wait
-            connection._not_before = time.monotonic() + 3600
+            if connection._reconnect_task is not None:
+                await asyncio.wait([connection._reconnect_task])
+            assert began + wait <= connection._retry_at <= time.monotonic() + wait
+            connection._retry_at = time.monotonic() + 3600
             assert await toolset.tools() == ()
-            assert connection._again is None  # it is not time yet
-            connection._not_before = 0
-        assert toolset.why == "there is no program 'no-such-program-anywhere'"
+            assert connection._reconnect_task is None  # it is not time yet
+            connection._retry_at = 0
+        assert toolset.error == "there is no program 'no-such-program-anywhere'"
         await toolset.close()
 
     asyncio.run(work())
@@ -406,14 +422,16 @@ def test_a_server_that_does_not_come_up_is_tried_again_with_more_and_more_patien
 
 def test_a_server_that_comes_up_later_is_found_without_anybody_waiting(tmp_path: Path) -> None:
     async def work() -> None:
-        settings = actor(tools=[tool("echo")])
+        settings = scripted_server(tools=[tool_definition("echo")])
         program = tmp_path / "server"
-        toolset = McpToolset("late", Server(command=str(program), args=settings.args, connect_timeout=PATIENCE))
+        toolset = McpToolset(
+            "late", McpServerConfig(command=str(program), args=settings.args, connect_timeout=DEADLINE)
+        )
         assert await toolset.tools() == ()
         program.symlink_to(settings.command or "")
         there = asyncio.Event()
         toolset.on_change = there.set
-        toolset._connection._not_before = 0
+        toolset._connection._retry_at = 0
         assert await toolset.tools() == ()  # it does not wait for the server to come up
         await there.wait()
         assert [one.name for one in await toolset.tools()] == ["late__echo"]
@@ -426,24 +444,26 @@ def test_a_list_that_does_not_come_is_not_waited_for(clock: Clock, tmp_path: Pat
     log = tmp_path / "log"
 
     async def work() -> None:
-        settings = actor(mute=True, log=str(log))
-        patient = Server(command=settings.command, args=settings.args, connect_timeout=PATIENCE, timeout=2 * PATIENCE)
-        async with playing(patient) as toolset:
+        settings = scripted_server(mute=True, log=str(log))
+        patient = McpServerConfig(
+            command=settings.command, args=settings.args, connect_timeout=DEADLINE, timeout=2 * DEADLINE
+        )
+        async with open_toolset(patient) as toolset:
             listing = asyncio.ensure_future(toolset.tools())
             await wait_until_async(lambda: log.exists() and "tools/list" in methods(log))
-            assert await clock.expire(listing) == ()
-            assert "does not list its tools" in toolset.warned()[0]
+            assert await clock.advance_until_done(listing) == ()
+            assert "does not list its tools" in toolset.take_warnings()[0]
 
     asyncio.run(work())
 
 
 def test_a_server_that_is_silent_is_not_waited_for() -> None:
     async def work() -> None:
-        settings = actor(slow=60)
-        quick = Server(command=settings.command, args=settings.args, connect_timeout=0.5)
-        async with playing(quick) as toolset:
+        settings = scripted_server(slow=60)
+        quick = McpServerConfig(command=settings.command, args=settings.args, connect_timeout=0.5)
+        async with open_toolset(quick) as toolset:
             assert await toolset.tools() == ()
-            assert toolset.why == "it did not answer within 0.5 seconds"
+            assert toolset.error == "it did not answer within 0.5 seconds"
 
     asyncio.run(work())
 
@@ -453,8 +473,8 @@ def test_no_key_of_the_environment_reaches_a_server(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv(name, "sk-do-not-tell")
 
     async def work() -> None:
-        async with playing(actor(env={"ITS_OWN": "1"})) as toolset:
-            environment = json.loads(words(await called(toolset, "environment")))
+        async with open_toolset(scripted_server(env={"ITS_OWN": "1"})) as toolset:
+            environment = json.loads(text_of_output(await call_tool(toolset, "environment")))
         assert "sk-do-not-tell" not in environment.values()
         assert environment["ITS_OWN"] == "1"
         assert "PATH" in environment

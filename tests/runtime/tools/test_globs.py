@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolwire.runtime.tools.globs import is_glob, matches, matches_anywhere
-from toolwire.runtime.toolset import ToolFault
+from toolwire.runtime.tool import ToolError
+from toolwire.runtime.tools.directory_walk import is_glob, matches_glob, matches_glob_anywhere
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ from toolwire.runtime.toolset import ToolFault
     ],
 )
 def test_a_pattern_matches_whole_paths(pattern: str, matching: list[str], other: list[str]) -> None:
-    assert [path for path in matching if not matches(path, pattern)] == []
-    assert [path for path in other if matches(path, pattern)] == []
+    assert [path for path in matching if not matches_glob(path, pattern)] == []
+    assert [path for path in other if matches_glob(path, pattern)] == []
 
 
 def test_a_pattern_with_no_slash_can_be_for_names_anywhere() -> None:
-    assert matches_anywhere("a/b/c.py", "*.py")
-    assert not matches_anywhere("a/b/c.py", "b/*.py")
+    assert matches_glob_anywhere("a/b/c.py", "*.py")
+    assert not matches_glob_anywhere("a/b/c.py", "b/*.py")
 
 
 def test_what_is_a_pattern() -> None:
@@ -41,12 +41,12 @@ def test_what_is_a_pattern() -> None:
 
 def test_no_pattern_takes_long() -> None:
     # By trying each way to match, it would never end.
-    assert not matches("a" * 5000, "*a" * 200 + "b")
-    assert not matches("a/" * 2000, "**/*" * 100 + "b")
-    assert not matches("a", "{a,b}" * 150)
+    assert not matches_glob("a" * 5000, "*a" * 200 + "b")
+    assert not matches_glob("a/" * 2000, "**/*" * 100 + "b")
+    assert not matches_glob("a", "{a,b}" * 150)
 
 
 def test_what_is_too_long_or_no_pattern_is_a_fault() -> None:
     for pattern in ("a" * 2000, "[z-a]"):
-        with pytest.raises(ToolFault, match="pattern"):
-            matches("a", pattern)
+        with pytest.raises(ToolError, match="pattern"):
+            matches_glob("a", pattern)

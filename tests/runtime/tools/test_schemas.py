@@ -6,11 +6,11 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from tests.runtime.tools.calling import BARE
+from tests.support.runtime.tool_calls import NO_SANDBOX
 from toolwire.canonical.tools import FreeformTool, FunctionTool
 from toolwire.runtime.policy import Policy
-from toolwire.runtime.tools import built_in
-from toolwire.runtime.toolset import Tool
+from toolwire.runtime.tool import Tool
+from toolwire.runtime.tools import built_in_tools
 
 # Name: what is required, and what may be given.
 SHAPES = {
@@ -35,7 +35,7 @@ READING = {"read_file", "read_many_files", "search_file_content", "list_director
 
 @pytest.fixture
 def tools(tmp_path: Path) -> dict[str, Tool]:
-    return {tool.name: tool for tool in built_in(tmp_path, sandbox=BARE)}
+    return {tool.name: tool for tool in built_in_tools(tmp_path, sandbox=NO_SANDBOX)}
 
 
 def test_these_are_the_tools(tools: dict[str, Tool]) -> None:
@@ -50,11 +50,11 @@ def test_a_tool_takes_exactly_these(tools: dict[str, Tool], name: str) -> None:
     assert schema["additionalProperties"] is False
     assert all(given["description"] for given in schema["properties"].values())
     jsonschema_rs.meta.validate(schema)
-    assert isinstance(tools[name].declared(), FunctionTool)
+    assert isinstance(tools[name].declaration(), FunctionTool)
 
 
 def test_apply_patch_is_a_grammar_tool(tools: dict[str, Tool]) -> None:
-    declared = tools["apply_patch"].declared()
+    declared = tools["apply_patch"].declaration()
     assert isinstance(declared, FreeformTool)
     assert declared.grammar is not None
     assert declared.grammar.syntax == "lark"
@@ -142,12 +142,12 @@ def test_a_call_says_which_file_it_is_about_whichever_way_that_is_spelled(
     (tmp_path / "link").symlink_to("sub")
     wanted = frozenset({str(tmp_path.resolve() / "sub" / "a")})
     for path in ("sub/a", "./sub/../sub/a", "link/a", f"{tmp_path}/sub/a"):
-        assert tools["write_file"].touches({"file_path": path, "content": ""}) == wanted
-        assert tools["replace"].touches({"file_path": path, "old_string": "", "new_string": ""}) == wanted
-        assert tools["read_file"].touches({"absolute_path": path}) == wanted
+        assert tools["write_file"].resources({"file_path": path, "content": ""}) == wanted
+        assert tools["replace"].resources({"file_path": path, "old_string": "", "new_string": ""}) == wanted
+        assert tools["read_file"].resources({"absolute_path": path}) == wanted
     patch = "*** Begin Patch\n*** Update File: link/a\n*** Move to: b\n*** End Patch"
-    assert tools["apply_patch"].touches(patch) == wanted | {str(tmp_path.resolve() / "b")}
-    assert tools["run_shell_command"].touches({"command": "ls"}) is None
+    assert tools["apply_patch"].resources(patch) == wanted | {str(tmp_path.resolve() / "b")}
+    assert tools["run_shell_command"].resources({"command": "ls"}) is None
 
 
 @pytest.mark.parametrize("path", ["sub/../../secret/a", "link/a", "sub/./../../secret/a"])
@@ -156,7 +156,7 @@ def test_a_rule_is_not_passed_by_dots_and_links(tmp_path: Path, path: str) -> No
     (root / "sub").mkdir(parents=True)
     (root / "secret").mkdir()
     (root / "link").symlink_to("secret")
-    write = next(tool for tool in built_in(root, sandbox=BARE) if tool.name == "write_file")
+    write = next(tool for tool in built_in_tools(root, sandbox=NO_SANDBOX) if tool.name == "write_file")
     allowing = Policy(allow=[f"write_file(file_path={root.resolve()}/sub/*)", "write_file(file_path=sub/*)"])
     assert allowing.decide(write, {"file_path": f"{root}/sub/a", "content": ""}).verdict == "allow"
     assert allowing.decide(write, {"file_path": f"{root}/{path}", "content": ""}).verdict == "ask"
@@ -169,7 +169,7 @@ def test_a_rule_may_name_a_path_from_the_workspace_on(tmp_path: Path, path: str)
     for name in ("sub", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "link").symlink_to("sub")
-    tools = {tool.name: tool for tool in built_in(tmp_path, sandbox=BARE)}
+    tools = {tool.name: tool for tool in built_in_tools(tmp_path, sandbox=NO_SANDBOX)}
     given = {"file_path": path.format(root=tmp_path), "content": ""}
     denying, allowing = Policy(allow=["*"], deny=["*(file_path=sub/*)"]), Policy(allow=["*(file_path=sub/*)"])
     assert denying.decide(tools["write_file"], given).verdict == "deny"
@@ -182,7 +182,7 @@ def test_a_rule_may_name_a_path_from_the_workspace_on(tmp_path: Path, path: str)
 def test_rules_for_files_hold_for_patches_and_for_many_files(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("")
     (tmp_path / "key.pem").write_text("")
-    tools = {tool.name: tool for tool in built_in(tmp_path, sandbox=BARE)}
+    tools = {tool.name: tool for tool in built_in_tools(tmp_path, sandbox=NO_SANDBOX)}
     policy = Policy(allow=["apply_patch"], deny=["apply_patch(file_path=*.pem)", "read_many_files(paths=*.pem)"])
     patch = "*** Begin Patch\n*** Add File: {}\n+a\n*** End Patch"
     assert policy.decide(tools["apply_patch"], patch.format("b.py")).verdict == "allow"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.patience import PATIENCE
-from tests.runtime.tools.calling import tool
+from tests.support.deadlines import DEADLINE
+from tests.support.runtime.tool_calls import built_in_tool
 from toolwire.runtime.policy import Policy
-from toolwire.runtime.tools.shell_line import simple_commands
+from toolwire.runtime.tools.run_shell_command import parse_simple_commands
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ from toolwire.runtime.tools.shell_line import simple_commands
     ],
 )
 def test_what_can_be_told(line: str, commands: list[str] | None) -> None:
-    assert simple_commands(line) == commands
+    assert parse_simple_commands(line) == commands
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_what_can_be_told(line: str, commands: list[str] | None) -> None:
     ],
 )
 def test_what_can_not_be_told(line: str) -> None:
-    assert simple_commands(line) is None
+    assert parse_simple_commands(line) is None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_can_not_be_told(line: str) -> None:
     ],
 )
 def test_a_rule_for_one_command_lets_no_other_through(tmp_path: Path, line: str) -> None:
-    shell = tool(tmp_path, "run_shell_command")
+    shell = built_in_tool(tmp_path, "run_shell_command")
     policy = Policy(allow=["run_shell_command(command=git status*)"])
     assert policy.decide(shell, {"command": line}).verdict == "ask"
 
@@ -152,21 +152,21 @@ def test_a_rule_for_one_command_lets_no_other_through(tmp_path: Path, line: str)
     "line", ["git status", "git status -s", "git status; git status -s", "git status 2>&1", "'git' status 'a; b'"]
 )
 def test_a_rule_for_one_command_lets_it_through(tmp_path: Path, line: str) -> None:
-    shell = tool(tmp_path, "run_shell_command")
+    shell = built_in_tool(tmp_path, "run_shell_command")
     policy = Policy(allow=["run_shell_command(command=git status*)"])
     assert policy.decide(shell, {"command": line}).verdict == "allow"
 
 
 @pytest.mark.parametrize("line", ["rm x", "echo a; rm x", "true && (rm x)", '"rm" x', "r''m x", "\\rm x", "echo|rm x"])
 def test_a_rule_against_a_command_finds_it_in_a_line(tmp_path: Path, line: str) -> None:
-    shell = tool(tmp_path, "run_shell_command")
+    shell = built_in_tool(tmp_path, "run_shell_command")
     policy = Policy(allow=["run_shell_command"], deny=["run_shell_command(command=rm *)"])
     assert policy.decide(shell, {"command": line}).verdict == "deny"
 
 
 @pytest.mark.parametrize("line", ["echo $(rm x)", "eval 'rm x'", "r? x", "X=rm; $X x", "if true; then rm x; fi"])
 def test_a_rule_against_a_command_is_not_passed_by_what_can_not_be_told(tmp_path: Path, line: str) -> None:
-    shell = tool(tmp_path, "run_shell_command")
+    shell = built_in_tool(tmp_path, "run_shell_command")
     bounded = Policy(allow=["run_shell_command"], deny=["run_shell_command(command=rm *)"])
     assert bounded.decide(shell, {"command": line}).verdict == "ask"
     unbounded = Policy(allow=["run_shell_command"], deny=["write_file(file_path=*)"])
@@ -211,14 +211,14 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(pieces=st.lists(PIECES, min_size=1, max_size=8))
 def test_what_a_shell_really_runs_was_told(probed: Path, pieces: list[str]) -> None:
     line = "".join(pieces)
-    told = simple_commands(line)
+    told = parse_simple_commands(line)
     if told is None:
         return
     log = probed / "log"
     log.unlink(missing_ok=True)
     shell = shutil.which("bash") or "/bin/sh"
     subprocess.run(
-        [shell, "-c", line], env={"PATH": str(probed)}, cwd=probed, timeout=PATIENCE, check=False, capture_output=True
+        [shell, "-c", line], env={"PATH": str(probed)}, cwd=probed, timeout=DEADLINE, check=False, capture_output=True
     )
     ran = log.read_text().splitlines() if log.exists() else []
     spoken = [command for command in told if command.split()[0] == "probe" or " probe" in command]

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.tools.calling import calling, tool
+from tests.support.runtime.tool_calls import built_in_tool, tool_context
+from toolwire.runtime.tool import Tool, ToolError
 from toolwire.runtime.tools.workspace import Workspace
-from toolwire.runtime.toolset import Tool, ToolFault
 
 SECRET = b"the secret outside"
 ENOUGH = 1000
@@ -35,9 +35,9 @@ def root(tmp_path: Path) -> Path:
 
 def refused(workspace: Workspace, path: str) -> str:
     """The kind of fault, for reading and for writing alike."""
-    with pytest.raises(ToolFault) as read:
+    with pytest.raises(ToolError) as read:
         workspace.read(path, ENOUGH)
-    with pytest.raises(ToolFault) as written:
+    with pytest.raises(ToolError) as written:
         workspace.write(path, b"changed")
     assert read.value.kind == written.value.kind
     return read.value.kind
@@ -84,7 +84,7 @@ def test_an_absolute_path_that_only_begins_like_the_root_is_outside(root: Path) 
 )
 def test_what_only_looks_like_a_way_out_is_a_name(root: Path, path: str) -> None:
     workspace = Workspace(root)
-    with pytest.raises(ToolFault) as fault:
+    with pytest.raises(ToolError) as fault:
         workspace.read(path, ENOUGH)
     assert fault.value.kind == "not_found"
     workspace.write(path, b"a name like others")
@@ -99,7 +99,7 @@ def test_what_is_no_path_is_refused(root: Path, path: str, kind: str) -> None:
 
 @pytest.mark.parametrize("path", ["a" * 300, "/".join(["a" * 200] * 100)])
 def test_a_very_long_path_is_a_fault_with_a_short_message(root: Path, path: str) -> None:
-    with pytest.raises(ToolFault) as fault:
+    with pytest.raises(ToolError) as fault:
         Workspace(root).write(path, b"")
     assert len(str(fault.value)) < 300
 
@@ -108,7 +108,7 @@ def test_a_very_long_path_is_a_fault_with_a_short_message(root: Path, path: str)
 def test_a_link_that_leads_out_is_not_followed(root: Path, target: str) -> None:
     (root / "link").symlink_to(target.format(parent=root.parent))
     workspace = Workspace(root)
-    with pytest.raises(ToolFault) as fault:
+    with pytest.raises(ToolError) as fault:
         workspace.read("link", ENOUGH)
     assert fault.value.kind == "outside"
 
@@ -118,10 +118,10 @@ def test_a_linked_folder_that_leads_out_is_not_entered(root: Path) -> None:
     (root / "via").symlink_to("link")
     workspace = Workspace(root)
     for path in ("link/secret", "via/secret", "inner/../via/secret"):
-        with pytest.raises(ToolFault) as fault:
+        with pytest.raises(ToolError) as fault:
             workspace.read(path, ENOUGH)
         assert fault.value.kind == "outside"
-    with pytest.raises(ToolFault), workspace.folder("link"):
+    with pytest.raises(ToolError), workspace.open_directory("link"):
         pass
 
 
@@ -134,7 +134,7 @@ def test_links_inside_are_followed_by_who_reads(root: Path) -> None:
     workspace = Workspace(root)
     for path in ("relative", "absolute", "folder/file", "inner/up/inner/file", "folder/up/file", "home/inner/file"):
         assert workspace.read(path, ENOUGH) == b"inside"
-    with workspace.folder("home") as folder:
+    with workspace.open_directory("home") as folder:
         assert folder.parts == ()
 
 
@@ -144,10 +144,10 @@ def test_nothing_is_written_through_a_link_though_it_stays_inside(root: Path) ->
     (root / "dangling").symlink_to("../outside/new")
     workspace = Workspace(root)
     for path in ("link", "folder/file", "folder/new/deep", "dangling"):
-        with pytest.raises(ToolFault) as fault:
+        with pytest.raises(ToolError) as fault:
             workspace.write(path, b"changed")
         assert fault.value.kind == "link"
-    with pytest.raises(ToolFault):
+    with pytest.raises(ToolError):
         workspace.remove("link")
     assert (root / "file").read_bytes() == b"inside"
     assert (root / "inner" / "file").read_bytes() == b"inside"
@@ -157,7 +157,7 @@ def test_nothing_is_written_through_a_link_though_it_stays_inside(root: Path) ->
 def test_links_in_a_circle_end(root: Path) -> None:
     (root / "one").symlink_to("two")
     (root / "two").symlink_to("one")
-    with pytest.raises(ToolFault) as fault:
+    with pytest.raises(ToolError) as fault:
         Workspace(root).read("one", ENOUGH)
     assert fault.value.kind == "link"
 
@@ -204,7 +204,7 @@ def test_a_link_that_is_swapped_in_while_a_path_is_walked_never_shows_what_is_ou
         for _ in until(lambda: {b"inside", b"outside"} <= seen, least=3000):
             try:
                 seen.add(workspace.read("inner/secret", ENOUGH))
-            except ToolFault as fault:
+            except ToolError as fault:
                 seen.add(fault.kind.encode())
     assert SECRET not in seen
     # It was really met in both states.
@@ -219,7 +219,7 @@ def test_a_link_that_is_swapped_in_is_never_written_through(root: Path, swapped:
     workspace, written = Workspace(root), list[bool]()
     with swapping(root / swapped, target):
         for _ in until(lambda: bool(written), least=150):
-            with suppress(ToolFault):
+            with suppress(ToolError):
                 workspace.write("inner/secret", b"changed")
                 written.append(True)
     assert written
@@ -237,7 +237,7 @@ def test_what_is_no_regular_file_is_refused(root: Path) -> None:
 def test_devices_and_proc_are_refused_wherever_they_stand() -> None:
     # The root of a workspace may be above them.
     devices = Workspace(Path("/dev"))
-    with pytest.raises(ToolFault) as fault:
+    with pytest.raises(ToolError) as fault:
         devices.read("null", ENOUGH)
     assert fault.value.kind == "not_a_file"
 
@@ -246,8 +246,8 @@ def test_proc_is_refused_by_its_file_system(root: Path) -> None:
     workspace = Workspace(root)
     status = Path("/proc/self/environ").stat()
     assert stat.S_ISREG(status.st_mode)
-    with pytest.raises(ToolFault):
-        workspace._regular(status, "environ")
+    with pytest.raises(ToolError):
+        workspace._require_regular_file(status, "environ")
 
 
 def test_the_whole_file_system_is_no_workspace() -> None:
@@ -315,10 +315,10 @@ def test_what_is_hidden_is_there_for_nobody(root: Path) -> None:
     (root / "link").symlink_to("state/journal")
     workspace = Workspace(root, hidden=[root / "state"])
     for path in ("state/journal", "inner/../state/journal", "link"):
-        with pytest.raises(ToolFault) as fault:
+        with pytest.raises(ToolError) as fault:
             workspace.read(path, ENOUGH)
         assert fault.value.kind == "hidden"
-    with pytest.raises(ToolFault):
+    with pytest.raises(ToolError):
         workspace.write("state/journal", b"")
 
 
@@ -332,7 +332,7 @@ def test_gits_own_folder_is_not_written(root: Path) -> None:
     (root / ".git" / "config").write_bytes(b"[core]")
     workspace = Workspace(root)
     for path in (".git/hooks/pre-commit", ".git/config", ".GIT/config", "sub/.git/config", "inner/../.git/config"):
-        with pytest.raises(ToolFault) as fault:
+        with pytest.raises(ToolError) as fault:
             workspace.write(path, b"run me")
         assert fault.value.kind == "protected"
     assert workspace.read(".git/config", ENOUGH) == b"[core]"
@@ -341,9 +341,9 @@ def test_gits_own_folder_is_not_written(root: Path) -> None:
 @pytest.mark.parametrize("path", ["own.toml", "sub/../own.toml", "./own.toml", "sub/own.toml", "OWN.toml", "sub/named"])
 def test_what_the_person_configures_is_not_written_by_any_path(root: Path, path: str) -> None:
     (root / "sub").mkdir(exist_ok=True)
-    workspace = Workspace(root, protected=[root / "sub" / "named"], reserved=["own.toml"])
+    workspace = Workspace(root, protected=[root / "sub" / "named"], reserved_names=["own.toml"])
     for spelled in (path, f"{root}/{path}"):
-        with pytest.raises(ToolFault) as fault:
+        with pytest.raises(ToolError) as fault:
             workspace.write(spelled, b"allow all")
         assert fault.value.kind == "protected"
     assert not (root / path).exists()
@@ -354,19 +354,19 @@ def test_no_open_files_are_left(root: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for path in ("file", "inner/file", "inner/../file", "../outside", "none", "inner/none/deep", "file/none", "inner"):
         for act in (lambda path: workspace.read(path, ENOUGH), lambda path: workspace.write(path, b"inside")):
-            with suppress(ToolFault):
+            with suppress(ToolError):
                 act(path)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_file_that_is_too_large_is_refused_with_its_size(root: Path) -> None:
     (root / "file").write_bytes(b"x" * 2000)
-    with pytest.raises(ToolFault, match="2000 bytes"):
+    with pytest.raises(ToolError, match="2000 bytes"):
         Workspace(root).read("file", ENOUGH)
 
 
 async def _run(writer: Tool, given: Any) -> None:
-    await writer.run(given, calling(writer))
+    await writer.run(given, tool_context(writer))
 
 
 def test_s_19_no_tool_changes_a_file_outside_through_a_hard_link(root: Path) -> None:
@@ -382,5 +382,5 @@ def test_s_19_no_tool_changes_a_file_outside_through_a_hard_link(root: Path) -> 
         (root / "hard.txt").unlink(missing_ok=True)
         os.link(outside, root / "hard.txt")
         given = arguments if isinstance(arguments, str) else {**arguments, "file_path": str(root / "hard.txt")}
-        asyncio.run(_run(tool(root, name), given))
+        asyncio.run(_run(built_in_tool(root, name), given))
         assert ((root / "hard.txt").read_text(), outside.read_text()) == ("two\n", "one\n")

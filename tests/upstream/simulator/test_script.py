@@ -10,10 +10,10 @@ import httpx
 import openai
 import pytest
 
-from tests.clock import Clock
-from tests.patience import wait_until
-from tests.upstream.clients import CLIENTS
-from tests.upstream.serving import http, served
+from tests.support.clock import Clock
+from tests.support.deadlines import wait_until
+from tests.support.sdk.clients import SDK_CLIENTS
+from tests.support.servers.asgi import http_client, serve_app
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import Script, ScriptError, parse_script
 
@@ -40,25 +40,25 @@ text = "Both are fine."
 def base_url() -> Iterator[str]:
     """Plays the turns above again and again, and fails when told to."""
     failing = "[[turns]]\nwhen = 'Fail.'\nrepeat = 0\nerror = {kind = 'invalid_request', message = 'Not today.'}\n"
-    with served(Simulator(script=script(TURNS * 2 * len(CLIENTS) + failing))) as url:
+    with serve_app(Simulator(script=script(TURNS * 2 * len(SDK_CLIENTS) + failing))) as url:
         yield url
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("protocol", CLIENTS)
+@pytest.mark.parametrize("protocol", SDK_CLIENTS)
 def test_turns_are_played_in_every_protocol(base_url: str, protocol: str, stream: bool) -> None:
-    kind, model = CLIENTS[protocol]
+    kind, model = SDK_CLIENTS[protocol]
     talk = kind(base_url, model, stream=stream, thinking=True)
-    first = talk.say("Play.")
+    first = talk.send_text("Play.")
     assert (first.thinking, first.text) == ("Two of them.", "Let me see.")
     assert [call.arguments["city"] for call in first.calls] == ["Oslo", "Rome"]
-    assert talk.answer(first.calls, ["1", "2"]).text == "Both are fine."
-    assert "And now?" in talk.say("And now?").text, "where no turn matches, the model answers by itself"
+    assert talk.send_results(first.calls, ["1", "2"]).text == "Both are fine."
+    assert "And now?" in talk.send_text("And now?").text, "where no turn matches, the model answers by itself"
 
 
 def chat(url: str, text: str = "Hi", **more: Any) -> httpx.Response:
     body = {**CHAT, "messages": [{"role": "user", "content": text}], **more}
-    return http.post(f"{url}/v1/chat/completions", json=body)
+    return http_client.post(f"{url}/v1/chat/completions", json=body)
 
 
 def said(answer: httpx.Response) -> str:
@@ -74,7 +74,7 @@ def test_turns_may_wait_for_words_and_repeat() -> None:
         {text = "once"},
     ]
     """
-    with served(Simulator(["openai-chat"], script=script(turns))) as url:
+    with serve_app(Simulator(["openai-chat"], script=script(turns))) as url:
         asked = ["blue?", "red?", "green?", "red?", "blue?"]
         assert [said(chat(url, text)) for text in asked] == ["the sea", "a rose", "once", "a rose", "the sea"]
         assert "red!" in said(chat(url, "red!"))
@@ -82,13 +82,13 @@ def test_turns_may_wait_for_words_and_repeat() -> None:
 
 def test_turns_may_be_for_a_place_in_the_conversation() -> None:
     played = script("".join(f"[[turns]]\nafter = {n}\nrepeat = 0\ntext = 'answer {n}'\n" for n in (1, 0)))
-    with served(Simulator(script=played)) as url:
+    with serve_app(Simulator(script=played)) as url:
         messages = [{"role": "user", "content": "Hi"}]
         said = []
         for _ in range(3):
             body = {"model": "gpt-6-astra", "messages": messages}
-            whole = http.post(f"{url}/v1/chat/completions", json=body).json()
-            assert http.post(f"{url}/v1/chat/completions", json=body).json()["choices"] == whole["choices"]
+            whole = http_client.post(f"{url}/v1/chat/completions", json=body).json()
+            assert http_client.post(f"{url}/v1/chat/completions", json=body).json()["choices"] == whole["choices"]
             said.append(whole["choices"][0]["message"]["content"])
             messages += [{"role": "assistant", "content": said[-1]}, {"role": "user", "content": "And?"}]
     assert said[:2] == ["answer 0", "answer 1"]
@@ -97,14 +97,14 @@ def test_turns_may_be_for_a_place_in_the_conversation() -> None:
 
 def test_arguments_need_not_be_json() -> None:
     turns = """turns = [{calls = [{name = "f", arguments = '{"a": '}]}]"""
-    with served(Simulator(["openai-chat"], script=script(turns))) as url:
+    with serve_app(Simulator(["openai-chat"], script=script(turns))) as url:
         (call,) = chat(url).json()["choices"][0]["message"]["tool_calls"]
         assert call["function"]["arguments"] == '{"a": '
 
 
 def test_a_script_in_json() -> None:
     played = parse_script(b'{"turns": [{"text": "Hello."}]}', "turns.json", toml=False)
-    with served(Simulator(["openai-chat"], script=played)) as url:
+    with serve_app(Simulator(["openai-chat"], script=played)) as url:
         assert said(chat(url)) == "Hello."
 
 
@@ -129,7 +129,7 @@ def test_what_is_wrong_in_a_script_is_named_with_its_place(text: str, words: lis
 
 def test_an_error_with_its_status() -> None:
     turns = "turns = [{error = {kind = 'rate_limit', message = 'Slowly.', retry_after = 7}}, {error = {status = 418}}]"
-    with served(Simulator(["openai-chat"], script=script(turns))) as url:
+    with serve_app(Simulator(["openai-chat"], script=script(turns))) as url:
         first, second = chat(url), chat(url)
     assert (first.status_code, first.headers["retry-after"]) == (429, "7")
     assert first.json()["error"]["message"] == "Slowly."
@@ -137,18 +137,18 @@ def test_an_error_with_its_status() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("protocol", CLIENTS)
+@pytest.mark.parametrize("protocol", SDK_CLIENTS)
 def test_an_error_is_the_sdks_own(base_url: str, protocol: str, stream: bool) -> None:
-    kind, model = CLIENTS[protocol]
-    with pytest.raises(kind.error, match="Not today"):
-        kind(base_url, model, stream=stream).say("Fail.")
+    kind, model = SDK_CLIENTS[protocol]
+    with pytest.raises(kind.rejection, match="Not today"):
+        kind(base_url, model, stream=stream).send_text("Fail.")
 
 
 def test_an_error_after_a_text_breaks_the_stream() -> None:
     turns = "turns = [{text = 'One two three', error = {kind = 'overloaded', message = 'Too much.'}, repeat = 2}]"
-    with served(Simulator(["anthropic"], script=script(turns))) as url:
+    with serve_app(Simulator(["anthropic"], script=script(turns))) as url:
         body = {"model": "m", "max_tokens": 99, "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
-        wire = http.post(f"{url}/v1/messages", json=body).text
+        wire = http_client.post(f"{url}/v1/messages", json=body).text
         assert "three" in wire
         assert "overloaded_error" in wire
         assert "message_stop" not in wire
@@ -161,7 +161,7 @@ def test_an_error_after_a_text_breaks_the_stream() -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_cut_closes_the_connection(stream: bool) -> None:
-    with served(Simulator(["openai-chat"], script=script("turns = [{text = 'One two three', cut = 2}]"))) as url:
+    with serve_app(Simulator(["openai-chat"], script=script("turns = [{text = 'One two three', cut = 2}]"))) as url:
         with pytest.raises(httpx.RemoteProtocolError):
             chat(url, stream=stream)
         assert "Hi" in said(chat(url))
@@ -169,7 +169,7 @@ def test_a_cut_closes_the_connection(stream: bool) -> None:
 
 def test_a_cut_stream_is_an_error_to_the_sdk() -> None:
     with (
-        served(Simulator(["openai-chat"], script=script("turns = [{text = 'One two three', cut = 2}]"))) as url,
+        serve_app(Simulator(["openai-chat"], script=script("turns = [{text = 'One two three', cut = 2}]"))) as url,
         openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) as client,
     ):
         stream = client.chat.completions.create(**CHAT, stream=True)  # type: ignore[call-overload]
@@ -180,7 +180,7 @@ def test_a_cut_stream_is_an_error_to_the_sdk() -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_garbage_is_sent_as_it_is(stream: bool) -> None:
     turns = "turns = [{text = 'One two three', garbage = '<html>Bad Gateway</html>'}]"
-    with served(Simulator(["openai-chat"], script=script(turns))) as url:
+    with serve_app(Simulator(["openai-chat"], script=script(turns))) as url:
         answer = chat(url, stream=stream)
     assert answer.text.endswith("<html>Bad Gateway</html>")
     assert ("One" in answer.text) == stream
@@ -203,7 +203,7 @@ def test_a_turn_may_be_late_and_slow(clock: Clock) -> None:
     async def work() -> float:
         began = asyncio.get_running_loop().time()
         scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": []}
-        await clock.expire(app(scope, receive, send))
+        await clock.advance_until_done(app(scope, receive, send))
         return began
 
     began = asyncio.run(work())
@@ -223,8 +223,8 @@ def test_an_endless_stream_ends_when_the_client_leaves() -> None:
                 self.running -= scope["type"] == "http"
 
     app = Watched(["openai-chat"], script=script("turns = [{text = 'la la', endless = true}]"))
-    with served(app) as url:
-        with http.stream("POST", f"{url}/v1/chat/completions", json={**CHAT, "stream": True}) as answer:
+    with serve_app(app) as url:
+        with http_client.stream("POST", f"{url}/v1/chat/completions", json={**CHAT, "stream": True}) as answer:
             lines = (line for line in answer.iter_lines() if line)
             heard = [json.loads(next(lines).removeprefix("data: ")) for _ in range(50)]
             assert app.running == 1

@@ -5,50 +5,52 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from toolwire.codec.fields import escape
-from toolwire.codec.losses import elements
+from toolwire.codec.losses import element_pointers
+from toolwire.codec.wire.reader import escape_pointer
 
 
-class Site(NamedTuple):
+class SchemaLocation(NamedTuple):
     """A value, and where it stands in the source."""
 
     value: Any
     path: str
 
-    def at(self, step: str | int) -> "Site":
-        return Site(self.value[step], f"{self.path}/{escape(str(step))}")
+    def child(self, step: str | int) -> "SchemaLocation":
+        return SchemaLocation(self.value[step], f"{self.path}/{escape_pointer(str(step))}")
 
 
 class Change(NamedTuple):
     kind: Literal["approximated", "dropped"]
     path: str
-    why: str
+    reason: str
 
 
-class Unfit(Exception):
+class SchemaRejected(Exception):
     """A schema that the dialect has no way to say at all."""
 
 
-class Changes:
+class SchemaChanges:
     """Each place once: what is written out twice was changed once."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], Change] = {}
+        self._changes: dict[tuple[str, str], Change] = {}
 
     def __iter__(self) -> Any:
-        return iter(self._found.values())
+        return iter(self._changes.values())
 
-    def changed(self, site: Site, why: str) -> None:
-        self._note("approximated", site, why)
+    def approximated(self, location: SchemaLocation, reason: str) -> None:
+        self._record("approximated", location, reason)
 
-    def lost(self, site: Site, why: str = "the target's schemas have no such keyword") -> None:
-        self._note("dropped", site, why)
+    def dropped(self, location: SchemaLocation, reason: str = "the target's schemas have no such keyword") -> None:
+        self._record("dropped", location, reason)
 
-    def _note(self, kind: Literal["approximated", "dropped"], site: Site, why: str) -> None:
+    def _record(self, kind: Literal["approximated", "dropped"], location: SchemaLocation, reason: str) -> None:
         """To name a list says too little: its elements."""
-        named = isinstance(site.value, list)
-        for path in elements(Raw(msgspec.json.encode(site.value)), site.path) if named else (site.path,):
-            self._found.setdefault((kind, path), Change(kind, path, why))
+        named = isinstance(location.value, list)
+        for path in (
+            element_pointers(Raw(msgspec.json.encode(location.value)), location.path) if named else (location.path,)
+        ):
+            self._changes.setdefault((kind, path), Change(kind, path, reason))
 
-    def malformed(self, site: Site) -> None:
-        self.lost(site, "not what this keyword may be")
+    def malformed(self, location: SchemaLocation) -> None:
+        self.dropped(location, "not what this keyword may be")

@@ -4,22 +4,22 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from toolwire.codec.check import words
+from toolwire.codec.validation import word_set
 
-Kind = type[str] | type[int] | type[float] | type[bool]
+EnumType = type[str] | type[int] | type[float] | type[bool]
 
-ANNOTATIONS = words("description title default examples example deprecated readOnly writeOnly")
+ANNOTATIONS = word_set("description title default examples example deprecated readOnly writeOnly")
 """Keywords that bind no value."""
 
-BOUNDS = words("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf")
-COUNTS = words("minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains")
+BOUNDS = word_set("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf")
+COUNTS = word_set("minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains")
 
-TELLING = (
+DESCRIBABLE = (
     BOUNDS
     | COUNTS
-    | words("const enum oneOf anyOf not if then else dependentRequired dependentSchemas dependencies")
-    | words("default examples example deprecated format pattern contentEncoding contentMediaType")
-    | words("patternProperties propertyNames additionalProperties uniqueItems contains items prefixItems")
+    | word_set("const enum oneOf anyOf not if then else dependentRequired dependentSchemas dependencies")
+    | word_set("default examples example deprecated format pattern contentEncoding contentMediaType")
+    | word_set("patternProperties propertyNames additionalProperties uniqueItems contains items prefixItems")
 )
 """Keywords that help a model also where nothing enforces them: in words."""
 
@@ -38,32 +38,32 @@ class Dialect(Struct, frozen=True, eq=False, kw_only=True):
     """
 
     name: str
-    keeps: frozenset[str] | None = None
-    lacks: frozenset[str] = frozenset()
-    root: frozenset[str] | None = None
+    keywords: frozenset[str] | None = None
+    unsupported_keywords: frozenset[str] = frozenset()
+    root_keywords: frozenset[str] | None = None
     references: Literal["kept", "definitions", "inlined"] = "kept"
     formats: frozenset[str] | None = None
-    enumerable: tuple[Kind, ...] | None = None
-    typed: bool = False
-    nullable: bool = False
-    closed: Literal["", "closed", "unfit"] = ""
-    complete: bool = False
-    unrolled: bool = False
-    recursive: bool = True
-    items: "Dialect | None" = None
+    enum_types: tuple[EnumType, ...] | None = None
+    requires_types: bool = False
+    has_nullable_keyword: bool = False
+    closed_objects: Literal["", "closed", "unfit"] = ""
+    requires_all_properties: bool = False
+    forbids_required_cycles: bool = False
+    allows_recursion: bool = True
+    items_dialect: "Dialect | None" = None
 
-    def takes(self, keyword: str, *, root: bool = False) -> bool:
-        keeps = self.root if root and self.root is not None else self.keeps
-        return keyword in keeps if keeps is not None else keyword not in self.lacks
+    def supports(self, keyword: str, *, root: bool = False) -> bool:
+        keeps = self.root_keywords if root and self.root_keywords is not None else self.keywords
+        return keyword in keeps if keeps is not None else keyword not in self.unsupported_keywords
 
 
-class Place(NamedTuple):
+class SchemaContext(NamedTuple):
     """Where a schema is written. `trail`: the references that led here."""
 
     dialect: Dialect
     depth: int = 0
-    trail: frozenset[str] = frozenset([""])
-    root: bool = False
+    followed_references: frozenset[str] = frozenset([""])
+    is_root: bool = False
 
-    def deeper(self, dialect: Dialect | None = None) -> "Place":
-        return Place(dialect or self.dialect, self.depth + 1, self.trail)
+    def nested(self, dialect: Dialect | None = None) -> "SchemaContext":
+        return SchemaContext(dialect or self.dialect, self.depth + 1, self.followed_references)

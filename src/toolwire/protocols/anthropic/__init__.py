@@ -1,34 +1,36 @@
 """Anthropic Messages."""
 
-from toolwire.codec.carries import Carriage
+from toolwire.codec.encoding.fallbacks import compaction_error
+from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
-from toolwire.codec.telling import refuse_compaction
-
-from .request.body import NAMES, decode_request, encode_request
-from .request.computer import SCREEN
-from .request.counting import COUNTING
-from .response.body import decode_response, encode_response, glance
-from .response.errors import decode_error, demand, encode_error
-from .response.models import encode_model, encode_models
-from .rules.checks import check_request
-from .rules.repairs import repair_request
-from .stream.decoder import stream_decoder
-from .stream.encoder import stream_encoder
-from .wire import FAMILY
+from toolwire.protocols.anthropic.computer import COMPUTER_USE
+from toolwire.protocols.anthropic.errors import decode_error, encode_error, native_only_error
+from toolwire.protocols.anthropic.request import TOKEN_COUNT_API, WIRE_NAMES, decode_request, encode_request
+from toolwire.protocols.anthropic.response import (
+    decode_response,
+    encode_model,
+    encode_models,
+    encode_response,
+    peek_response,
+)
+from toolwire.protocols.anthropic.rules import check_request, repair_request
+from toolwire.protocols.anthropic.stream_decoder import stream_decoder
+from toolwire.protocols.anthropic.stream_encoder import stream_encoder
+from toolwire.protocols.anthropic.wire import FAMILY
 
 CODEC = Codec(
     name="anthropic",
     families=(FAMILY,),
-    names=NAMES,
+    wire_names=WIRE_NAMES,
     surface=Surface(
-        endpoints=(Endpoint("/v1/messages"), Endpoint("/v1/messages/count_tokens", counts=True)),
+        endpoints=(Endpoint("/v1/messages"), Endpoint("/v1/messages/count_tokens", counts_tokens=True)),
         key_header="x-api-key",
         headers=(("anthropic-version", "2023-06-01"),),
         version_header="anthropic-version",
-        passed="anthropic-beta",
+        passthrough_header="anthropic-beta",
         statuses={"overloaded": 529},
-        pauses=True,
+        can_pause=True,
     ),
     decode_request=decode_request,
     encode_request=encode_request,
@@ -40,12 +42,12 @@ CODEC = Codec(
     encode_model=encode_model,
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
-    closing=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    stream_end=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
     check_request=check_request,
     repair_request=repair_request,
-    demand=lambda request: demand(request) or refuse_compaction(request, NAMES),
-    glance=glance,
-    counting=COUNTING,
-    carriage=Carriage(issuer=FAMILY, kind="signature"),
-    screen=SCREEN,
+    native_only_error=lambda request: native_only_error(request) or compaction_error(request, WIRE_NAMES),
+    peek=peek_response,
+    token_count=TOKEN_COUNT_API,
+    envelope_field=EnvelopeField(issuer=FAMILY, kind="signature"),
+    computer_use=COMPUTER_USE,
 )

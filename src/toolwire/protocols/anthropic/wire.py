@@ -2,26 +2,26 @@
 
 from msgspec import UNSET, Raw, UnsetType
 
-from toolwire.codec.fields import Extra, Wire
+from toolwire.codec.wire.reader import Extra, WireObject
 
 FAMILY = "anthropic"
 
 
-class Block(Wire, tag_field="type"):
+class Block(WireObject, tag_field="type"):
     """Any content block."""
 
 
-class CacheShape(Wire):
+class CacheShape(WireObject):
     type: str
     ttl: str | UnsetType = UNSET
 
 
-class CallerShape(Wire):
+class CallerShape(WireObject):
     type: str
     tool_id: str | UnsetType = UNSET
 
 
-class SourceShape(Wire):
+class SourceShape(WireObject):
     type: str
     media_type: str | UnsetType = UNSET
     data: str | UnsetType = UNSET
@@ -36,7 +36,7 @@ class TextBlock(Block, tag="text"):
     cache_control: CacheShape | UnsetType = UNSET
 
 
-class CitationShape(Wire):
+class CitationShape(WireObject):
     """Citations differ by type; what they have in common has a canonical home."""
 
     url: str | UnsetType = UNSET
@@ -106,7 +106,7 @@ BlockUnion = (
 )
 
 
-class McpUse(Wire):
+class McpUseShape(WireObject):
     type: str
     id: str
     name: str
@@ -115,7 +115,7 @@ class McpUse(Wire):
     cache_control: CacheShape | UnsetType = UNSET
 
 
-class ServerResult(Wire):
+class ServerResultShape(WireObject):
     """What the provider got from a tool that it ran itself. Its content is for the provider alone to read again."""
 
     type: str
@@ -126,24 +126,24 @@ class ServerResult(Wire):
     cache_control: CacheShape | UnsetType = UNSET
 
 
-class ChangeShape(Wire):
+class ChangeShape(WireObject):
     type: str
     tool: Raw
 
 
-class ReferenceShape(Wire):
+class ReferenceShape(WireObject):
     type: str
     name: str | UnsetType = UNSET
     server_name: str | UnsetType = UNSET
     definition: Raw | UnsetType = UNSET
 
 
-class FormatShape(Wire):
+class FormatShape(WireObject):
     type: str
     schema: Raw
 
 
-class SettingsShape(Wire):
+class SettingsShape(WireObject):
     """`output_config`, of a request or of one system message."""
 
     effort: str | UnsetType = UNSET
@@ -151,30 +151,30 @@ class SettingsShape(Wire):
     task_budget: Extra = UNSET
 
 
-class MessageShape(Wire):
+class MessageShape(WireObject):
     role: str
     content: str | list[BlockUnion] | UnsetType = UNSET
     clear_at: str | UnsetType = UNSET
     output_config: SettingsShape | UnsetType = UNSET
 
 
-class ThinkingShape(Wire):
+class ThinkingShape(WireObject):
     type: str
     budget_tokens: int | UnsetType = UNSET
     display: str | UnsetType = UNSET
 
 
-class ChoiceShape(Wire):
+class ChoiceShape(WireObject):
     type: str
     name: str | UnsetType = UNSET
     disable_parallel_tool_use: bool | UnsetType = UNSET
 
 
-class MetadataShape(Wire):
+class MetadataShape(WireObject):
     user_id: str | UnsetType = UNSET
 
 
-class ToolShape(Wire):
+class ToolShape(WireObject):
     """A tool of the user's. All others are the vendor's own, told apart by their `type`."""
 
     name: str
@@ -189,7 +189,7 @@ class ToolShape(Wire):
     input_examples: Extra = UNSET
 
 
-class RequestShape(Wire):
+class RequestShape(WireObject):
     messages: list[MessageShape] | UnsetType = UNSET
     model: str | UnsetType = UNSET
     max_tokens: int | UnsetType = UNSET
@@ -211,11 +211,11 @@ class RequestShape(Wire):
     mcp_servers: Extra = UNSET
 
 
-class UsageDetailsShape(Wire):
+class UsageDetailsShape(WireObject):
     thinking_tokens: int | UnsetType = UNSET
 
 
-class UsageShape(Wire):
+class UsageShape(WireObject):
     input_tokens: int | UnsetType | None = UNSET
     output_tokens: int | UnsetType | None = UNSET
     cache_creation_input_tokens: int | UnsetType | None = UNSET
@@ -227,7 +227,7 @@ class UsageShape(Wire):
     inference_geo: Extra = UNSET
 
 
-class ResponseShape(Wire):
+class ResponseShape(WireObject):
     content: list[BlockUnion]
     id: str | UnsetType = UNSET
     type: str | UnsetType = UNSET
@@ -242,19 +242,19 @@ class ResponseShape(Wire):
     diagnostics: Extra = UNSET
 
 
-class ErrorShape(Wire):
+class ErrorShape(WireObject):
     type: str | UnsetType = UNSET
     message: str | UnsetType = UNSET
     details: Extra = UNSET
 
 
-class ErrorBodyShape(Wire):
+class ErrorBodyShape(WireObject):
     error: ErrorShape
     type: str | UnsetType = UNSET
     request_id: str | UnsetType | None = UNSET
 
 
-class Frame(Wire, tag_field="type"):
+class Frame(WireObject, tag_field="type"):
     """Any event of the stream."""
 
 
@@ -267,7 +267,7 @@ class BlockStartFrame(Frame, tag="content_block_start"):
     index: int | UnsetType = UNSET
 
 
-class Delta(Wire, tag_field="type"):
+class Delta(WireObject, tag_field="type"):
     """Any growth of a block."""
 
 
@@ -305,13 +305,13 @@ class BlockStopFrame(Frame, tag="content_block_stop"):
     index: int | UnsetType = UNSET
 
 
-class EndShape(Wire):
+class MessageEndShape(WireObject):
     stop_reason: str | UnsetType | None = UNSET
     stop_sequence: str | UnsetType | None = UNSET
 
 
 class MessageDeltaFrame(Frame, tag="message_delta"):
-    delta: EndShape
+    delta: MessageEndShape
     usage: UsageShape | UnsetType = UNSET
 
 

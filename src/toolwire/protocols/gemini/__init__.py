@@ -1,26 +1,23 @@
 """Gemini generateContent."""
 
-from toolwire.codec.carries import Carriage
+from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
-from toolwire.protocols.google import older_request
-
-from .parts.signatures import DUMMY
-from .request.body import NAMES, decode_request, encode_request
-from .request.computer import SCREEN
-from .request.counting import COUNTING
-from .response.body import decode_response, encode_response
-from .response.errors import decode_error, encode_error
-from .response.models import encode_model, encode_models
-from .rules.checks import check_request
-from .stream.decoder import stream_decoder
-from .stream.encoder import stream_encoder
-from .wire import FAMILY, ISSUER
+from toolwire.protocols.gemini.computer import COMPUTER_USE
+from toolwire.protocols.gemini.errors import decode_error, encode_error
+from toolwire.protocols.gemini.parts.signatures import DUMMY_SIGNATURE
+from toolwire.protocols.gemini.request import TOKEN_COUNT_API, WIRE_NAMES, decode_request, encode_request
+from toolwire.protocols.gemini.response import decode_response, encode_model, encode_models, encode_response
+from toolwire.protocols.gemini.rules import check_request
+from toolwire.protocols.gemini.stream_decoder import stream_decoder
+from toolwire.protocols.gemini.stream_encoder import stream_encoder
+from toolwire.protocols.gemini.wire import FAMILY, ISSUER
+from toolwire.protocols.vendors.google.request import shared_gemini_extras
 
 CODEC = Codec(
     name="gemini",
     families=(FAMILY,),
-    names=NAMES,
+    wire_names=WIRE_NAMES,
     surface=Surface(
         # google-genai calls /v1 by default, most others /v1beta.
         endpoints=tuple(
@@ -33,8 +30,8 @@ CODEC = Codec(
             for version in ("v1beta", "v1")
         ),
         key_header="x-goog-api-key",
-        comments=False,  # google-genai takes them for broken JSON
-        events_word=b"alt=sse",
+        allows_comments=False,  # google-genai takes them for broken JSON
+        sse_query=b"alt=sse",
     ),
     decode_request=decode_request,
     encode_request=encode_request,
@@ -47,10 +44,12 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
-    counting=COUNTING,
-    alike=older_request(FAMILY),
-    carriage=Carriage(issuer=ISSUER, kind="signature", on_calls=True, base64=True, blank=DUMMY),
-    screen=SCREEN,
-    stop_message="finishMessage",
-    announced=False,
+    token_count=TOKEN_COUNT_API,
+    vendor_extras=shared_gemini_extras(FAMILY),
+    envelope_field=EnvelopeField(
+        issuer=ISSUER, kind="signature", on_calls=True, base64=True, placeholder=DUMMY_SIGNATURE
+    ),
+    computer_use=COMPUTER_USE,
+    stop_message_key="finishMessage",
+    has_start_event=False,
 )

@@ -4,14 +4,14 @@ from typing import Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from toolwire.codec.fields import Extra, Wire
+from toolwire.codec.wire.reader import Extra, WireObject
 
 FAMILY = "gemini"
 ISSUER = "google"
 """Who signs thoughts and holds files, whatever the protocol that shows them."""
 
 
-class Shape(Wire, rename="camel"):
+class Shape(WireObject, rename="camel"):
     """Any object. Servers write camelCase and read both; `spelling` gives a shape what came in snake_case."""
 
 
@@ -27,7 +27,7 @@ class FileShape(Shape):
     display_name: str | UnsetType = UNSET
 
 
-class PartialShape(Shape):
+class PartialArgumentShape(Shape):
     """A value of a streamed argument, or a piece of its text, and where it belongs."""
 
     json_path: str | UnsetType = UNSET
@@ -177,38 +177,38 @@ class RequestShape(Shape):
     generation_output_config: Extra = UNSET
 
 
-class OrdinaryCall(Struct, forbid_unknown_fields=True, gc=False):
+class PlainCallShape(Struct, forbid_unknown_fields=True, gc=False):
     name: str
     args: Raw
     id: str | UnsetType = UNSET
 
 
-class TextOutput(Struct, forbid_unknown_fields=True, gc=False):
+class TextOutputShape(Struct, forbid_unknown_fields=True, gc=False):
     output: str
 
 
-class OrdinaryResult(Struct, forbid_unknown_fields=True, gc=False):
+class PlainResultShape(Struct, forbid_unknown_fields=True, gc=False):
     name: str
-    response: TextOutput
+    response: TextOutputShape
     id: str | UnsetType = UNSET
 
 
-class OrdinaryPart(Struct, forbid_unknown_fields=True, rename="camel", gc=False):
+class PlainPartShape(Struct, forbid_unknown_fields=True, rename="camel", gc=False):
     text: str | UnsetType = UNSET
-    function_call: OrdinaryCall | UnsetType = UNSET
-    function_response: OrdinaryResult | UnsetType = UNSET
+    function_call: PlainCallShape | UnsetType = UNSET
+    function_response: PlainResultShape | UnsetType = UNSET
     thought_signature: str | UnsetType = UNSET
 
 
-class OrdinaryContent(Struct, forbid_unknown_fields=True, gc=False):
-    parts: list[OrdinaryPart]
+class PlainContentShape(Struct, forbid_unknown_fields=True, gc=False):
+    parts: list[PlainPartShape]
     role: Literal["user", "model"]
 
 
-class OrdinaryRequest(RequestShape):
+class PlainRequestShape(RequestShape):
     """A request in which every content is what nearly all are."""
 
-    contents: list[OrdinaryContent]  # type: ignore[assignment]
+    contents: list[PlainContentShape]  # type: ignore[assignment]
 
 
 class ConfigShape(GenerationShape):
@@ -279,24 +279,24 @@ class ResponseShape(Shape):
     model_status: Extra = UNSET
 
 
-class OnlyText(Struct, forbid_unknown_fields=True, gc=False):
+class PlainTextShape(Struct, forbid_unknown_fields=True, gc=False):
     text: str
 
 
-class OnlyTextContent(Struct, forbid_unknown_fields=True, gc=False):
-    parts: tuple[OnlyText]
+class PlainTextContentShape(Struct, forbid_unknown_fields=True, gc=False):
+    parts: tuple[PlainTextShape]
     role: str = ""
 
 
-class OnlyTextCandidate(Struct, forbid_unknown_fields=True, gc=False):
-    content: OnlyTextContent
+class PlainTextCandidateShape(Struct, forbid_unknown_fields=True, gc=False):
+    content: PlainTextContentShape
     index: int = 0
 
 
 class MoreTextShape(Struct, forbid_unknown_fields=True, rename="camel", gc=False):
     """A chunk that says some more of a text, and only what the chunks before it said of the answer."""
 
-    candidates: tuple[OnlyTextCandidate]
+    candidates: tuple[PlainTextCandidateShape]
     usage_metadata: UsageShape | UnsetType = UNSET
     model_version: str = ""
     response_id: str = ""

@@ -1,24 +1,27 @@
 """Gemini Interactions."""
 
-from toolwire.codec.carries import Carriage
+from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
-from toolwire.protocols.google import newer_request
-
-from .request.body import NAMES, decode_request, encode_request
-from .request.computer import SCREEN
-from .response.body import decode_response, encode_response
-from .response.errors import decode_error, encode_error
-from .response.models import encode_model, encode_models
-from .rules.checks import check_request
-from .stream.decoder import stream_decoder
-from .stream.encoder import stream_encoder
-from .wire import FAMILY, ISSUER
+from toolwire.protocols.gemini_interactions.computer import COMPUTER_USE
+from toolwire.protocols.gemini_interactions.errors import decode_error, encode_error
+from toolwire.protocols.gemini_interactions.request import WIRE_NAMES, decode_request, encode_request
+from toolwire.protocols.gemini_interactions.response import (
+    decode_response,
+    encode_model,
+    encode_models,
+    encode_response,
+)
+from toolwire.protocols.gemini_interactions.rules import check_request
+from toolwire.protocols.gemini_interactions.stream_decoder import stream_decoder
+from toolwire.protocols.gemini_interactions.stream_encoder import stream_encoder
+from toolwire.protocols.gemini_interactions.wire import FAMILY, ISSUER
+from toolwire.protocols.vendors.google.request import shared_interactions_extras
 
 CODEC = Codec(
     name="gemini-interactions",
     families=(FAMILY,),
-    names=NAMES,
+    wire_names=WIRE_NAMES,
     surface=Surface(
         endpoints=(Endpoint("/v1beta/interactions"), Endpoint("/v1/interactions")),
         key_header="x-goog-api-key",
@@ -33,10 +36,10 @@ CODEC = Codec(
     encode_model=encode_model,
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
-    cumulative=True,
+    end_event_repeats_response=True,
     check_request=check_request,
-    alike=newer_request(FAMILY),
-    failing=True,
-    carriage=Carriage(issuer=ISSUER, kind="signature", base64=True),
-    screen=SCREEN,
+    vendor_extras=shared_interactions_extras(FAMILY),
+    errors_in_body=True,
+    envelope_field=EnvelopeField(issuer=ISSUER, kind="signature", base64=True),
+    computer_use=COMPUTER_USE,
 )

@@ -2,7 +2,7 @@
 
 from msgspec import UNSET, Raw, UnsetType
 
-from toolwire.codec.fields import Extra, Wire
+from toolwire.codec.wire.reader import Extra, WireObject
 
 FAMILY = "gemini-interactions"
 ISSUER = "google"
@@ -11,7 +11,7 @@ ISSUER = "google"
 # ---- content
 
 
-class Content(Wire, tag_field="type"):
+class Content(WireObject, tag_field="type"):
     """Any part of what is said, or of a result."""
 
 
@@ -48,7 +48,7 @@ class VideoContent(MediaContent, tag="video"):
 ContentUnion = TextContent | ImageContent | AudioContent | DocumentContent | VideoContent
 
 
-class AnnotationShape(Wire):
+class AnnotationShape(WireObject):
     """Annotations differ by type; what they have in common has a canonical home. Indices count bytes."""
 
     type: str | UnsetType = UNSET
@@ -64,7 +64,7 @@ class AnnotationShape(Wire):
 # ---- steps
 
 
-class Step(Wire, tag_field="type"):
+class Step(WireObject, tag_field="type"):
     """Any step that is read by shape. What Google's own tools did is read by name, all others are kept whole."""
 
 
@@ -103,7 +103,7 @@ class FunctionCall(Step, tag="function_call"):
 StepUnion = UserInput | ModelOutput | Thought | FunctionCall | FunctionResult
 
 
-class ServerCall(Wire):
+class ServerCall(WireObject):
     """A call that Google ran itself, of any `*_call` type."""
 
     type: str
@@ -116,7 +116,7 @@ class ServerCall(Wire):
     retrieval_type: Extra = UNSET
 
 
-class ServerResult(Wire):
+class ServerResult(WireObject):
     """What came of it, of any `*_result` type."""
 
     type: str
@@ -131,26 +131,26 @@ class ServerResult(Wire):
 # ---- tools
 
 
-class FunctionShape(Wire):
+class FunctionShape(WireObject):
     type: str
     name: str
     description: str | UnsetType = UNSET
     parameters: Raw | UnsetType = UNSET
 
 
-class AllowedShape(Wire):
+class AllowedShape(WireObject):
     mode: str | UnsetType = UNSET
     tools: list[str] | UnsetType = UNSET
 
 
-class ChoiceShape(Wire):
+class ChoiceShape(WireObject):
     allowed_tools: AllowedShape | UnsetType = UNSET
 
 
 # ---- requests
 
 
-class GenerationShape(Wire):
+class GenerationShape(WireObject):
     max_output_tokens: int | UnsetType = UNSET
     seed: int | UnsetType = UNSET
     stop_sequences: list[str] | UnsetType = UNSET
@@ -165,13 +165,13 @@ class GenerationShape(Wire):
     image_config: Extra = UNSET
 
 
-class TextFormatShape(Wire):
+class TextFormatShape(WireObject):
     type: str
     mime_type: str | UnsetType = UNSET
     schema: Raw | UnsetType = UNSET
 
 
-class RequestShape(Wire):
+class RequestShape(WireObject):
     model: str | UnsetType = UNSET
     agent: str | UnsetType = UNSET
     input: Raw | UnsetType = UNSET
@@ -198,7 +198,7 @@ class RequestShape(Wire):
 # ---- answers
 
 
-class UsageShape(Wire):
+class UsageShape(WireObject):
     total_input_tokens: int | UnsetType = UNSET
     total_output_tokens: int | UnsetType = UNSET
     total_thought_tokens: int | UnsetType = UNSET
@@ -213,18 +213,18 @@ class UsageShape(Wire):
     grounding_tool_count: Extra = UNSET
 
 
-class ErrorShape(Wire):
+class ErrorShape(WireObject):
     code: str | int | UnsetType = UNSET
     message: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
     details: Extra = UNSET
 
 
-class ErrorBodyShape(Wire):
+class ErrorBodyShape(WireObject):
     error: ErrorShape
 
 
-class ResponseShape(Wire):
+class ResponseShape(WireObject):
     id: str | UnsetType = UNSET
     object: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
@@ -250,34 +250,34 @@ class ResponseShape(Wire):
 # ---- frames of a stream
 
 
-class TextDelta(Wire, tag_field="type", tag="text"):
+class TextDelta(WireObject, tag_field="type", tag="text"):
     text: str
 
 
-class ArgumentsDelta(Wire, tag_field="type", tag="arguments_delta"):
+class ArgumentsDelta(WireObject, tag_field="type", tag="arguments_delta"):
     arguments: str
 
 
-class AnnotationDelta(Wire, tag_field="type", tag="text_annotation_delta"):
+class AnnotationDelta(WireObject, tag_field="type", tag="text_annotation_delta"):
     annotations: list[Raw] | UnsetType = UNSET
 
 
-class OldAnnotationDelta(Wire, tag_field="type", tag="text_annotation"):
+class OldAnnotationDelta(WireObject, tag_field="type", tag="text_annotation"):
     annotations: list[Raw] | UnsetType = UNSET
 
 
-class SummaryDelta(Wire, tag_field="type", tag="thought_summary"):
+class SummaryDelta(WireObject, tag_field="type", tag="thought_summary"):
     content: ContentUnion | UnsetType = UNSET
 
 
-class SignatureDelta(Wire, tag_field="type", tag="thought_signature"):
+class SignatureDelta(WireObject, tag_field="type", tag="thought_signature"):
     signature: str | UnsetType = UNSET
 
 
 DeltaUnion = TextDelta | ArgumentsDelta | AnnotationDelta | OldAnnotationDelta | SummaryDelta | SignatureDelta
 
 
-class Frame(Wire, tag_field="event_type", kw_only=True):
+class Frame(WireObject, tag_field="event_type", kw_only=True):
     event_id: Extra = UNSET
 
 

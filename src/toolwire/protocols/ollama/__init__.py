@@ -2,26 +2,24 @@
 
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
-
-from .request.body import NAMES, decode_request, encode_request
-from .response.body import decode_response, encode_response
-from .response.errors import decode_error, encode_error
-from .response.models import encode_model, encode_models
-from .rules.checks import check_request
-from .stream.decoder import stream_decoder
-from .stream.encoder import stream_encoder
-from .wire import FAMILY, GUARDED
+from toolwire.protocols.ollama.errors import decode_error, encode_error
+from toolwire.protocols.ollama.request import WIRE_NAMES, decode_request, encode_request
+from toolwire.protocols.ollama.response import decode_response, encode_model, encode_models, encode_response
+from toolwire.protocols.ollama.rules import check_request
+from toolwire.protocols.ollama.stream_decoder import stream_decoder
+from toolwire.protocols.ollama.stream_encoder import stream_encoder
+from toolwire.protocols.ollama.wire import CONSTRAINT_FAMILY, FAMILY
 
 CODEC = Codec(
     name="ollama",
-    announced=False,
-    families=(FAMILY, GUARDED),
-    names=NAMES,
+    has_start_event=False,
+    families=(FAMILY, CONSTRAINT_FAMILY),
+    wire_names=WIRE_NAMES,
     surface=Surface(
         endpoints=(Endpoint("/api/chat"),),
         key_header="authorization",
         stream_type="application/x-ndjson",
-        comments=False,
+        allows_comments=False,
     ),
     decode_request=decode_request,
     encode_request=encode_request,

@@ -2,14 +2,14 @@
 
 from msgspec import UNSET, Raw, UnsetType
 
-from toolwire.codec.fields import Extra, Wire
+from toolwire.codec.wire.reader import Extra, WireObject
 
 FAMILY = "ollama"
-GUARDED = "ollama:guarded"
+CONSTRAINT_FAMILY = "ollama:constraint"
 """The family of what may not be dropped elsewhere."""
 
 
-class FunctionCallShape(Wire):
+class FunctionCallShape(WireObject):
     """`index` is the place of the call in its turn; older servers leave it out."""
 
     name: str
@@ -17,13 +17,13 @@ class FunctionCallShape(Wire):
     index: int | UnsetType | None = UNSET
 
 
-class CallShape(Wire):
+class CallShape(WireObject):
     function: FunctionCallShape
     id: str | UnsetType | None = UNSET
     type: str | UnsetType | None = UNSET
 
 
-class MessageShape(Wire):
+class MessageShape(WireObject):
     """A message of a request, of an answer, or what one line of a stream adds to it."""
 
     role: str | UnsetType | None = UNSET
@@ -35,18 +35,18 @@ class MessageShape(Wire):
     tool_call_id: str | UnsetType | None = UNSET
 
 
-class FunctionShape(Wire):
+class FunctionShape(WireObject):
     name: str
     description: str | UnsetType | None = UNSET
     parameters: Raw | UnsetType = UNSET
 
 
-class ToolShape(Wire):
+class ToolShape(WireObject):
     function: FunctionShape
     type: str | UnsetType | None = UNSET
 
 
-class OptionsShape(Wire):
+class OptionsShape(WireObject):
     """Those that other protocols have, too. The server knows some twenty more, and ignores what it does not know."""
 
     num_predict: int | UnsetType | None = UNSET
@@ -59,7 +59,7 @@ class OptionsShape(Wire):
     frequency_penalty: int | float | UnsetType | None = UNSET
 
 
-class RequestShape(Wire):
+class RequestShape(WireObject):
     model: str | UnsetType = UNSET
     messages: list[MessageShape] | UnsetType | None = UNSET
     tools: list[Raw] | UnsetType | None = UNSET
@@ -74,7 +74,7 @@ class RequestShape(Wire):
     shift: Extra = UNSET
 
 
-class AnswerShape(Wire):
+class ResponseShape(WireObject):
     """A whole answer, or one line of a stream. The durations are in nanoseconds, and zeros are left out."""
 
     message: MessageShape | UnsetType | None = UNSET

@@ -2,28 +2,24 @@
 
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
-from toolwire.protocols.openai import alike, encode_model, encode_models, told_of_candidates
+from toolwire.protocols.openai_chat.errors import decode_error, encode_error
+from toolwire.protocols.openai_chat.fields import SHARED_FIELDS
+from toolwire.protocols.openai_chat.parts.content import STRING, TEXT_AS_CONTENT
+from toolwire.protocols.openai_chat.request import SERVICE_TIERS, WIRE_NAMES, decode_request, encode_request
+from toolwire.protocols.openai_chat.response import decode_response, encode_response, peek_response
+from toolwire.protocols.openai_chat.rules import check_request, repair_request
+from toolwire.protocols.openai_chat.settings import MAX_TOKENS_ALIAS, SINGLE_STOP
+from toolwire.protocols.openai_chat.stream_decoder import stream_decoder
+from toolwire.protocols.openai_chat.stream_encoder import STREAM_END, frame_filter, stream_encoder
+from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY
+from toolwire.protocols.vendors.openai import candidate_logprobs, encode_model, encode_models, vendor_shared_extras
 
-from .parts.citations import NOTED
-from .parts.content import STRING
-from .request.body import NAMES, TIERS, decode_request, encode_request
-from .request.settings import ALIAS, ONE_STOP
-from .response.body import decode_response, encode_response, glance
-from .response.errors import decode_error, encode_error
-from .rules.checks import check_request
-from .rules.repairs import repair_request
-from .rules.vocabulary import KNOWN
-from .stream.choiceless import CLOSING, frame_filter
-from .stream.decoder import stream_decoder
-from .stream.encoder import stream_encoder
-from .wire import FAMILY, SHARED
-
-SPELLING = frozenset({ALIAS, NOTED, ONE_STOP, STRING})
+SHARED_WIRE_FORM = frozenset({MAX_TOKENS_ALIAS, TEXT_AS_CONTENT, SINGLE_STOP, STRING})
 
 CODEC = Codec(
     name="openai-chat",
-    families=(FAMILY, SHARED),
-    names=NAMES,
+    families=(FAMILY, SHARED_FAMILY),
+    wire_names=WIRE_NAMES,
     surface=Surface(endpoints=(Endpoint("/v1/chat/completions"),), key_header="authorization"),
     decode_request=decode_request,
     encode_request=encode_request,
@@ -37,11 +33,11 @@ CODEC = Codec(
     stream_encoder=stream_encoder,
     check_request=check_request,
     repair_request=repair_request,
-    glance=glance,
+    peek=peek_response,
     frame_filter=frame_filter,
-    closing=CLOSING,
-    known=KNOWN,
-    spelling=SPELLING,
-    alike=alike(FAMILY, FAMILY, TIERS, single=False),
-    probabilities=told_of_candidates(FAMILY),
+    stream_end=STREAM_END,
+    shared_fields=SHARED_FIELDS,
+    shared_wire_forms=SHARED_WIRE_FORM,
+    vendor_extras=vendor_shared_extras(FAMILY, FAMILY, SERVICE_TIERS, single_moderation=False),
+    logprobs=candidate_logprobs(FAMILY),
 )

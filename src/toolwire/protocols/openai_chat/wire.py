@@ -2,18 +2,18 @@
 
 from msgspec import UNSET, Raw, UnsetType
 
-from toolwire.codec.fields import Extra, Wire
+from toolwire.codec.wire.reader import Extra, WireObject
 
 FAMILY = "openai-chat"
-SHARED = "openai"
+SHARED_FAMILY = "openai"
 """The family of what Chat and Responses call by the same name, and of files, which both can read."""
 
 
-class ContentPart(Wire, tag_field="type"):
+class ContentPart(WireObject, tag_field="type"):
     """Any part of a content list."""
 
 
-class BreakpointShape(Wire):
+class BreakpointShape(WireObject):
     mode: str | UnsetType = UNSET
     ttl: str | UnsetType = UNSET
 
@@ -23,7 +23,7 @@ class TextPart(ContentPart, tag="text"):
     prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
 
 
-class ImageShape(Wire):
+class ImageShape(WireObject):
     url: str
     detail: str | UnsetType = UNSET
 
@@ -33,7 +33,7 @@ class ImagePart(ContentPart, tag="image_url"):
     prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
 
 
-class VideoShape(Wire):
+class VideoShape(WireObject):
     url: str
 
 
@@ -44,7 +44,7 @@ class VideoPart(ContentPart, tag="video_url"):
     prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
 
 
-class AudioShape(Wire):
+class AudioShape(WireObject):
     data: str
     format: str | UnsetType = UNSET
 
@@ -54,7 +54,7 @@ class AudioPart(ContentPart, tag="input_audio"):
     prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
 
 
-class FileShape(Wire):
+class FileShape(WireObject):
     file_id: str | UnsetType = UNSET
     file_data: str | UnsetType = UNSET
     filename: str | UnsetType = UNSET
@@ -78,26 +78,26 @@ class ThinkingPart(ContentPart, tag="thinking"):
 PartUnion = TextPart | ImagePart | VideoPart | AudioPart | FilePart | RefusalPart | ThinkingPart
 
 
-class FunctionCallShape(Wire):
+class FunctionCallShape(WireObject):
     """Compatible servers also send an object as `arguments`; reading keeps it in `unknown`."""
 
     name: str | UnsetType | None = UNSET
     arguments: str | UnsetType | None = UNSET
 
 
-class CustomCallShape(Wire):
+class CustomCallShape(WireObject):
     name: str | UnsetType | None = UNSET
     input: str | UnsetType | None = UNSET
 
 
-class CallShape(Wire):
+class CallShape(WireObject):
     id: str | UnsetType | None = UNSET
     type: str | UnsetType | None = UNSET
     function: FunctionCallShape | UnsetType | None = UNSET
     custom: CustomCallShape | UnsetType | None = UNSET
 
 
-class MessageShape(Wire):
+class MessageShape(WireObject):
     """A message of a request or of an answer. `reasoning_content` and `reasoning` are of compatible servers."""
 
     role: str
@@ -112,7 +112,7 @@ class MessageShape(Wire):
     reasoning: str | UnsetType | None = UNSET
 
 
-class UrlCitationShape(Wire):
+class UrlCitationShape(WireObject):
     """`content`, what the page says, is OpenRouter's."""
 
     url: str | UnsetType = UNSET
@@ -122,83 +122,83 @@ class UrlCitationShape(Wire):
     end_index: int | UnsetType = UNSET
 
 
-class CitationShape(Wire):
+class CitationShape(WireObject):
     type: str | UnsetType = UNSET
     url_citation: UrlCitationShape | UnsetType = UNSET
 
 
-class FunctionShape(Wire):
+class FunctionShape(WireObject):
     name: str
     description: str | UnsetType | None = UNSET
     parameters: Raw | UnsetType = UNSET
     strict: bool | UnsetType | None = UNSET
 
 
-class FunctionToolShape(Wire):
+class FunctionToolShape(WireObject):
     function: FunctionShape
     type: str | UnsetType = UNSET
 
 
-class GrammarShape(Wire):
+class GrammarShape(WireObject):
     syntax: str
     definition: str
 
 
-class FormatShape(Wire):
+class FormatShape(WireObject):
     type: str | UnsetType = UNSET
     grammar: GrammarShape | UnsetType = UNSET
 
 
-class CustomShape(Wire):
+class CustomShape(WireObject):
     name: str
     description: str | UnsetType | None = UNSET
     format: FormatShape | UnsetType = UNSET
 
 
-class CustomToolShape(Wire):
+class CustomToolShape(WireObject):
     custom: CustomShape
     type: str | UnsetType = UNSET
 
 
-class NamedShape(Wire):
+class NamedToolShape(WireObject):
     name: str
 
 
-class ReferenceShape(Wire):
+class ReferenceShape(WireObject):
     """A tool by name, in a choice."""
 
     type: str | UnsetType = UNSET
-    function: NamedShape | UnsetType = UNSET
-    custom: NamedShape | UnsetType = UNSET
+    function: NamedToolShape | UnsetType = UNSET
+    custom: NamedToolShape | UnsetType = UNSET
 
 
-class AllowedShape(Wire):
+class AllowedToolsShape(WireObject):
     tools: list[ReferenceShape]
     mode: str | UnsetType = UNSET
 
 
 class ChoiceShape(ReferenceShape):
-    allowed_tools: AllowedShape | UnsetType = UNSET
+    allowed_tools: AllowedToolsShape | UnsetType = UNSET
 
 
-class JsonSchemaShape(Wire):
+class JsonSchemaShape(WireObject):
     name: str | UnsetType = UNSET
     description: str | UnsetType = UNSET
     schema: Raw | UnsetType = UNSET
     strict: bool | UnsetType | None = UNSET
 
 
-class ResponseFormatShape(Wire):
+class ResponseFormatShape(WireObject):
     type: str | UnsetType = UNSET
     json_schema: JsonSchemaShape | UnsetType = UNSET
 
 
-class StreamOptionsShape(Wire):
+class StreamOptionsShape(WireObject):
     include_usage: bool | UnsetType = UNSET
     include_obfuscation: Extra = UNSET
 
 
-class RequestShape(Wire):
+class RequestShape(WireObject):
     messages: list[MessageShape] | UnsetType = UNSET
     model: str | UnsetType = UNSET
     tools: list[Raw] | UnsetType | None = UNSET
@@ -239,20 +239,20 @@ class RequestShape(Wire):
     web_search_options: Extra = UNSET
 
 
-class PromptDetailsShape(Wire):
+class PromptDetailsShape(WireObject):
     cached_tokens: int | UnsetType | None = UNSET
     cache_write_tokens: int | UnsetType | None = UNSET
     audio_tokens: Extra = UNSET
 
 
-class CompletionDetailsShape(Wire):
+class CompletionDetailsShape(WireObject):
     reasoning_tokens: int | UnsetType | None = UNSET
     accepted_prediction_tokens: Extra = UNSET
     audio_tokens: Extra = UNSET
     rejected_prediction_tokens: Extra = UNSET
 
 
-class UsageShape(Wire):
+class UsageShape(WireObject):
     prompt_tokens: int | UnsetType | None = UNSET
     completion_tokens: int | UnsetType | None = UNSET
     total_tokens: int | UnsetType | None = UNSET
@@ -260,7 +260,7 @@ class UsageShape(Wire):
     completion_tokens_details: CompletionDetailsShape | UnsetType | None = UNSET
 
 
-class AnswerShape(Wire):
+class ResponseChoiceShape(WireObject):
     """One of the `choices` of a response."""
 
     message: MessageShape
@@ -270,8 +270,8 @@ class AnswerShape(Wire):
     error: Extra = UNSET
 
 
-class ResponseShape(Wire):
-    choices: list[AnswerShape] | UnsetType | None = UNSET
+class ResponseShape(WireObject):
+    choices: list[ResponseChoiceShape] | UnsetType | None = UNSET
     id: str | UnsetType | None = UNSET
     object: str | UnsetType | None = UNSET
     created: int | float | UnsetType | None = UNSET
@@ -282,7 +282,7 @@ class ResponseShape(Wire):
     system_fingerprint: Extra = UNSET
 
 
-class ErrorShape(Wire):
+class ErrorShape(WireObject):
     message: str | UnsetType | None = UNSET
     type: str | UnsetType | None = UNSET
     param: str | UnsetType | None = UNSET
@@ -290,7 +290,7 @@ class ErrorShape(Wire):
     misalignment: Extra = UNSET
 
 
-class FragmentShape(Wire):
+class FragmentShape(WireObject):
     """A piece of a call in a stream."""
 
     index: int | UnsetType | None = UNSET
@@ -300,7 +300,7 @@ class FragmentShape(Wire):
     custom: CustomCallShape | UnsetType | None = UNSET
 
 
-class DeltaShape(Wire):
+class DeltaShape(WireObject):
     content: str | list[PartUnion] | UnsetType | None = UNSET
     tool_calls: list[FragmentShape] | UnsetType | None = UNSET
     role: str | UnsetType | None = UNSET
@@ -312,7 +312,7 @@ class DeltaShape(Wire):
     name: str | UnsetType | None = UNSET
 
 
-class StreamedShape(Wire):
+class StreamChoiceShape(WireObject):
     """One of the `choices` of a chunk."""
 
     delta: DeltaShape | UnsetType | None = UNSET
@@ -322,8 +322,8 @@ class StreamedShape(Wire):
     native_finish_reason: Extra = UNSET
 
 
-class ChunkShape(Wire):
-    choices: list[StreamedShape] | UnsetType | None = UNSET
+class ChunkShape(WireObject):
+    choices: list[StreamChoiceShape] | UnsetType | None = UNSET
     id: str | UnsetType | None = UNSET
     object: str | UnsetType | None = UNSET
     created: int | float | UnsetType | None = UNSET

@@ -1,27 +1,32 @@
 """OpenAI Responses."""
 
-from toolwire.codec.carries import Carriage
+from toolwire.codec.encoding.fallbacks import compaction_error
+from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
-from toolwire.codec.telling import refuse_compaction
-from toolwire.protocols.openai import alike, encode_model, encode_models, told_of_texts
-
-from .parts.computer import SCREEN
-from .request.body import FAMILIES, NAMES, TIERS, decode_request, encode_request
-from .request.counting import COUNTING
-from .response.body import decode_response, encode_response
-from .response.errors import decode_error, encode_error
-from .rules.checks import check_request
-from .stream.decoder import stream_decoder
-from .stream.encoder import stream_encoder
-from .wire import ECHO, FAMILY, ISSUER
+from toolwire.protocols.openai_responses.computer import COMPUTER_USE
+from toolwire.protocols.openai_responses.errors import decode_error, encode_error
+from toolwire.protocols.openai_responses.request import (
+    FAMILIES,
+    SERVICE_TIERS,
+    TOKEN_COUNT_API,
+    WIRE_NAMES,
+    decode_request,
+    encode_request,
+)
+from toolwire.protocols.openai_responses.response import decode_response, encode_response
+from toolwire.protocols.openai_responses.rules import check_request
+from toolwire.protocols.openai_responses.stream_decoder import stream_decoder
+from toolwire.protocols.openai_responses.stream_encoder import stream_encoder
+from toolwire.protocols.openai_responses.wire import ECHO_FAMILY, FAMILY, ISSUER
+from toolwire.protocols.vendors.openai import encode_model, encode_models, text_logprobs, vendor_shared_extras
 
 CODEC = Codec(
     name="openai-responses",
     families=FAMILIES,
-    names=NAMES,
+    wire_names=WIRE_NAMES,
     surface=Surface(
-        endpoints=(Endpoint("/v1/responses"), Endpoint("/v1/responses/input_tokens", counts=True)),
+        endpoints=(Endpoint("/v1/responses"), Endpoint("/v1/responses/input_tokens", counts_tokens=True)),
         key_header="authorization",
     ),
     decode_request=decode_request,
@@ -34,14 +39,14 @@ CODEC = Codec(
     encode_model=encode_model,
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
-    cumulative=True,
+    end_event_repeats_response=True,
     check_request=check_request,
-    demand=lambda request: refuse_compaction(request, NAMES),
-    counting=COUNTING,
-    failing=True,
-    resets=True,
-    carriage=Carriage(issuer=ISSUER, kind="encrypted"),
-    alike=alike(FAMILY, ECHO, TIERS, single=True),
-    probabilities=told_of_texts(FAMILY),
-    screen=SCREEN,
+    native_only_error=lambda request: compaction_error(request, WIRE_NAMES),
+    token_count=TOKEN_COUNT_API,
+    errors_in_body=True,
+    mid_conversation_settings=True,
+    envelope_field=EnvelopeField(issuer=ISSUER, kind="encrypted"),
+    vendor_extras=vendor_shared_extras(FAMILY, ECHO_FAMILY, SERVICE_TIERS, single_moderation=True),
+    logprobs=text_logprobs(FAMILY),
+    computer_use=COMPUTER_USE,
 )

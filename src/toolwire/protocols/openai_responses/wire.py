@@ -4,24 +4,23 @@ from typing import Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from toolwire.codec.fields import Extra, Wire
+from toolwire.codec.wire.reader import Extra, WireObject
 
 FAMILY = "openai-responses"
-SHARED = "openai"
+SHARED_FAMILY = "openai"
 """The family of what this API and Chat Completions write alike."""
-ECHO = FAMILY + ":echo"
-GUARDED = FAMILY + ":guarded"
+ECHO_FAMILY = FAMILY + ":echo"
+CONSTRAINT_FAMILY = FAMILY + ":constraint"
 ISSUER = "openai"
-
 
 # ---- content
 
 
-class Content(Wire, tag_field="type"):
+class Content(WireObject, tag_field="type"):
     """Any part of a message or of a result."""
 
 
-class BreakpointShape(Wire):
+class BreakpointShape(WireObject):
     mode: str
     ttl: str | UnsetType = UNSET
 
@@ -47,7 +46,7 @@ class InputFile(Content, tag="input_file"):
     prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
 
 
-class AudioShape(Wire):
+class AudioShape(WireObject):
     data: str
     format: str
 
@@ -69,7 +68,7 @@ class RefusalPart(Content, tag="refusal"):
 ContentUnion = InputText | InputImage | InputFile | InputAudio | OutputText | RefusalPart
 
 
-class AnnotationShape(Wire):
+class AnnotationShape(WireObject):
     """Annotations differ by type; what they have in common has a canonical home."""
 
     type: str | UnsetType = UNSET
@@ -80,13 +79,13 @@ class AnnotationShape(Wire):
     end_index: int | UnsetType = UNSET
 
 
-class Screenshot(Wire):
+class ScreenshotShape(WireObject):
     type: str | UnsetType = UNSET
     image_url: str | UnsetType | None = UNSET
     file_id: str | UnsetType | None = UNSET
 
 
-class ThoughtShape(Wire):
+class ThoughtShape(WireObject):
     """A text of a reasoning item: `summary_text` or `reasoning_text`."""
 
     text: str
@@ -96,14 +95,14 @@ class ThoughtShape(Wire):
 # ---- items
 
 
-class Item(Wire, tag_field="type", kw_only=True):
+class Item(WireObject, tag_field="type", kw_only=True):
     """Any item that is read by shape. All others are read by name, or kept whole."""
 
     id: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
 
 
-class EasyMessage(Wire):
+class EasyMessage(WireObject):
     role: str
     id: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
@@ -117,7 +116,7 @@ class MessageItem(Item, tag="message"):
     phase: str | UnsetType = UNSET
 
 
-class OrdinaryItem(Struct, forbid_unknown_fields=True, gc=False):
+class PlainItemShape(Struct, forbid_unknown_fields=True, gc=False):
     """A message that is a text, a call or a result, in one shape: whoever reads it sees which of them it is."""
 
     type: Literal["function_call", "function_call_output"] | UnsetType = UNSET
@@ -131,7 +130,7 @@ class OrdinaryItem(Struct, forbid_unknown_fields=True, gc=False):
     status: str | UnsetType = UNSET
 
 
-class CallerShape(Wire):
+class CallerShape(WireObject):
     type: str
     caller_id: str | UnsetType = UNSET
 
@@ -179,19 +178,19 @@ class ReasoningItem(Item, tag="reasoning"):
 ItemUnion = MessageItem | FunctionCall | CustomCall | FunctionOutput | CustomOutput | ReasoningItem
 
 
-class ReferenceItem(Wire):
+class ReferenceItem(WireObject):
     id: str
     type: str | UnsetType = UNSET
 
 
-class AdditionalTools(Wire):
+class AdditionalTools(WireObject):
     type: str
     tools: list[Raw]
     id: str | UnsetType = UNSET
     role: str | UnsetType = UNSET
 
 
-class ConfigurationUpdate(Wire):
+class ConfigurationUpdate(WireObject):
     type: str
     id: str | UnsetType = UNSET
     reasoning: "ReasoningShape | UnsetType" = UNSET
@@ -201,7 +200,7 @@ class ConfigurationUpdate(Wire):
 # ---- tools
 
 
-class FunctionShape(Wire):
+class FunctionShape(WireObject):
     type: str
     name: str
     description: str | UnsetType = UNSET
@@ -213,13 +212,13 @@ class FunctionShape(Wire):
     asynchronous: bool | UnsetType = field(default=UNSET, name="async")
 
 
-class GrammarShape(Wire):
+class GrammarShape(WireObject):
     type: str | UnsetType = UNSET
     syntax: str | UnsetType = UNSET
     definition: str | UnsetType = UNSET
 
 
-class CustomShape(Wire):
+class CustomShape(WireObject):
     type: str
     name: str
     description: str | UnsetType = UNSET
@@ -229,28 +228,28 @@ class CustomShape(Wire):
     asynchronous: bool | UnsetType = field(default=UNSET, name="async")
 
 
-class NamespaceShape(Wire):
+class NamespaceShape(WireObject):
     type: str
     name: str
     tools: list[Raw]
     description: str | UnsetType = UNSET
 
 
-class ChosenShape(Wire):
+class ToolReferenceShape(WireObject):
     type: str
     name: str | UnsetType = UNSET
     server_label: str | UnsetType = UNSET
 
 
-class ChoiceShape(ChosenShape):
+class ChoiceShape(ToolReferenceShape):
     mode: str | UnsetType = UNSET
-    tools: list[ChosenShape] | UnsetType = UNSET
+    tools: list[ToolReferenceShape] | UnsetType = UNSET
 
 
 # ---- requests
 
 
-class FormatShape(Wire):
+class FormatShape(WireObject):
     type: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     schema: Raw | UnsetType = UNSET
@@ -258,12 +257,12 @@ class FormatShape(Wire):
     description: str | UnsetType = UNSET
 
 
-class TextShape(Wire):
+class TextShape(WireObject):
     format: FormatShape | UnsetType = UNSET
     verbosity: str | UnsetType = UNSET
 
 
-class ReasoningShape(Wire):
+class ReasoningShape(WireObject):
     effort: str | UnsetType = UNSET
     summary: str | UnsetType = UNSET
     context: Extra = UNSET
@@ -271,11 +270,11 @@ class ReasoningShape(Wire):
     generate_summary: Extra = UNSET
 
 
-class ConversationShape(Wire):
+class ConversationShape(WireObject):
     id: str
 
 
-class RequestShape(Wire):
+class RequestShape(WireObject):
     input: str | list[Raw] | UnsetType = UNSET
     model: str | UnsetType = UNSET
     instructions: str | list[Raw] | UnsetType = UNSET
@@ -311,27 +310,27 @@ class RequestShape(Wire):
     safety_identifier: Extra = UNSET
 
 
-class OrdinaryRequest(RequestShape):
+class PlainRequestShape(RequestShape):
     """A request in which every item is what nearly all are."""
 
-    input: list[OrdinaryItem]  # type: ignore[assignment]
+    input: list[PlainItemShape]  # type: ignore[assignment]
     instructions: str | UnsetType = UNSET
 
 
 # ---- answers
 
 
-class InputDetailsShape(Wire):
+class InputDetailsShape(WireObject):
     cached_tokens: int | UnsetType = UNSET
     cache_write_tokens: int | UnsetType = UNSET
     cache_write_tokens_details: Extra = UNSET
 
 
-class OutputDetailsShape(Wire):
+class OutputDetailsShape(WireObject):
     reasoning_tokens: int | UnsetType = UNSET
 
 
-class UsageShape(Wire):
+class UsageShape(WireObject):
     input_tokens: int | UnsetType = UNSET
     input_tokens_details: InputDetailsShape | UnsetType = UNSET
     output_tokens: int | UnsetType = UNSET
@@ -339,11 +338,11 @@ class UsageShape(Wire):
     total_tokens: int | UnsetType = UNSET
 
 
-class IncompleteShape(Wire):
+class IncompleteShape(WireObject):
     reason: str | UnsetType = UNSET
 
 
-class ErrorShape(Wire):
+class ErrorShape(WireObject):
     message: str | UnsetType = UNSET
     type: str | UnsetType = UNSET
     param: str | UnsetType | None = UNSET
@@ -351,7 +350,7 @@ class ErrorShape(Wire):
     misalignment: Extra = UNSET
 
 
-class EchoShape(Wire):
+class EchoShape(WireObject):
     """What an answer repeats of its request, and of its own bookkeeping: nothing that it says itself."""
 
     background: Extra = UNSET
@@ -397,3 +396,64 @@ class ResponseShape(EchoShape):
     moderation: Extra = UNSET
     tool_usage: Extra = UNSET
     prompt_cache_diagnostics: Extra = UNSET
+
+
+class Frame(WireObject, tag_field="type", kw_only=True):
+    """The events of a stream that every token brings; all others are read by name."""
+
+    sequence_number: int | UnsetType = UNSET
+    item_id: str | UnsetType = UNSET
+    output_index: int | UnsetType = UNSET
+    obfuscation: Raw | UnsetType = UNSET
+
+
+class TextDelta(Frame, tag="response.output_text.delta"):
+    delta: str
+    content_index: int | UnsetType = UNSET
+    logprobs: Raw | UnsetType = UNSET
+
+
+class RefusalDelta(Frame, tag="response.refusal.delta"):
+    delta: str
+    content_index: int | UnsetType = UNSET
+
+
+class ArgumentsDelta(Frame, tag="response.function_call_arguments.delta"):
+    delta: str
+
+
+class InputDelta(Frame, tag="response.custom_tool_call_input.delta"):
+    delta: str
+
+
+class SummaryDelta(Frame, tag="response.reasoning_summary_text.delta"):
+    delta: str
+    summary_index: int | UnsetType = UNSET
+
+
+class ThoughtDelta(Frame, tag="response.reasoning_text.delta"):
+    delta: str
+    content_index: int | UnsetType = UNSET
+
+
+DeltaUnion = TextDelta | RefusalDelta | ArgumentsDelta | InputDelta | SummaryDelta | ThoughtDelta
+
+
+class UntypedFrame(Struct):
+    """Any event, as far as anybody needs to look into it."""
+
+    type: str = ""
+    response: Raw | UnsetType = UNSET
+    item: Raw | UnsetType = UNSET
+    part: Raw | UnsetType = UNSET
+    annotation: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+    output_index: int | UnsetType | None = UNSET
+    item_id: str | UnsetType | None = UNSET
+    content_index: int | UnsetType | None = UNSET
+    summary_index: int | UnsetType | None = UNSET
+    delta: Raw | UnsetType = UNSET
+    text: str | UnsetType | None = UNSET
+    refusal: str | UnsetType | None = UNSET
+    arguments: Raw | UnsetType = UNSET
+    input: Raw | UnsetType = UNSET

@@ -1,27 +1,25 @@
 """OpenRouter's dialect of Chat Completions: only what it adds. The rest is `openai_chat`, whose family it is of."""
 
-from toolwire.codec.carries import Carriage
+from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
-from toolwire.protocols.openai import told_of_candidates
-from toolwire.protocols.openai_chat import SPELLING
-from toolwire.protocols.openai_chat.stream.choiceless import CLOSING
-from toolwire.protocols.openai_chat.wire import FAMILY, SHARED
-
-from .parts.details import UNNAMED
-from .request.body import NAMES, decode_request, encode_request
-from .response.body import decode_response, encode_response
-from .response.errors import decode_error, encode_error
-from .response.models import encode_model, encode_models
-from .rules.checks import check_request
-from .rules.vocabulary import KNOWN
-from .stream.decoder import stream_decoder
-from .stream.encoder import stream_encoder
+from toolwire.protocols.openai_chat import SHARED_WIRE_FORM
+from toolwire.protocols.openai_chat.stream_encoder import STREAM_END
+from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY
+from toolwire.protocols.openrouter.errors import decode_error, encode_error
+from toolwire.protocols.openrouter.fields import SHARED_FIELDS
+from toolwire.protocols.openrouter.parts.content import DEFAULT_ISSUER
+from toolwire.protocols.openrouter.request import WIRE_NAMES, decode_request, encode_request
+from toolwire.protocols.openrouter.response import decode_response, encode_model, encode_models, encode_response
+from toolwire.protocols.openrouter.rules import check_request
+from toolwire.protocols.openrouter.stream_decoder import stream_decoder
+from toolwire.protocols.openrouter.stream_encoder import stream_encoder
+from toolwire.protocols.vendors.openai import candidate_logprobs
 
 CODEC = Codec(
     name="openrouter",
-    families=(FAMILY, SHARED),
-    names=NAMES,
+    families=(FAMILY, SHARED_FAMILY),
+    wire_names=WIRE_NAMES,
     surface=Surface(endpoints=(Endpoint("/api/v1/chat/completions"),), key_header="authorization"),
     decode_request=decode_request,
     encode_request=encode_request,
@@ -33,11 +31,11 @@ CODEC = Codec(
     encode_model=encode_model,
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
-    closing=CLOSING,
+    stream_end=STREAM_END,
     check_request=check_request,
-    failing=True,
-    carriage=Carriage(issuer=UNNAMED, kind="encrypted", first=True),
-    known=KNOWN,
-    spelling=SPELLING,
-    probabilities=told_of_candidates(FAMILY),
+    errors_in_body=True,
+    envelope_field=EnvelopeField(issuer=DEFAULT_ISSUER, kind="encrypted", reasoning_first=True),
+    shared_fields=SHARED_FIELDS,
+    shared_wire_forms=SHARED_WIRE_FORM,
+    logprobs=candidate_logprobs(FAMILY),
 )

@@ -19,112 +19,110 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolwire.canonical.errors import ToolwireError
+from toolwire.runtime.mcp.config import McpServerConfig
+from toolwire.runtime.mcp.identity import IMPLEMENTATION_NAME, IMPLEMENTATION_VERSION
+from toolwire.runtime.mcp.oauth import BrowserLauncher, SignInRequired, oauth_provider
+from toolwire.runtime.mcp.transports import StderrTail, open_http, open_process
 
-from .addresses import reaching
-from .identity import NAME, VERSION
-from .oauth import Browse, SignInNeeded, signing_in
-from .process import Complaints, running
-from .settings import Server
-
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
-_SIGN_IN = 330.0
+_MIN_RETRY_DELAY, _MAX_RETRY_DELAY = 0.5, 60.0
+_SIGN_IN_TIMEOUT = 330.0
 
 
-class Unavailable(ToolwireError):
+class ServerUnavailable(ToolwireError):
     """The server can't be reached; the message says why."""
 
 
-class _Session:
+class _SessionState:
     """Whether the server still knows it."""
 
-    forgotten = False
+    is_lost = False
 
-    def forget(self) -> None:
-        self.forgotten = True
+    def mark_lost(self) -> None:
+        self.is_lost = True
 
 
-class Connection:
+class ServerConnection:
     """`changed` is called when the server says that its tools are others now."""
 
     def __init__(
         self,
         name: str,
-        server: Server,
+        config: McpServerConfig,
         *,
         elicit: ElicitationFnT,
-        changed: Callable[[], None],
-        folder: Path | None = None,
-        browse: Browse | None = None,
+        on_change: Callable[[], None],
+        token_folder: Path | None = None,
+        open_browser: BrowserLauncher | None = None,
     ) -> None:
         self._name = name
-        self._server = server
+        self._config = config
         self._elicit = elicit
-        self._changed = changed
-        self._folder = folder
-        self._browse = browse
-        self._opening = asyncio.Lock()
+        self._on_change = on_change
+        self._token_folder = token_folder
+        self._open_browser = open_browser
+        self._open_lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._client: Client | None = None
-        self._ended = asyncio.Event()
+        self._closed = asyncio.Event()
         # Those before the last too: calls that were under way still ask.
-        self._sessions: deque[tuple[Client, _Session]] = deque(maxlen=4)
+        self._sessions: deque[tuple[Client, _SessionState]] = deque(maxlen=4)
         self._failures = 0
-        self._not_before = 0.0
-        self._again: asyncio.Task[None] | None = None
-        self.why = "not opened yet"
+        self._retry_at = 0.0
+        self._reconnect_task: asyncio.Task[None] | None = None
+        self.error = "not opened yet"
 
     @property
-    def alive(self) -> bool:
-        return self._client is not None and not self._ended.is_set()
+    def is_alive(self) -> bool:
+        return self._client is not None and not self._closed.is_set()
 
     @property
-    def failing(self) -> bool:
-        return self._failures > 0 and not self.alive
+    def is_failing(self) -> bool:
+        return self._failures > 0 and not self.is_alive
 
-    def try_again(self) -> None:
+    def reconnect_in_background(self) -> None:
         """When it is time, in the background: nobody waits for a server that failed before."""
-        if self._again is None and time.monotonic() >= self._not_before:
-            self._again = asyncio.create_task(self._tried(), name=f"mcp {self._name} again")
+        if self._reconnect_task is None and time.monotonic() >= self._retry_at:
+            self._reconnect_task = asyncio.create_task(self._reconnect(), name=f"mcp {self._name} again")
 
-    async def _tried(self) -> None:
+    async def _reconnect(self) -> None:
         try:
             await self.client()
-        except Unavailable:
+        except ServerUnavailable:
             return
         finally:
-            self._again = None
-        self._changed()
+            self._reconnect_task = None
+        self._on_change()
 
     async def client(self) -> Client:
         """A client that is connected, or `Unavailable`."""
-        async with self._opening:
-            if self._client is not None and not self._ended.is_set():
+        async with self._open_lock:
+            if self._client is not None and not self._closed.is_set():
                 return self._client
-            await self._end()
-            if (wait := self._not_before - time.monotonic()) > 0:
-                raise Unavailable(f"{self.why} (tried again in {wait:.0f} s)")
+            await self._close_client()
+            if (wait := self._retry_at - time.monotonic()) > 0:
+                raise ServerUnavailable(f"{self.error} (tried again in {wait:.0f} s)")
             return await self._connect()
 
-    def is_forgotten(self, client: Client) -> bool:
+    def is_session_lost(self, client: Client) -> bool:
         """Whether the server has lost this client's session, and so has not looked at what it was sent."""
-        return any(session.forgotten for one, session in self._sessions if one is client)
+        return any(session.is_lost for one, session in self._sessions if one is client)
 
-    def broke(self, why: str) -> None:
+    def mark_broken(self, reason: str) -> None:
         """A request found out."""
-        self.why = why
-        self._ended.set()
+        self.error = reason
+        self._closed.set()
 
     async def close(self) -> None:
-        if self._again is not None:
-            self._again.cancel()
-            await asyncio.wait([self._again])
-        async with self._opening:
-            await self._end()
-            self.why = "closed"
+        if self._reconnect_task is not None:
+            self._reconnect_task.cancel()
+            await asyncio.wait([self._reconnect_task])
+        async with self._open_lock:
+            await self._close_client()
+            self.error = "closed"
 
-    async def _end(self) -> None:
+    async def _close_client(self) -> None:
         self._client = None
-        self._ended.set()
+        self._closed.set()
         if self._task is not None:
             task, self._task = self._task, None
             await asyncio.wait([task])
@@ -132,46 +130,46 @@ class Connection:
                 task.exception()  # what it ended with was told before
 
     async def _connect(self) -> Client:
-        self._ended = asyncio.Event()
+        self._closed = asyncio.Event()
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._live(ready), name=f"mcp {self._name}")
+        self._task = asyncio.create_task(self._run_client(ready), name=f"mcp {self._name}")
         try:
-            async with asyncio.timeout(_SIGN_IN if self._browse else self._server.connect_timeout):
+            async with asyncio.timeout(_SIGN_IN_TIMEOUT if self._open_browser else self._config.connect_timeout):
                 self._client = await asyncio.shield(ready)
         except TimeoutError:
-            self.why = f"it did not answer within {self._server.connect_timeout:g} seconds"
+            self.error = f"it did not answer within {self._config.connect_timeout:g} seconds"
         except asyncio.CancelledError:
             self._task.cancel()
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the other servers go on
-            self.why = said(error)
+            self.error = describe_error(error)
         else:
             self._failures = 0
-            self.why = ""
+            self.error = ""
             return self._client
         self._task.cancel()
-        self._not_before = time.monotonic() + min(_LONGEST_WAIT, _FIRST_WAIT * 2**self._failures)
+        self._retry_at = time.monotonic() + min(_MAX_RETRY_DELAY, _MIN_RETRY_DELAY * 2**self._failures)
         self._failures += 1
-        raise Unavailable(self.why)
+        raise ServerUnavailable(self.error)
 
-    async def _live(self, ready: asyncio.Future[Client]) -> None:
-        complaints, session = Complaints(), _Session()
+    async def _run_client(self, ready: asyncio.Future[Client]) -> None:
+        complaints, session = StderrTail(), _SessionState()
         try:
             async with AsyncExitStack() as held:
-                client = await held.enter_async_context(self._made(complaints, session))
+                client = await held.enter_async_context(self._build_client(complaints, session))
                 await self._check_version(client)
                 self._sessions.append((client, session))
                 ready.set_result(client)
                 async with asyncio.TaskGroup() as group:
-                    listening = group.create_task(self._listen(client))
-                    await self._ended.wait()
+                    listening = group.create_task(self._watch_tool_changes(client))
+                    await self._closed.wait()
                     listening.cancel()
         except BaseException as error:
-            self._ended.set()
+            self._closed.set()
             if ready.done():
                 raise
-            if complaints.last and not isinstance(_first(error), SignInNeeded | Unavailable):
-                error = Unavailable(f"{said(error)}; it said: {complaints.last}")
+            if complaints.last_line and not isinstance(_first_error(error), SignInRequired | ServerUnavailable):
+                error = ServerUnavailable(f"{describe_error(error)}; it said: {complaints.last_line}")
             ready.set_exception(error)
             # Looked at by nobody if the one who waited has gone.
             ready.exception()
@@ -179,69 +177,71 @@ class Connection:
                 raise
 
     async def _check_version(self, client: Client) -> None:
-        wanted = self._server.version
+        wanted = self._config.version
         if wanted == "2026-07-28":  # the SDK takes it for granted
             raw = await client.session.send_discover(wanted)
             client.session.adopt(types.DiscoverResult.model_validate(raw))
         if wanted not in ("auto", client.protocol_version):
-            raise Unavailable(f"it speaks {client.protocol_version}, and not {wanted}")
+            raise ServerUnavailable(f"it speaks {client.protocol_version}, and not {wanted}")
 
-    def _made(self, complaints: Complaints, session: _Session) -> Client:
+    def _build_client(self, stderr_tail: StderrTail, session: _SessionState) -> Client:
         async def received(message: IncomingMessage) -> None:
             if isinstance(message, types.ToolListChangedNotification):
-                self._changed()
+                self._on_change()
 
         return Client(
-            self._transport(complaints, session),
-            mode={"2025-11-25": "legacy"}.get(self._server.version, self._server.version),
+            self._open_transport(stderr_tail, session),
+            mode={"2025-11-25": "legacy"}.get(self._config.version, self._config.version),
             elicitation_callback=self._elicit,
             message_handler=received,
-            client_info=types.Implementation(name=NAME, version=VERSION),
-            read_timeout_seconds=self._server.timeout,
+            client_info=types.Implementation(name=IMPLEMENTATION_NAME, version=IMPLEMENTATION_VERSION),
+            read_timeout_seconds=self._config.timeout,
             cache=None,
         )
 
     @asynccontextmanager
-    async def _transport(self, complaints: Complaints, session: _Session) -> AsyncGenerator[TransportStreams]:
-        if self._server.command is not None:
-            async with running(self._server, complaints, self._ended) as streams:
+    async def _open_transport(
+        self, stderr_tail: StderrTail, session: _SessionState
+    ) -> AsyncGenerator[TransportStreams]:
+        if self._config.command is not None:
+            async with open_process(self._config, stderr_tail, self._closed) as streams:
                 yield streams
             return
         async with (
-            signing_in(self._name, self._server, self._folder, self._browse) as auth,
-            reaching(self._server, auth, session.forget) as streams,
+            oauth_provider(self._name, self._config, self._token_folder, self._open_browser) as auth,
+            open_http(self._config, auth, session.mark_lost) as streams,
         ):
             yield streams
 
-    async def _listen(self, client: Client) -> None:
+    async def _watch_tool_changes(self, client: Client) -> None:
         """Change notices of the newer version come on a stream of their own, which may break on its own."""
         tools = client.server_capabilities.tools
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
             return
-        wait = _FIRST_WAIT
-        while wait <= _LONGEST_WAIT:
+        wait = _MIN_RETRY_DELAY
+        while wait <= _MAX_RETRY_DELAY:
             try:
                 async with client.listen(tools_list_changed=True) as events:
-                    wait = _FIRST_WAIT
+                    wait = _MIN_RETRY_DELAY
                     async for _ in events:
-                        self._changed()
+                        self._on_change()
             except SubscriptionLost:
-                self._changed()
+                self._on_change()
             except Exception:  # noqa: BLE001, S110 - whatever it is, the connection itself goes on
                 pass
             await asyncio.sleep(wait)
             wait *= 2
 
 
-def _first(error: BaseException) -> BaseException:
+def _first_error(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What happened, in one line."""
-    error = _first(error)
+    error = _first_error(error)
     if isinstance(error, MCPError):
         return f"{error.message} ({error.code})"
     if isinstance(error, FileNotFoundError):

@@ -12,23 +12,24 @@ import msgspec
 from msgspec import Raw
 
 from toolwire.canonical.content import Data, Inline, Media, Part, PlainText, Text, Url
-from toolwire.runtime.toolset import Output
+from toolwire.runtime.mcp import limits
+from toolwire.runtime.tool import ToolOutput
 
-from . import bounds
-
-Kind = Literal["image", "audio", "video", "document"]
-_KINDS: dict[str, Kind] = {"image": "image", "audio": "audio", "video": "video"}
+MediaKind = Literal["image", "audio", "video", "document"]
+_MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
 
 
-def decode(result: types.CallToolResult) -> Output:
-    parts = tuple(_decode_block(block) for block in result.content[: bounds.PARTS])
+def decode_result(result: types.CallToolResult) -> ToolOutput:
+    parts = tuple(_decode_block(block) for block in result.content[: limits.MAX_PARTS])
     if (more := len(result.content) - len(parts)) > 0:
         parts = (*parts, Text(text=f"[{more} more parts are left out]"))
     told = result.structured_content is not None or "structured_content" in result.model_fields_set
     if told and not parts:
         parts = (Data(json=Raw(msgspec.json.encode(result.structured_content))),)
     failed = bool(result.is_error)
-    return Output(content=parts, is_error=failed, structured=result.structured_content, kind="tool" if failed else "")
+    return ToolOutput(
+        content=parts, is_error=failed, structured=result.structured_content, error_kind="tool" if failed else ""
+    )
 
 
 def _decode_block(block: types.ContentBlock) -> Part:
@@ -40,45 +41,45 @@ def _decode_block(block: types.ContentBlock) -> Part:
         case types.AudioContent():
             return Media(kind="audio", source=Inline(data=block.data), media_type=block.mime_type)
         case types.ResourceLink():
-            return Text(text=_described(block))
+            return Text(text=_describe_link(block))
         case types.EmbeddedResource():
             return _decode_resource(block.resource)
 
 
-def _decode_resource(held: types.TextResourceContents | types.BlobResourceContents) -> Media:
-    if isinstance(held, types.TextResourceContents):
-        source = PlainText(text=held.text)
-        return Media(kind="document", source=source, media_type=held.mime_type or "text/plain", name=held.uri)
-    kind = _kind(held.mime_type)
-    if kind == "document" and (text := _text(held)) is not None:
-        return Media(kind=kind, source=PlainText(text=text), media_type=held.mime_type, name=held.uri)
-    return Media(kind=kind, source=Inline(data=held.blob), media_type=held.mime_type, name=held.uri)
+def _decode_resource(resource: types.TextResourceContents | types.BlobResourceContents) -> Media:
+    if isinstance(resource, types.TextResourceContents):
+        source = PlainText(text=resource.text)
+        return Media(kind="document", source=source, media_type=resource.mime_type or "text/plain", name=resource.uri)
+    kind = _media_kind(resource.mime_type)
+    if kind == "document" and (text := _decode_text_blob(resource)) is not None:
+        return Media(kind=kind, source=PlainText(text=text), media_type=resource.mime_type, name=resource.uri)
+    return Media(kind=kind, source=Inline(data=resource.blob), media_type=resource.mime_type, name=resource.uri)
 
 
-def _text(held: types.BlobResourceContents) -> str | None:
+def _decode_text_blob(resource: types.BlobResourceContents) -> str | None:
     """Servers send text as bytes too, which few models could read so."""
-    if not (held.mime_type or "").startswith(("text/", "application/json")):
+    if not (resource.mime_type or "").startswith(("text/", "application/json")):
         return None
     try:
-        return base64.b64decode(held.blob, validate=True).decode()
+        return base64.b64decode(resource.blob, validate=True).decode()
     except ValueError:
         return None
 
 
-def _described(link: types.ResourceLink) -> str:
+def _describe_link(link: types.ResourceLink) -> str:
     about = [one for one in (link.mime_type, None if link.size is None else f"{link.size} bytes") if one]
     said = f": {link.description}" if link.description else ""
     return f"[resource {link.name} at {link.uri}{' (' + ', '.join(about) + ')' if about else ''}{said}]"
 
 
-def _kind(media_type: str | None) -> Kind:
-    return _KINDS.get((media_type or "").partition("/")[0], "document")
+def _media_kind(media_type: str | None) -> MediaKind:
+    return _MEDIA_KINDS.get((media_type or "").partition("/")[0], "document")
 
 
-def encode(output: Output) -> types.CallToolResult:
+def encode_result(output: ToolOutput) -> types.CallToolResult:
     content = [_encode_part(part) for part in output.content]
     if not content and output.structured is not None:
-        content = [types.TextContent(text=_json(output.structured))]
+        content = [types.TextContent(text=_to_json(output.structured))]
     if output.structured is None:
         return types.CallToolResult(content=content, is_error=output.is_error)
     return types.CallToolResult(content=content, is_error=output.is_error, structured_content=output.structured)
@@ -93,7 +94,7 @@ def _encode_part(part: Part) -> types.ContentBlock:
         case Media():
             return _encode_media(part)
         case _:
-            return types.TextContent(text=_json(part))
+            return types.TextContent(text=_to_json(part))
 
 
 def _encode_media(part: Media) -> types.ContentBlock:
@@ -104,20 +105,20 @@ def _encode_media(part: Media) -> types.ContentBlock:
         case Inline(data=data) if part.kind == "audio" and part.name is None:
             return types.AudioContent(data=data, mime_type=part.media_type or "audio/wav")
         case Inline(data=data):
-            held = types.BlobResourceContents(uri=_uri(name), blob=data, mime_type=part.media_type)
+            held = types.BlobResourceContents(uri=_resource_uri(name), blob=data, mime_type=part.media_type)
             return types.EmbeddedResource(resource=held)
         case PlainText(text=text):
-            text_held = types.TextResourceContents(uri=_uri(name), text=text, mime_type=part.media_type)
+            text_held = types.TextResourceContents(uri=_resource_uri(name), text=text, mime_type=part.media_type)
             return types.EmbeddedResource(resource=text_held)
         case Url(url=url):
             return types.ResourceLink(name=part.name or url, uri=url, mime_type=part.media_type)
         case _:
-            return types.TextContent(text=_json(part))
+            return types.TextContent(text=_to_json(part))
 
 
-def _uri(name: str) -> str:
+def _resource_uri(name: str) -> str:
     return name if ":" in name else f"toolwire:{name}"
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()

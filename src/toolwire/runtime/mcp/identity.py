@@ -2,6 +2,6 @@
 
 from importlib.metadata import version
 
-NAME = "toolwire"
+IMPLEMENTATION_NAME = "toolwire"
 # Not `toolwire.__version__`: the package's own module stands above the runtime.
-VERSION = version(NAME)
+IMPLEMENTATION_VERSION = version(IMPLEMENTATION_NAME)

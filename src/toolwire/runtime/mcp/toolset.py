@@ -19,27 +19,25 @@ from mcp.client.session import ClientRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from toolwire.runtime.toolset import Annotations, Arguments, Calling, Output, Tool, ToolFault
-from toolwire.runtime.weighing import depth, weigh
+from toolwire.runtime.calls.validation import nesting_depth, validation_cost
+from toolwire.runtime.mcp import limits
+from toolwire.runtime.mcp.client_call import OutputSchema, call_tool
+from toolwire.runtime.mcp.config import McpServerConfig
+from toolwire.runtime.mcp.connection import ServerConnection, ServerUnavailable, describe_error
+from toolwire.runtime.mcp.elicitation import elicit
+from toolwire.runtime.mcp.oauth import BrowserLauncher
+from toolwire.runtime.mcp.tool_names import McpToolNames
+from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
 
-from . import bounds
-from .asking import elicit
-from .calls import called
-from .connection import Connection, Unavailable, said
-from .names import Names
-from .oauth import Browse
-from .output import Checked
-from .settings import Server
-
-_USUAL_TTL = 300.0
+_DEFAULT_TTL = 300.0
 """Seconds that a list of the older version counts, which has no word for it."""
 
-_WARNINGS = 100
+_MAX_WARNINGS = 100
 
-_LIST_AGAIN = 30.0
+_RELIST_DELAY = 30.0
 
-State = Literal["off", "up", "down"]
-_Answer = TypeVar("_Answer")
+ServerState = Literal["off", "up", "down"]
+_Result = TypeVar("_Result")
 
 
 class McpToolset:
@@ -49,40 +47,45 @@ class McpToolset:
     def __init__(
         self,
         name: str,
-        settings: Server,
+        config: McpServerConfig,
         *,
-        names: Names | None = None,
-        folder: Path | None = None,
-        browse: Browse | None = None,
+        tool_names: McpToolNames | None = None,
+        token_folder: Path | None = None,
+        open_browser: BrowserLauncher | None = None,
     ) -> None:
         self.name = name
-        self.settings = settings
+        self.config = config
         self.on_change: Callable[[], None] = lambda: None
-        self.names = names or Names()
+        self.tool_names = tool_names or McpToolNames()
         self._warnings: list[str] = []
-        self._told = ""
-        self._connection = Connection(
-            name, settings, elicit=self._asked, changed=self._stale, folder=folder, browse=browse
+        self._last_failure = ""
+        self._connection = ServerConnection(
+            name,
+            config,
+            elicit=self._elicit,
+            on_change=self._mark_stale,
+            token_folder=token_folder,
+            open_browser=open_browser,
         )
         self._tools: tuple[Tool, ...] = ()
         self._fresh_until = 0.0
-        self._changes = 0
-        self._listing = asyncio.Lock()
-        self._callings: list[Calling] = []
-        self._questions = 0
+        self._change_count = 0
+        self._list_lock = asyncio.Lock()
+        self._active_contexts: list[ToolContext] = []
+        self._question_count = 0
 
     @property
-    def state(self) -> State:
-        if not self.settings.enabled:
+    def state(self) -> ServerState:
+        if not self.config.enabled:
             return "off"
-        return "up" if self._connection.alive else "down"
+        return "up" if self._connection.is_alive else "down"
 
     @property
-    def why(self) -> str:
+    def error(self) -> str:
         """What is wrong, if it is down."""
-        return "" if self.state == "up" else self._connection.why
+        return "" if self.state == "up" else self._connection.error
 
-    async def version(self) -> str:
+    async def protocol_version(self) -> str:
         """The version of the protocol that was negotiated."""
         return (await self._connection.client()).protocol_version
 
@@ -93,107 +96,107 @@ class McpToolset:
         await self._connection.close()
 
     async def tools(self) -> Sequence[Tool]:
-        if not self.settings.enabled:
+        if not self.config.enabled:
             return ()
-        async with self._listing:
-            if self._connection.alive and time.monotonic() < self._fresh_until:
+        async with self._list_lock:
+            if self._connection.is_alive and time.monotonic() < self._fresh_until:
                 return self._tools
-            if self._connection.failing:
-                self._connection.try_again()
-                self._tell(f"the MCP server {self.name} is not there: {self._connection.why}")
+            if self._connection.is_failing:
+                self._connection.reconnect_in_background()
+                self._report_failure(f"the MCP server {self.name} is not there: {self._connection.error}")
                 return ()
             try:
-                self._tools = await self._asked_twice(self._listed)
-            except Unavailable as error:
-                self._tell(f"the MCP server {self.name} is not there: {error}")
+                self._tools = await self._with_resend(self._list_tools)
+            except ServerUnavailable as error:
+                self._report_failure(f"the MCP server {self.name} is not there: {error}")
                 return ()
             except (MCPError, ValidationError, TimeoutError) as error:
-                self._tell(f"the MCP server {self.name} does not list its tools: {said(error)}")
-                self._tools, self._fresh_until = (), time.monotonic() + _LIST_AGAIN
+                self._report_failure(f"the MCP server {self.name} does not list its tools: {describe_error(error)}")
+                self._tools, self._fresh_until = (), time.monotonic() + _RELIST_DELAY
                 return ()
-            self._told = ""
+            self._last_failure = ""
             return self._tools
 
-    def warned(self) -> list[str]:
+    def take_warnings(self) -> list[str]:
         """What went wrong since the last time."""
         said, self._warnings = self._warnings, []
         return said
 
     def _warn(self, text: str) -> None:
-        if len(self._warnings) < _WARNINGS:
+        if len(self._warnings) < _MAX_WARNINGS:
             self._warnings.append(text)
 
-    def _tell(self, text: str) -> None:
+    def _report_failure(self, text: str) -> None:
         # The wait that is part of it changes: the same failure is told once.
-        if (failure := text.partition(" (tried again")[0]) != self._told:
-            self._told = failure
+        if (failure := text.partition(" (tried again")[0]) != self._last_failure:
+            self._last_failure = failure
             self._warn(text)
 
-    def _stale(self) -> None:
+    def _mark_stale(self) -> None:
         self._fresh_until = 0.0
-        self._changes += 1
+        self._change_count += 1
         self.on_change()
 
-    def _broken(self, client: Client, error: Exception) -> bool:
+    def _can_resend(self, client: Client, error: Exception) -> bool:
         """Whether the same can be asked anew: the server has lost the session, and has not looked at it."""
-        forgotten = self._connection.is_forgotten(client)
+        forgotten = self._connection.is_session_lost(client)
         if forgotten or (isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED):
-            self._connection.broke(said(error))
+            self._connection.mark_broken(describe_error(error))
         return forgotten
 
-    async def _asked_twice(self, ask: Callable[[Client], Awaitable[_Answer]]) -> _Answer:
+    async def _with_resend(self, send: Callable[[Client], Awaitable[_Result]]) -> _Result:
         client = await self._connection.client()
         try:
-            return await ask(client)
+            return await send(client)
         except MCPError as error:
-            if not self._broken(client, error):
+            if not self._can_resend(client, error):
                 raise
-        return await ask(await self._connection.client())
+        return await send(await self._connection.client())
 
-    async def _listed(self, client: Client) -> tuple[Tool, ...]:
+    async def _list_tools(self, client: Client) -> tuple[Tool, ...]:
         found, seen, cursor, lives = list[types.Tool](), set[str](), None, list[float]()
-        until, changes = time.monotonic() + self.settings.connect_timeout, self._changes
-        for _ in range(bounds.PAGES):
+        until, changes = time.monotonic() + self.config.connect_timeout, self._change_count
+        for _ in range(limits.MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
             async with asyncio.timeout(until - time.monotonic()):
                 page = await client.session.list_tools(params=params)
             found += page.tools
             lives.append((page.ttl_ms or 0) / 1000)
             cursor = page.next_cursor
-            if cursor is None or cursor in seen or len(found) > bounds.TOOLS:
+            if cursor is None or cursor in seen or len(found) > limits.MAX_TOOLS:
                 break
             seen.add(cursor)
         if cursor is not None:
-            self._warn(f"the MCP server {self.name} has no end of tools: the first {bounds.TOOLS} are used at most")
+            self._warn(f"the MCP server {self.name} has no end of tools: the first {limits.MAX_TOOLS} are used at most")
         modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
         # What changed while it was being told may not be in it.
-        lasts = 0 if changes != self._changes else min(lives) if modern else _USUAL_TTL
+        lasts = 0 if changes != self._change_count else min(lives) if modern else _DEFAULT_TTL
         self._fresh_until = time.monotonic() + lasts
         made: dict[str, Tool] = {}
-        for one in found[: bounds.TOOLS]:
-            if not self.settings.offers(one.name):
+        for one in found[: limits.MAX_TOOLS]:
+            if not self.config.offers_tool(one.name):
                 continue
-            if (wrong := "its name is there twice" if one.name in made else _unusable(one)) is not None:
+            if (wrong := "its name is there twice" if one.name in made else _rejection_reason(one)) is not None:
                 self._warn(f"the tool {one.name[:100]!r} of the MCP server {self.name} is left out: {wrong}")
                 continue
-            made[one.name] = self._tool(one)
+            made[one.name] = self._build_tool(one)
         return tuple(made.values())
 
-    def _tool(self, one: types.Tool) -> Tool:
-        hints = one.annotations or types.ToolAnnotations()
+    def _build_tool(self, listed: types.Tool) -> Tool:
+        hints = listed.annotations or types.ToolAnnotations()
         reads = bool(hints.read_only_hint)
         again = reads or bool(hints.idempotent_hint)
-        checked = Checked(one.output_schema)
+        checked = OutputSchema(listed.output_schema)
 
-        async def run(arguments: Arguments, calling: Calling) -> Output:
-            return await self._run(one.name, checked, arguments, calling)
+        async def run(arguments: Arguments, calling: ToolContext) -> ToolOutput:
+            return await self._run_tool(listed.name, checked, arguments, calling)
 
         return Tool(
-            name=self.names.name(self.name, one.name),
+            name=self.tool_names.name_for(self.name, listed.name),
             run=run,
-            description=bounds.readable(one.description or one.title or "", bounds.DESCRIPTION),
-            parameters=one.input_schema,
-            output_schema=one.output_schema,
+            description=limits.sanitize_text(listed.description or listed.title or "", limits.MAX_DESCRIPTION_LENGTH),
+            parameters=listed.input_schema,
+            output_schema=listed.output_schema,
             stoppable=False,
             # What is not said is what the specification takes it for, which is the worse.
             annotations=Annotations(
@@ -204,73 +207,77 @@ class McpToolset:
             ),
             locus="mcp",
             source=self.name,
-            timeout=self.settings.timeout,
+            timeout=self.config.timeout,
             retries=2 if again else 0,
-            touches=lambda _: frozenset() if reads else frozenset({f"mcp:{self.name}"}),
+            resources=lambda _: frozenset() if reads else frozenset({f"mcp:{self.name}"}),
         )
 
-    async def _run(self, tool: str, checked: Checked, arguments: Arguments, calling: Calling) -> Output:
-        self._callings.append(calling)
+    async def _run_tool(
+        self, tool: str, output_schema: OutputSchema, arguments: Arguments, context: ToolContext
+    ) -> ToolOutput:
+        self._active_contexts.append(context)
         try:
-            result = await self._asked_twice(lambda client: called(client, self.name, tool, arguments, calling))
-            return checked.output(result, self.name)
-        except Unavailable as error:
-            raise ToolFault(f"the MCP server {self.name} is not there: {error}", "unavailable") from None
+            result = await self._with_resend(lambda client: call_tool(client, self.name, tool, arguments, context))
+            return output_schema.checked_output(result, self.name)
+        except ServerUnavailable as error:
+            raise ToolError(f"the MCP server {self.name} is not there: {error}", "unavailable") from None
         except MCPError as error:
-            raise _fault(self.name, error) from None
+            raise _tool_error(self.name, error) from None
         except ValidationError as error:
             why = f"{error.error_count()} places of its answer are not what the protocol has"
-            raise ToolFault(f"the MCP server {self.name} can't be understood: {why}", "protocol") from None
+            raise ToolError(f"the MCP server {self.name} can't be understood: {why}", "protocol") from None
         finally:
-            self._callings.remove(calling)
-            if not self._callings:
-                self._questions = 0
+            self._active_contexts.remove(context)
+            if not self._active_contexts:
+                self._question_count = 0
 
-    async def _asked(
+    async def _elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         """The older version does not say which call a question belongs to: it is one of those that wait."""
-        self._questions += 1
-        if not self._callings or self._questions > bounds.ROUNDS * len(self._callings):
+        self._question_count += 1
+        if not self._active_contexts or self._question_count > limits.MAX_INPUT_ROUNDS * len(self._active_contexts):
             return types.ElicitResult(action="decline")
-        return await elicit(self._callings[-1].person, self.name, params)
+        return await elicit(self._active_contexts[-1].approver, self.name, params)
 
 
 _IN_DOUBT = "The call may have taken effect: find out before you repeat it."
 
 
-def _fault(server: str, error: MCPError) -> ToolFault:
+def _tool_error(server: str, error: MCPError) -> ToolError:
     if error.code == types.CONNECTION_CLOSED:
-        return ToolFault(f"the MCP server {server} went away: {said(error)}. {_IN_DOUBT}", "unavailable")
+        return ToolError(f"the MCP server {server} went away: {describe_error(error)}. {_IN_DOUBT}", "unavailable")
     if error.code == types.REQUEST_TIMEOUT:
-        return ToolFault(f"the MCP server {server} did not answer in time. {_IN_DOUBT}", "timeout")
-    return ToolFault(f"the MCP server {server} refused the call: {bounds.readable(said(error), 1000)}", "protocol")
+        return ToolError(f"the MCP server {server} did not answer in time. {_IN_DOUBT}", "timeout")
+    return ToolError(
+        f"the MCP server {server} refused the call: {limits.sanitize_text(describe_error(error), 1000)}", "protocol"
+    )
 
 
-def _unusable(tool: types.Tool) -> str | None:
+def _rejection_reason(tool: types.Tool) -> str | None:
     schemas: list[Any] = [tool.input_schema, *([] if tool.output_schema is None else [tool.output_schema])]
     if not 0 < len(tool.name) <= 256:
         return "it has no name, or one without end"
-    if len(msgspec.json.encode(schemas)) > bounds.SCHEMA:
-        return f"its schemas have more than {bounds.SCHEMA} bytes"
-    if depth(schemas) > bounds.DEPTH:
-        return f"its schemas are nested more than {bounds.DEPTH} levels deep"
-    if max(weigh(one)[0] for one in schemas) > bounds.WEIGHT:
+    if len(msgspec.json.encode(schemas)) > limits.MAX_SCHEMA_BYTES:
+        return f"its schemas have more than {limits.MAX_SCHEMA_BYTES} bytes"
+    if nesting_depth(schemas) > limits.MAX_SCHEMA_DEPTH:
+        return f"its schemas are nested more than {limits.MAX_SCHEMA_DEPTH} levels deep"
+    if max(validation_cost(one)[0] for one in schemas) > limits.MAX_SCHEMA_COST:
         return "its schemas unfold without end"
     return None
 
 
-def toolsets(
-    servers: dict[str, Server],
+def build_toolsets(
+    servers: dict[str, McpServerConfig],
     *,
-    taken: Sequence[str] = (),
-    folder: Path | None = None,
-    browse: Browse | None = None,
+    reserved: Sequence[str] = (),
+    token_folder: Path | None = None,
+    open_browser: BrowserLauncher | None = None,
 ) -> list[McpToolset]:
     """One for each server that is switched on, with names that differ; `taken` are names that are not theirs to use."""
-    names = Names(taken)
+    names = McpToolNames(reserved)
     return [
-        McpToolset(name, server, names=names, folder=folder, browse=browse)
+        McpToolset(name, server, tool_names=names, token_folder=token_folder, open_browser=open_browser)
         for name, server in servers.items()
         if server.enabled
     ]

@@ -3,15 +3,15 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .builtin import built_in
+    from toolwire.runtime.tools.builtin import built_in_tools
 
-__all__ = ["built_in"]
+__all__ = ["built_in_tools"]
 
 
 def __getattr__(name: str) -> Any:
     """Loaded when it is asked for: not all who need something of this package have what the tools need."""
-    if name != "built_in":
+    if name != "built_in_tools":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .builtin import built_in  # noqa: PLC0415 - as above
+    from toolwire.runtime.tools.builtin import built_in_tools  # noqa: PLC0415 - as above
 
-    return built_in
+    return built_in_tools

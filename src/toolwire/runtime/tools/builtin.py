@@ -4,31 +4,30 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from toolwire.runtime.sandbox.limits import Limits
-from toolwire.runtime.sandbox.shell import Sandbox, bubblewrap, private_places
-from toolwire.runtime.toolset import Tool
+from toolwire.runtime.sandbox.bubblewrap import Sandbox, detect_bubblewrap, private_paths
+from toolwire.runtime.sandbox.process import CommandLimits
+from toolwire.runtime.tool import Tool
+from toolwire.runtime.tools.apply_patch import apply_patch_tools
+from toolwire.runtime.tools.ask_user import ask_user_tools
+from toolwire.runtime.tools.list_directory import list_directory_tools
+from toolwire.runtime.tools.read_file import read_file_tools
+from toolwire.runtime.tools.run_shell_command import ShellOptions, shell_tools
+from toolwire.runtime.tools.search_files import find_ripgrep, search_files_tools
+from toolwire.runtime.tools.web_fetch import FetchOptions, web_fetch_tools
+from toolwire.runtime.tools.web_search import SearchBackend, web_search_tools
+from toolwire.runtime.tools.workspace import Workspace
+from toolwire.runtime.tools.write_file import write_file_tools
 
-from .asking import asking_tools
-from .listing import listing_tools
-from .patching import patching_tools
-from .reading import reading_tools
-from .searching import ripgrep, searching_tools
-from .shell import Shell, shell_tools
-from .web_fetch import Fetching, fetching_tools
-from .web_search import SearchBackend, search_tools
-from .workspace import Workspace
-from .writing import writing_tools
-
-CONFIGURATION = "toolwire.toml"
+CONFIG_FILE_NAME = "toolwire.toml"
 
 
-def built_in(
+def built_in_tools(
     workspace: Path,
     *,
     hidden: Sequence[Path] = (),
     readable: Sequence[Path] = (),
     network: bool = False,
-    limits: Limits = Limits(),  # noqa: B008 - it is frozen
+    limits: CommandLimits = CommandLimits(),  # noqa: B008 - it is frozen
     environment: Mapping[str, str] | None = None,
     fetchable: frozenset[str] = frozenset(),
     search: SearchBackend | None = None,
@@ -41,25 +40,25 @@ def built_in(
     fetched from though their address is private. `search` finds pages. `protected`: files that are not written, beside
     `toolwire.toml`. `sandbox` absent: bubblewrap; where it does not work, a person decides on each command. With
     `NO_SANDBOX` commands run without one."""
-    unseen = (*private_places(os.environ), *hidden)
-    root = Workspace(workspace, hidden=unseen, protected=protected, reserved=(CONFIGURATION,))
-    shell = Shell(
-        sandbox=bubblewrap() if sandbox is None else sandbox,
+    unseen = (*private_paths(os.environ), *hidden)
+    root = Workspace(workspace, hidden=unseen, protected=protected, reserved_names=(CONFIG_FILE_NAME,))
+    shell = ShellOptions(
+        sandbox=detect_bubblewrap() if sandbox is None else sandbox,
         limits=limits,
         network=network,
         hidden=unseen,
         readable=readable,
-        protected=[root.root / CONFIGURATION, *protected],
+        protected=[root.root / CONFIG_FILE_NAME, *protected],
         environment=environment or {},
     )
     return [
         *shell_tools(root, shell),
-        *reading_tools(root),
-        *writing_tools(root),
-        *patching_tools(root),
-        *searching_tools(root, ripgrep()),
-        *listing_tools(root),
-        *fetching_tools(Fetching(exempt=fetchable)),
-        *search_tools(search),
-        *asking_tools(),
+        *read_file_tools(root),
+        *write_file_tools(root),
+        *apply_patch_tools(root),
+        *search_files_tools(root, find_ripgrep()),
+        *list_directory_tools(root),
+        *web_fetch_tools(FetchOptions(exempt_hosts=fetchable)),
+        *web_search_tools(search),
+        *ask_user_tools(),
     ]

@@ -1,121 +1,187 @@
-"""A part of a text file, cut at lines, and what is said of what was left out."""
+"""What bytes are: an image, a document, text in some encoding, or nothing that can be shown.
 
+A part of a text file, cut at lines, and what is said of what was left out.
+"""
+
+import base64
+import codecs
 import os
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, takewhile
+from typing import Literal
 
 from msgspec import Struct
 
-from toolwire.runtime.toolset import ToolFault
+from toolwire.canonical.content import Inline, Media
+from toolwire.runtime.tool import ToolError
 
-from .text import decoded
+_MAGIC_NUMBERS: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+_BYTE_ORDER_MARKS: tuple[tuple[bytes, str], ...] = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    # UTF-32 first: its mark begins with that of UTF-16.
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+SNIFFED_BYTES = 8192
+"""How much of a file is looked at to tell what it is, as git does."""
 
-MOST_LINES = 2000
-MOST_CHARACTERS = 36_000
+
+def sniff_media_type(head: bytes) -> str | None:
+    """The kind of image or document that models can be shown, by its first bytes: a name may lie."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for signature, kind in _MAGIC_NUMBERS if head.startswith(signature)), None)
+
+
+def media_part(content: bytes, media_type: str, name: str | None) -> Media:
+    shape: Literal["image", "document"] = "image" if media_type.startswith("image/") else "document"
+    return Media(kind=shape, source=Inline(data=base64.b64encode(content).decode()), media_type=media_type, name=name)
+
+
+def sniff_encoding(head: bytes) -> str | None:
+    """The encoding that its first bytes speak for; None if it is no text."""
+    marked = next((name for mark, name in _BYTE_ORDER_MARKS if head.startswith(mark)), None)
+    if marked is not None:
+        return marked
+    return None if b"\0" in head[:SNIFFED_BYTES] else "utf-8"
+
+
+class DecodedText(Struct, frozen=True):
+    """`replaced`: how many characters stand for bytes that are none."""
+
+    text: str
+    replacements: int = 0
+
+
+def decode_text(content: bytes, encoding: str, *, final: bool = True) -> DecodedText:
+    """Text of an encoding. If it is not `whole`, what is begun at its end is left out."""
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(content, final=final)
+    return DecodedText(text, text.count("\ufffd") - _count_literal_replacements(content, encoding))
+
+
+def _count_literal_replacements(content: bytes, encoding: str) -> int:
+    """How often the replacement character itself was written."""
+    return content.count("\ufffd".encode()) if encoding.startswith("utf-8") else 0
+
+
+MAX_LINES = 2000
+MAX_CHARACTERS = 36_000
 """Below what a call may give, so that the cut is made here, where it can be said how to go on."""
-MOST_SCANNED = 512 * 1024 * 1024
-MOST_COUNTED = 64 * 1024 * 1024
+MAX_SCANNED_BYTES = 512 * 1024 * 1024
+MAX_COUNTED_BYTES = 64 * 1024 * 1024
 """Up to this size a file's lines are counted to its end."""
 
 
-def fitting(lines: Sequence[str], most: int) -> int:
+def count_fitting_lines(lines: Sequence[str], limit: int) -> int:
     """How many of them can be given."""
-    ends = accumulate(len(line) + 1 for line in lines[:most])
-    return sum(1 for _ in takewhile(lambda end: end <= MOST_CHARACTERS, ends))
+    ends = accumulate(len(line) + 1 for line in lines[:limit])
+    return sum(1 for _ in takewhile(lambda end: end <= MAX_CHARACTERS, ends))
 
 
-class Window(Struct):
+class Excerpt(Struct):
     """A part of a text file: `first` counts from 0, `lines` are told in full, `within`: the last one is cut."""
 
     content: bytes
-    first: int
-    lines: int
-    more: bool
-    within: bool
-    total: int | None
+    first_line: int
+    line_count: int
+    has_more: bool
+    cuts_line: bool
+    total_lines: int | None
 
 
-def pieces(handle: int) -> Iterator[bytes]:
+def read_chunks(handle: int) -> Iterator[bytes]:
     while piece := os.read(handle, 1 << 18):
         yield piece
 
 
-def pieces_of(content: bytes) -> Iterator[bytes]:
+def split_chunks(content: bytes) -> Iterator[bytes]:
     for start in range(0, len(content), 1 << 18):
         yield content[start : start + (1 << 18)]
 
 
-def cut_from(pieces: Iterator[bytes], size: int, offset: int, limit: int) -> Window:
+def take_excerpt(chunks: Iterator[bytes], size: int, offset: int, limit: int) -> Excerpt:
     kept, seen, scanned = bytearray(), 0, 0
-    ended, count = False, size <= MOST_COUNTED
+    ended, count = False, size <= MAX_COUNTED_BYTES
     tail = b""
-    for piece in pieces:
+    for piece in chunks:
         scanned += len(piece)
-        if scanned > MOST_SCANNED:
-            raise ToolFault(
-                f"line {offset} is more than {MOST_SCANNED} bytes into the file: take it apart with shell commands",
+        if scanned > MAX_SCANNED_BYTES:
+            raise ToolError(
+                f"line {offset} is more than {MAX_SCANNED_BYTES} bytes into the file: "
+                "take it apart with shell commands",
                 "too_large",
             )
         tail = piece[-1:]
         if not ended:
-            start = _past(piece, max(0, offset - seen))
+            start = _offset_after_lines(piece, max(0, offset - seen))
             if start is not None:
                 kept += piece[start:]
-                ended = len(kept) > 4 * MOST_CHARACTERS or kept.count(b"\n") > limit
+                ended = len(kept) > 4 * MAX_CHARACTERS or kept.count(b"\n") > limit
         seen += piece.count(b"\n")
         if ended and not count:
             break
     total = seen + (tail not in (b"", b"\n")) if count else None
-    return _trimmed(bytes(kept), offset, limit, total, more=ended)
+    return _trim_excerpt(bytes(kept), offset, limit, total, has_more=ended)
 
 
-def _past(piece: bytes, lines: int) -> int | None:
+def _offset_after_lines(chunk: bytes, lines: int) -> int | None:
     """Where the text after so many lines begins in this piece."""
     start = 0
     for _ in range(lines):
-        start = piece.find(b"\n", start) + 1
+        start = chunk.find(b"\n", start) + 1
         if start == 0:
             return None
     return start
 
 
-def _trimmed(kept: bytes, offset: int, limit: int, total: int | None, *, more: bool) -> Window:
-    lines = _by_newline(kept)
+def _trim_excerpt(data: bytes, offset: int, limit: int, total_lines: int | None, *, has_more: bool) -> Excerpt:
+    lines = _split_lines(data)
     taken, length = 0, 0
     for line in lines[:limit]:
-        if length + len(line) > MOST_CHARACTERS:
+        if length + len(line) > MAX_CHARACTERS:
             break
         length += len(line)
         taken += 1
     within = taken == 0 and bool(lines)
-    content = lines[0][:MOST_CHARACTERS] if within else b"".join(lines[:taken])
-    return Window(content, offset, taken, more or taken < len(lines), within, total)
+    content = lines[0][:MAX_CHARACTERS] if within else b"".join(lines[:taken])
+    return Excerpt(content, offset, taken, has_more or taken < len(lines), within, total_lines)
 
 
-def _by_newline(kept: bytes) -> list[bytes]:
-    pieces = kept.split(b"\n")
+def _split_lines(data: bytes) -> list[bytes]:
+    pieces = data.split(b"\n")
     return [piece + b"\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])
 
 
-def with_notes(window: Window, name: str) -> str:
-    whole = decoded(window.content, "utf-8-sig" if name == "utf-8-sig" else "utf-8", whole=not window.within)
+def render_excerpt(excerpt: Excerpt, encoding: str) -> str:
+    whole = decode_text(
+        excerpt.content, "utf-8-sig" if encoding == "utf-8-sig" else "utf-8", final=not excerpt.cuts_line
+    )
     notes = list[str]()
-    if name not in ("utf-8", "utf-8-sig"):
-        notes.append(f"The file is {name.upper()}.")
-    if whole.replaced:
-        notes.append(f"{whole.replaced} sequences of bytes are not UTF-8 and are shown as \ufffd.")
-    of = "" if window.total is None else f" of {window.total}"
-    if window.within:
+    if encoding not in ("utf-8", "utf-8-sig"):
+        notes.append(f"The file is {encoding.upper()}.")
+    if whole.replacements:
+        notes.append(f"{whole.replacements} sequences of bytes are not UTF-8 and are shown as \ufffd.")
+    of = "" if excerpt.total_lines is None else f" of {excerpt.total_lines}"
+    if excerpt.cuts_line:
         notes.append(
-            f"Line {window.first + 1}{of} is cut after {len(window.content)} bytes. For the lines after it, read with"
-            f" offset={window.first + 1}."
+            f"Line {excerpt.first_line + 1}{of} is cut after {len(excerpt.content)} bytes. "
+            "For the lines after it, read with"
+            f" offset={excerpt.first_line + 1}."
         )
-    elif window.lines == 0 and window.first:
-        notes.append(f"There is no line {window.first + 1}{': the file has' + of[3:] if of else ''}.")
-    elif window.more or window.first:
-        last = window.first + window.lines
-        further = f" For the next ones, read with offset={last}." if window.more else ""
-        notes.append(f"Lines {window.first + 1} to {last}{of} are shown.{further}")
+    elif excerpt.line_count == 0 and excerpt.first_line:
+        notes.append(f"There is no line {excerpt.first_line + 1}{': the file has' + of[3:] if of else ''}.")
+    elif excerpt.has_more or excerpt.first_line:
+        last = excerpt.first_line + excerpt.line_count
+        further = f" For the next ones, read with offset={last}." if excerpt.has_more else ""
+        notes.append(f"Lines {excerpt.first_line + 1} to {last}{of} are shown.{further}")
     if not notes:
         return whole.text
     gap = "" if not whole.text or whole.text.endswith("\n") else "\n"

@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def an_object(required: tuple[str, ...], /, **properties: dict[str, Any]) -> dict[str, Any]:
+def object_schema(required: tuple[str, ...], /, **properties: dict[str, Any]) -> dict[str, Any]:
     """Nothing else may be given: a wrong name is an error that tells the right ones."""
     return {
         "type": "object",
@@ -13,13 +13,13 @@ def an_object(required: tuple[str, ...], /, **properties: dict[str, Any]) -> dic
     }
 
 
-def a_string(description: str) -> dict[str, Any]:
+def string_schema(description: str) -> dict[str, Any]:
     return {"type": "string", "description": description}
 
 
-def a_count(description: str, least: int) -> dict[str, Any]:
-    return {"type": "integer", "minimum": least, "description": description}
+def integer_schema(description: str, minimum: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": minimum, "description": description}
 
 
-def strings(description: str) -> dict[str, Any]:
+def string_list_schema(description: str) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "string"}, "description": description}

@@ -1,4 +1,7 @@
-"""The model behind HTTP: a plain ASGI app that speaks one protocol, or all of them at once."""
+"""What the provider holds of conversations, for protocols that go on from an answer by its id.
+
+The model behind HTTP: a plain ASGI app that speaks one protocol, or all of them at once.
+"""
 
 import time
 from collections.abc import Iterable
@@ -6,30 +9,67 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from toolwire.canonical.content import Message
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import Event, PartDelta
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
-from toolwire.codec.interface import Codec, Context, Route
-from toolwire.codec.lines import in_one_line
+from toolwire.codec.framing import escape_line_separators
+from toolwire.codec.interface import Codec, ResponseContext, Route
 from toolwire.codec.surface import ModelCard
 from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.simulator.asgi import AsgiRequest, ClientDisconnected, Receive, Scope, Send, run_lifespan
+from toolwire.upstream.simulator.model import generate_reply
+from toolwire.upstream.simulator.provider_traits import PROVIDER_TRAITS
+from toolwire.upstream.simulator.response_builder import ResponseBuilder, chunk_response, count_input_tokens
+from toolwire.upstream.simulator.script import Script, ScriptedTurn
+from toolwire.upstream.simulator.signatures import SignatureKey
+from toolwire.upstream.simulator.validation import (
+    ProviderRejection,
+    decode_valid_request,
+    missing_key_error,
+    model_not_found_error,
+    require_signatures,
+    response_not_found_error,
+)
 
-from .asgi import Exchange, Gone, Receive, Scope, Send, live
-from .brain import reply_to
-from .composing import Composer, input_tokens
-from .dialects import DIALECTS
-from .memory import Memory
-from .pieces import pieces_of
-from .proofs import Proofs
-from .script import Script, Turn
-from .strict import Refused, admitted, demand_proofs, no_key, no_model
+_STORED_KINDS = {"openai-responses": "response", "gemini-interactions": "interaction"}
+
+
+class StoredConversations:
+    """The conversations of the last answers, oldest forgotten first."""
+
+    def __init__(self, limit: int = 1000) -> None:
+        self._limit = limit
+        self._messages: dict[str, tuple[Message, ...]] = {}
+
+    def expand_request(self, request: Request, protocol: str) -> Request:
+        """The request with what was said before the answer that it continues, and with that answer."""
+        state = request.continuation
+        if protocol not in _STORED_KINDS or state is None or state.id is None:
+            return request
+        kind = state.kind or _STORED_KINDS[protocol]
+        if kind != _STORED_KINDS[protocol] or state.id not in self._messages:
+            raise ProviderRejection(response_not_found_error(protocol, kind, state.id))
+        return replace(request, messages=(*self._messages[state.id], *request.messages))
+
+    def store(self, request: Request, response: Response, protocol: str) -> None:
+        state = request.continuation
+        if protocol not in _STORED_KINDS or response.id is None or (state is not None and state.store is False):
+            return
+        said = response.candidates[0].messages if response.candidates else ()
+        self._messages.pop(response.id, None)
+        self._messages[response.id] = (*request.messages, *said)
+        while len(self._messages) > self._limit:
+            del self._messages[next(iter(self._messages))]
+
 
 LIMIT_BODY = 64 * 1024 * 1024
 OLLAMA_VERSION = "0.99.0"
 # An endless stream leaves room for others.
-_LEAST_PACE = 0.001
+_MIN_PACE = 0.001
 
 
 class Simulator:
@@ -45,33 +85,33 @@ class Simulator:
         require_key: bool = False,
         pace: float = 0,
         limit_body: int = LIMIT_BODY,
-        proofs: Proofs | None = None,
+        signature_key: SignatureKey | None = None,
     ) -> None:
-        self._codecs = {name: PROTOCOLS[name] for name in tuple(protocols) or DIALECTS}
+        self._codecs = {name: PROTOCOLS[name] for name in tuple(protocols) or PROVIDER_TRAITS}
         self._models = models
         self._script = script
         self._require_key = require_key
         self._pace = pace
         self._limit_body = limit_body
-        self._proofs = proofs or Proofs()
-        self._memory = Memory()
+        self._signature_key = signature_key or SignatureKey()
+        self._conversations = StoredConversations()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await live(receive, send)
+            await run_lifespan(receive, send)
         if scope["type"] != "http":
             return
-        exchange = Exchange(scope, receive, send)
-        codec = self._spoken(exchange)
-        with suppress(Gone):
+        exchange = AsgiRequest(scope, receive, send)
+        codec = self._match_protocol(exchange)
+        with suppress(ClientDisconnected):
             try:
-                await self._answer(exchange, codec)
-            except Refused as refused:
+                await self._handle(exchange, codec)
+            except ProviderRejection as refused:
                 await exchange.send_error(refused.error, codec)
 
-    def _spoken(self, exchange: Exchange) -> Codec:
+    def _match_protocol(self, http_request: AsgiRequest) -> Codec:
         """The protocol that an address belongs to, or else the one that the request sounds like."""
-        path, headers = exchange.path, exchange.headers
+        path, headers = http_request.path, http_request.headers
         for codec in self._codecs.values():
             if codec.surface.match(path) is not None:
                 return codec
@@ -80,91 +120,95 @@ class Simulator:
             guess = "openrouter" if path.startswith("/api/v1/") else "ollama"
         elif "anthropic-version" in headers:
             guess = "anthropic"
-        elif path.startswith("/v1beta/") or "x-goog-api-key" in headers or "key=" in exchange.query:
+        elif path.startswith("/v1beta/") or "x-goog-api-key" in headers or "key=" in http_request.query:
             guess = "gemini"
         return self._codecs.get(guess) or next(iter(self._codecs.values()))
 
-    async def _answer(self, exchange: Exchange, codec: Codec) -> None:
-        if self._require_key and not _has_key(exchange, codec):
-            raise Refused(no_key(codec.name))
-        address = codec.surface.match(exchange.path)
+    async def _handle(self, http_request: AsgiRequest, codec: Codec) -> None:
+        if self._require_key and not _has_key(http_request, codec):
+            raise ProviderRejection(missing_key_error(codec.name))
+        address = codec.surface.match(http_request.path)
         if address is None:
-            await exchange.send_json(await self._about_models(exchange, codec))
+            await http_request.send_json(await self._model_resource(http_request, codec))
             return
-        if exchange.method != "POST":
-            raise Refused(_no_address(exchange))
-        body = await exchange.body(self._limit_body)
-        version = exchange.headers.get(codec.surface.version_header or "")
-        route = Route(path=exchange.path, model=address.model, stream=address.stream, version=version)
-        if address.counts:
-            await exchange.send_json(_counted(codec, body, route))
+        if http_request.method != "POST":
+            raise ProviderRejection(_path_not_found_error(http_request))
+        body = await http_request.read_body(self._limit_body)
+        version = http_request.headers.get(codec.surface.version_header or "")
+        route = Route(path=http_request.path, model=address.model, stream=address.stream, version=version)
+        if address.counts_tokens:
+            await http_request.send_json(_count_tokens(codec, body, route))
             return
-        request = admitted(codec, body, route)
-        self._serve(request.model or "", codec)
-        request = self._memory.expanded(request, codec.name)
-        demand_proofs(request, codec.name, self._proofs)
-        await self._play(exchange, codec, request)
+        request = decode_valid_request(codec, body, route)
+        self._check_model(request.model or "", codec)
+        request = self._conversations.expand_request(request, codec.name)
+        require_signatures(request, codec.name, self._signature_key)
+        await self._respond(http_request, codec, request)
 
-    async def _play(self, exchange: Exchange, codec: Codec, request: Request) -> None:
+    async def _respond(self, http_request: AsgiRequest, codec: Codec, request: Request) -> None:
         turn = None if self._script is None else self._script.next_turn(request, codec.name)
         if turn is not None:
-            await exchange.pause(turn.delay)
-            if turn.is_refusal():
-                raise Refused(turn.failure())
-        reply = reply_to(request, codec.name) if turn is None else turn.reply()
-        response = Composer(request, codec.name, self._proofs).response(reply)
-        self._memory.keep(request, response, codec.name)
-        context = Context(request=request, created=int(time.time()))
-        turn = turn or Turn(pace=self._pace)
-        if codec.surface.streams if request.stream is None else request.stream:
-            await _stream(exchange, codec, response, context, turn)
+            await http_request.pause(turn.delay)
+            if turn.is_error_only():
+                raise ProviderRejection(turn.to_api_error())
+        reply = generate_reply(request, codec.name) if turn is None else turn.to_reply()
+        response = ResponseBuilder(request, codec.name, self._signature_key).build(reply)
+        self._conversations.store(request, response, codec.name)
+        context = ResponseContext(request=request, created=int(time.time()))
+        turn = turn or ScriptedTurn(pace=self._pace)
+        if codec.surface.streams_by_default if request.stream is None else request.stream:
+            await _stream_response(http_request, codec, response, context, turn)
         else:
-            await _send(exchange, codec, response, context, turn)
+            await _send_response(http_request, codec, response, context, turn)
 
-    async def _about_models(self, exchange: Exchange, codec: Codec) -> Any:
+    async def _model_resource(self, http_request: AsgiRequest, codec: Codec) -> Any:
         """The list of models, a single one, and what Ollama's clients ask before they begin."""
-        models = [ModelCard(one) for one in (DIALECTS[codec.name].models if self._models is None else self._models)]
-        match exchange.method, exchange.path.strip("/").split("/"):
+        models = [
+            ModelCard(one) for one in (PROVIDER_TRAITS[codec.name].models if self._models is None else self._models)
+        ]
+        match http_request.method, http_request.path.strip("/").split("/"):
             case "GET", ["api", "version"] if codec.name == "ollama":
                 return {"version": OLLAMA_VERSION}
             case "GET", ["api", "tags"] if codec.name == "ollama":
                 return codec.encode_models(models)
             case "POST", ["api", "show"] if codec.name == "ollama":
-                return codec.encode_model(ModelCard(self._serve(_named(await exchange.body(self._limit_body)), codec)))
+                return codec.encode_model(
+                    ModelCard(self._check_model(_model_in_body(await http_request.read_body(self._limit_body)), codec))
+                )
             case "GET", ["v1" | "v1beta", "models"] | ["api", "v1", "models"]:
                 return codec.encode_models(models)
             case "GET", ["v1" | "v1beta", "models", *name] | ["api", "v1", "model", *name] if name:
-                return codec.encode_model(ModelCard(self._serve("/".join(name), codec)))
+                return codec.encode_model(ModelCard(self._check_model("/".join(name), codec)))
             case _:
-                raise Refused(_no_address(exchange))
+                raise ProviderRejection(_path_not_found_error(http_request))
 
-    def _serve(self, model: str, codec: Codec) -> str:
+    def _check_model(self, model: str, codec: Codec) -> str:
         if self._models is not None and model not in self._models:
-            raise Refused(no_model(codec.name, model))
+            raise ProviderRejection(model_not_found_error(codec.name, model))
         return model
 
 
-def _has_key(exchange: Exchange, codec: Codec) -> bool:
+def _has_key(http_request: AsgiRequest, codec: Codec) -> bool:
     places = (codec.surface.key_header, "authorization")
-    return any(exchange.headers.get(name) for name in places) or "key=" in exchange.query
+    return any(http_request.headers.get(name) for name in places) or "key=" in http_request.query
 
 
-def _no_address(exchange: Exchange) -> ApiError:
-    return ApiError(kind="not_found", message=f"Invalid URL ({exchange.method} {exchange.path})")
+def _path_not_found_error(http_request: AsgiRequest) -> ApiError:
+    return ApiError(kind="not_found", message=f"Invalid URL ({http_request.method} {http_request.path})")
 
 
-def _counted(codec: Codec, body: bytes, route: Route) -> Any:
+def _count_tokens(codec: Codec, body: bytes, route: Route) -> Any:
     """What the request would take; it is not checked as one that is to be answered."""
-    if codec.counting is None:
+    if codec.token_count is None:
         raise AssertionError(f"{codec.name} does not count")
     try:
-        request = codec.decode_request(codec.counting.unwrap(body), route)
+        request = codec.decode_request(codec.token_count.unwrap_request(body), route)
     except DecodeError as error:
-        raise Refused(ApiError(kind="invalid_request", message=str(error))) from None
-    return codec.counting.encode_count(input_tokens(request))
+        raise ProviderRejection(ApiError(kind="invalid_request", message=str(error))) from None
+    return codec.token_count.encode_count(count_input_tokens(request))
 
 
-def _named(body: bytes) -> str:
+def _model_in_body(body: bytes) -> str:
     """The model that a body names; older clients of Ollama call it `name`."""
     try:
         whole = msgspec.json.decode(body, type=dict[str, Any])
@@ -172,38 +216,42 @@ def _named(body: bytes) -> str:
         whole = {}
     model = whole.get("model") or whole.get("name")
     if not isinstance(model, str):
-        raise Refused(ApiError(kind="invalid_request", message="model is required"))
+        raise ProviderRejection(ApiError(kind="invalid_request", message="model is required"))
     return model
 
 
-async def _send(exchange: Exchange, codec: Codec, response: Response, context: Context, turn: Turn) -> None:
+async def _send_response(
+    http_request: AsgiRequest, codec: Codec, response: Response, context: ResponseContext, turn: ScriptedTurn
+) -> None:
     if turn.error is not None:
-        raise Refused(turn.failure())
+        raise ProviderRejection(turn.to_api_error())
     body = codec.encode_response(response, context).to_bytes()
     if turn.cut is not None:
-        await exchange.send_half(body)
+        await http_request.send_truncated(body)
     else:
-        await exchange.send(body if turn.garbage is None else turn.garbage.encode())
+        await http_request.send(body if turn.garbage is None else turn.garbage.encode())
 
 
-async def _stream(exchange: Exchange, codec: Codec, response: Response, context: Context, turn: Turn) -> None:
+async def _stream_response(
+    http_request: AsgiRequest, codec: Codec, response: Response, context: ResponseContext, turn: ScriptedTurn
+) -> None:
     encoder = codec.stream_encoder(context)
-    await exchange.start(200, codec.surface.stream_type, ("cache-control", "no-cache"))
-    for number, events in enumerate(pieces_of(response)):
+    await http_request.start_response(200, codec.surface.stream_type, ("cache-control", "no-cache"))
+    for number, events in enumerate(chunk_response(response)):
         if number:
-            await exchange.pause(turn.pace)
+            await http_request.pause(turn.pace)
         if number == turn.cut:
             return  # without its end: the server closes the connection
         if number and turn.garbage is not None:
-            await exchange.write(turn.garbage.encode())
+            await http_request.write_body(turn.garbage.encode())
             return
-        if data := in_one_line(encoder.encode(events)):
-            await exchange.write(data, more=True)
-        while turn.endless and _grows(events):
-            await exchange.pause(max(turn.pace, _LEAST_PACE))
-            await exchange.write(in_one_line(encoder.encode(events[-1:])), more=True)
-    await exchange.write(in_one_line(encoder.close()))
+        if data := escape_line_separators(encoder.encode(events)):
+            await http_request.write_body(data, more_body=True)
+        while turn.endless and _ends_with_delta(events):
+            await http_request.pause(max(turn.pace, _MIN_PACE))
+            await http_request.write_body(escape_line_separators(encoder.encode(events[-1:])), more_body=True)
+    await http_request.write_body(escape_line_separators(encoder.close()))
 
 
-def _grows(events: list[Event]) -> bool:
+def _ends_with_delta(events: list[Event]) -> bool:
     return isinstance(events[-1], PartDelta)

@@ -9,21 +9,20 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError
 from toolwire.codec.interface import Codec
-
-from .strict import Refused
+from toolwire.upstream.simulator.validation import ProviderRejection
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-_JSON = "application/json"
+_JSON_TYPE = "application/json"
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """The client left."""
 
 
-class Exchange:
+class AsgiRequest:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
@@ -32,18 +31,18 @@ class Exchange:
         self._receive = receive
         self._send = send
 
-    async def body(self, limit: int) -> bytes:
+    async def read_body(self, limit: int) -> bytes:
         pieces: list[bytes] = []
         size = 0
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise Gone
+                raise ClientDisconnected
             piece = message.get("body", b"")
             size += len(piece)
             if size > limit:
                 said = f"Request exceeds the maximum size of {limit} bytes"
-                raise Refused(ApiError(kind="too_large", message=said))
+                raise ProviderRejection(ApiError(kind="too_large", message=said))
             pieces.append(piece)
             if not message.get("more_body"):
                 return b"".join(pieces)
@@ -57,26 +56,28 @@ class Exchange:
         except TimeoutError:
             return
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise ClientDisconnected
 
-    async def start(self, status: int, content_type: str, *more: tuple[str, str]) -> None:
-        headers = [(name.encode(), value.encode("latin-1")) for name, value in (("content-type", content_type), *more)]
+    async def start_response(self, status: int, content_type: str, *extra_headers: tuple[str, str]) -> None:
+        headers = [
+            (name.encode(), value.encode("latin-1")) for name, value in (("content-type", content_type), *extra_headers)
+        ]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def write(self, body: bytes, *, more: bool = False) -> None:
+    async def write_body(self, body: bytes, *, more_body: bool = False) -> None:
         try:
-            await self._send({"type": "http.response.body", "body": body, "more_body": more})
+            await self._send({"type": "http.response.body", "body": body, "more_body": more_body})
         except OSError:
-            raise Gone from None
+            raise ClientDisconnected from None
 
-    async def send(self, body: bytes, status: int = 200, *more: tuple[str, str]) -> None:
-        await self.start(status, _JSON, ("content-length", str(len(body))), *more)
-        await self.write(body)
+    async def send(self, body: bytes, status: int = 200, *extra_headers: tuple[str, str]) -> None:
+        await self.start_response(status, _JSON_TYPE, ("content-length", str(len(body))), *extra_headers)
+        await self.write_body(body)
 
-    async def send_half(self, body: bytes) -> None:
+    async def send_truncated(self, body: bytes) -> None:
         """Promise a whole body and give half. The server closes the connection when an app returns too early."""
-        await self.start(200, _JSON, ("content-length", str(len(body))))
-        await self.write(body[: len(body) // 2], more=True)
+        await self.start_response(200, _JSON_TYPE, ("content-length", str(len(body))))
+        await self.write_body(body[: len(body) // 2], more_body=True)
 
     async def send_json(self, value: Any) -> None:
         await self.send(msgspec.json.encode(value))
@@ -87,7 +88,7 @@ class Exchange:
         await self.send(codec.encode_error(replace(error, status=status)).to_bytes(), status, *more)
 
 
-async def live(receive: Receive, send: Send) -> None:
+async def run_lifespan(receive: Receive, send: Send) -> None:
     """Start and stop as the server says: there is nothing to prepare."""
     while True:
         message = await receive()

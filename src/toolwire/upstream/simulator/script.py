@@ -14,9 +14,8 @@ from toolwire.canonical.computer import Action, SafetyCheck
 from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import StopReason
-
-from .brain import Call, Reply
-from .reading import read
+from toolwire.upstream.simulator.model import Reply, ReplyCall
+from toolwire.upstream.simulator.prompt import read_prompt
 
 
 class ScriptError(ValueError):
@@ -31,12 +30,12 @@ class ScriptedCall(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     input: str | None = None
     namespace: str | None = None
 
-    def call(self) -> Call:
+    def to_reply_call(self) -> ReplyCall:
         if self.input is not None:
-            return Call(self.name, self.input, self.namespace, freeform=True)
+            return ReplyCall(self.name, self.input, self.namespace, freeform=True)
         said = {} if self.arguments is None else self.arguments
         text = said if isinstance(said, str) else msgspec.json.encode(said).decode()
-        return Call(self.name, text, self.namespace)
+        return ReplyCall(self.name, text, self.namespace)
 
 
 class ScriptedError(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -48,7 +47,7 @@ class ScriptedError(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     retry_after: float | None = None
 
 
-class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ScriptedTurn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What to play. `when` and `after` say for which words of the user, and after how many answers of the model. An
     `error` alone is the whole answer; after a `text` it breaks a stream. `cut` closes the connection after so many
     pieces; `garbage` is sent in place of the rest; `endless` never stops. `actions` drive the screen that the request
@@ -70,9 +69,9 @@ class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     garbage: str | None = None
     endless: bool = False
 
-    def reply(self) -> Reply:
-        error = None if self.error is None else self.failure()
-        calls = tuple(call.call() for call in self.calls)
+    def to_reply(self) -> Reply:
+        error = None if self.error is None else self.to_api_error()
+        calls = tuple(call.to_reply_call() for call in self.calls)
         return Reply(
             thinking=self.thinking,
             text=self.text,
@@ -83,11 +82,11 @@ class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             error=error,
         )
 
-    def failure(self) -> ApiError:
+    def to_api_error(self) -> ApiError:
         told = self.error or ScriptedError()
         return ApiError(kind=told.kind, message=told.message, status=told.status, retry_after=told.retry_after)
 
-    def is_refusal(self) -> bool:
+    def is_error_only(self) -> bool:
         """Whether it is an error before anything is said."""
         return (
             self.error is not None
@@ -98,27 +97,27 @@ class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         )
 
 
-class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    turns: tuple[Turn, ...]
+class _ScriptFile(Struct, frozen=True, forbid_unknown_fields=True):
+    turns: tuple[ScriptedTurn, ...]
 
 
 class Script:
     """Turns, and how often each may still be played; `repeat` of 0 is for ever."""
 
-    def __init__(self, turns: tuple[Turn, ...]) -> None:
+    def __init__(self, turns: tuple[ScriptedTurn, ...]) -> None:
         self._turns = turns
-        self._left = [turn.repeat or -1 for turn in turns]
+        self._remaining = [turn.repeat or -1 for turn in turns]
 
-    def next_turn(self, request: Request, protocol: str) -> Turn | None:
+    def next_turn(self, request: Request, protocol: str) -> ScriptedTurn | None:
         """The turn to play for the words of the user in it."""
-        text = read(request).text
+        text = read_prompt(request).text
         # Some protocols tell one answer in several messages.
         roles = ("", *(message.role for message in request.messages))
         answers = sum(before != "assistant" == one for before, one in pairwise(roles))
         for place, turn in enumerate(self._turns):
             meant = (turn.when is None or turn.when in text) and turn.after in (None, answers)
-            if self._left[place] and meant:
-                self._left[place] -= 1
+            if self._remaining[place] and meant:
+                self._remaining[place] -= 1
                 return turn
         return None
 
@@ -133,7 +132,7 @@ def load_script(path: Path) -> Script:
 
 def parse_script(data: bytes, name: str, *, toml: bool = True) -> Script:
     try:
-        found = (msgspec.toml if toml else msgspec.json).decode(data, type=_File)
+        found = (msgspec.toml if toml else msgspec.json).decode(data, type=_ScriptFile)
     except (msgspec.DecodeError, ValueError) as error:
         raise ScriptError(f"{name}: {error}") from None
     return Script(found.turns)

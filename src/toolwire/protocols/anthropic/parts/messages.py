@@ -8,17 +8,16 @@ from toolwire.canonical.content import Message, Role, SettingChange, Text, ToolC
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import Thinking
-from toolwire.codec.kept import emit, given, known, rest
-from toolwire.codec.losses import Report, Trail
-from toolwire.codec.plan import Plan
-from toolwire.codec.turns import Placed, Turn
-from toolwire.protocols.anthropic.rules.vocabulary import UNFINISHED
+from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.turns import LocatedPart, Turn
+from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.wire.extras import collect_extras, encode_with_extras, none_to_unset, unset_to_none
+from toolwire.protocols.anthropic.fields import UNFINISHED_BLOCKS
+from toolwire.protocols.anthropic.parts.content import STRING, decode_blocks, encode_parts
 from toolwire.protocols.anthropic.wire import FAMILY, Block, MessageShape, SettingsShape, TextBlock
 
-from .content import STRING, decode_blocks, encode_parts
-
-GO_ON = "Continue from where you left off."
-SPEAKS_LAST = "the model continues nothing by itself: a user must speak last"
+CONTINUE_PROMPT = "Continue from where you left off."
+USER_LAST_REASON = "the model continues nothing by itself: a user must speak last"
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
@@ -53,18 +52,18 @@ def _decode_message(shape: MessageShape, index: int) -> Message:
     else:
         form = ("anthropic:content:absent",)
     if shape.unknown is UNSET and shape.nulls is UNSET and shape.clear_at is UNSET and shape.output_config is UNSET:
-        return Message(role=role, parts=parts, form=form)
+        return Message(role=role, parts=parts, wire_form=form)
     if shape.output_config is not UNSET:
         parts = (*parts, _decode_setting(shape.output_config))
-    clear_at = known(shape.clear_at)
-    return Message(role=role, parts=parts, clear_at=clear_at, **rest(shape, FAMILY, *form))
+    clear_at = unset_to_none(shape.clear_at)
+    return Message(role=role, parts=parts, clear_at=clear_at, **collect_extras(shape, FAMILY, *form))
 
 
 def _decode_setting(shape: SettingsShape) -> SettingChange:
     thinking = None
     if shape.effort is not UNSET:
-        thinking = Thinking(effort=shape.effort, at="", form=("anthropic:name:effort=effort",))
-    return SettingChange(thinking=thinking, at="/output_config", **rest(shape, FAMILY))
+        thinking = Thinking(effort=shape.effort, at="", wire_form=("anthropic:name:effort=effort",))
+    return SettingChange(thinking=thinking, at="/output_config", **collect_extras(shape, FAMILY))
 
 
 # ---- encode
@@ -75,24 +74,34 @@ def is_call_id(message: Message) -> bool:
     return any(isinstance(part, ToolCall) and part.id == message.id for part in message.parts)
 
 
-def encode_system(request: Request, lifted: int, plan: Plan) -> Any:
+def encode_system(request: Request, lifted_count: int, plan: EncodingPlan) -> Any:
     """`system`, and for another protocol's request also the system messages that lead it."""
     system = request.system
-    if plan.home and system is not None and "anthropic:system:string" in request.form and len(system) == 1:
+    if (
+        plan.same_protocol
+        and system is not None
+        and "anthropic:system:string" in request.wire_form
+        and len(system) == 1
+    ):
         return system[0].text
-    places = [Placed(part, ("system", index)) for index, part in enumerate(system or ())]
-    for number, message in enumerate(request.messages[:lifted]):
-        places.extend(Placed(part, ("messages", number, "parts", i)) for i, part in enumerate(message.parts))
+    places = [LocatedPart(part, ("system", index)) for index, part in enumerate(system or ())]
+    for number, message in enumerate(request.messages[:lifted_count]):
+        places.extend(LocatedPart(part, ("messages", number, "parts", i)) for i, part in enumerate(message.parts))
     blocks = encode_parts(places, plan)
-    if not plan.home and len(blocks) == 1 and type(blocks[0]) is TextBlock and blocks[0].cache_control is UNSET:
+    if (
+        not plan.same_protocol
+        and len(blocks) == 1
+        and type(blocks[0]) is TextBlock
+        and blocks[0].cache_control is UNSET
+    ):
         return blocks[0].text
-    return blocks if blocks or (system is not None and plan.home) else None
+    return blocks if blocks or (system is not None and plan.same_protocol) else None
 
 
-def encode_turn(turn: Turn, plan: Plan) -> list[Any]:
+def encode_turn(turn: Turn, plan: EncodingPlan) -> list[Any]:
     """The messages of one turn."""
     message = turn.message
-    if plan.home and message is not None:
+    if plan.same_protocol and message is not None:
         return [_encode_message(message, turn, plan)]
     if turn.role in ("system", "developer"):
         return _encode_reminder(turn, plan)
@@ -105,7 +114,7 @@ def lacks_thinking(messages: list[Any]) -> bool:
     it: what it thought since the user last spoke must come back, and it can't begin to think in between."""
     for message in reversed(messages):
         blocks = message["content"]
-        kinds = {_kind(block) for block in blocks} if isinstance(blocks, list) else set()
+        kinds = {_block_type(block) for block in blocks} if isinstance(blocks, list) else set()
         if message["role"] == "user" and "tool_result" not in kinds:
             return False
         if "tool_use" in kinds and not kinds & {"thinking", "redacted_thinking"}:
@@ -113,52 +122,56 @@ def lacks_thinking(messages: list[Any]) -> bool:
     return False
 
 
-def _kind(block: Any) -> Any:
+def _block_type(block: Any) -> Any:
     return block.__struct_config__.tag if isinstance(block, Block) else block.get("type")
 
 
-def ask_to_go_on(messages: list[Any], report: Report) -> None:
+def append_continue_prompt(messages: list[Any], report: LossReport) -> None:
     """A user after what the model began, for one that continues nothing by itself. It is told what to do, since a turn
     that says nothing would be answered, not continued."""
     last = messages[-1] if messages else None
-    if last is None or last["role"] != "assistant" or any(_kind(block) in UNFINISHED for block in last["content"]):
+    if (
+        last is None
+        or last["role"] != "assistant"
+        or any(_block_type(block) in UNFINISHED_BLOCKS for block in last["content"])
+    ):
         return
-    report.invented((), "", f"/messages/{len(messages)}", SPEAKS_LAST)
-    messages.append({"role": "user", "content": GO_ON})
+    report.added((), "", f"/messages/{len(messages)}", USER_LAST_REASON)
+    messages.append({"role": "user", "content": CONTINUE_PROMPT})
 
 
-def trim_prefill(blocks: list[Any], trail: Trail, plan: Plan) -> None:
+def trim_prefill(blocks: list[Any], path: SourcePath, plan: EncodingPlan) -> None:
     """The provider refuses a last assistant text that ends in white space."""
     last = blocks[-1]
     if isinstance(last, TextBlock) and last.text != (trimmed := last.text.rstrip()):
-        plan.report.approximated(trail, "", "white space at the end of the last text was cut off")
+        plan.report.approximated(path, "", "white space at the end of the last text was cut off")
         last.text = trimmed
 
 
-def _encode_message(message: Message, turn: Turn, plan: Plan) -> Any:
-    shape = MessageShape(role=message.role, clear_at=given(message.clear_at))
+def _encode_message(message: Message, turn: Turn, plan: EncodingPlan) -> Any:
+    shape = MessageShape(role=message.role, clear_at=none_to_unset(message.clear_at))
     only = message.parts[0] if len(message.parts) == 1 else None
-    if STRING in message.form and isinstance(only, Text) and not only.cache and not only.extras:
+    if STRING in message.wire_form and isinstance(only, Text) and not only.cache and not only.extras:
         shape.content = only.text
-    elif not (message.parts == () and "anthropic:content:absent" in message.form):
+    elif not (message.parts == () and "anthropic:content:absent" in message.wire_form):
         shape.content = encode_parts(turn.parts, plan)
     for part in message.parts:
         if isinstance(part, SettingChange):
-            effort = UNSET if part.thinking is None else given(part.thinking.effort)
-            shape.output_config = emit(SettingsShape(effort=effort), part, FAMILY)
-            if STRING in message.form and isinstance(first := message.parts[0], Text):
+            effort = UNSET if part.thinking is None else none_to_unset(part.thinking.effort)
+            shape.output_config = encode_with_extras(SettingsShape(effort=effort), part, FAMILY)
+            if STRING in message.wire_form and isinstance(first := message.parts[0], Text):
                 shape.content = first.text
-            elif "anthropic:content:absent" in message.form:
+            elif "anthropic:content:absent" in message.wire_form:
                 shape.content = UNSET
-    return emit(shape, message, FAMILY)
+    return encode_with_extras(shape, message, FAMILY)
 
 
-def _encode_reminder(turn: Turn, plan: Plan) -> list[Any]:
+def _encode_reminder(turn: Turn, plan: EncodingPlan) -> list[Any]:
     """System text within a conversation: not every model takes the role there, so it is told in a user turn."""
     blocks = encode_parts(turn.parts, plan)
     if not blocks:
         return []
-    plan.report.approximated(turn.trail, "role", "system text within the conversation is told as a reminder")
+    plan.report.approximated(turn.path, "role", "system text within the conversation is told as a reminder")
     for block in blocks:
         if isinstance(block, TextBlock):
             block.text = f"<system-reminder>\n{block.text}\n</system-reminder>"

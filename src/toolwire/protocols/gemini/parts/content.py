@@ -1,4 +1,7 @@
-"""Gemini's parts, to canonical parts and back."""
+"""Media in Gemini's parts, to canonical and back.
+
+Gemini's parts, to canonical parts and back.
+"""
 
 from itertools import pairwise
 from typing import Any
@@ -10,11 +13,13 @@ from msgspec.structs import replace
 from toolwire.canonical.content import (
     Data,
     FileId,
-    Foreign,
     Inline,
     ItemRef,
     Media,
+    Nested,
+    OpaquePart,
     Part,
+    PlainText,
     Reasoning,
     ReasoningText,
     Refusal,
@@ -26,38 +31,221 @@ from toolwire.canonical.content import (
     Url,
 )
 from toolwire.canonical.tools import ToolRef
-from toolwire.codec.kept import given
-from toolwire.codec.losses import Trail
-from toolwire.codec.plan import Plan
-from toolwire.codec.settings import report_setting
-from toolwire.codec.telling import gist_of
-from toolwire.codec.tools import report_change
-from toolwire.codec.turns import Placed
-from toolwire.protocols.gemini.wire import FAMILY, ISSUER, BlobShape, FileShape, PartShape
-
-from .calls import (
-    SIBLING,
+from toolwire.codec.encoding.fallbacks import opaque_as_text, report_setting_change
+from toolwire.codec.encoding.hosted_tools import parse_json
+from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.tools import report_tool_change
+from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.losses import SourcePath
+from toolwire.codec.wire.extras import merge_extras, none_to_unset, unset_to_none
+from toolwire.protocols.gemini.fast_path import decode_fast_call, decode_fast_result
+from toolwire.protocols.gemini.field_case import FieldCase, encode_shape, with_unknown_fields
+from toolwire.protocols.gemini.parts.calls import (
+    SIBLING_FORM,
     decode_call,
     decode_result,
     encode_call,
     encode_result,
-    ordinary_call,
-    ordinary_result,
+    is_before_gemini_3,
+    sibling_extras,
 )
-from .hosted import (
+from toolwire.protocols.gemini.parts.hosted_calls import (
     decode_code,
     decode_code_result,
     decode_hosted_call,
     decode_hosted_result,
+    encode_hosted_use,
     encode_server_call,
     encode_server_result,
-    encode_used,
 )
-from .media import THOUGHT_FALSE, decode_file, decode_inline, encode_bytes, encode_media, kept_beside
-from .signatures import HANDED_ON, decode_seal
-from .spelling import Spelling, whole, write
+from toolwire.protocols.gemini.parts.signatures import MOVED_SIGNATURE, decode_signature
+from toolwire.protocols.gemini.wire import FAMILY, ISSUER, BlobShape, FileShape, PartShape
+from toolwire.protocols.vendors.google.request import RESOLUTION_PREFIX, RESOLUTIONS
 
-_EMPTY_THOUGHT = "gemini:text:empty"
+THOUGHT_FALSE = "gemini:thought:false"
+_FILE_FORM = "gemini:fileData"
+_URL_SAFE_FORM = "gemini:base64url"
+_TO_URL_SAFE = str.maketrans("+/", "-_")
+_FROM_URL_SAFE = str.maketrans("-_", "+/")
+_RESOLUTION_FIELDS = ("mediaResolution", "media_resolution")
+
+# Files that only Google can read: of its Files API, or of its storage.
+_GOOGLE_FILES = ("https://generativelanguage.googleapis.com/", "gs://")
+_KINDS: dict[str, Any] = {"image": "image", "audio": "audio", "video": "video"}
+_MEDIA_TYPES = {
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "png": "image/png",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "pdf": "application/pdf",
+}
+
+_encode_json = msgspec.json.Encoder().encode
+
+# ---- decode
+
+
+def media_extras(
+    kind: str, part: PartShape, field_case: FieldCase, *inner: tuple[Any, str], wire_form: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    found = field_case.extras_and_form(kind, (part, ""), *inner, wire_form=wire_form)
+    side = sibling_extras(part if part.thought is not True else replace(part, thought=UNSET), field_case)
+    return merge_extras(found, side) if side else found
+
+
+def decode_inline(part: PartShape, field_case: FieldCase) -> Media | Reasoning | None:
+    blob = part.inline_data
+    if blob is UNSET:
+        return None
+    field_case.normalize(blob, "inlineData")
+    if blob.data is UNSET:
+        return None
+    media_type = unset_to_none(blob.mime_type)
+    source = _decode_bytes(blob.data)
+    media = Media(
+        kind=_media_kind(media_type), source=source, media_type=media_type, name=unset_to_none(blob.display_name)
+    )
+    return _build_media(part, field_case, media, (blob, "inlineData"), ())
+
+
+def _decode_bytes(data: str) -> Inline:
+    """Google reads both alphabets of base64, and its SDK for Python writes that for addresses: others read the usual
+    one only."""
+    if ("-" in data or "_" in data) and "+" not in data and "/" not in data and len(data) % 4 == 0:
+        return Inline(data=data.translate(_FROM_URL_SAFE), wire_form=(_URL_SAFE_FORM,))
+    return Inline(data=data)
+
+
+def decode_file(part: PartShape, field_case: FieldCase) -> Media | Reasoning | None:
+    file = part.file_data
+    if file is UNSET:
+        return None
+    field_case.normalize(file, "fileData")
+    if file.file_uri is UNSET:
+        return None
+    own = file.file_uri.startswith(_GOOGLE_FILES)
+    source: Any = FileId(issuer=ISSUER, id=file.file_uri) if own else Url(url=file.file_uri)
+    media_type = unset_to_none(file.mime_type)
+    names = {"source": "fileUri", "media_type": "mimeType", "name": "displayName"}
+    form = [f"gemini:name:{field}={field_case.source_pointer('fileData/' + wire)}" for field, wire in names.items()]
+    media = Media(
+        kind=_media_kind(media_type), source=source, media_type=media_type, name=unset_to_none(file.display_name)
+    )
+    return _build_media(part, field_case, media, (file, "fileData"), (_FILE_FORM, *form))
+
+
+def _build_media(
+    part: PartShape, field_case: FieldCase, media: Media, inner: tuple[Any, str], wire_form: tuple[str, ...]
+) -> Media | Reasoning:
+    if part.thought is not True:
+        return _decode_resolution(
+            replace(
+                media,
+                signature=decode_signature(part),
+                **media_extras("Media", part, field_case, inner, wire_form=wire_form),
+            )
+        )
+    shown = replace(media, at="", wire_form=wire_form)
+    return Reasoning(
+        content=(shown,),
+        signature=decode_signature(part),
+        **media_extras("Reasoning", part, field_case, inner, wire_form=wire_form),
+    )
+
+
+def _decode_resolution(media: Media) -> Media:
+    """The media with how closely they are to be looked at, if all that is said of it are words that others know."""
+    own = (media.extras or {}).get(FAMILY, {})
+    name = next((one for one in _RESOLUTION_FIELDS if one in own), None)
+    match None if name is None else parse_json(own[name]):
+        case {"level": str(level), **more} if not more:
+            detail = level.removeprefix(RESOLUTION_PREFIX).lower()
+            if detail in RESOLUTIONS:
+                form = (f"{FAMILY}:canonical:{name}", f"{FAMILY}:name:detail={name}/level")
+                return replace(media, detail=detail, wire_form=(*media.wire_form, *form))
+    return media
+
+
+def _media_kind(media_type: str | None) -> Any:
+    return _KINDS.get((media_type or "").partition("/")[0], "document")
+
+
+# ---- encode
+
+
+def encode_bytes(source: Inline) -> str:
+    return source.data.translate(_TO_URL_SAFE) if _URL_SAFE_FORM in source.wire_form else source.data
+
+
+def encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    shape = _encode_media_part(part, located_part.path, plan)
+    if shape is None:
+        return []
+    if part.signature is not None and part.signature.issuer == ISSUER:
+        shape.thought_signature = part.signature.data
+    if plan.same_protocol:
+        if THOUGHT_FALSE in part.wire_form:
+            shape.thought = False
+        return [encode_shape(shape, part)]
+    if part.signature is not None and part.signature.issuer != ISSUER:
+        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
+    _encode_detail(part, shape, located_part.path, plan)
+    if part.cache is not None:
+        plan.report.dropped((*located_part.path, "cache"), "", "the target finds out by itself what to keep")
+    if part.name is not None and shape.text is not UNSET:
+        plan.report.dropped(located_part.path, "name")
+    return [shape]
+
+
+def _encode_detail(part: Media, shape: PartShape, path: SourcePath, plan: EncodingPlan) -> None:
+    if part.detail is None:
+        return
+    if shape.text is not UNSET or part.detail not in RESOLUTIONS:
+        plan.report.dropped(path, "detail")
+    elif is_before_gemini_3(plan):
+        plan.report.dropped(path, "detail", "the model has one resolution for all media")
+    else:
+        shape.media_resolution = Raw(_encode_json({"level": RESOLUTION_PREFIX + part.detail.upper()}))
+
+
+def _encode_media_part(part: Media, path: SourcePath, plan: EncodingPlan) -> PartShape | None:
+    """The part that shows it; None, reported, if Google can't read it."""
+    name, media_type = none_to_unset(part.name), part.media_type
+    match part.source:
+        case Inline() as source:
+            if media_type is None and not plan.same_protocol:
+                media_type = "image/jpeg" if part.kind == "image" else "application/octet-stream"
+                plan.report.added(path, "media_type", "", f"the target wants one: {media_type} was chosen")
+            blob = BlobShape(mime_type=none_to_unset(media_type), data=encode_bytes(source), display_name=name)
+            return PartShape(inline_data=blob)
+        case Url() as source if (
+            not plan.same_protocol and not plan.for_client and source.url.lower().startswith("http:")
+        ):
+            # https addresses it fetches itself; that we fetch what a client names is no way out
+            plan.report.dropped(path, "", "Google fetches from https addresses only: send it inline", constraint=True)
+        case Url() as source:
+            if media_type is None and not plan.same_protocol:
+                media_type = _MEDIA_TYPES.get(source.url.partition("?")[0].rpartition(".")[2].lower())
+            return PartShape(
+                file_data=FileShape(file_uri=source.url, mime_type=none_to_unset(media_type), display_name=name)
+            )
+        case FileId() as source if source.issuer == ISSUER:
+            return PartShape(
+                file_data=FileShape(file_uri=source.id, mime_type=none_to_unset(media_type), display_name=name)
+            )
+        case FileId() as source:
+            plan.report.dropped(path, "", f"a file that only {source.issuer} holds")
+        case PlainText() as source:
+            plan.report.approximated(path, "", "a document of text is told as text")
+            return PartShape(text=source.text)
+        case Nested() as source:
+            plan.report.approximated(path, "", "a document of parts is told as text")
+            return PartShape(text="\n".join(one.text for one in source.parts if isinstance(one, Text)))
+    return None
+
+
+_EMPTY_THOUGHT_FORM = "gemini:text:empty"
 
 # ---- decode
 
@@ -69,26 +257,26 @@ def decode_parts(parts: list[PartShape], path: str) -> tuple[Part, ...]:
         if type(part.text) is str and part == PartShape(text=part.text):
             found.append(Text(text=part.text))
             continue
-        made = ordinary_call(part) or ordinary_result(part) or decode_part(part, f"{path}/{index}")
+        made = decode_fast_call(part) or decode_fast_result(part) or decode_part(part, f"{path}/{index}")
         results = results or isinstance(made, ToolResult)
         found.append(made)
-    return _with_siblings(found) if results else tuple(found)
+    return _attach_sibling_media(found) if results else tuple(found)
 
 
 def decode_part(part: PartShape, path: str) -> Part:
-    spelling = Spelling(path)
-    body = None if part.unknown is UNSET else whole(part)
-    spelling.read(part)
+    spelling = FieldCase(path)
+    body = None if part.unknown is UNSET else with_unknown_fields(part)
+    spelling.normalize(part)
     members = [name for name in _DECODERS if getattr(part, name) is not UNSET]
     made: Part | None = _DECODERS[members[0]](part, spelling) if len(members) == 1 else None
     if made is not None:
         return made
     kind = members[0] if members else next(iter(part.unknown or ()), "part")
-    raw = Raw(msgspec.json.encode(whole(part) if body is None else body))
-    return Foreign(protocol=FAMILY, kind=kind, body=raw)
+    raw = Raw(msgspec.json.encode(with_unknown_fields(part) if body is None else body))
+    return OpaquePart(protocol=FAMILY, kind=kind, body=raw)
 
 
-def _with_siblings(parts: list[Part]) -> tuple[Part, ...]:
+def _attach_sibling_media(parts: list[Part]) -> tuple[Part, ...]:
     """Media right after a result belong to it. Since they stand beside it, so do the names that losses use."""
     if len(parts) == 1 or not any(
         isinstance(one, ToolResult) and isinstance(after, Media) for one, after in pairwise(parts)
@@ -99,36 +287,38 @@ def _with_siblings(parts: list[Part]) -> tuple[Part, ...]:
         last = out[-1] if out else None
         owned = isinstance(last, ToolResult) and last.executor == "client" and last.extras is None
         if isinstance(part, Media) and isinstance(last, ToolResult) and owned:
-            inner = replace(part, at=f"/parts/{index}", form=(*part.form, SIBLING))
+            inner = replace(part, at=f"/parts/{index}", wire_form=(*part.wire_form, SIBLING_FORM))
             if last.at != "":
-                last = _beside_parts(last, index - 1)
+                last = _locate_beside_media(last, index - 1)
             out[-1] = replace(last, content=(*(last.content or ()), inner))
         else:
             out.append(replace(part, at=f"/parts/{index}"))
     return tuple(out)
 
 
-def _beside_parts(result: ToolResult, index: int) -> ToolResult:
+def _locate_beside_media(result: ToolResult, index: int) -> ToolResult:
     """The result as one that stands at its whole content, with its own part as a place below."""
     place = f"parts/{index}"
     names = {"call_id": "id", "name": "name", "content": "response", "status": "response/error"}
-    own = next((t.split("=")[1].split("/")[0] for t in result.form if t.startswith("gemini:name:name=")), None)
+    own = next((t.split("=")[1].split("/")[0] for t in result.wire_form if t.startswith("gemini:name:name=")), None)
     base = f"{place}/{own or 'functionResponse'}"
-    form = [token for token in result.form if not token.startswith("gemini:name:")]
+    form = [token for token in result.wire_form if not token.startswith("gemini:name:")]
     form += [f"gemini:name:{field}={base}/{wire}" for field, wire in names.items()]
     content = None
     if result.content is not None:
         content = tuple(replace(one, at=f"/{place}{one.at}") for one in result.content)
-    return replace(result, at="", content=content, form=tuple(form))
+    return replace(result, at="", content=content, wire_form=tuple(form))
 
 
-def _decode_text(part: PartShape, spelling: Spelling) -> Text | Reasoning:
+def _decode_text(part: PartShape, field_case: FieldCase) -> Text | Reasoning:
     text = "" if part.text is UNSET else part.text
     if part.thought is not True:
-        return Text(text=text, seal=decode_seal(part), **kept_beside("Text", part, spelling))
+        return Text(text=text, signature=decode_signature(part), **media_extras("Text", part, field_case))
     content = (ReasoningText(kind="summary", text=text, at=""),) if text else ()
-    form = () if text else (_EMPTY_THOUGHT,)
-    return Reasoning(content=content, seal=decode_seal(part), **kept_beside("Reasoning", part, spelling, form=form))
+    form = () if text else (_EMPTY_THOUGHT_FORM,)
+    return Reasoning(
+        content=content, signature=decode_signature(part), **media_extras("Reasoning", part, field_case, wire_form=form)
+    )
 
 
 _DECODERS: dict[str, Any] = {
@@ -143,141 +333,150 @@ _DECODERS: dict[str, Any] = {
     "tool_response": decode_hosted_result,
 }
 
-
 # ---- encode
 
 
-def encode_parts(places: list[Placed], plan: Plan) -> list[Any]:
+def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[Any]:
     found: list[Any] = []
-    for placed in places:
+    for placed in located_parts:
         found += _ENCODERS[type(placed.part)](placed.part, placed, plan)
     return found
 
 
-def _encode_text(part: Text, placed: Placed, plan: Plan) -> list[Any]:
+def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
     shape = PartShape(text=part.text)
-    if plan.home:
-        if part.seal is not None:
-            shape.thought_signature = part.seal.data
-        if THOUGHT_FALSE in part.form:
+    if plan.same_protocol:
+        if part.signature is not None:
+            shape.thought_signature = part.signature.data
+        if THOUGHT_FALSE in part.wire_form:
             shape.thought = False
-        return [write(shape, part)]
-    if part.seal is None and part.text and part.cache is None and part.annotations is None and part.id is None:
+        return [encode_shape(shape, part)]
+    if part.signature is None and part.text and part.cache is None and part.annotations is None and part.id is None:
         return [shape]
-    if part.seal is not None and part.seal.issuer == ISSUER:
-        shape.thought_signature = part.seal.data
+    if part.signature is not None and part.signature.issuer == ISSUER:
+        shape.thought_signature = part.signature.data
     elif not part.text:
-        plan.report.dropped(placed.trail, "", "empty text says nothing here")
+        plan.report.dropped(located_part.path, "", "empty text says nothing here")
         return []
-    report_text(part, placed.trail, plan)
+    report_text(part, located_part.path, plan)
     return [shape]
 
 
-def report_text(part: Text, trail: Trail, plan: Plan) -> None:
+def report_text(part: Text, path: SourcePath, plan: EncodingPlan) -> None:
     """What a text of another protocol has no place for here."""
-    if part.seal is not None and part.seal.issuer != ISSUER:
-        plan.report.dropped((*trail, "seal"), "", "a seal goes only to its issuer")
+    if part.signature is not None and part.signature.issuer != ISSUER:
+        plan.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
     if part.id is not None:
-        plan.report.dropped(trail, "id")
+        plan.report.dropped(path, "id")
     if part.cache is not None:
-        plan.report.dropped((*trail, "cache"), "", "the target finds out by itself what to keep")
+        plan.report.dropped((*path, "cache"), "", "the target finds out by itself what to keep")
     for index, note in enumerate(part.annotations or ()):
-        if note.url is None or not plan.answering:
-            plan.report.dropped((*trail, "annotations", index), "", "the target cites pages only, in answers")
+        if note.url is None or not plan.for_client:
+            plan.report.dropped((*path, "annotations", index), "", "the target cites pages only, in answers")
         elif note.quote is not None:
-            plan.report.dropped((*trail, "annotations", index), "quote")
+            plan.report.dropped((*path, "annotations", index), "quote")
 
 
-def _encode_data(part: Data, placed: Placed, plan: Plan) -> list[Any]:
+def _encode_data(part: Data, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
     return [PartShape(text=str(part.json, "utf-8"))]
 
 
-def _encode_reasoning(part: Reasoning, placed: Placed, plan: Plan) -> list[Any]:
+def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
     """Thoughts go back only as Google signed them. A client may read them all."""
-    seal = part.seal
-    own = HANDED_ON in part.form or (seal is not None and seal.issuer == ISSUER)
+    seal = part.signature
+    own = MOVED_SIGNATURE in part.wire_form or (seal is not None and seal.issuer == ISSUER)
     for index, one in enumerate(part.content):
         if isinstance(one, Media) and index > 0:
-            plan.report.dropped((*placed.trail, "content", index), "", "a thought is a text or a picture, not both")
-    if plan.home:
-        return [write(_thought(part), part)]
-    if not own and not plan.answering:
-        plan.report.dropped(placed.trail, "", "reasoning that this provider did not seal can't be sent to it")
+            plan.report.dropped(
+                (*located_part.path, "content", index), "", "a thought is a text or a picture, not both"
+            )
+    if plan.same_protocol:
+        return [encode_shape(_thought_shape(part), part)]
+    if not own and not plan.for_client:
+        plan.report.dropped(located_part.path, "", "reasoning that this provider did not seal can't be sent to it")
         return []
     if seal is not None and not own:
-        plan.report.dropped((*placed.trail, "seal"), "", "the target has no place for another issuer's proof")
+        plan.report.dropped((*located_part.path, "signature"), "", "the target has no place for another issuer's proof")
     if part.id is not None:
-        plan.report.dropped(placed.trail, "id")
-    shape = _thought(part)
+        plan.report.dropped(located_part.path, "id")
+    shape = _thought_shape(part)
     if not own:
         shape.thought_signature = UNSET
     return [shape] if part.content or shape.thought_signature is not UNSET else []
 
 
-def _thought(part: Reasoning) -> PartShape:
+def _thought_shape(part: Reasoning) -> PartShape:
     first = part.content[0] if part.content else None
     if isinstance(first, Media):
         shape = PartShape()
         if isinstance(first.source, Inline):
             shape.inline_data = BlobShape(
-                mime_type=given(first.media_type), data=encode_bytes(first.source), display_name=given(first.name)
+                mime_type=none_to_unset(first.media_type),
+                data=encode_bytes(first.source),
+                display_name=none_to_unset(first.name),
             )
         elif isinstance(first.source, Url | FileId):
             uri = first.source.url if isinstance(first.source, Url) else first.source.id
-            shape.file_data = FileShape(file_uri=uri, mime_type=given(first.media_type), display_name=given(first.name))
+            shape.file_data = FileShape(
+                file_uri=uri, mime_type=none_to_unset(first.media_type), display_name=none_to_unset(first.name)
+            )
     else:
         shape = PartShape(text="\n\n".join([one.text for one in part.content if isinstance(one, ReasoningText)]))
     shape.thought = True
-    if part.seal is not None:
-        shape.thought_signature = part.seal.data
+    if part.signature is not None:
+        shape.thought_signature = part.signature.data
     return shape
 
 
-def _encode_call(part: ToolCall, placed: Placed, plan: Plan) -> list[Any]:
-    return encode_server_call(part, placed, plan) if part.executor == "server" else encode_call(part, placed, plan)
+def _encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    return (
+        encode_server_call(part, located_part, plan)
+        if part.executor == "server"
+        else encode_call(part, located_part, plan)
+    )
 
 
-def _encode_result(part: ToolResult, placed: Placed, plan: Plan) -> list[Any]:
+def _encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
     if part.executor == "server":
-        return encode_server_result(part, placed, plan)
-    return encode_result(part, placed, plan, encode_parts)
+        return encode_server_result(part, located_part, plan)
+    return encode_result(part, located_part, plan, encode_parts)
 
 
-def _encode_reference(part: ToolRef, placed: Placed, plan: Plan) -> list[Any]:
-    plan.report.approximated(placed.trail, "", "the target has no references to tools: the name is told")
-    return [PartShape(text=f"[tool: {plan.name(part.name, part.namespace)}]")]
+def _encode_reference(part: ToolRef, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    plan.report.approximated(located_part.path, "", "the target has no references to tools: the name is told")
+    return [PartShape(text=f"[tool: {plan.tool_name(part.name, part.namespace)}]")]
 
 
-def _encode_change(part: ToolChange, placed: Placed, plan: Plan) -> list[Any]:
-    report_change(part, placed.trail, plan.report)
+def _encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    report_tool_change(part, located_part.path, plan.report)
     return []
 
 
-def _encode_setting(part: SettingChange, placed: Placed, plan: Plan) -> list[Any]:
-    report_setting(part, placed.trail, plan)
+def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    report_setting_change(part, located_part.path, plan)
     return []
 
 
-def _encode_refusal(part: Refusal, placed: Placed, plan: Plan) -> list[Any]:
-    plan.report.approximated(placed.trail, "", "a refusal is told as text")
+def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    plan.report.approximated(located_part.path, "", "a refusal is told as text")
     return [PartShape(text=part.text)] if part.text else []
 
 
-def _encode_item_reference(part: ItemRef, placed: Placed, plan: Plan) -> list[Any]:
-    plan.report.dropped(placed.trail, "id", "what another provider stored can't be named to this one")
+def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    plan.report.dropped(located_part.path, "id", "what another provider stored can't be named to this one")
     return []
 
 
-def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> list[Any]:
+def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
     if part.protocol == FAMILY:
         return [part.body]
-    if part.use is not None and plan.answering:
-        plan.report.approximated(placed.trail, "", "what another provider ran, told as a call and its result")
-        return encode_used(part.use, plan)
-    if part.media is not None and plan.answering:
-        plan.report.approximated(placed.trail, "", "what a tool made, told as the model's own")
-        return encode_media(part.media, Placed(part.media, (*placed.trail, "media")), plan)
-    text = gist_of(part, placed.trail, plan)
+    if part.use is not None and plan.for_client:
+        plan.report.approximated(located_part.path, "", "what another provider ran, told as a call and its result")
+        return encode_hosted_use(part.use, plan)
+    if part.media is not None and plan.for_client:
+        plan.report.approximated(located_part.path, "", "what a tool made, told as the model's own")
+        return encode_media(part.media, LocatedPart(part.media, (*located_part.path, "media")), plan)
+    text = opaque_as_text(part, located_part.path, plan)
     return [] if text is None else [PartShape(text=text)]
 
 
@@ -293,5 +492,5 @@ _ENCODERS: dict[type, Any] = {
     SettingChange: _encode_setting,
     Refusal: _encode_refusal,
     ItemRef: _encode_item_reference,
-    Foreign: _encode_foreign,
+    OpaquePart: _encode_opaque,
 }

@@ -7,75 +7,77 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Citation, Message, Part, Text
-from toolwire.codec.fields import BAD_JSON, escape
-from toolwire.codec.kept import note_extras
+from toolwire.codec.wire.extras import mark_extras_seen
+from toolwire.codec.wire.reader import JSON_ERRORS, escape_pointer
 from toolwire.protocols.gemini.wire import FAMILY
 
 _FIELD = "groundingMetadata"
-_PLACES = ("segment/startIndex", "segment/endIndex")
+_OFFSET_FIELDS = ("segment/startIndex", "segment/endIndex")
 
-_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode = msgspec.json.Decoder().decode
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_json = msgspec.json.Decoder().decode
 
 
 # ---- decode
 
 
-def ground(
-    kept: dict[str, Any], messages: tuple[Message, ...], path: str, only: int | None = None
+def decode_grounding(
+    extras_and_form: dict[str, Any], messages: tuple[Message, ...], path: str, only_index: int | None = None
 ) -> tuple[dict[str, Any], tuple[Message, ...]]:
     """What a candidate kept, and its messages with citations where they are grounded in pages of the web. `only`: the
     part that can still be told what it rests on."""
-    own: dict[str, Raw] = dict((kept.get("extras") or {}).get(FAMILY, {}))
+    own: dict[str, Raw] = dict((extras_and_form.get("extras") or {}).get(FAMILY, {}))
     raw = own.get(_FIELD)
     if raw is None or bytes(raw)[:1] != b"{" or len(messages) != 1:
-        return kept, messages
+        return extras_and_form, messages
     try:
-        whole = _decode(raw)
-    except BAD_JSON:  # a number that nobody can hold: it is kept as it is
-        return kept, messages
+        whole = _decode_json(raw)
+    except JSON_ERRORS:  # a number that nobody can hold: it is kept as it is
+        return extras_and_form, messages
     chunks, supports = whole.get("groundingChunks"), whole.get("groundingSupports")
-    if not _is_web(chunks, supports):
-        return kept, messages
+    if not _is_web_grounding(chunks, supports):
+        return extras_and_form, messages
     parts = list(messages[0].parts)
     unsaid: dict[str, Any] = {}
     cited: list[dict[str, Any]] = []
     for number, support in enumerate(supports):
         at = f"{_FIELD}/groundingSupports/{number}"
-        if only is not None and _owner(support["segment"], parts) != only:
+        if only_index is not None and _find_text(support["segment"], parts) != only_index:
             unsaid[at] = support
             continue
         cited.append(support)
-        unsaid |= {f"{at}/{escape(name)}": value for name, value in support.items() if name not in _KNOWN}
-        if not _cite(support, chunks, parts, f"{path}/{at}"):
-            return kept, messages
-        unsaid |= _unlike(support, parts, at)
+        unsaid |= {
+            f"{at}/{escape_pointer(name)}": value for name, value in support.items() if name not in _SUPPORT_FIELDS
+        }
+        if not _add_citation(support, chunks, parts, f"{path}/{at}"):
+            return extras_and_form, messages
+        unsaid |= _unread_support(support, parts, at)
     used = {index for support in cited for index in support.get("groundingChunkIndices", ())}
     for index, chunk in enumerate(chunks):
         at = f"{_FIELD}/groundingChunks/{index}"
-        left = [f"{at}/{escape(name)}" for name in chunk if name != "web"] if index in used else [at]
+        left = [f"{at}/{escape_pointer(name)}" for name in chunk if name != "web"] if index in used else [at]
         left += (
-            [f"{at}/web/{escape(name)}" for name in chunk["web"] if name not in ("uri", "title")]
+            [f"{at}/web/{escape_pointer(name)}" for name in chunk["web"] if name not in ("uri", "title")]
             if index in used
             else []
         )
         unsaid |= dict.fromkeys(left, True)
     del own[_FIELD]
-    note_extras()
-    own |= {f"{_FIELD}/{escape(name)}": value for name, value in _members(raw).items()}
+    mark_extras_seen()
+    own |= {f"{_FIELD}/{escape_pointer(name)}": value for name, value in _decode_members(raw).items()}
     own |= {place: Raw(msgspec.json.encode(value)) for place, value in unsaid.items()}
     form = (
-        *kept.get("form", ()),
+        *extras_and_form.get("wire_form", ()),
         *(f"{FAMILY}:cited:{_FIELD}/{name}" for name in ("groundingChunks", "groundingSupports")),
     )
-    found = {**kept, "extras": {**kept["extras"], FAMILY: own}, "form": form}
+    found = {**extras_and_form, "extras": {**extras_and_form["extras"], FAMILY: own}, "wire_form": form}
     return found, (replace(messages[0], parts=tuple(parts)),)
 
 
-_KNOWN = ("segment", "groundingChunkIndices")
+_SUPPORT_FIELDS = ("segment", "groundingChunkIndices")
 
 
-def _is_web(chunks: Any, supports: Any) -> bool:
+def _is_web_grounding(chunks: Any, supports: Any) -> bool:
     """Whether all of it is in the shape that is known, and about pages."""
     if not isinstance(chunks, list) or not isinstance(supports, list) or not supports:
         return False
@@ -96,7 +98,7 @@ def _is_web(chunks: Any, supports: Any) -> bool:
     return True
 
 
-def _owner(segment: dict[str, Any], parts: list[Part]) -> int | None:
+def _find_text(segment: dict[str, Any], parts: list[Part]) -> int | None:
     """The text that a segment is of: of the part that it names, or the one where its words stand."""
     start, end, said = segment.get("startIndex", 0), segment["endIndex"], segment.get("text")
     texts = [index for index, part in enumerate(parts) if isinstance(part, Text)]
@@ -112,9 +114,9 @@ def _owner(segment: dict[str, Any], parts: list[Part]) -> int | None:
     return named if named in texts else texts[0] if texts else None
 
 
-def _cite(support: dict[str, Any], chunks: list[Any], parts: list[Part], at: str) -> bool:
+def _add_citation(support: dict[str, Any], chunks: list[Any], parts: list[Part], at: str) -> bool:
     segment = support["segment"]
-    place = _owner(segment, parts)
+    place = _find_text(segment, parts)
     text = None if place is None else parts[place]
     if place is None or not isinstance(text, Text):
         return False
@@ -122,8 +124,8 @@ def _cite(support: dict[str, Any], chunks: list[Any], parts: list[Part], at: str
     start, end = (
         len(data[:index].decode(errors="ignore")) for index in (segment.get("startIndex", 0), segment["endIndex"])
     )
-    names = [f"{FAMILY}:name:end={_PLACES[1]}"]
-    names.append(f"{FAMILY}:name:start={_PLACES[0] if 'startIndex' in segment else 'segment'}")
+    names = [f"{FAMILY}:name:end={_OFFSET_FIELDS[1]}"]
+    names.append(f"{FAMILY}:name:start={_OFFSET_FIELDS[0] if 'startIndex' in segment else 'segment'}")
     notes = [
         Citation(
             url=chunks[index]["web"]["uri"],
@@ -131,7 +133,7 @@ def _cite(support: dict[str, Any], chunks: list[Any], parts: list[Part], at: str
             start=start,
             end=end,
             at="/" + at,
-            form=tuple(names),
+            wire_form=tuple(names),
         )
         for index in support["groundingChunkIndices"]
     ]
@@ -139,10 +141,10 @@ def _cite(support: dict[str, Any], chunks: list[Any], parts: list[Part], at: str
     return True
 
 
-def _unlike(support: dict[str, Any], parts: list[Part], at: str) -> dict[str, Any]:
+def _unread_support(support: dict[str, Any], parts: list[Part], at: str) -> dict[str, Any]:
     """What a segment says beyond its place in the text."""
     segment = support["segment"]
-    place = _owner(segment, parts)
+    place = _find_text(segment, parts)
     text = None if place is None else parts[place]
     said = (
         text.text.encode(errors="surrogatepass")[segment.get("startIndex", 0) : segment["endIndex"]]
@@ -153,13 +155,13 @@ def _unlike(support: dict[str, Any], parts: list[Part], at: str) -> dict[str, An
     left = {name: value for name, value in segment.items() if name not in plain}
     if str(left.get("text", "")).encode(errors="surrogatepass") == said:
         left.pop("text", None)
-    return {f"{at}/segment/{escape(name)}": value for name, value in left.items()}
+    return {f"{at}/segment/{escape_pointer(name)}": value for name, value in left.items()}
 
 
 # ---- encode
 
 
-def grounding(texts: list[tuple[int, Text]]) -> dict[str, Any] | None:
+def encode_grounding(texts: list[tuple[int, Text]]) -> dict[str, Any] | None:
     """The metadata that says what the citations of another protocol's texts say; each comes with its part's number."""
     chunks: list[dict[str, Any]] = []
     supports: list[dict[str, Any]] = []
@@ -172,8 +174,8 @@ def grounding(texts: list[tuple[int, Text]]) -> dict[str, Any] | None:
                 chunks.append(page)
             start, end = note.start or 0, len(text.text) if note.end is None else note.end
             segment: dict[str, Any] = {
-                "startIndex": _to_bytes(start, text.text),
-                "endIndex": _to_bytes(end, text.text),
+                "startIndex": _byte_offset(start, text.text),
+                "endIndex": _byte_offset(end, text.text),
                 "text": text.text[start:end],
             }
             if number:
@@ -182,6 +184,6 @@ def grounding(texts: list[tuple[int, Text]]) -> dict[str, Any] | None:
     return {"groundingChunks": chunks, "groundingSupports": supports} if supports else None
 
 
-def _to_bytes(index: int, text: str) -> int:
+def _byte_offset(index: int, text: str) -> int:
     """The place as bytes count it; one beyond the text stays beyond it."""
     return len(text[: max(index, 0)].encode(errors="surrogatepass")) + max(index - len(text), min(index, 0))

@@ -9,29 +9,28 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Part, Role, Text, ToolCall, ToolResult
 from toolwire.canonical.events import MessageStart
 from toolwire.canonical.request import Request
-from toolwire.codec.fields import Reader
-from toolwire.codec.kept import joined, rest
-from toolwire.codec.plan import Plan
-from toolwire.codec.screens import screened
-from toolwire.codec.turns import Placed, Turn, as_written, assemble
+from toolwire.codec.encoding.computer_request import adapt_turns
+from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.turns import LocatedPart, Turn, assemble, one_turn_per_message
+from toolwire.codec.wire.extras import collect_extras, merge_extras
+from toolwire.codec.wire.reader import Reader
+from toolwire.protocols.gemini.field_case import FieldCase, encode_shape, make_extra, with_unknown_fields
+from toolwire.protocols.gemini.parts.calls import encode_fast_result, is_before_gemini_3
+from toolwire.protocols.gemini.parts.content import decode_part, decode_parts, encode_parts
+from toolwire.protocols.gemini.parts.signatures import DUMMY_SIGNATURE, move_signatures
 from toolwire.protocols.gemini.wire import FAMILY, ContentShape, PartShape
 
-from .calls import encode_answer, is_early
-from .content import decode_part, decode_parts, encode_parts
-from .signatures import DUMMY, signed
-from .spelling import Spelling, extra, whole, write
-
 STRING = "gemini:string"
-ONE_STRING = "gemini:contents:string"
-ONE_CONTENT = "gemini:contents:object"
+SINGLE_STRING = "gemini:contents:string"
+SINGLE_CONTENT = "gemini:contents:object"
 NO_CONTENTS = "gemini:absent:contents"
 NO_PARTS = "gemini:absent:parts"
-_PART = "gemini:part"
-_ROLE = "gemini:role:"
+_PART_FORM = "gemini:part"
+_ROLE_FORM = "gemini:role:"
 _SYSTEM_STRING = "gemini:system:string"
 
 _ROLES: dict[str, Role] = {"user": "user", "model": "assistant", "function": "user"}
-_WORDS = {"assistant": "model"}
+_WIRE_ROLES = {"assistant": "model"}
 
 _read_part = Reader[PartShape](PartShape, FAMILY).read
 
@@ -45,21 +44,21 @@ def decode_contents(contents: Any) -> tuple[tuple[Message, ...], tuple[str, ...]
         return (), (NO_CONTENTS,)
     if isinstance(contents, str):
         text = Text(text=contents, at="")
-        return (Message(role="user", parts=(text,), at="/contents", form=(STRING,)),), (ONE_STRING,)
+        return (Message(role="user", parts=(text,), at="/contents", wire_form=(STRING,)),), (SINGLE_STRING,)
     if isinstance(contents, ContentShape):
-        return (replace(decode_content(contents, "/contents"), at="/contents"),), (ONE_CONTENT,)
+        return (replace(decode_content(contents, "/contents"), at="/contents"),), (SINGLE_CONTENT,)
     return tuple([_decode_element(one, f"/contents/{index}") for index, one in enumerate(contents)]), ()
 
 
 def _decode_element(element: ContentShape | str, path: str) -> Message:
     if isinstance(element, str):
-        return Message(role="user", parts=(Text(text=element, at=""),), form=(STRING,))
+        return Message(role="user", parts=(Text(text=element, at=""),), wire_form=(STRING,))
     bare = element.parts is UNSET and element.role is UNSET and element.nulls is UNSET
     if bare and element.unknown is not UNSET:
         # The SDKs take a part where a content is wanted.
         part = decode_part(_read_part(msgspec.json.encode(element.unknown), path), path)
         if not isinstance(part, Text) or part.text:
-            return Message(role="user", parts=(replace(part, at=""),), form=(_PART,))
+            return Message(role="user", parts=(replace(part, at=""),), wire_form=(_PART_FORM,))
     return decode_content(element, path)
 
 
@@ -68,180 +67,182 @@ def decode_content(shape: ContentShape, path: str, role: Role | None = None) -> 
     parts = () if shape.parts is UNSET else decode_parts(shape.parts, path + "/parts")
     if shape.parts is not UNSET and shape.unknown is UNSET and shape.nulls is UNSET:
         if shape.role == "user" or (shape.role is UNSET and role is None):
-            return Message(role=role or "user", parts=parts, form=() if shape.role == "user" else (_ROLE,))
+            return Message(role=role or "user", parts=parts, wire_form=() if shape.role == "user" else (_ROLE_FORM,))
         if shape.role == "model":
-            return Message(role="assistant", parts=parts, form=())
+            return Message(role="assistant", parts=parts, wire_form=())
     form: tuple[str, ...] = (NO_PARTS,) if shape.parts is UNSET else ()
     more: dict[str, Any] = {}
     if shape.role is UNSET:
-        form = (*form, _ROLE)
+        form = (*form, _ROLE_FORM)
     elif shape.role == "function":
-        form = (*form, _ROLE + "function")
+        form = (*form, _ROLE_FORM + "function")
     elif shape.role not in _ROLES:
-        more = extra("role", shape.role)
+        more = make_extra("role", shape.role)
     found = _ROLES.get("user" if shape.role is UNSET else shape.role, "user")
-    return Message(role=role or found, parts=parts, **joined(rest(shape, FAMILY, *form), more))
+    return Message(role=role or found, parts=parts, **merge_extras(collect_extras(shape, FAMILY, *form), more))
 
 
-def decode_system(system: Any, spelling: Spelling, place: str) -> tuple[tuple[Text, ...] | None, dict[str, Any]]:
+def decode_system(system: Any, field_case: FieldCase, location: str) -> tuple[tuple[Text, ...] | None, dict[str, Any]]:
     """The system text, and what of it has no canonical home; what is no text has none at all."""
-    source = spelling.source(place)
+    source = field_case.source_pointer(location)
     if system is UNSET:
         return None, {}
     if isinstance(system, str):
-        return (Text(text=system, at=f"/{source}"),), {"form": (_SYSTEM_STRING,)}
+        return (Text(text=system, at=f"/{source}"),), {"wire_form": (_SYSTEM_STRING,)}
     if any(part.text is UNSET or part.thought is True for part in system.parts or ()):
-        return None, extra(source, whole(system))
+        return None, make_extra(source, with_unknown_fields(system))
     message = decode_content(system, f"/{source}")
     texts = [part for part in message.parts if isinstance(part, Text)]
     placed = tuple([replace(part, at=f"/{source}/parts/{index}") for index, part in enumerate(texts)])
-    kept = rest(system, FAMILY, under=f"{source}/")
-    role = {} if system.role is UNSET else extra(f"{source}/role", system.role)
+    kept = collect_extras(system, FAMILY, prefix=f"{source}/")
+    role = {} if system.role is UNSET else make_extra(f"{source}/role", system.role)
     if system.role in ("user", "system", "model"):
-        role = {"form": (f"gemini:system:role={system.role}",)}  # which one is never looked at
-    absent = {"form": (f"gemini:system:{NO_PARTS}",)} if system.parts is UNSET else {}
-    return placed, joined(kept, role, absent)
+        role = {"wire_form": (f"gemini:system:role={system.role}",)}  # which one is never looked at
+    absent = {"wire_form": (f"gemini:system:{NO_PARTS}",)} if system.parts is UNSET else {}
+    return placed, merge_extras(kept, role, absent)
 
 
 # ---- encode
 
 
-def encode_system(request: Request, lifted: int, plan: Plan) -> Any:
+def encode_system(request: Request, lifted_count: int, plan: EncodingPlan) -> Any:
     """`systemInstruction`, and for another protocol's request also the system messages that lead it."""
     system = request.system
-    if plan.home:
-        return None if system is None else _encode_own_system(request, plan)
-    places = [Placed(part, ("system", index)) for index, part in enumerate(system or ())]
-    for number, message in enumerate(request.messages[:lifted]):
-        places.extend(Placed(part, ("messages", number, "parts", i)) for i, part in enumerate(message.parts))
+    if plan.same_protocol:
+        return None if system is None else _encode_same_protocol_system(request, plan)
+    places = [LocatedPart(part, ("system", index)) for index, part in enumerate(system or ())]
+    for number, message in enumerate(request.messages[:lifted_count]):
+        places.extend(LocatedPart(part, ("messages", number, "parts", i)) for i, part in enumerate(message.parts))
     parts = encode_parts(places, plan)
     return {"parts": parts} if parts else None
 
 
-def _encode_own_system(request: Request, plan: Plan) -> Any:
+def _encode_same_protocol_system(request: Request, plan: EncodingPlan) -> Any:
     system = request.system or ()
-    if _SYSTEM_STRING in request.form and len(system) == 1:
+    if _SYSTEM_STRING in request.wire_form and len(system) == 1:
         return system[0].text
-    parts = encode_parts([Placed(part, ("system", index)) for index, part in enumerate(system)], plan)
-    body: dict[str, Any] = {} if f"gemini:system:{NO_PARTS}" in request.form and not parts else {"parts": parts}
-    for token in request.form:
+    parts = encode_parts([LocatedPart(part, ("system", index)) for index, part in enumerate(system)], plan)
+    body: dict[str, Any] = {} if f"gemini:system:{NO_PARTS}" in request.wire_form and not parts else {"parts": parts}
+    for token in request.wire_form:
         if token.startswith("gemini:system:role="):
             body["role"] = token.removeprefix("gemini:system:role=")
     return body
 
 
-def encode_contents(request: Request, lifted: int, plan: Plan) -> Any:
-    if not plan.home:
-        writer = Contents(plan)
-        for turn in screened(assemble(request, plan.report, skip=lifted), plan):
+def encode_contents(request: Request, lifted_count: int, plan: EncodingPlan) -> Any:
+    if not plan.same_protocol:
+        writer = ContentsEncoder(plan)
+        for turn in adapt_turns(assemble(request, plan.report, skip=lifted_count), plan):
             writer.add(turn)
         return writer.contents
-    contents = [_encode_own(turn, plan) for turn in as_written(request.messages)]
-    if len(contents) == 1 and (ONE_STRING in request.form or ONE_CONTENT in request.form):
+    contents = [_encode_same_protocol_content(turn, plan) for turn in one_turn_per_message(request.messages)]
+    if len(contents) == 1 and (SINGLE_STRING in request.wire_form or SINGLE_CONTENT in request.wire_form):
         return contents[0]
     return contents
 
 
-def _encode_own(turn: Turn, plan: Plan) -> Any:
+def _encode_same_protocol_content(turn: Turn, plan: EncodingPlan) -> Any:
     message = turn.message
     if message is None:
         raise TypeError("a turn of its own protocol is a message")
-    if message.form and len(message.parts) == 1:
+    if message.wire_form and len(message.parts) == 1:
         only = message.parts[0]
-        if STRING in message.form and isinstance(only, Text):
+        if STRING in message.wire_form and isinstance(only, Text):
             return only.text
-        if _PART in message.form:
+        if _PART_FORM in message.wire_form:
             return encode_parts(turn.parts, plan)[0]
     return encode_content(message, encode_parts(turn.parts, plan))
 
 
 def encode_content(message: Message | MessageStart, parts: list[Any]) -> Any:
     """One message of Gemini's own."""
-    role: Any = _WORDS.get(message.role, "user")
-    for token in message.form:
-        if token.startswith(_ROLE):
-            role = token.removeprefix(_ROLE) or UNSET
+    role: Any = _WIRE_ROLES.get(message.role, "user")
+    for token in message.wire_form:
+        if token.startswith(_ROLE_FORM):
+            role = token.removeprefix(_ROLE_FORM) or UNSET
     if message.extras and "role" in message.extras.get(FAMILY, {}):
         role = UNSET
-    shape = ContentShape(parts=UNSET if NO_PARTS in message.form and not parts else parts, role=role)
-    return write(shape, message)
+    shape = ContentShape(parts=UNSET if NO_PARTS in message.wire_form and not parts else parts, role=role)
+    return encode_shape(shape, message)
 
 
-class Contents:
+class ContentsEncoder:
     """The contents of another protocol's conversation. Results take the names of the calls that they answer."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: EncodingPlan) -> None:
         self.contents: list[Any] = []
         self._plan = plan
-        self._asked: dict[str | None, ToolCall] = {}
+        self._open_calls: dict[str | None, ToolCall] = {}
 
     def add(self, turn: Turn) -> None:
         if turn.role in ("system", "developer"):
-            self._remind(turn)
+            self._add_reminder(turn)
         elif turn.role == "assistant":
-            self._answer(turn)
+            self._add_assistant(turn)
         else:
-            self._say(turn)
+            self._add_user(turn)
 
-    def _remind(self, turn: Turn) -> None:
+    def _add_reminder(self, turn: Turn) -> None:
         """System text within a conversation has no place of its own, so it is told in a user turn."""
         parts = encode_parts(turn.parts, self._plan)
         if not parts:
             return
-        self._plan.report.approximated(turn.trail, "role", "system text within the conversation is told as a reminder")
+        self._plan.report.approximated(turn.path, "role", "system text within the conversation is told as a reminder")
         for part in parts:
             if isinstance(part, PartShape) and part.text is not UNSET:
                 part.text = f"<system-reminder>\n{part.text}\n</system-reminder>"
         self.contents.append({"role": "user", "parts": parts})
 
-    def _answer(self, turn: Turn) -> None:
+    def _add_assistant(self, turn: Turn) -> None:
         """Calls come last, and the first of each step is signed."""
         plan = self._plan
-        said: list[Placed] = []
-        calls: list[Placed] = []
-        for placed in signed(turn.parts):
+        said: list[LocatedPart] = []
+        calls: list[LocatedPart] = []
+        for placed in move_signatures(turn.parts):
             part = placed.part
             if isinstance(part, ToolCall) and part.executor == "client":
                 calls.append(placed)
                 continue
             if calls and isinstance(part, Text) and part.text:
-                plan.report.approximated(placed.trail, "", "text after calls is told before them")
+                plan.report.approximated(placed.path, "", "text after calls is told before them")
             said.append(placed)
-        self._asked = {call.id: call for placed in calls if isinstance(call := placed.part, ToolCall)}
+        self._open_calls = {call.id: call for placed in calls if isinstance(call := placed.part, ToolCall)}
         parts = encode_parts(said, plan)
         first = len(parts)
         parts += encode_parts(calls, plan)
-        if calls and not is_early(plan) and (shape := parts[first]).thought_signature is UNSET:
-            shape.thought_signature = DUMMY
+        if calls and not is_before_gemini_3(plan) and (shape := parts[first]).thought_signature is UNSET:
+            shape.thought_signature = DUMMY_SIGNATURE
             target = f"/contents/{len(self.contents)}/parts/{first}/thoughtSignature"
-            plan.report.invented(calls[0].trail, "", target, "the model wants its calls signed: the check is skipped")
+            plan.report.added(calls[0].path, "", target, "the model wants its calls signed: the check is skipped")
         if parts:
             self.contents.append({"role": "model", "parts": parts})
 
-    def _say(self, turn: Turn) -> None:
+    def _add_user(self, turn: Turn) -> None:
         """Results stand alone: a content that mixes them with other parts is misread."""
         results: list[Any] = []
-        said: list[Placed] = []
+        said: list[LocatedPart] = []
         for placed in turn.parts:
             part: Part = placed.part
             if isinstance(part, ToolResult) and part.executor == "client":
-                results += self._result(part, placed)
+                results += self._encode_result(part, placed)
             else:
                 said.append(placed)
         if results:
             self.contents.append({"role": "user", "parts": results})
         if said and (parts := encode_parts(said, self._plan)):
             self.contents.append({"role": "user", "parts": parts})
-        self._asked = {}
+        self._open_calls = {}
 
-    def _result(self, part: ToolResult, placed: Placed) -> list[Any]:
-        if (call := self._asked.get(part.call_id)) is None:
-            return encode_parts([placed], self._plan)
+    def _encode_result(self, part: ToolResult, located_part: LocatedPart) -> list[Any]:
+        if (call := self._open_calls.get(part.call_id)) is None:
+            return encode_parts([located_part], self._plan)
         if part.name not in (None, call.name):
-            self._plan.report.approximated(placed.trail, "name", "a result is told under the name of its call")
+            self._plan.report.approximated(located_part.path, "name", "a result is told under the name of its call")
         if part.namespace not in (None, call.namespace):
-            self._plan.report.approximated(placed.trail, "namespace", "a result is told under the name of its call")
-        if (shape := encode_answer(part, call, self._plan)) is not None:
+            self._plan.report.approximated(
+                located_part.path, "namespace", "a result is told under the name of its call"
+            )
+        if (shape := encode_fast_result(part, call, self._plan)) is not None:
             return [shape]
         named = replace(part, name=call.name, namespace=call.namespace)
-        return encode_parts([Placed(named, placed.trail)], self._plan)
+        return encode_parts([LocatedPart(named, located_part.path)], self._plan)

@@ -1,4 +1,7 @@
-"""Content of the Interactions API, to canonical parts and back."""
+"""Content of the Interactions API, to canonical parts and back.
+
+Thought steps, to canonical reasoning and back.
+"""
 
 from typing import Any
 
@@ -9,24 +12,28 @@ from toolwire.canonical.content import (
     Citation,
     Data,
     FileId,
-    Foreign,
     Inline,
     Media,
     Nested,
+    OpaquePart,
     Part,
     PlainText,
+    Reasoning,
+    ReasoningText,
     Refusal,
+    Signature,
     Source,
     Text,
     Url,
 )
 from toolwire.canonical.tools import ToolRef
-from toolwire.codec.fields import Other, Reader
-from toolwire.codec.kept import emit, given, joined, known, rest
-from toolwire.codec.losses import Trail
-from toolwire.codec.plan import Plan
-from toolwire.codec.telling import gist_of
-from toolwire.codec.turns import Placed
+from toolwire.codec.encoding.fallbacks import opaque_as_text
+from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.losses import SourcePath
+from toolwire.codec.wire.extras import collect_extras, encode_with_extras, merge_extras, none_to_unset, unset_to_none
+from toolwire.codec.wire.reader import Reader, UnknownVariant
+from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
     ISSUER,
@@ -36,29 +43,30 @@ from toolwire.protocols.gemini_interactions.wire import (
     ImageContent,
     MediaContent,
     TextContent,
+    Thought,
     VideoContent,
 )
-from toolwire.protocols.google import RESOLUTIONS
+from toolwire.protocols.vendors.google.request import RESOLUTIONS
 
 STRING = "gemini-interactions:string"
 
-_NOWHERE = "gemini-interactions:nowhere"
-_URI = "gemini-interactions:name:source=uri"
-_TYPE = "gemini-interactions:type:"
+_NO_SOURCE = "gemini-interactions:nowhere"
+_URI_NAME = "gemini-interactions:name:source=uri"
+_TYPE_FORM = "gemini-interactions:type:"
 _NO_TYPE = "gemini-interactions:absent:type"
-_BYTES = "gemini-interactions:bytes:"
-_NAME = "gemini-interactions:name:"
+_BYTES_FORM = "gemini-interactions:bytes:"
+_NAME_FORM = "gemini-interactions:name:"
 # By type of annotation: the fields that say where, and what it is called.
-_CITED = {"file_citation": ("document_uri", "file_name"), "place_citation": ("url", "name")}
-_PLACES = ("url", "title", "file_name", "document_uri", "name")
+_CITATION_FIELDS = {"file_citation": ("document_uri", "file_name"), "place_citation": ("url", "name")}
+_CITATION_NAMES = ("url", "title", "file_name", "document_uri", "name")
 
-_MEDIA: dict[type, Any] = {
+_MEDIA_KINDS: dict[type, Any] = {
     ImageContent: "image",
     AudioContent: "audio",
     DocumentContent: "document",
     VideoContent: "video",
 }
-_SHAPES: dict[str, type[MediaContent]] = {
+_MEDIA_SHAPES: dict[str, type[MediaContent]] = {
     "image": ImageContent,
     "audio": AudioContent,
     "document": DocumentContent,
@@ -66,8 +74,7 @@ _SHAPES: dict[str, type[MediaContent]] = {
 }
 
 _read_annotation = Reader[AnnotationShape](AnnotationShape, FAMILY).read
-_decode = msgspec.json.Decoder().decode
-
+_decode_json = msgspec.json.Decoder().decode
 
 # ---- decode
 
@@ -79,8 +86,8 @@ def decode_content(blocks: list[Any]) -> tuple[Part, ...]:
 def decode_block(block: Any) -> Part:
     if type(block) is TextContent:
         return _decode_text(block)
-    if type(block) is Other:
-        return Foreign(protocol=FAMILY, kind=block.tag, body=block.body, gist=gist(block.body))
+    if type(block) is UnknownVariant:
+        return OpaquePart(protocol=FAMILY, kind=block.tag, body=block.body, gist=readable_text(block.body))
     return _decode_media(block)
 
 
@@ -90,41 +97,43 @@ def _decode_text(block: TextContent) -> Text:
     notes = None
     if block.annotations is not UNSET:
         notes = tuple([decode_annotation(raw, block.text) for raw in block.annotations])
-    return Text(text=block.text, annotations=notes, **rest(block, FAMILY))
+    return Text(text=block.text, annotations=notes, **collect_extras(block, FAMILY))
 
 
 def decode_annotation(raw: Raw, text: str) -> Citation:
     shape = _read_annotation(raw)
-    kept = rest(shape, FAMILY)
+    kept = collect_extras(shape, FAMILY)
     form: tuple[str, ...] = () if shape.type == "url_citation" else (_NO_TYPE,)
     if isinstance(shape.type, str) and shape.type != "url_citation":
-        form = (_TYPE + shape.type,)
-        if shape.type not in _CITED:
-            kept = beside(kept, type=shape.type)
-    where, called = _CITED.get(str(shape.type), ("url", "title"))
-    form += tuple(f"{_NAME}{ours}={theirs}" for ours, theirs in (("url", where), ("title", called)) if ours != theirs)
-    others = {name: getattr(shape, name) for name in _PLACES if name not in (where, called)}
-    kept = beside(kept, **others)
-    start, end = _to_characters(shape, text)
-    if (start, end) != (known(shape.start_index), known(shape.end_index)):
-        form = (*form, f"{_BYTES}{shape.start_index},{shape.end_index}")
+        form = (_TYPE_FORM + shape.type,)
+        if shape.type not in _CITATION_FIELDS:
+            kept = add_extras(kept, type=shape.type)
+    where, called = _CITATION_FIELDS.get(str(shape.type), ("url", "title"))
+    form += tuple(
+        f"{_NAME_FORM}{ours}={theirs}" for ours, theirs in (("url", where), ("title", called)) if ours != theirs
+    )
+    others = {name: getattr(shape, name) for name in _CITATION_NAMES if name not in (where, called)}
+    kept = add_extras(kept, **others)
+    start, end = _character_offsets(shape, text)
+    if (start, end) != (unset_to_none(shape.start_index), unset_to_none(shape.end_index)):
+        form = (*form, f"{_BYTES_FORM}{shape.start_index},{shape.end_index}")
     return Citation(
-        url=known(getattr(shape, where)),
-        title=known(getattr(shape, called)),
+        url=unset_to_none(getattr(shape, where)),
+        title=unset_to_none(getattr(shape, called)),
         start=start,
         end=end,
-        **joined(kept, {"form": form}),
+        **merge_extras(kept, {"wire_form": form}),
     )
 
 
-def beside(kept: dict[str, Any], **others: Any) -> dict[str, Any]:
+def add_extras(extras_and_form: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """Extras with some more: known fields that have no meaning where they stand."""
-    found = {name: Raw(msgspec.json.encode(value)) for name, value in others.items() if value is not UNSET}
-    return joined(kept, {"extras": {FAMILY: found}}) if found else kept
+    found = {name: Raw(msgspec.json.encode(value)) for name, value in fields.items() if value is not UNSET}
+    return merge_extras(extras_and_form, {"extras": {FAMILY: found}}) if found else extras_and_form
 
 
-def _to_characters(shape: AnnotationShape, text: str) -> tuple[int | None, int | None]:
-    start, end = known(shape.start_index), known(shape.end_index)
+def _character_offsets(shape: AnnotationShape, text: str) -> tuple[int | None, int | None]:
+    start, end = unset_to_none(shape.start_index), unset_to_none(shape.end_index)
     if text.isascii():
         return start, end
     data = text.encode(errors="surrogatepass")
@@ -136,32 +145,32 @@ def _to_characters(shape: AnnotationShape, text: str) -> tuple[int | None, int |
 
 
 def _decode_media(block: MediaContent) -> Media:
-    kept = rest(block, FAMILY)
+    kept = collect_extras(block, FAMILY)
     source: Source
     if block.data is not UNSET:
         source = Inline(data=block.data)
-        kept = beside(kept, uri=block.uri)
+        kept = add_extras(kept, uri=block.uri)
     elif block.uri is not UNSET:
         source = Url(url=block.uri)
-        kept = joined(kept, {"form": (_URI,)})
+        kept = merge_extras(kept, {"wire_form": (_URI_NAME,)})
     else:
-        source = Url(url="", form=(_NOWHERE,))
+        source = Url(url="", wire_form=(_NO_SOURCE,))
     return Media(
-        kind=_MEDIA[type(block)],
+        kind=_MEDIA_KINDS[type(block)],
         source=source,
-        media_type=known(block.mime_type),
-        name=known(getattr(block, "name", UNSET)),
-        detail=known(getattr(block, "resolution", UNSET)),
+        media_type=unset_to_none(block.mime_type),
+        name=unset_to_none(getattr(block, "name", UNSET)),
+        detail=unset_to_none(getattr(block, "resolution", UNSET)),
         **kept,
     )
 
 
-_READABLE = frozenset(
+_READABLE_FIELDS = frozenset(
     {"text", "title", "url", "queries", "urls", "code", "result", "name", "output", "review_snippets"}
 )
 
 
-def gist(raw: Raw, limit: int = 100_000) -> str | None:
+def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
     """The readable text in a value that others can't use as it is."""
     found: list[str] = []
 
@@ -170,30 +179,30 @@ def gist(raw: Raw, limit: int = 100_000) -> str | None:
             found.append(value)
         elif isinstance(value, dict):
             for name, inner in value.items():
-                walk(inner, readable=name in _READABLE)
+                walk(inner, readable=name in _READABLE_FIELDS)
         elif isinstance(value, list):
             for inner in value:
                 walk(inner, readable=readable)
 
-    walk(_decode(raw), readable=True)
+    walk(_decode_json(raw), readable=True)
     return "\n".join(found)[:limit] or None
 
 
 # ---- encode
 
 
-def encode_content(places: list[Placed], plan: Plan, *, spoken: bool) -> list[Any]:
+def encode_content(located_parts: list[LocatedPart], plan: EncodingPlan, *, is_output: bool) -> list[Any]:
     """`spoken`: the model's own words, which may cite."""
     blocks: list[Any] = []
-    for placed in places:
-        part, trail = placed.part, placed.trail
+    for placed in located_parts:
+        part, trail = placed.part, placed.path
         match part:
             case Text():
-                block = encode_text(part, trail, plan, spoken=spoken)
-            case Media(source=Nested() as nested) if not plan.home:
-                inner = [Placed(one, (*trail, "source", "parts", index)) for index, one in enumerate(nested.parts)]
+                block = encode_text(part, trail, plan, is_output=is_output)
+            case Media(source=Nested() as nested) if not plan.same_protocol:
+                inner = [LocatedPart(one, (*trail, "source", "parts", index)) for index, one in enumerate(nested.parts)]
                 _report_flattened(part, trail, plan)
-                blocks += encode_content(inner, plan, spoken=spoken)
+                blocks += encode_content(inner, plan, is_output=is_output)
                 continue
             case Media():
                 block = encode_media(part, trail, plan)
@@ -205,8 +214,8 @@ def encode_content(places: list[Placed], plan: Plan, *, spoken: bool) -> list[An
             case ToolRef():
                 plan.report.approximated(trail, "name", "the target has no references to tools here: told")
                 block = TextContent(text=f"[tool {part.name}]")
-            case Foreign():
-                block = _encode_foreign(part, trail, plan)
+            case OpaquePart():
+                block = _encode_opaque(part, trail, plan)
             case _:
                 plan.report.dropped(trail, "", "the target takes no such part here")
                 block = None
@@ -215,106 +224,175 @@ def encode_content(places: list[Placed], plan: Plan, *, spoken: bool) -> list[An
     return blocks
 
 
-def encode_text(part: Text, trail: Trail, plan: Plan, *, spoken: bool) -> Any:
-    if plan.home:
+def encode_text(part: Text, path: SourcePath, plan: EncodingPlan, *, is_output: bool) -> Any:
+    if plan.same_protocol:
         notes: Any = UNSET
         if part.annotations is not None:
             notes = [encode_annotation(note) for note in part.annotations]
-        return emit(TextContent(text=part.text, annotations=notes), part, FAMILY)
-    own = part.seal is not None and part.seal.issuer == ISSUER
-    if part.seal is not None and not own:
-        plan.report.dropped((*trail, "seal"), "", "a seal goes only to its issuer")
+        return encode_with_extras(TextContent(text=part.text, annotations=notes), part, FAMILY)
+    own = part.signature is not None and part.signature.issuer == ISSUER
+    if part.signature is not None and not own:
+        plan.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
     if not part.text:
         if not own:
-            plan.report.dropped(trail, "", "there is nothing to say in an empty text")
+            plan.report.dropped(path, "", "there is nothing to say in an empty text")
         return None
     if part.cache is not None:
-        plan.report.dropped((*trail, "cache"), "", "the target keeps prefixes by itself")
+        plan.report.dropped((*path, "cache"), "", "the target keeps prefixes by itself")
     if part.id is not None:
-        plan.report.dropped(trail, "id")
+        plan.report.dropped(path, "id")
     found = []
     for index, note in enumerate(part.annotations or ()):
-        if note.url is None or not spoken:
-            plan.report.dropped((*trail, "annotations", index), "", "the target cites by url only, in its own words")
+        if note.url is None or not is_output:
+            plan.report.dropped((*path, "annotations", index), "", "the target cites by url only, in its own words")
         else:
             if note.quote is not None:
-                plan.report.dropped((*trail, "annotations", index), "quote")
+                plan.report.dropped((*path, "annotations", index), "quote")
             found.append(encode_annotation(note, part.text))
     return TextContent(text=part.text, annotations=found or UNSET)
 
 
-def encode_annotation(note: Citation, text: str | None = None) -> Any:
+def encode_annotation(citation: Citation, text: str | None = None) -> Any:
     """A citation; `text` is there for one of another protocol, whose indices count characters."""
     if text is not None:
-        shape = AnnotationShape(type="url_citation", url=given(note.url), title=given(note.title))
-        shape.start_index = _to_bytes(note.start or 0, text)
-        shape.end_index = _to_bytes(len(text) if note.end is None else note.end, text)
+        shape = AnnotationShape(
+            type="url_citation", url=none_to_unset(citation.url), title=none_to_unset(citation.title)
+        )
+        shape.start_index = _byte_offset(citation.start or 0, text)
+        shape.end_index = _byte_offset(len(text) if citation.end is None else citation.end, text)
         return shape
-    kind = next((token[len(_TYPE) :] for token in note.form if token.startswith(_TYPE)), "url_citation")
-    where, called = _CITED.get(kind, ("url", "title"))
-    shape = AnnotationShape(start_index=given(note.start), end_index=given(note.end))
-    if _NO_TYPE not in note.form:
+    kind = next(
+        (token[len(_TYPE_FORM) :] for token in citation.wire_form if token.startswith(_TYPE_FORM)), "url_citation"
+    )
+    where, called = _CITATION_FIELDS.get(kind, ("url", "title"))
+    shape = AnnotationShape(start_index=none_to_unset(citation.start), end_index=none_to_unset(citation.end))
+    if _NO_TYPE not in citation.wire_form:
         shape.type = kind
-    setattr(shape, where, given(note.url))
-    setattr(shape, called, given(note.title))
-    for token in note.form:
-        if token.startswith(_BYTES):
-            start, end = (UNSET if index == "UNSET" else int(index) for index in token[len(_BYTES) :].split(","))
+    setattr(shape, where, none_to_unset(citation.url))
+    setattr(shape, called, none_to_unset(citation.title))
+    for token in citation.wire_form:
+        if token.startswith(_BYTES_FORM):
+            start, end = (UNSET if index == "UNSET" else int(index) for index in token[len(_BYTES_FORM) :].split(","))
             shape.start_index, shape.end_index = start, end
-    return emit(shape, note, FAMILY)
+    return encode_with_extras(shape, citation, FAMILY)
 
 
-def _to_bytes(index: int, text: str) -> int:
+def _byte_offset(index: int, text: str) -> int:
     if index < 0 or text.isascii():
         return index
     return len(text[:index].encode(errors="surrogatepass")) + max(index - len(text), 0)
 
 
-def encode_media(part: Media, trail: Trail, plan: Plan) -> Any:
+def encode_media(part: Media, path: SourcePath, plan: EncodingPlan) -> Any:
     source = part.source
-    if not plan.home and isinstance(source, PlainText):
+    if not plan.same_protocol and isinstance(source, PlainText):
         for field in ("name", "detail", "cache"):
             if getattr(part, field) is not None:
-                plan.report.dropped(trail, field, "a text document is told as text")
-        plan.report.approximated(trail, "source", "a text document is told as text")
+                plan.report.dropped(path, field, "a text document is told as text")
+        plan.report.approximated(path, "source", "a text document is told as text")
         return TextContent(text=source.text)
-    shape = _SHAPES[part.kind](mime_type=given(part.media_type))
+    shape = _MEDIA_SHAPES[part.kind](mime_type=none_to_unset(part.media_type))
     match source:
         case Inline():
             shape.data = source.data
         case Url():
-            shape.uri = UNSET if _NOWHERE in source.form else source.url
+            shape.uri = UNSET if _NO_SOURCE in source.wire_form else source.url
         case FileId() if source.issuer == ISSUER:
             shape.uri = source.id
         case FileId():
-            plan.report.dropped(trail, "", f"a file that only {source.issuer} holds")
+            plan.report.dropped(path, "", f"a file that only {source.issuer} holds")
             return None
         case _:
-            plan.report.dropped(trail, "", "the target takes no such source here")
+            plan.report.dropped(path, "", "the target takes no such source here")
             return None
     for field, name in (("name", "name"), ("detail", "resolution")):
         if (value := getattr(part, field)) is None:
             continue
-        if hasattr(shape, name) and (plan.home or field == "name" or value in RESOLUTIONS):
+        if hasattr(shape, name) and (plan.same_protocol or field == "name" or value in RESOLUTIONS):
             setattr(shape, name, value)
         else:
-            plan.report.dropped(trail, field)
+            plan.report.dropped(path, field)
     if part.cache is not None:
-        plan.report.dropped((*trail, "cache"), "", "the target keeps prefixes by itself")
-    if part.seal is not None and part.seal.issuer != ISSUER:
-        plan.report.dropped((*trail, "seal"), "", "a seal goes only to its issuer")
-    return emit(shape, part, FAMILY)
+        plan.report.dropped((*path, "cache"), "", "the target keeps prefixes by itself")
+    if part.signature is not None and part.signature.issuer != ISSUER:
+        plan.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
+    return encode_with_extras(shape, part, FAMILY)
 
 
-def _report_flattened(part: Media, trail: Trail, plan: Plan) -> None:
-    plan.report.approximated(trail, "source", "the content of a document is told as content of its own")
+def _report_flattened(part: Media, path: SourcePath, plan: EncodingPlan) -> None:
+    plan.report.approximated(path, "source", "the content of a document is told as content of its own")
     for field in ("name", "cache"):
         if getattr(part, field) is not None:
-            plan.report.dropped(trail, field)
+            plan.report.dropped(path, field)
 
 
-def _encode_foreign(part: Foreign, trail: Trail, plan: Plan) -> Any:
+def _encode_opaque(part: OpaquePart, path: SourcePath, plan: EncodingPlan) -> Any:
     if part.protocol == FAMILY:
         return part.body
-    text = gist_of(part, trail, plan)
+    text = opaque_as_text(part, path, plan)
     return None if text is None else TextContent(text=text)
+
+
+_NO_SUMMARY = "gemini-interactions:absent:summary"
+
+# ---- decode
+
+
+def decode_reasoning(shape: Thought) -> Reasoning | None:
+    """None if the summary has something that is neither text nor media."""
+    content = [_decode_summary(block, index) for index, block in enumerate(shape.summary or ())]
+    known_ones = tuple([one for one in content if one is not None])
+    if len(known_ones) < len(content):
+        return None
+    form = (_NO_SUMMARY,) if shape.summary is UNSET else ()
+    return Reasoning(
+        content=known_ones,
+        hidden=None if content else "omitted",
+        signature=None if shape.signature is UNSET else decode_signature(shape.signature),
+        at="",
+        **collect_extras(shape, FAMILY, *form),
+    )
+
+
+def _decode_summary(block: Any, index: int) -> ReasoningText | Media | None:
+    place = f"/summary/{index}"
+    if type(block) is TextContent and block.annotations is UNSET:
+        return ReasoningText(kind="summary", text=block.text, at=place, **collect_extras(block, FAMILY))
+    part = decode_block(block)
+    return part if isinstance(part, Media) else None
+
+
+def decode_signature(signature: str) -> Signature:
+    return Signature(issuer=ISSUER, data=signature, kind="signature", at="/signature")
+
+
+# ---- encode
+
+
+def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: StepPlan) -> Any:
+    """Thoughts go back only to the one who thought them. A client may read them all."""
+    seal = part.signature
+    own = seal is not None and seal.issuer == ISSUER
+    if not plan.same_protocol and not own and not plan.for_client and not plan.from_gemini:
+        plan.report.dropped(located_part.path, "", "reasoning that this provider did not seal can't be sent to it")
+        return None
+    summary = []
+    for index, block in enumerate(part.content):
+        trail = (*located_part.path, "content", index)
+        if isinstance(block, ReasoningText):
+            summary.append(encode_with_extras(TextContent(text=block.text), block, FAMILY))
+        elif (media := encode_media(block, trail, plan)) is not None:
+            summary.append(media)
+    shape = Thought(summary=summary)
+    if not summary and (_NO_SUMMARY in part.wire_form or not plan.same_protocol):
+        shape.summary = UNSET
+    if seal is not None and own:
+        shape.signature = seal.data
+    elif not plan.same_protocol:
+        plan.report_unsealed_signature(part, located_part.path)
+    if not plan.same_protocol:
+        if part.id is not None:
+            plan.report.dropped(located_part.path, "id")
+        if shape == Thought():
+            return None
+    return encode_with_extras(shape, part, FAMILY)

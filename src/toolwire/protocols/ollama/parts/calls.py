@@ -11,28 +11,27 @@ from msgspec import UNSET, Raw
 
 from toolwire.canonical.content import Media, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
-from toolwire.codec.fields import told
-from toolwire.codec.ids import is_made
-from toolwire.codec.kept import joined, known, rest, restore
-from toolwire.codec.media import ERROR_MARK, MARKED, summary
-from toolwire.codec.plan import Plan
-from toolwire.codec.telling import call_name, report_call, report_result
-from toolwire.codec.tools import lower_input
-from toolwire.codec.turns import UNANSWERED, Placed
+from toolwire.codec.encoding.fallbacks import call_name, report_call, report_result
+from toolwire.codec.encoding.ids import is_derived_id
+from toolwire.codec.encoding.media import ERROR_MARK, ERROR_MARK_FORM, media_summary
+from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.tools import wrap_freeform_input
+from toolwire.codec.encoding.turns import UNANSWERED_TEXT, LocatedPart
+from toolwire.codec.wire.extras import collect_extras, merge_extras, restore_extras, unset_to_none
+from toolwire.codec.wire.reader import describe_json
+from toolwire.protocols.ollama.parts.content import ImageData, constant_extras, decode_images, encode_parts
 from toolwire.protocols.ollama.wire import FAMILY, CallShape, MessageShape
 
-from .content import Picture, decode_images, encode_parts, spelled
-
-INDEX = "ollama:index:"
+INDEX_FORM = "ollama:index:"
 NO_ARGUMENTS = "ollama:absent:arguments"
 _NULL_ARGUMENTS = "ollama:null:function/arguments"
-_SAID_TYPE = "ollama:said:type"
+_TYPE_FORM = "ollama:explicit:type"
 
 # Such a result has the trail of its call.
-_PLACEHOLDER = (Text(text=UNANSWERED),)
+_UNANSWERED_CONTENT = (Text(text=UNANSWERED_TEXT),)
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-NO_MARKS = "the target has no cache marks"
+NO_CACHE_MARKS_REASON = "the target has no cache marks"
 
 
 # ---- decode
@@ -49,19 +48,19 @@ def decode_call(shape: CallShape, number: int, path: str) -> ToolCall:
     elif bytes(function.arguments)[:1] == b"{":
         arguments = str(function.arguments, "utf-8")
     else:
-        raise DecodeError(FAMILY, f"{path}/function/arguments", "an object", told(function.arguments))
+        raise DecodeError(FAMILY, f"{path}/function/arguments", "an object", describe_json(function.arguments))
     index: dict[str, Any] = {}
     if function.index == number:
-        form = (*form, f"{INDEX}{number}")
+        form = (*form, f"{INDEX_FORM}{number}")
     elif isinstance(function.index, int):
         index = {"extras": {FAMILY: {"function/index": Raw(str(function.index).encode())}}}
-    found = joined(
-        rest(shape, FAMILY, *form),
-        rest(function, FAMILY, under="function/"),
-        spelled("type", shape.type, "function"),
+    found = merge_extras(
+        collect_extras(shape, FAMILY, *form),
+        collect_extras(function, FAMILY, prefix="function/"),
+        constant_extras("type", shape.type, "function"),
         index,
     )
-    id = known(shape.id)
+    id = unset_to_none(shape.id)
     return ToolCall(id=id, name=function.name, arguments=arguments, at=f"/tool_calls/{number}", **found)
 
 
@@ -75,11 +74,11 @@ def decode_result(shape: MessageShape) -> ToolResult:
     if isinstance(shape.images, list):
         parts += decode_images(shape.images)
     return ToolResult(
-        call_id=known(shape.tool_call_id),
+        call_id=unset_to_none(shape.tool_call_id),
         content=tuple(parts) if parts else None,
-        name=known(shape.tool_name),
+        name=unset_to_none(shape.tool_name),
         status="error" if failed else "ok",
-        form=(MARKED,) if failed else (),
+        wire_form=(ERROR_MARK_FORM,) if failed else (),
         at="",
     )
 
@@ -87,31 +86,35 @@ def decode_result(shape: MessageShape) -> ToolResult:
 # ---- encode
 
 
-def encode_call(part: ToolCall, placed: Placed, plan: Plan, number: int) -> dict[str, Any]:
-    if plan.home:
-        return _encode_own(part)
-    report_call(part, placed, plan, NO_MARKS)
-    function = {"index": number, "name": call_name(part, plan), "arguments": _encode_arguments(part, placed, plan)}
-    if part.id and not is_made(part.id):
+def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan, number: int) -> dict[str, Any]:
+    if plan.same_protocol:
+        return _encode_same_protocol_call(part)
+    report_call(part, located_part, plan, NO_CACHE_MARKS_REASON)
+    function = {
+        "index": number,
+        "name": call_name(part, plan),
+        "arguments": _encode_arguments(part, located_part, plan),
+    }
+    if part.id and not is_derived_id(part.id):
         return {"id": plan.call_id(part.id), "function": function}
     return {"function": function}
 
 
-def _encode_own(part: ToolCall) -> dict[str, Any]:
+def _encode_same_protocol_call(part: ToolCall) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if part.id is not None:
         body["id"] = part.id
-    if _SAID_TYPE in part.form:
+    if _TYPE_FORM in part.wire_form:
         body["type"] = "function"
     function: dict[str, Any] = {}
-    for token in part.form:
-        if token.startswith(INDEX):
-            function["index"] = int(token.removeprefix(INDEX))
+    for token in part.wire_form:
+        if token.startswith(INDEX_FORM):
+            function["index"] = int(token.removeprefix(INDEX_FORM))
     function["name"] = part.name
-    if part.arguments or not {NO_ARGUMENTS, _NULL_ARGUMENTS} & set(part.form):
+    if part.arguments or not {NO_ARGUMENTS, _NULL_ARGUMENTS} & set(part.wire_form):
         function["arguments"] = Raw(part.arguments.encode()) if _is_object(part.arguments) else {}
     body["function"] = function
-    return restore(body, part, FAMILY)
+    return restore_extras(body, part, FAMILY)
 
 
 def _is_object(text: str) -> bool:
@@ -122,54 +125,58 @@ def _is_object(text: str) -> bool:
     return True
 
 
-def _encode_arguments(part: ToolCall, placed: Placed, plan: Plan) -> Raw:
+def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Raw:
     """The arguments as the object that the protocol has for them."""
     if part.shape == "freeform":
-        return Raw(lower_input(part.arguments).encode())
+        return Raw(wrap_freeform_input(part.arguments).encode())
     text = part.arguments.strip()
     if text in ("", "null"):
         return Raw(b"{}")
     if _is_object(text):
         return Raw(text.encode())
-    plan.report.approximated(placed.trail, "arguments", "not a JSON object: sent as text")
+    plan.report.approximated(located_part.path, "arguments", "not a JSON object: sent as text")
     return Raw(msgspec.json.encode({"_raw": part.arguments}))
 
 
-class Asked:
+class CallIndex:
     """The calls of the last turn that asked for something: their names by id, which most protocols' results lack."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        self._count: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
 
-    def add(self, part: ToolCall, plan: Plan) -> None:
+    def add(self, part: ToolCall, plan: EncodingPlan) -> None:
         name = call_name(part, plan)
-        self._count[name] = self._count.get(name, 0) + 1
+        self._counts[name] = self._counts.get(name, 0) + 1
         if part.id:
             self._names[part.id] = name
 
-    def name(self, result: ToolResult, plan: Plan) -> str | None:
+    def name_for(self, result: ToolResult, plan: EncodingPlan) -> str | None:
         if result.name is not None:
-            return plan.name(result.name, result.namespace)
+            return plan.tool_name(result.name, result.namespace)
         return self._names.get(result.call_id or "")
 
     def is_ambiguous(self, name: str | None) -> bool:
-        return self._count.get(name or "", 0) > 1
+        return self._counts.get(name or "", 0) > 1
 
 
-def encode_result(part: ToolResult, placed: Placed, plan: Plan, asked: Asked) -> dict[str, Any]:
+def encode_result(
+    part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, call_index: CallIndex
+) -> dict[str, Any]:
     """The message of one result."""
     body: dict[str, Any] = {"role": "tool"}
-    if plan.home:
-        _encode_own_result(part, placed, plan, body)
+    if plan.same_protocol:
+        _encode_same_protocol_result(part, located_part, plan, body)
         return body
-    report_result(part, placed, plan, NO_MARKS)
-    name = asked.name(part, plan)
-    said = bool(part.call_id) and not is_made(part.call_id or "")
-    if asked.is_ambiguous(name):
+    report_result(part, located_part, plan, NO_CACHE_MARKS_REASON)
+    name = call_index.name_for(part, plan)
+    said = bool(part.call_id) and not is_derived_id(part.call_id or "")
+    if call_index.is_ambiguous(name):
         why = f"{name} was called more than once, and the target knows results by name: only their order tells"
-        plan.report.approximated(placed.trail, "call_id" if said and part.content != _PLACEHOLDER else "", why)
-    texts, images = _encode_content(part, placed, plan)
+        plan.report.approximated(
+            located_part.path, "call_id" if said and part.content != _UNANSWERED_CONTENT else "", why
+        )
+    texts, images = _encode_content(part, located_part, plan)
     body["content"] = (ERROR_MARK if part.status != "ok" else "") + "\n".join(texts)
     if images:
         body["images"] = images
@@ -180,28 +187,32 @@ def encode_result(part: ToolResult, placed: Placed, plan: Plan, asked: Asked) ->
     return body
 
 
-def _encode_content(part: ToolResult, placed: Placed, plan: Plan) -> tuple[list[str], list[str]]:
+def _encode_content(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> tuple[list[str], list[str]]:
     texts: list[str] = []
     images: list[str] = []
     for index, inner in enumerate(part.content or ()):
-        within = Placed(inner, (*placed.trail, "content", index))
+        within = LocatedPart(inner, (*located_part.path, "content", index))
         if isinstance(inner, Media) and plan.target.binary_results == "summary":
-            plan.report.approximated(within.trail, "", "a line in place of binary content")
-            texts.append(summary(inner))
+            plan.report.approximated(within.path, "", "a line in place of binary content")
+            texts.append(media_summary(inner))
             continue
         pieces = encode_parts([within], plan)
         texts += [piece for piece in pieces if isinstance(piece, str)]
-        images += [piece.data for piece in pieces if isinstance(piece, Picture)]
+        images += [piece.data for piece in pieces if isinstance(piece, ImageData)]
         if isinstance(inner, Media) and not pieces:
-            texts.append(summary(inner))
+            texts.append(media_summary(inner))
     return texts, images
 
 
-def _encode_own_result(part: ToolResult, placed: Placed, plan: Plan, body: dict[str, Any]) -> None:
-    places = [Placed(inner, (*placed.trail, "content", index)) for index, inner in enumerate(part.content or ())]
+def _encode_same_protocol_result(
+    part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any]
+) -> None:
+    places = [
+        LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(part.content or ())
+    ]
     pieces = encode_parts(places, plan)
     texts = [piece for piece in pieces if isinstance(piece, str)]
-    images = [piece.data for piece in pieces if isinstance(piece, Picture)]
+    images = [piece.data for piece in pieces if isinstance(piece, ImageData)]
     if texts or part.status != "ok":
         body["content"] = (ERROR_MARK if part.status != "ok" else "") + "\n".join(texts)
     if images:

@@ -13,11 +13,11 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from toolwire.canonical.content import (
     Data,
     FileId,
-    Foreign,
     Inline,
     ItemRef,
     Media,
     Nested,
+    OpaquePart,
     Part,
     PlainText,
     Reasoning,
@@ -31,46 +31,45 @@ from toolwire.canonical.content import (
     Url,
 )
 from toolwire.canonical.tools import ToolRef
-from toolwire.codec.fields import Wire
-from toolwire.codec.kept import as_object
-from toolwire.codec.plan import Plan
-from toolwire.codec.settings import report_setting
-from toolwire.codec.telling import call_in_words, gist_of, result_in_words
-from toolwire.codec.tools import report_change
-from toolwire.codec.turns import Placed
+from toolwire.codec.encoding.fallbacks import call_as_text, opaque_as_text, report_setting_change, result_as_text
+from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.tools import report_tool_change
+from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.wire.extras import as_dict
+from toolwire.codec.wire.reader import WireObject
 from toolwire.protocols.ollama.wire import FAMILY
 
-_AUDIO = ("audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3")
-_SAME = {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "audio/mp3": "audio/mpeg"}
+_AUDIO_TYPES = ("audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3")
+_MEDIA_TYPE_ALIASES = {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "audio/mp3": "audio/mpeg"}
 
 
-class Picture(Struct, frozen=True):
+class ImageData(Struct, frozen=True):
     """An element of `images`."""
 
     data: str
 
 
-Piece = str | Picture
+ContentPiece = str | ImageData
 
 
-def written(value: Any) -> Any:
+def with_unknown_fields(value: Any) -> Any:
     """A wire object as it was, with what its shape did not know."""
     if isinstance(value, list):
-        return [written(one) for one in value]
-    if not isinstance(value, Wire):
+        return [with_unknown_fields(one) for one in value]
+    if not isinstance(value, WireObject):
         return value
-    body = {name: written(inner) for name, inner in as_object(value).items()}
+    body = {name: with_unknown_fields(inner) for name, inner in as_dict(value).items()}
     if value.unknown is not UNSET:
         body.update(value.unknown)
     return body | dict.fromkeys(() if value.nulls is UNSET else value.nulls)
 
 
-def spelled(name: str, value: str | UnsetType | None, usual: str) -> dict[str, Any]:
+def constant_extras(name: str, value: str | UnsetType | None, default: str) -> dict[str, Any]:
     """What is kept of a word that can be left out, where it is there, or is one that we don't know."""
     if value is UNSET or value is None:
         return {}
-    if value == usual:
-        return {"form": (f"{FAMILY}:said:{name}",)}
+    if value == default:
+        return {"wire_form": (f"{FAMILY}:explicit:{name}",)}
     return {"extras": {FAMILY: {name: Raw(msgspec.json.encode(value))}}}
 
 
@@ -86,12 +85,12 @@ def decode_images(images: list[str]) -> list[Media]:
 
 
 def decode_image(data: str, at: str) -> Media:
-    media_type = sniffed(data)
-    kind: Literal["image", "audio"] = "audio" if media_type is not None and media_type in _AUDIO else "image"
+    media_type = detect_media_type(data)
+    kind: Literal["image", "audio"] = "audio" if media_type is not None and media_type in _AUDIO_TYPES else "image"
     return Media(kind=kind, source=Inline(data=data), media_type=media_type, at=at)
 
 
-def sniffed(data: str) -> str | None:
+def detect_media_type(data: str) -> str | None:
     """The media type that the first bytes of a file tell."""
     try:
         head = binascii.a2b_base64(data[:16], strict_mode=True)
@@ -99,13 +98,13 @@ def sniffed(data: str) -> str | None:
         return None
     if head[:4] == b"RIFF":
         return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(head[8:12])
-    for start, media_type in _STARTS.items():
+    for start, media_type in _MAGIC_BYTES.items():
         if head.startswith(start):
             return media_type
     return None
 
 
-_STARTS = {
+_MAGIC_BYTES = {
     b"\x89PNG\r\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
     b"GIF8": "image/gif",
@@ -118,111 +117,111 @@ _STARTS = {
 # ---- encode
 
 
-def encode_parts(places: list[Placed], plan: Plan) -> list[Piece]:
-    pieces: list[Piece] = []
-    for placed in places:
+def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[ContentPiece]:
+    pieces: list[ContentPiece] = []
+    for placed in located_parts:
         piece = _ENCODERS[type(placed.part)](placed.part, placed, plan)
         if piece is not None:
             pieces.append(piece)
     return pieces
 
 
-def _encode_text(part: Text, placed: Placed, plan: Plan) -> str:
-    if plan.home:
+def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> str:
+    if plan.same_protocol:
         return part.text
-    if part.seal is not None:
-        plan.report.dropped((*placed.trail, "seal"), "", "a seal goes only to its issuer")
+    if part.signature is not None:
+        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
     if part.cache is not None:
-        plan.report.dropped((*placed.trail, "cache"), "", "the target has no cache marks")
+        plan.report.dropped((*located_part.path, "cache"), "", "the target has no cache marks")
     if part.id is not None:
-        plan.report.dropped(placed.trail, "id")
+        plan.report.dropped(located_part.path, "id")
     for index in range(len(part.annotations or ())):
-        plan.report.dropped((*placed.trail, "annotations", index), "", "the target has no place for citations")
+        plan.report.dropped((*located_part.path, "annotations", index), "", "the target has no place for citations")
     return part.text
 
 
-def _encode_media(part: Media, placed: Placed, plan: Plan) -> Piece | None:
+def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> ContentPiece | None:
     """The bytes, where they are at hand and of a kind that the server takes."""
-    if plan.answering and not plan.home and not isinstance(part.source, Inline):
-        plan.report.dropped(placed.trail, "", "the target's answers show bytes only")
+    if plan.for_client and not plan.same_protocol and not isinstance(part.source, Inline):
+        plan.report.dropped(located_part.path, "", "the target's answers show bytes only")
         return None
     match part.source:
-        case Inline() as source if part.kind == "image" or part.media_type in _AUDIO or plan.home:
-            _report_media(part, source, placed, plan)
-            return Picture(source.data)
+        case Inline() as source if part.kind == "image" or part.media_type in _AUDIO_TYPES or plan.same_protocol:
+            _report_media(part, source, located_part, plan)
+            return ImageData(source.data)
         case Url() as source:
-            plan.report.approximated(placed.trail, "", "the target takes bytes only: the address is told as text")
+            plan.report.approximated(located_part.path, "", "the target takes bytes only: the address is told as text")
             said = f"[{part.kind} at {source.url}]"
         case PlainText() as source:
-            plan.report.approximated(placed.trail, "source", "the target takes no documents: told as text")
+            plan.report.approximated(located_part.path, "source", "the target takes no documents: told as text")
             said = source.text
         case Nested() as source:
-            plan.report.approximated(placed.trail, "source", "the target takes no documents: told as text")
-            pieces = encode_parts([Placed(one, placed.trail) for one in source.parts], plan)
+            plan.report.approximated(located_part.path, "source", "the target takes no documents: told as text")
+            pieces = encode_parts([LocatedPart(one, located_part.path) for one in source.parts], plan)
             said = "\n".join(piece for piece in pieces if isinstance(piece, str))
         case FileId() as source:
-            plan.report.dropped(placed.trail, "", f"a file that only {source.issuer} holds")
+            plan.report.dropped(located_part.path, "", f"a file that only {source.issuer} holds")
             return None
         case _:
-            plan.report.dropped(placed.trail, "", f"the target takes no {part.media_type or part.kind}")
+            plan.report.dropped(located_part.path, "", f"the target takes no {part.media_type or part.kind}")
             return None
-    _report_marks(part, placed, plan)
+    _report_cache_marks(part, located_part, plan)
     return f"{part.name}\n{said}" if part.name else said
 
 
-def _report_media(part: Media, source: Inline, placed: Placed, plan: Plan) -> None:
+def _report_media(part: Media, source: Inline, located_part: LocatedPart, plan: EncodingPlan) -> None:
     """What can't be said of a file beside its bytes."""
-    if plan.home:
+    if plan.same_protocol:
         return
     declared = part.media_type
-    if declared is not None and _SAME.get(declared, declared) != sniffed(source.data):
-        plan.report.dropped(placed.trail, "media_type", "the target tells it by the bytes")
+    if declared is not None and _MEDIA_TYPE_ALIASES.get(declared, declared) != detect_media_type(source.data):
+        plan.report.dropped(located_part.path, "media_type", "the target tells it by the bytes")
     if part.name is not None:
-        plan.report.dropped(placed.trail, "name")
-    _report_marks(part, placed, plan)
+        plan.report.dropped(located_part.path, "name")
+    _report_cache_marks(part, located_part, plan)
 
 
-def _report_marks(part: Media, placed: Placed, plan: Plan) -> None:
+def _report_cache_marks(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> None:
     if part.detail is not None:
-        plan.report.dropped(placed.trail, "detail")
+        plan.report.dropped(located_part.path, "detail")
     if part.cache is not None:
-        plan.report.dropped((*placed.trail, "cache"), "", "the target has no cache marks")
-    if part.seal is not None:
-        plan.report.dropped((*placed.trail, "seal"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*located_part.path, "cache"), "", "the target has no cache marks")
+    if part.signature is not None:
+        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
 
 
-def _encode_data(part: Data, placed: Placed, plan: Plan) -> str:
+def _encode_data(part: Data, located_part: LocatedPart, plan: EncodingPlan) -> str:
     return bytes(part.json).decode()
 
 
-def _encode_refusal(part: Refusal, placed: Placed, plan: Plan) -> str:
-    plan.report.approximated(placed.trail, "", "the target has no refusals: told as text")
+def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan) -> str:
+    plan.report.approximated(located_part.path, "", "the target has no refusals: told as text")
     return part.text
 
 
-def _encode_reasoning(part: Reasoning, placed: Placed, plan: Plan) -> None:
-    plan.report.dropped(placed.trail, "", "reasoning has no place here")
+def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    plan.report.dropped(located_part.path, "", "reasoning has no place here")
 
 
-def _encode_tool_reference(part: ToolRef, placed: Placed, plan: Plan) -> str:
-    plan.report.approximated(placed.trail, "", "the target can't point at tools: the name is told as text")
-    return f"[tool {plan.name(part.name, part.namespace)}]"
+def _encode_tool_reference(part: ToolRef, located_part: LocatedPart, plan: EncodingPlan) -> str:
+    plan.report.approximated(located_part.path, "", "the target can't point at tools: the name is told as text")
+    return f"[tool {plan.tool_name(part.name, part.namespace)}]"
 
 
-def _encode_change(part: ToolChange, placed: Placed, plan: Plan) -> None:
-    report_change(part, placed.trail, plan.report)
+def _encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    report_tool_change(part, located_part.path, plan.report)
 
 
-def _encode_setting(part: SettingChange, placed: Placed, plan: Plan) -> None:
-    report_setting(part, placed.trail, plan)
+def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    report_setting_change(part, located_part.path, plan)
 
 
-def _encode_item_reference(part: ItemRef, placed: Placed, plan: Plan) -> None:
-    plan.report.dropped(placed.trail, "id", "what another protocol stored can't be named here")
+def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    plan.report.dropped(located_part.path, "id", "what another protocol stored can't be named here")
 
 
-def _encode_foreign(part: Foreign, placed: Placed, plan: Plan) -> str | None:
-    return gist_of(part, placed.trail, plan)
+def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> str | None:
+    return opaque_as_text(part, located_part.path, plan)
 
 
 _ENCODERS: dict[type[Part], Any] = {
@@ -231,11 +230,11 @@ _ENCODERS: dict[type[Part], Any] = {
     Data: _encode_data,
     Refusal: _encode_refusal,
     Reasoning: _encode_reasoning,
-    ToolCall: call_in_words,
-    ToolResult: result_in_words,
+    ToolCall: call_as_text,
+    ToolResult: result_as_text,
     ToolRef: _encode_tool_reference,
     ToolChange: _encode_change,
     SettingChange: _encode_setting,
     ItemRef: _encode_item_reference,
-    Foreign: _encode_foreign,
+    OpaquePart: _encode_opaque,
 }

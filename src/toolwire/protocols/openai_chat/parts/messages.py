@@ -10,9 +10,9 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from toolwire.canonical.content import (
-    Foreign,
     Media,
     Message,
+    OpaquePart,
     Part,
     Reasoning,
     Refusal,
@@ -22,51 +22,63 @@ from toolwire.canonical.content import (
     ToolResult,
 )
 from toolwire.canonical.errors import DecodeError
-from toolwire.codec.kept import known, restore
-from toolwire.codec.losses import Trail
-from toolwire.codec.plan import Plan
-from toolwire.codec.turns import Placed, Turn, said
-from toolwire.protocols.openai_chat.wire import FAMILY, FunctionCallShape, MessageShape, TextPart
-
-from .calls import (
-    CALL,
-    LEGACY,
+from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.turns import LocatedPart, Turn, parts_of
+from toolwire.codec.losses import SourcePath
+from toolwire.codec.wire.extras import restore_extras, unset_to_none
+from toolwire.protocols.openai_chat.parts.calls import (
+    CALL_FORM,
+    LEGACY_FORM,
     decode_call,
     decode_legacy,
     decode_result,
     encode_call,
+    encode_fast_result,
     encode_function,
     encode_result,
     encode_server_call,
     encode_server_result,
-    is_ordinary,
-    ordinary_result,
+    is_plain_call,
 )
-from .citations import NOTED, cite_all, decode_notes, encode_notes
-from .content import (
+from toolwire.protocols.openai_chat.parts.content import (
     PART,
     STRING,
-    THINKING,
+    TEXT_AS_CONTENT,
+    THINKING_FORM,
+    chat_extras_and_form,
+    collect_chat_extras,
+    decode_annotations,
     decode_parts,
+    decode_reasoning,
+    encode_annotations,
+    encode_foreign_citations,
     encode_parts,
-    kept,
-    left_over,
+    encode_reasoning,
+    encode_text_content,
     report_text,
+    requires_reasoning,
 )
-from .reasoning import decode_reasoning, encode_reasoning, wants_reasoning
-from .texts import plain_content
+from toolwire.protocols.openai_chat.wire import FAMILY, FunctionCallShape, MessageShape, TextPart
 
-LIST = "openai-chat:content:list"
+CONTENT_LIST = "openai-chat:content:list"
 NO_CALLS = "openai-chat:calls:empty"
 # Servers that write every field they know say nothing by an empty one.
 NO_REFUSAL = "openai-chat:refusal:empty"
 NO_FUNCTION = "openai-chat:function_call:empty"
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
-_SIMPLE = ((), (NOTED,))
-_ELSEWHERE = ("tool_call_id", "tool_calls", "function_call", "refusal", "annotations", "reasoning_content", "reasoning")
+_PLAIN_FORMS = ((), (TEXT_AS_CONTENT,))
+_OTHER_ROLE_FIELDS = (
+    "tool_call_id",
+    "tool_calls",
+    "function_call",
+    "refusal",
+    "annotations",
+    "reasoning_content",
+    "reasoning",
+)
 
-_NO_FUNCTION = FunctionCallShape(name="", arguments="")
+_EMPTY_FUNCTION = FunctionCallShape(name="", arguments="")
 
 
 # ---- decode
@@ -77,7 +89,7 @@ def decode_message(shape: MessageShape, path: str, at: str | None = None) -> Mes
     if role is None:
         if shape.role not in ("tool", "function"):
             raise DecodeError(FAMILY, f"{path}/role", "system, developer, user, assistant or tool", repr(shape.role))
-        found = _with(kept(shape), _unplaced(shape, _ELSEWHERE[1:]))
+        found = _with_extras(collect_chat_extras(shape), _unused_fields(shape, _OTHER_ROLE_FIELDS[1:]))
         return Message(role="user", parts=(decode_result(shape),), at=at, **found)
     if role == "assistant":
         return _decode_assistant(shape, at)
@@ -86,15 +98,15 @@ def decode_message(shape: MessageShape, path: str, at: str | None = None) -> Mes
         form: tuple[str, ...] = (STRING,)
     else:
         parts = decode_parts(shape.content) if isinstance(shape.content, list) else ()
-        form = (LIST,) if shape.content == [] else ()
-    found = _with(kept(shape, *form), _unplaced(shape, _ELSEWHERE))
-    return Message(role=role, parts=parts, name=known(shape.name), at=at, **found)
+        form = (CONTENT_LIST,) if shape.content == [] else ()
+    found = _with_extras(collect_chat_extras(shape, *form), _unused_fields(shape, _OTHER_ROLE_FIELDS))
+    return Message(role=role, parts=parts, name=unset_to_none(shape.name), at=at, **found)
 
 
 def _decode_assistant(shape: MessageShape, at: str | None) -> Message:
     parts: list[Part] = []
     form: tuple[str, ...] = ()
-    extras = _unplaced(shape, ("tool_call_id",))
+    extras = _unused_fields(shape, ("tool_call_id",))
     if shape.reasoning_content is not UNSET or shape.reasoning is not UNSET or shape.unknown is not UNSET:
         decode_reasoning(shape, parts, extras)
     if isinstance(shape.content, str):
@@ -102,33 +114,33 @@ def _decode_assistant(shape: MessageShape, at: str | None) -> Message:
         form = (STRING,)
     elif isinstance(shape.content, list):
         parts += decode_parts(shape.content, len(parts))
-        form = () if shape.content else (LIST,)
+        form = () if shape.content else (CONTENT_LIST,)
     if isinstance(shape.annotations, list):
-        form += decode_notes(shape.annotations, parts, extras)
+        form += decode_annotations(shape.annotations, parts, extras)
     if isinstance(shape.refusal, str):
         form += () if shape.refusal else (NO_REFUSAL,)
         parts += [Refusal(text=shape.refusal, at="/refusal")] if shape.refusal else []
     if isinstance(shape.function_call, FunctionCallShape):
-        if shape.function_call == _NO_FUNCTION:
+        if shape.function_call == _EMPTY_FUNCTION:
             form += (NO_FUNCTION,)
         else:
             parts.append(decode_legacy(shape.function_call))
     if isinstance(shape.tool_calls, list):
         parts += [decode_call(call, index) for index, call in enumerate(shape.tool_calls)]
         form += () if shape.tool_calls else (NO_CALLS,)
-    own, form = left_over(shape, form)
+    own, form = chat_extras_and_form(shape, form)
     own = {**own, **extras} if extras else own
     return Message(
         role="assistant",
         parts=tuple(parts),
-        name=known(shape.name),
+        name=unset_to_none(shape.name),
         at=at,
         extras={FAMILY: own} if own else None,
-        form=form,
+        wire_form=form,
     )
 
 
-def _unplaced(shape: MessageShape, names: tuple[str, ...]) -> dict[str, Raw]:
+def _unused_fields(shape: MessageShape, names: tuple[str, ...]) -> dict[str, Raw]:
     """Fields that this role has no use for, kept as they are."""
     found = {}
     for name in names:
@@ -138,25 +150,25 @@ def _unplaced(shape: MessageShape, names: tuple[str, ...]) -> dict[str, Raw]:
     return found
 
 
-def _with(found: dict[str, Any], extras: dict[str, Raw]) -> dict[str, Any]:
+def _with_extras(extras_and_form: dict[str, Any], extras: dict[str, Raw]) -> dict[str, Any]:
     if not extras:
-        return found
-    before = (found.get("extras") or {}).get(FAMILY, {})
-    return {**found, "extras": {FAMILY: {**before, **extras}}}
+        return extras_and_form
+    before = (extras_and_form.get("extras") or {}).get(FAMILY, {})
+    return {**extras_and_form, "extras": {FAMILY: {**before, **extras}}}
 
 
 # ---- encode
 
 
-def encode_turn(turn: Turn, plan: Plan) -> list[Any]:
+def encode_turn(turn: Turn, plan: EncodingPlan) -> list[Any]:
     """The messages of one turn."""
-    if not plan.home and (ordinary := _ordinary(turn, plan)) is not None:
+    if not plan.same_protocol and (ordinary := _encode_fast(turn, plan)) is not None:
         return ordinary
     if turn.role == "assistant":
         return _encode_assistant(turn, plan)
     messages: list[Any] = []
     hoisted: list[Any] = []
-    others: list[Placed] = []
+    others: list[LocatedPart] = []
     for placed in turn.parts:
         part = placed.part
         if isinstance(part, ToolResult) and part.executor == "client":
@@ -166,190 +178,203 @@ def encode_turn(turn: Turn, plan: Plan) -> list[Any]:
     if hoisted:
         messages.append({"role": "user", "content": hoisted})
     if others or not messages:
-        messages += _encode_said(turn, others, plan)
-    if plan.home and turn.message is not None:
-        restore(messages[-1], turn.message, FAMILY)
+        messages += _encode_content_message(turn, others, plan)
+    if plan.same_protocol and turn.message is not None:
+        restore_extras(messages[-1], turn.message, FAMILY)
     return messages
 
 
-def _ordinary(turn: Turn, plan: Plan) -> list[Any] | None:
+def _encode_fast(turn: Turn, plan: EncodingPlan) -> list[Any] | None:
     """The messages of a turn in which nothing is out of the ordinary: most are like that, and nothing is to be reported
     of them. None for any other."""
     message = turn.message
     if message is not None and message.name is not None:
         return None
-    parts = message.parts if message is not None and turn.placed is None else said(turn)
+    parts = message.parts if message is not None and turn.located_parts is None else parts_of(turn)
     if turn.role != "assistant":
         results = []
         for part in parts:
-            if (result := ordinary_result(part, plan)) is None:
+            if (result := encode_fast_result(part, plan)) is None:
                 return None
             results.append(result)
         return results or None
     text: str | None = None
     calls: list[Any] = []
     for part in parts:
-        if type(part) is ToolCall and is_ordinary(part, plan):
-            name = plan.name(part.name, part.namespace)
+        if type(part) is ToolCall and is_plain_call(part, plan):
+            name = plan.tool_name(part.name, part.namespace)
             function = {"name": name, "arguments": part.arguments}
             calls.append({"id": part.id, "type": "function", "function": function})
-        elif type(part) is Text and text is None and not calls and part.text and _is_bare(part):
+        elif type(part) is Text and text is None and not calls and part.text and _is_plain_text(part):
             text = part.text
         else:
             return None
-    if not calls or plan.answering or wants_reasoning(plan):
+    if not calls or plan.for_client or requires_reasoning(plan):
         return None
     if text is None and not plan.target.host.null_content:
         text = ""
     return [{"role": "assistant", "content": text, "tool_calls": calls}]
 
 
-def _is_bare(part: Text) -> bool:
-    return part.cache is None and part.extras is None and part.annotations is None and part.seal is None and not part.id
+def _is_plain_text(part: Text) -> bool:
+    return (
+        part.cache is None
+        and part.extras is None
+        and part.annotations is None
+        and part.signature is None
+        and not part.id
+    )
 
 
-def _encode_said(turn: Turn, places: list[Placed], plan: Plan) -> list[Any]:
+def _encode_content_message(turn: Turn, located_parts: list[LocatedPart], plan: EncodingPlan) -> list[Any]:
     """The message of what is neither a result nor the assistant's."""
-    writer = Content(plan)
-    for placed in places:
+    writer = ContentEncoder(plan)
+    for placed in located_parts:
         writer.add(placed)
     body: dict[str, Any] = {"role": turn.role}
-    if plan.home and turn.message is not None:
-        writer.write_own(body, turn.message)
+    if plan.same_protocol and turn.message is not None:
+        writer.encode_same_protocol(body, turn.message)
     elif writer.parts:
-        body["content"] = writer.plain(turn.trail)
-    elif places:
+        body["content"] = writer.encode(turn.path)
+    elif located_parts:
         return []
     else:
         body["content"] = ""
-    if turn.role == "developer" and not plan.home and not plan.target.host.developer:
-        plan.report.approximated(turn.trail, "role", "the host may know no developer: sent as system")
+    if turn.role == "developer" and not plan.same_protocol and not plan.target.host.developer_role:
+        plan.report.approximated(turn.path, "role", "the host may know no developer: sent as system")
         body["role"] = "system"
     _encode_name(body, turn, plan)
     return [body]
 
 
-def report_message(message: Message, trail: Trail, plan: Plan) -> None:
+def report_message(message: Message, path: SourcePath, plan: EncodingPlan) -> None:
     """What a message of another protocol says of itself that has no place here."""
     for field in ("id", "phase", "clear_at"):
         if getattr(message, field) is not None:
-            plan.report.dropped(trail, field)
+            plan.report.dropped(path, field)
     if message.status is not None and message.status != "completed":
-        plan.report.dropped(trail, "status")
+        plan.report.dropped(path, "status")
 
 
-def _encode_name(body: dict[str, Any], turn: Turn, plan: Plan) -> None:
+def _encode_name(body: dict[str, Any], turn: Turn, plan: EncodingPlan) -> None:
     if turn.message is None or turn.message.name is None:
         return
-    if plan.home or plan.target.host.names:
+    if plan.same_protocol or plan.target.host.message_names:
         body["name"] = turn.message.name
     else:
-        plan.report.dropped(turn.trail, "name", "the host may take no names of speakers")
+        plan.report.dropped(turn.path, "name", "the host may take no names of speakers")
 
 
-class Content:
+class ContentEncoder:
     """The content of a message as it grows: a string where that says all of it."""
 
-    def __init__(self, plan: Plan, *, only_text: bool = False) -> None:
+    def __init__(self, plan: EncodingPlan, *, only_text: bool = False) -> None:
         self.parts: list[Any] = []
         self._plan = plan
-        self._speaks = only_text
-        self._only_text = only_text and not plan.home
-        self._simple = True
+        self._is_assistant = only_text
+        self._only_text = only_text and not plan.same_protocol
+        self._is_plain_text = True
 
-    def add(self, placed: Placed) -> None:
-        part = placed.part
-        if type(part) is Text and part.cache is None and not part.extras and part.form in _SIMPLE:
-            if part.seal is not None or part.id is not None or part.annotations:
-                report_text(part, placed, self._plan)
+    def add(self, located_part: LocatedPart) -> None:
+        part = located_part.part
+        if type(part) is Text and part.cache is None and not part.extras and part.wire_form in _PLAIN_FORMS:
+            if part.signature is not None or part.id is not None or part.annotations:
+                report_text(part, located_part, self._plan)
             self.parts.append(TextPart(text=part.text))
             return
         if self._only_text and isinstance(part, Media):
-            self._plan.report.dropped(placed.trail, "", "the target's assistant says nothing but text")
+            self._plan.report.dropped(located_part.path, "", "the target's assistant says nothing but text")
             return
         if isinstance(part, ToolCall):
-            made = encode_server_call(part, placed, self._plan)
+            made = encode_server_call(part, located_part, self._plan)
             found = [] if made is None else [made]
         elif isinstance(part, ToolResult):
-            made = encode_server_result(part, placed, self._plan)
+            made = encode_server_result(part, located_part, self._plan)
             found = [] if made is None else [made]
         else:
-            found = encode_parts([placed], self._plan)
+            found = encode_parts([located_part], self._plan)
         for one in found:
-            self._simple = self._simple and type(one) is TextPart and one.prompt_cache_breakpoint is UNSET
+            self._is_plain_text = self._is_plain_text and type(one) is TextPart and one.prompt_cache_breakpoint is UNSET
             self.parts.append(one)
 
     def text(self) -> str | None:
         """All of it as one string, if it is nothing but text."""
-        return "".join([one.text for one in self.parts]) if self._simple else None
+        return "".join([one.text for one in self.parts]) if self._is_plain_text else None
 
-    def plain(self, trail: Trail) -> Any:
+    def encode(self, path: SourcePath) -> Any:
         # A model's text may come in pieces that break anywhere.
-        return plain_content(self.parts, trail, self._plan, "" if self._speaks else "\n\n")
+        return encode_text_content(self.parts, path, self._plan, "" if self._is_assistant else "\n\n")
 
-    def write_own(self, body: dict[str, Any], message: Message) -> None:
-        text = self.text() if STRING in message.form and self.parts else None
+    def encode_same_protocol(self, body: dict[str, Any], message: Message) -> None:
+        text = self.text() if STRING in message.wire_form and self.parts else None
         if text is not None:
             body["content"] = text
-        elif self.parts or LIST in message.form:
+        elif self.parts or CONTENT_LIST in message.wire_form:
             body["content"] = self.parts
 
 
-def _encode_assistant(turn: Turn, plan: Plan) -> list[Any]:
+def _encode_assistant(turn: Turn, plan: EncodingPlan) -> list[Any]:
     body: dict[str, Any] = {"role": "assistant"}
-    content = Content(plan, only_text=True)
+    content = ContentEncoder(plan, only_text=True)
     calls: list[Any] = []
     for placed in turn.parts:
         part = placed.part
         if type(part) is ToolCall and part.executor == "client":
-            if LEGACY in part.form and plan.home:
-                body["function_call"] = restore(encode_function(part), part, FAMILY)
+            if LEGACY_FORM in part.wire_form and plan.same_protocol:
+                body["function_call"] = restore_extras(encode_function(part), part, FAMILY)
             else:
                 calls.append(encode_call(part, placed, plan))
-        elif type(part) is Reasoning and THINKING not in part.form:
+        elif type(part) is Reasoning and THINKING_FORM not in part.wire_form:
             encode_reasoning(part, placed, plan, body)
-        elif type(part) is Refusal and not plan.home and not plan.answering and not plan.target.host.names:
-            plan.report.approximated(placed.trail, "", "the host may have no place for refusals: told as text")
-            content.add(Placed(Text(text=part.text), placed.trail))
-        elif type(part) is Refusal and PART not in part.form:
+        elif (
+            type(part) is Refusal
+            and not plan.same_protocol
+            and not plan.for_client
+            and not plan.target.host.message_names
+        ):
+            plan.report.approximated(placed.path, "", "the host may have no place for refusals: told as text")
+            content.add(LocatedPart(Text(text=part.text), placed.path))
+        elif type(part) is Refusal and PART not in part.wire_form:
             body["refusal"] = body.get("refusal", "") + part.text
-        elif type(part) is Foreign and CALL in part.form and plan.home:
+        elif type(part) is OpaquePart and CALL_FORM in part.wire_form and plan.same_protocol:
             calls.append(part.body)
-        elif type(part) is Text and not part.text and not plan.home:
+        elif type(part) is Text and not part.text and not plan.same_protocol:
             report_text(part, placed, plan)
         else:
-            if calls and type(part) is Text and not plan.home:
-                plan.report.approximated(placed.trail, "", "text after calls is told before them")
+            if calls and type(part) is Text and not plan.same_protocol:
+                plan.report.approximated(placed.path, "", "text after calls is told before them")
             content.add(placed)
     return _finish_assistant(turn, plan, body, content, calls)
 
 
-def _finish_assistant(turn: Turn, plan: Plan, body: dict[str, Any], content: Content, calls: list[Any]) -> list[Any]:
+def _finish_assistant(
+    turn: Turn, plan: EncodingPlan, body: dict[str, Any], content: ContentEncoder, calls: list[Any]
+) -> list[Any]:
     message = turn.message
-    if calls or (plan.home and message is not None and NO_CALLS in message.form):
+    if calls or (plan.same_protocol and message is not None and NO_CALLS in message.wire_form):
         body["tool_calls"] = calls
-    if plan.home and message is not None:
-        content.write_own(body, message)
-        encode_notes(message, body)
-        if NO_REFUSAL in message.form:
+    if plan.same_protocol and message is not None:
+        content.encode_same_protocol(body, message)
+        encode_annotations(message, body)
+        if NO_REFUSAL in message.wire_form:
             body.setdefault("refusal", "")
-        if NO_FUNCTION in message.form:
+        if NO_FUNCTION in message.wire_form:
             body.setdefault("function_call", {"name": "", "arguments": ""})
         _encode_name(body, turn, plan)
-        return [restore(body, message, FAMILY)]
+        return [restore_extras(body, message, FAMILY)]
     if content.parts:
-        body["content"] = content.text() if plan.answering else content.plain(turn.trail)
-    elif calls or plan.answering or "refusal" in body:
-        body["content"] = None if plan.answering or plan.target.host.null_content else ""
+        body["content"] = content.text() if plan.for_client else content.encode(turn.path)
+    elif calls or plan.for_client or "refusal" in body:
+        body["content"] = None if plan.for_client or plan.target.host.null_content else ""
     elif all(isinstance(placed.part, Text) for placed in turn.parts):
         body["content"] = ""
     else:
         return []
-    if plan.answering:
-        cite_all(turn, plan, body)
-    if calls and not plan.answering and "reasoning_content" not in body and wants_reasoning(plan):
+    if plan.for_client:
+        encode_foreign_citations(turn, plan, body)
+    if calls and not plan.for_client and "reasoning_content" not in body and requires_reasoning(plan):
         body["reasoning_content"] = ""
         why = "the model wants its reasoning back with calls: there was none"
-        plan.report.invented(turn.trail, "", f"/messages/{plan.count}/reasoning_content", why)
+        plan.report.added(turn.path, "", f"/messages/{plan.output_index}/reasoning_content", why)
     _encode_name(body, turn, plan)
     return [body]

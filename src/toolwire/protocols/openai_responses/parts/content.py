@@ -1,21 +1,29 @@
-"""Content of messages and of results in the Responses API, to canonical parts and back."""
+"""Content of messages and of results in the Responses API, to canonical parts and back.
+
+Reasoning items, to canonical reasoning and back.
+"""
 
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
 
 from toolwire.canonical.content import (
     Citation,
     Data,
     FileId,
-    Foreign,
     Inline,
     Media,
+    Message,
     Nested,
+    OpaquePart,
     Part,
     PlainText,
+    Reasoning,
+    ReasoningText,
     Refusal,
+    Signature,
     Source,
     Text,
     Url,
@@ -23,13 +31,13 @@ from toolwire.canonical.content import (
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.events import PartDelta
 from toolwire.canonical.tools import CacheMark, ToolRef
-from toolwire.codec.fields import Other, Reader
-from toolwire.codec.kept import emit, given, known, rest
-from toolwire.codec.losses import UNPLACED, Trail
-from toolwire.codec.media import data_url, source_of
-from toolwire.codec.telling import gist_of
-from toolwire.codec.turns import Placed
-from toolwire.protocols.openai import encode_detail
+from toolwire.codec.encoding.fallbacks import opaque_as_text
+from toolwire.codec.encoding.media import data_url, source_from_url
+from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.losses import UNLOCATED, SourcePath
+from toolwire.codec.wire.extras import collect_extras, encode_with_extras, none_to_unset, unset_to_none
+from toolwire.codec.wire.reader import Reader, UnknownVariant
+from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
     ISSUER,
@@ -41,171 +49,186 @@ from toolwire.protocols.openai_responses.wire import (
     InputImage,
     InputText,
     OutputText,
+    ReasoningItem,
     RefusalPart,
+    ThoughtShape,
 )
-
-from .plan import ItemPlan
+from toolwire.protocols.vendors.openai import encode_detail
 
 STRING = "openai-responses:string"
-INPUT = "openai-responses:input_text"
-OUTPUT = "openai-responses:output_text"
-_NOWHERE = "openai-responses:nowhere"
-_BARE = "openai-responses:bare"
-_NAME = "openai-responses:name:source="
+INPUT_FORM = "openai-responses:input_text"
+OUTPUT_FORM = "openai-responses:output_text"
+_NO_SOURCE = "openai-responses:nowhere"
+_BARE_FORM = "openai-responses:bare"
+_SOURCE_NAME = "openai-responses:name:source="
 _FILENAME = "openai-responses:name:title=filename"
-_TYPE = "openai-responses:type:"
+_TYPE_FORM = "openai-responses:type:"
 _CITATIONS = ("file_citation", "container_file_citation", "file_path")
 _NO_TYPE = "openai-responses:absent:type"
 
-_NONE = Raw(b"[]")
-TTLS = ("30m", "12h")
+_EMPTY_LIST = Raw(b"[]")
+CACHE_TTLS = ("30m", "12h")
 
 _read_annotation = Reader[AnnotationShape](AnnotationShape, FAMILY).read
-_members = msgspec.json.Decoder(dict[str, Raw]).decode
-
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 # ---- decode
 
 
-def decode_content(blocks: list[Any], path: str, *, spoken: bool) -> tuple[Part, ...]:
+def decode_content(blocks: list[Any], path: str, *, is_output: bool) -> tuple[Part, ...]:
     """The parts of a list of content. `spoken`: the model's own words, which are `output_text`."""
     parts: list[Part] = []
     try:
         for block in blocks:
-            part = _DECODERS[type(block)](block, spoken=spoken)
+            part = _DECODERS[type(block)](block, is_output=is_output)
             parts.append(part)
     except DecodeError as error:
         raise DecodeError(error.protocol, f"{path}/{len(parts)}{error.path}", error.expected, error.got) from None
     return tuple(parts)
 
 
-def _decode_input_text(block: InputText, *, spoken: bool) -> Text:
-    form = (INPUT,) if spoken else ()
+def _decode_input_text(block: InputText, *, is_output: bool) -> Text:
+    form = (INPUT_FORM,) if is_output else ()
     if block.prompt_cache_breakpoint is UNSET and block.unknown is UNSET and block.nulls is UNSET:
-        return Text(text=block.text, form=form)
-    return Text(text=block.text, cache=_decode_cache(block.prompt_cache_breakpoint), **rest(block, FAMILY, *form))
+        return Text(text=block.text, wire_form=form)
+    return Text(
+        text=block.text, cache=_decode_cache(block.prompt_cache_breakpoint), **collect_extras(block, FAMILY, *form)
+    )
 
 
-def _decode_output_text(block: OutputText, *, spoken: bool) -> Text:
+def _decode_output_text(block: OutputText, *, is_output: bool) -> Text:
     notes = None
     if block.annotations is not UNSET:
         notes = tuple([decode_annotation(raw, f"/annotations/{i}") for i, raw in enumerate(block.annotations)])
-    form = () if spoken else (OUTPUT,)
-    if block.logprobs == _NONE:
-        form = (*form, f"{FAMILY}:told:logprobs")  # nobody asked for them
-    return Text(text=block.text, annotations=notes, **rest(block, FAMILY, *form))
+    form = () if is_output else (OUTPUT_FORM,)
+    if block.logprobs == _EMPTY_LIST:
+        form = (*form, f"{FAMILY}:canonical:logprobs")  # nobody asked for them
+    return Text(text=block.text, annotations=notes, **collect_extras(block, FAMILY, *form))
 
 
 def decode_annotation(raw: Raw, path: str = "") -> Citation:
     shape = _read_annotation(raw, path)
-    kept = rest(shape, FAMILY)
-    form = kept.get("form", ())
+    kept = collect_extras(shape, FAMILY)
+    form = kept.get("wire_form", ())
     if shape.type in _CITATIONS:
-        form = (*form, _TYPE + str(shape.type))
+        form = (*form, _TYPE_FORM + str(shape.type))
     elif shape.type != "url_citation":
         form = (*form, _NO_TYPE)
-        kept = beside(kept, type=shape.type)
-    title = known(shape.title)
+        kept = add_extras(kept, type=shape.type)
+    title = unset_to_none(shape.title)
     if title is None and shape.filename is not UNSET:
         title, form = shape.filename, (*form, _FILENAME)
     return Citation(
-        url=known(shape.url),
+        url=unset_to_none(shape.url),
         title=title,
-        start=known(shape.start_index),
-        end=known(shape.end_index),
-        **{**kept, "form": form},
+        start=unset_to_none(shape.start_index),
+        end=unset_to_none(shape.end_index),
+        **{**kept, "wire_form": form},
     )
 
 
 def _decode_cache(shape: BreakpointShape | UnsetType) -> CacheMark | None:
     if shape is UNSET:
         return None
-    kept = rest(shape, FAMILY) if shape.mode == "explicit" else beside(rest(shape, FAMILY), mode=shape.mode)
-    return CacheMark(ttl=known(shape.ttl), **kept)
+    kept = (
+        collect_extras(shape, FAMILY)
+        if shape.mode == "explicit"
+        else add_extras(collect_extras(shape, FAMILY), mode=shape.mode)
+    )
+    return CacheMark(ttl=unset_to_none(shape.ttl), **kept)
 
 
-def _decode_image(block: InputImage, *, spoken: bool) -> Media:
-    kept = rest(block, FAMILY)
+def _decode_image(block: InputImage, *, is_output: bool) -> Media:
+    kept = collect_extras(block, FAMILY)
     source: Source
     media_type = None
     if block.image_url:
-        source, media_type = source_of(block.image_url)
-        kept = beside(kept, file_id=block.file_id)
+        source, media_type = source_from_url(block.image_url)
+        kept = add_extras(kept, file_id=block.file_id)
     elif block.file_id:
         source = FileId(issuer=ISSUER, id=block.file_id)
-        kept = _named(beside(kept, image_url=block.image_url), "file_id")
+        kept = _with_source_name(add_extras(kept, image_url=block.image_url), "file_id")
     else:
-        source = Url(url="", form=(_NOWHERE,))
-        kept = beside(kept, image_url=block.image_url, file_id=block.file_id)
+        source = Url(url="", wire_form=(_NO_SOURCE,))
+        kept = add_extras(kept, image_url=block.image_url, file_id=block.file_id)
     return Media(
         kind="image",
         source=source,
         media_type=media_type,
-        detail=known(block.detail),
+        detail=unset_to_none(block.detail),
         cache=_decode_cache(block.prompt_cache_breakpoint),
         **kept,
     )
 
 
-def _decode_file(block: InputFile, *, spoken: bool) -> Media:
-    kept = rest(block, FAMILY)
+def _decode_file(block: InputFile, *, is_output: bool) -> Media:
+    kept = collect_extras(block, FAMILY)
     source: Source
     media_type = None
     if block.file_data:
-        source, media_type = source_of(block.file_data)
+        source, media_type = source_from_url(block.file_data)
         if isinstance(source, Url):
-            source = Inline(data=block.file_data, form=(_BARE,))
-        kept = _named(beside(kept, file_url=block.file_url, file_id=block.file_id), "file_data")
+            source = Inline(data=block.file_data, wire_form=(_BARE_FORM,))
+        kept = _with_source_name(add_extras(kept, file_url=block.file_url, file_id=block.file_id), "file_data")
     elif block.file_url:
         source = Url(url=block.file_url)
-        kept = _named(beside(kept, file_data=block.file_data, file_id=block.file_id), "file_url")
+        kept = _with_source_name(add_extras(kept, file_data=block.file_data, file_id=block.file_id), "file_url")
     elif block.file_id:
         source = FileId(issuer=ISSUER, id=block.file_id)
-        kept = _named(beside(kept, file_data=block.file_data, file_url=block.file_url), "file_id")
+        kept = _with_source_name(add_extras(kept, file_data=block.file_data, file_url=block.file_url), "file_id")
     else:
-        source = Url(url="", form=(_NOWHERE,))
-        kept = beside(kept, file_data=block.file_data, file_url=block.file_url, file_id=block.file_id)
+        source = Url(url="", wire_form=(_NO_SOURCE,))
+        kept = add_extras(kept, file_data=block.file_data, file_url=block.file_url, file_id=block.file_id)
     return Media(
         kind="document",
         source=source,
         media_type=media_type,
-        name=known(block.filename),
-        detail=known(block.detail),
+        name=unset_to_none(block.filename),
+        detail=unset_to_none(block.detail),
         cache=_decode_cache(block.prompt_cache_breakpoint),
         **kept,
     )
 
 
-def beside(kept: dict[str, Any], **others: str | UnsetType | None) -> dict[str, Any]:
+def add_extras(extras_and_form: dict[str, Any], **fields: str | UnsetType | None) -> dict[str, Any]:
     """Extras with some more that have no meaning where they stand: another place of media, a word nobody knows."""
-    found = {name: Raw(msgspec.json.encode(value)) for name, value in others.items() if isinstance(value, str)}
+    found = {name: Raw(msgspec.json.encode(value)) for name, value in fields.items() if isinstance(value, str)}
     if not found:
-        return kept
-    extras = {**kept.get("extras", {}).get(FAMILY, {}), **found}
-    return {**kept, "extras": {FAMILY: extras}}
+        return extras_and_form
+    extras = {**extras_and_form.get("extras", {}).get(FAMILY, {}), **found}
+    return {**extras_and_form, "extras": {FAMILY: extras}}
 
 
-def _named(kept: dict[str, Any], field: str) -> dict[str, Any]:
-    return {**kept, "form": (*kept.get("form", ()), _NAME + field, "openai-responses:name:media_type=" + field)}
+def _with_source_name(extras_and_form: dict[str, Any], field: str) -> dict[str, Any]:
+    return {
+        **extras_and_form,
+        "wire_form": (
+            *extras_and_form.get("wire_form", ()),
+            _SOURCE_NAME + field,
+            "openai-responses:name:media_type=" + field,
+        ),
+    }
 
 
-def _decode_audio(block: InputAudio, *, spoken: bool) -> Media:
+def _decode_audio(block: InputAudio, *, is_output: bool) -> Media:
     audio = block.input_audio
-    source = Inline(data=audio.data, at="/input_audio", **rest(audio, FAMILY))
-    names = (_NAME + "input_audio/data", "openai-responses:name:media_type=input_audio/format")
-    return Media(kind="audio", source=source, media_type=f"audio/{audio.format}", **rest(block, FAMILY, *names))
+    source = Inline(data=audio.data, at="/input_audio", **collect_extras(audio, FAMILY))
+    names = (_SOURCE_NAME + "input_audio/data", "openai-responses:name:media_type=input_audio/format")
+    return Media(
+        kind="audio", source=source, media_type=f"audio/{audio.format}", **collect_extras(block, FAMILY, *names)
+    )
 
 
-def _decode_refusal(block: RefusalPart, *, spoken: bool) -> Refusal:
-    return Refusal(text=block.refusal, **rest(block, FAMILY))
+def _decode_refusal(block: RefusalPart, *, is_output: bool) -> Refusal:
+    return Refusal(text=block.refusal, **collect_extras(block, FAMILY))
 
 
-def _decode_other(other: Other, *, spoken: bool) -> Foreign:
+def _decode_unknown(other: UnknownVariant, *, is_output: bool) -> OpaquePart:
     try:
-        text = msgspec.json.decode(_members(other.body).get("text", b"null"))
+        text = msgspec.json.decode(_decode_members(other.body).get("text", b"null"))
     except msgspec.DecodeError:
         text = None
-    return Foreign(
+    return OpaquePart(
         protocol=FAMILY, kind=other.tag, body=other.body, gist=text if isinstance(text, str) and text else None
     )
 
@@ -217,193 +240,281 @@ _DECODERS: dict[type, Any] = {
     InputFile: _decode_file,
     InputAudio: _decode_audio,
     RefusalPart: _decode_refusal,
-    Other: _decode_other,
+    UnknownVariant: _decode_unknown,
 }
-
 
 # ---- encode
 
 
-def encode_content(places: list[Placed], plan: ItemPlan, *, spoken: bool) -> list[Any]:
+def encode_content(located_parts: list[LocatedPart], plan: ItemPlan, *, is_output: bool) -> list[Any]:
     blocks: list[Any] = []
-    for placed in places:
+    for placed in located_parts:
         part = placed.part
         match part:
             case Text():
-                block = encode_text(part, placed.trail, plan, spoken=spoken)
-            case Media(source=Nested() as nested) if not plan.home:
-                inner = [Placed(one, (*placed.trail, "source", "parts", i)) for i, one in enumerate(nested.parts)]
-                _report_flattened(part, placed.trail, plan)
-                blocks += encode_content(inner, plan, spoken=spoken)
+                block = encode_text(part, placed.path, plan, is_output=is_output)
+            case Media(source=Nested() as nested) if not plan.same_protocol:
+                inner = [LocatedPart(one, (*placed.path, "source", "parts", i)) for i, one in enumerate(nested.parts)]
+                _report_flattened(part, placed.path, plan)
+                blocks += encode_content(inner, plan, is_output=is_output)
                 continue
             case Media():
-                block = _encode_media(part, placed.trail, plan, spoken=spoken)
+                block = _encode_media(part, placed.path, plan, is_output=is_output)
             case Refusal():
-                block = _encode_refusal(part, placed.trail, plan, spoken=spoken)
+                block = _encode_refusal(part, placed.path, plan, is_output=is_output)
             case Data():
-                block = _plain(str(part.json, "utf-8"), spoken=spoken)
+                block = _encode_plain_text(str(part.json, "utf-8"), is_output=is_output)
             case ToolRef():
-                plan.report.approximated(placed.trail, "name", "the target has no references to tools here: told")
-                block = _plain(f"[tool {part.name}]", spoken=spoken)
-            case Foreign():
-                block = _encode_foreign(part, placed.trail, plan, spoken=spoken)
+                plan.report.approximated(placed.path, "name", "the target has no references to tools here: told")
+                block = _encode_plain_text(f"[tool {part.name}]", is_output=is_output)
+            case OpaquePart():
+                block = _encode_opaque(part, placed.path, plan, is_output=is_output)
             case _:
-                plan.report.dropped(placed.trail, "", "the target takes no such part here")
+                plan.report.dropped(placed.path, "", "the target takes no such part here")
                 block = None
         if block is not None:
             blocks.append(block)
     return blocks
 
 
-def _plain(text: str, *, spoken: bool) -> Any:
-    return OutputText(text=text, annotations=[]) if spoken else InputText(text=text)
+def _encode_plain_text(text: str, *, is_output: bool) -> Any:
+    return OutputText(text=text, annotations=[]) if is_output else InputText(text=text)
 
 
-def encode_text(part: Text, trail: Trail, plan: ItemPlan, *, spoken: bool) -> Any:
-    if plan.home:
-        output = spoken if not part.form else (spoken and INPUT not in part.form) or OUTPUT in part.form
+def encode_text(part: Text, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:
+    if plan.same_protocol:
+        output = (
+            is_output
+            if not part.wire_form
+            else (is_output and INPUT_FORM not in part.wire_form) or OUTPUT_FORM in part.wire_form
+        )
         notes = UNSET if part.annotations is None else [encode_annotation(note) for note in part.annotations]
         if output:
-            return emit(OutputText(text=part.text, annotations=notes), part, FAMILY)
-        shape = InputText(text=part.text, prompt_cache_breakpoint=encode_cache(part.cache, trail, plan))
-        return emit(shape, part, FAMILY)
-    if part.seal is not None:
-        plan.report.dropped((*trail, "seal"), "", "a seal goes only to its issuer")
-    if not spoken:
+            return encode_with_extras(OutputText(text=part.text, annotations=notes), part, FAMILY)
+        shape = InputText(text=part.text, prompt_cache_breakpoint=encode_cache(part.cache, path, plan))
+        return encode_with_extras(shape, part, FAMILY)
+    if part.signature is not None:
+        plan.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
+    if not is_output:
         for index in range(len(part.annotations or ())):
-            plan.report.dropped((*trail, "annotations", index), "", "the target takes no citations from a user")
-        return InputText(text=part.text, prompt_cache_breakpoint=encode_cache(part.cache, trail, plan))
+            plan.report.dropped((*path, "annotations", index), "", "the target takes no citations from a user")
+        return InputText(text=part.text, prompt_cache_breakpoint=encode_cache(part.cache, path, plan))
     if part.cache is not None:
-        plan.report.dropped((*trail, "cache"), "", "the target marks no words of the model")
+        plan.report.dropped((*path, "cache"), "", "the target marks no words of the model")
     found = []
     for index, note in enumerate(part.annotations or ()):
-        if note.url is None or not plan.answering:
-            plan.report.dropped((*trail, "annotations", index), "", "the target cites by url only, in answers")
+        if note.url is None or not plan.for_client:
+            plan.report.dropped((*path, "annotations", index), "", "the target cites by url only, in answers")
         else:
             if note.quote is not None:
-                plan.report.dropped((*trail, "annotations", index), "quote")
+                plan.report.dropped((*path, "annotations", index), "quote")
             found.append(encode_annotation(note, part.text))
-    return OutputText(text=part.text, annotations=found, logprobs=probabilities_of(part))
+    return OutputText(text=part.text, annotations=found, logprobs=part_logprobs(part))
 
 
-def probabilities_of(part: Text | PartDelta) -> Raw | UnsetType:
+def part_logprobs(part: Text | PartDelta) -> Raw | UnsetType:
     return (part.extras or {}).get(FAMILY, {}).get("logprobs", UNSET)
 
 
-def encode_annotation(note: Citation, text: str | None = None) -> Any:
+def encode_annotation(citation: Citation, text: str | None = None) -> Any:
     """A citation. One of another protocol is of the whole `text`, and this API wants to hear from where to where."""
-    kind = next((token[len(_TYPE) :] for token in note.form if token.startswith(_TYPE)), "url_citation")
-    shape = AnnotationShape(type=UNSET if _NO_TYPE in note.form else kind, url=given(note.url))
-    setattr(shape, "filename" if _FILENAME in note.form else "title", given(note.title))
-    shape.start_index, shape.end_index = given(note.start), given(note.end)
+    kind = next(
+        (token[len(_TYPE_FORM) :] for token in citation.wire_form if token.startswith(_TYPE_FORM)), "url_citation"
+    )
+    shape = AnnotationShape(type=UNSET if _NO_TYPE in citation.wire_form else kind, url=none_to_unset(citation.url))
+    setattr(shape, "filename" if _FILENAME in citation.wire_form else "title", none_to_unset(citation.title))
+    shape.start_index, shape.end_index = none_to_unset(citation.start), none_to_unset(citation.end)
     if text is not None:
-        shape.title = note.title or ""
-        shape.start_index, shape.end_index = note.start or 0, len(text) if note.end is None else note.end
-    return emit(shape, note, FAMILY)
+        shape.title = citation.title or ""
+        shape.start_index, shape.end_index = citation.start or 0, len(text) if citation.end is None else citation.end
+    return encode_with_extras(shape, citation, FAMILY)
 
 
-def encode_cache(cache: CacheMark | None, trail: Trail, plan: ItemPlan) -> Any:
+def encode_cache(cache: CacheMark | None, path: SourcePath, plan: ItemPlan) -> Any:
     if cache is None:
         return UNSET
     own = (cache.extras or {}).get(FAMILY, {}).get("mode")
     mode = "explicit" if own is None else msgspec.json.decode(own, type=str)
-    ttl = given(cache.ttl)
-    if not plan.home and ttl is not UNSET and ttl not in TTLS:
-        plan.report.approximated((*trail, "cache"), "ttl", f"the target keeps a prefix for {' or '.join(TTLS)}")
-        ttl = TTLS[0]
-    return emit(BreakpointShape(mode=mode, ttl=ttl), cache, FAMILY)
+    ttl = none_to_unset(cache.ttl)
+    if not plan.same_protocol and ttl is not UNSET and ttl not in CACHE_TTLS:
+        plan.report.approximated((*path, "cache"), "ttl", f"the target keeps a prefix for {' or '.join(CACHE_TTLS)}")
+        ttl = CACHE_TTLS[0]
+    return encode_with_extras(BreakpointShape(mode=mode, ttl=ttl), cache, FAMILY)
 
 
-def _encode_media(part: Media, trail: Trail, plan: ItemPlan, *, spoken: bool) -> Any:
-    if spoken and not plan.home:
-        plan.report.dropped(trail, "", "the target takes no media in what the model said")
+def _encode_media(part: Media, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:
+    if is_output and not plan.same_protocol:
+        plan.report.dropped(path, "", "the target takes no media in what the model said")
         return None
-    if part.seal is not None:
-        plan.report.dropped((*trail, "seal"), "", "a seal goes only to its issuer")
+    if part.signature is not None:
+        plan.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
     match part.kind:
         case "image":
-            return _encode_image(part, trail, plan)
+            return _encode_image(part, path, plan)
         case "document":
-            return _encode_file(part, trail, plan)
-        case "audio" if plan.home and isinstance(part.source, Inline) and part.media_type is not None:
+            return _encode_file(part, path, plan)
+        case "audio" if plan.same_protocol and isinstance(part.source, Inline) and part.media_type is not None:
             shape = AudioShape(data=part.source.data, format=part.media_type.removeprefix("audio/"))
-            return emit(InputAudio(input_audio=emit(shape, part.source, FAMILY)), part, FAMILY)
+            return encode_with_extras(
+                InputAudio(input_audio=encode_with_extras(shape, part.source, FAMILY)), part, FAMILY
+            )
         case _:
-            plan.report.dropped(trail, "", f"the target takes no {part.kind}")
+            plan.report.dropped(path, "", f"the target takes no {part.kind}")
             return None
 
 
-def _encode_image(part: Media, trail: Trail, plan: ItemPlan) -> Any:
-    shape = InputImage(detail=given(part.detail), prompt_cache_breakpoint=encode_cache(part.cache, trail, plan))
+def _encode_image(part: Media, path: SourcePath, plan: ItemPlan) -> Any:
+    shape = InputImage(detail=none_to_unset(part.detail), prompt_cache_breakpoint=encode_cache(part.cache, path, plan))
     source = part.source
     match source:
         case Inline():
             shape.image_url = data_url(source.data, part.media_type)
         case Url():
-            shape.image_url = source.url if _NOWHERE not in source.form else UNSET
+            shape.image_url = source.url if _NO_SOURCE not in source.wire_form else UNSET
             if part.media_type is not None:
-                plan.report.dropped(trail, "media_type")
+                plan.report.dropped(path, "media_type")
         case FileId() if source.issuer == ISSUER:
             shape.file_id = source.id
         case _:
-            return _nowhere(source, trail, plan)
-    if not plan.home:
+            return _report_missing_source(source, path, plan)
+    if not plan.same_protocol:
         if part.name is not None:
-            plan.report.dropped(trail, "name")
-        shape.detail = encode_detail(part, plan.report, trail) or "auto"
-    return emit(shape, part, FAMILY)
+            plan.report.dropped(path, "name")
+        shape.detail = encode_detail(part, plan.report, path) or "auto"
+    return encode_with_extras(shape, part, FAMILY)
 
 
-def _encode_file(part: Media, trail: Trail, plan: ItemPlan) -> Any:
-    cache = encode_cache(part.cache, trail, plan)
-    shape = InputFile(filename=given(part.name), detail=given(part.detail), prompt_cache_breakpoint=cache)
+def _encode_file(part: Media, path: SourcePath, plan: ItemPlan) -> Any:
+    cache = encode_cache(part.cache, path, plan)
+    shape = InputFile(
+        filename=none_to_unset(part.name), detail=none_to_unset(part.detail), prompt_cache_breakpoint=cache
+    )
     source = part.source
     match source:
         case Inline():
-            shape.file_data = source.data if _BARE in source.form else data_url(source.data, part.media_type)
-            if not plan.home and part.name is None:
+            shape.file_data = source.data if _BARE_FORM in source.wire_form else data_url(source.data, part.media_type)
+            if not plan.same_protocol and part.name is None:
                 shape.filename = "document." + (part.media_type or "application/octet-stream").rpartition("/")[2]
-                plan.report.invented(trail, "", UNPLACED + shape.filename, "the target wants a file name")
+                plan.report.added(path, "", UNLOCATED + shape.filename, "the target wants a file name")
         case Url():
-            shape.file_url = source.url if _NOWHERE not in source.form else UNSET
+            shape.file_url = source.url if _NO_SOURCE not in source.wire_form else UNSET
             if part.media_type is not None:
-                plan.report.dropped(trail, "media_type")
+                plan.report.dropped(path, "media_type")
         case FileId() if source.issuer == ISSUER:
             shape.file_id = source.id
         case PlainText():
             if part.media_type not in (None, "text/plain"):
-                plan.report.dropped(trail, "media_type", "a text document is told as text")
+                plan.report.dropped(path, "media_type", "a text document is told as text")
             if part.name is not None:
-                plan.report.dropped(trail, "name", "a text document is told as text")
+                plan.report.dropped(path, "name", "a text document is told as text")
             return InputText(text=source.text, prompt_cache_breakpoint=cache)
         case _:
-            return _nowhere(source, trail, plan)
-    return emit(shape, part, FAMILY)
+            return _report_missing_source(source, path, plan)
+    return encode_with_extras(shape, part, FAMILY)
 
 
-def _nowhere(source: Source, trail: Trail, plan: ItemPlan) -> None:
+def _report_missing_source(source: Source, path: SourcePath, plan: ItemPlan) -> None:
     if isinstance(source, FileId):
-        plan.report.dropped(trail, "", f"a file that only {source.issuer} holds")
+        plan.report.dropped(path, "", f"a file that only {source.issuer} holds")
     else:
-        plan.report.dropped(trail, "", "the target takes no such source here")
+        plan.report.dropped(path, "", "the target takes no such source here")
 
 
-def _report_flattened(part: Media, trail: Trail, plan: ItemPlan) -> None:
-    plan.report.approximated(trail, "source", "the content of a document is told as content of its own")
+def _report_flattened(part: Media, path: SourcePath, plan: ItemPlan) -> None:
+    plan.report.approximated(path, "source", "the content of a document is told as content of its own")
     for field in ("name", "cache"):
         if getattr(part, field) is not None:
-            plan.report.dropped(trail, field)
+            plan.report.dropped(path, field)
 
 
-def _encode_refusal(part: Refusal, trail: Trail, plan: ItemPlan, *, spoken: bool) -> Any:
-    if spoken or plan.home:
-        return emit(RefusalPart(refusal=part.text), part, FAMILY)
-    plan.report.approximated(trail, "", "a refusal is told as text")
+def _encode_refusal(part: Refusal, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:
+    if is_output or plan.same_protocol:
+        return encode_with_extras(RefusalPart(refusal=part.text), part, FAMILY)
+    plan.report.approximated(path, "", "a refusal is told as text")
     return InputText(text=part.text)
 
 
-def _encode_foreign(part: Foreign, trail: Trail, plan: ItemPlan, *, spoken: bool) -> Any:
+def _encode_opaque(part: OpaquePart, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:
     if part.protocol == FAMILY:
         return part.body
-    text = gist_of(part, trail, plan)
-    return None if text is None else _plain(text, spoken=spoken)
+    text = opaque_as_text(part, path, plan)
+    return None if text is None else _encode_plain_text(text, is_output=is_output)
+
+
+_NO_SUMMARY = "openai-responses:absent:summary"
+_EMPTY_CONTENT = "openai-responses:empty:content"
+_NO_THOUGHT_TYPE = "openai-responses:absent:type"
+
+# ---- decode
+
+
+def decode_reasoning(shape: ReasoningItem) -> Message:
+    form: list[str] = []
+    if shape.summary is UNSET:
+        form.append(_NO_SUMMARY)
+    if shape.content is not UNSET and not shape.content:
+        form.append(_EMPTY_CONTENT)
+    content = [
+        *(_decode_thought(one, "summary", index) for index, one in enumerate(shape.summary or ())),
+        *(_decode_thought(one, "content", index) for index, one in enumerate(shape.content or ())),
+    ]
+    sealed = shape.encrypted_content
+    reasoning = Reasoning(
+        content=tuple(content),
+        hidden=None if content else "omitted",
+        signature=None
+        if sealed is UNSET
+        else Signature(issuer=ISSUER, data=sealed, kind="encrypted", at="/encrypted_content"),
+        at="",
+        **collect_extras(shape, FAMILY, *form),
+    )
+    return Message(role="assistant", parts=(reasoning,), id=unset_to_none(shape.id), status=unset_to_none(shape.status))
+
+
+def _decode_thought(shape: ThoughtShape, field: str, index: int) -> ReasoningText:
+    kept = collect_extras(shape, FAMILY)
+    if shape.type != ("summary_text" if field == "summary" else "reasoning_text"):
+        kept = add_extras(collect_extras(shape, FAMILY, _NO_THOUGHT_TYPE), type=shape.type)
+    kind: Any = "summary" if field == "summary" else "full"
+    return ReasoningText(kind=kind, text=shape.text, at=f"/{field}/{index}", **kept)
+
+
+# ---- encode
+
+
+def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
+    ours = part.signature is not None and part.signature.issuer == ISSUER
+    texts = [block for block in part.content if isinstance(block, ReasoningText)]
+    if not plan.same_protocol:
+        if not plan.for_client and not ours:
+            plan.report.dropped(located_part.path, "", "reasoning that this provider did not seal can't be sent to it")
+            return None
+        if not ours:
+            plan.report_unsealed_signature(part, located_part.path)
+            if part.id is not None:
+                plan.report.dropped(located_part.path, "id", "what another provider calls it has no place")
+            if not texts:
+                return None
+        message = plan.item_header("rs")
+        if part.id is not None and ours and plan.for_client and plan.announced_header is None:
+            message = replace(message, id=part.id)  # what is encrypted is only good under its own name
+        texts = [ReasoningText(kind="summary", text=block.text) for block in texts]
+    for index, block in enumerate(part.content):
+        if isinstance(block, Media):
+            plan.report.dropped((*located_part.path, "content", index), "")
+    shape = ReasoningItem(
+        id=none_to_unset(message.id if message.id is not None else part.id), status=none_to_unset(message.status)
+    )
+    full = [_encode_thought(block) for block in texts if block.kind == "full"]
+    summary = [_encode_thought(block) for block in texts if block.kind == "summary"]
+    shape.summary = UNSET if _NO_SUMMARY in part.wire_form and not summary else summary
+    shape.content = full if full or _EMPTY_CONTENT in part.wire_form else UNSET
+    shape.encrypted_content = part.signature.data if ours and part.signature is not None else UNSET
+    return encode_with_extras(shape, part, FAMILY)
+
+
+def _encode_thought(block: ReasoningText) -> Any:
+    kind = "summary_text" if block.kind == "summary" else "reasoning_text"
+    return encode_with_extras(
+        ThoughtShape(text=block.text, type=UNSET if _NO_THOUGHT_TYPE in block.wire_form else kind), block, FAMILY
+    )

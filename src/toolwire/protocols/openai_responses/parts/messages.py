@@ -7,9 +7,9 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.content import (
-    Foreign,
     ItemRef,
     Message,
+    OpaquePart,
     Part,
     Reasoning,
     Role,
@@ -21,19 +21,53 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import Tool, ToolGroup
-from toolwire.codec.connectors import is_connected
-from toolwire.codec.fields import BAD_JSON, Other, Reader, tag_of
-from toolwire.codec.hosted import in_words
-from toolwire.codec.kept import as_object, emit, given, known, rest, restore
-from toolwire.codec.media import ERROR_MARK
-from toolwire.codec.turns import Placed
-from toolwire.protocols.openai_responses.request.settings import (
-    decode_output,
-    decode_thinking,
-    encode_output,
-    encode_thinking,
+from toolwire.codec.encoding.hosted_tools import hosted_call_as_text, is_mcp_part
+from toolwire.codec.encoding.media import ERROR_MARK
+from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.wire.extras import (
+    as_dict,
+    collect_extras,
+    encode_with_extras,
+    none_to_unset,
+    restore_extras,
+    unset_to_none,
 )
-from toolwire.protocols.openai_responses.request.tools import decode_tools, encode_tool
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader, UnknownVariant, tag_of
+from toolwire.protocols.openai_responses.fast_path import EASY_FORM, read_fast
+from toolwire.protocols.openai_responses.parts.calls import (
+    decode_custom_call,
+    decode_function_call,
+    decode_result,
+    encode_call,
+    encode_result,
+)
+from toolwire.protocols.openai_responses.parts.content import (
+    STRING,
+    decode_content,
+    decode_reasoning,
+    encode_content,
+    encode_reasoning,
+)
+from toolwire.protocols.openai_responses.parts.hosted_calls import (
+    attach_meaning,
+    encode_hosted_use,
+    encode_unanswered_calls,
+    is_hosted_part,
+)
+from toolwire.protocols.openai_responses.parts.native_calls import (
+    NATIVE_CALLS,
+    NATIVE_RESULTS,
+    decode_native_call,
+    decode_native_result,
+    encode_native_call,
+    encode_native_result,
+    is_hosted,
+    release_acknowledged_checks,
+    safety_check_ids,
+)
+from toolwire.protocols.openai_responses.parts.plan import ItemPlan
+from toolwire.protocols.openai_responses.settings import decode_output, decode_thinking, encode_output, encode_thinking
+from toolwire.protocols.openai_responses.tools import decode_tools, encode_tool
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
     AdditionalTools,
@@ -52,45 +86,23 @@ from toolwire.protocols.openai_responses.wire import (
     RefusalPart,
 )
 
-from .calls import (
-    decode_custom_call,
-    decode_function_call,
-    decode_result,
-    encode_call,
-    encode_result,
-)
-from .content import STRING, decode_content, encode_content
-from .natives import (
-    ANSWERS,
-    CALLS,
-    acknowledged,
-    check_ids,
-    decode_native_call,
-    decode_native_result,
-    encode_native_call,
-    encode_native_result,
-    is_hosted,
-)
-from .ordinary import EASY, read_ordinary
-from .plan import ItemPlan
-from .reasoning import decode_reasoning, encode_reasoning
-from .uses import encode_use, unanswered, understood, was_run
-
 _NO_CONTENT = "openai-responses:absent:content"
 _NO_TYPE = "openai-responses:absent:type"
-_ROLE = "openai-responses:role:"
+_ROLE_FORM = "openai-responses:role:"
 _NO_ROLE = "openai-responses:absent:role"
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "developer"}
 _ITEM_PARTS = (ToolCall, ToolResult, Reasoning, ItemRef, ToolChange, SettingChange)
-_READABLE = frozenset({"text", "query", "queries", "code", "logs", "output", "url", "title", "pattern", "message"})
-_UNREADABLE = frozenset({"compaction", "compaction_trigger", "mcp_list_tools", "image_generation_call"})
+_READABLE_FIELDS = frozenset(
+    {"text", "query", "queries", "code", "logs", "output", "url", "title", "pattern", "message"}
+)
+_UNREADABLE_KINDS = frozenset({"compaction", "compaction_trigger", "mcp_list_tools", "image_generation_call"})
 # Of two halves, others get both or none.
-_HALVES = ("multi_agent_call", "program", "shell_call", "tool_search_call", "tool_search_output")
+_PAIRED_KINDS = ("multi_agent_call", "program", "shell_call", "tool_search_call", "tool_search_output")
 
-_fast = msgspec.json.Decoder(ItemUnion).decode
-_decode = msgspec.json.Decoder().decode
-_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_typed = msgspec.json.Decoder(ItemUnion).decode
+_decode_json = msgspec.json.Decoder().decode
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_item = Reader[Any](ItemUnion, FAMILY).read
 _read_easy = Reader[EasyMessage](EasyMessage, FAMILY).read
 _read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
@@ -102,38 +114,42 @@ _read_update = Reader[ConfigurationUpdate](ConfigurationUpdate, FAMILY).read
 # ---- decode
 
 
-class ItemReader:
+class ItemDecoder:
     """Reads items in order. `tools` are those declared; `answer`: the items are a model's output, so that results among
     them are the provider's own. `odd` are those that were no ordinary ones: only they can have extras."""
 
-    def __init__(self, tools: tuple[Tool, ...] | None, *, answer: bool = False) -> None:
-        self._answer = answer
-        self._groups = frozenset(tool.name for tool in tools or () if isinstance(tool, ToolGroup))
-        self.hosted: set[str] = set()
-        self.answered: set[str] = set()
-        self.odd: list[Message] = []
-        self._shells: dict[str, str] = {}
-        self._seen: dict[str, set[str]] = {}
+    def __init__(self, tools: tuple[Tool, ...] | None, *, is_response: bool = False) -> None:
+        self._is_response = is_response
+        self._group_names = frozenset(tool.name for tool in tools or () if isinstance(tool, ToolGroup))
+        self.hosted_ids: set[str] = set()
+        self.answered_ids: set[str] = set()
+        self.slow_messages: list[Message] = []
+        self._shell_call_ids: dict[str, str] = {}
+        self._acknowledged_ids: dict[str, set[str]] = {}
 
-    def read_all(self, items: list[Raw], path: str) -> tuple[Message, ...]:
-        read = tuple([read_ordinary(raw) or self._odd(raw, f"{path}/{index}") for index, raw in enumerate(items)])
-        return tuple([acknowledged(message, self._seen) for message in read]) if self._seen else read
+    def decode_all(self, items: list[Raw], path: str) -> tuple[Message, ...]:
+        read = tuple([read_fast(raw) or self._decode_slow(raw, f"{path}/{index}") for index, raw in enumerate(items)])
+        return (
+            tuple([release_acknowledged_checks(message, self._acknowledged_ids) for message in read])
+            if self._acknowledged_ids
+            else read
+        )
 
-    def _odd(self, raw: Raw, path: str) -> Message:
-        message = self.read(raw, path)
-        self.odd.append(message)
+    def _decode_slow(self, raw: Raw, path: str) -> Message:
+        message = self.decode(raw, path)
+        self.slow_messages.append(message)
         return message
 
-    def read(self, raw: Raw, path: str) -> Message:
+    def decode(self, raw: Raw, path: str) -> Message:
         try:
-            shape = _fast(raw)
-        except BAD_JSON:
-            return self._read_open(raw, path)
-        return self._decoded(shape, path)
+            shape = _decode_typed(raw)
+        except JSON_ERRORS:
+            return self._decode_untyped(raw, path)
+        return self._decode_shape(shape, path)
 
-    def _read_open(self, raw: Raw, path: str) -> Message:
+    def _decode_untyped(self, raw: Raw, path: str) -> Message:
         if tag_of(raw) is not None:
-            return self._decoded(_read_item(raw, path), path)
+            return self._decode_shape(_read_item(raw, path), path)
         members = _read_object(raw, path)
         if "role" in members:
             return _decode_message(_read_easy(raw, path), path)
@@ -141,21 +157,21 @@ class ItemReader:
             return _decode_reference(_read_reference(raw, path))
         raise DecodeError(FAMILY, f"{path}/type", "the type of an item", "nothing")
 
-    def _decoded(self, shape: Any, path: str) -> Message:
+    def _decode_shape(self, shape: Any, path: str) -> Message:
         kind = type(shape)
         if kind is MessageItem:
             return _decode_message(shape, path)
         if kind is FunctionCall:
-            return decode_function_call(shape, self._groups)
+            return decode_function_call(shape, self._group_names)
         if kind is FunctionOutput or kind is CustomOutput:
             return decode_result(shape, path)
         if kind is ReasoningItem:
             return decode_reasoning(shape)
         if kind is CustomCall:
             return decode_custom_call(shape)
-        return self._decode_other(shape, path)
+        return self._decode_unknown(shape, path)
 
-    def _decode_other(self, other: Other, path: str) -> Message:
+    def _decode_unknown(self, other: UnknownVariant, path: str) -> Message:
         kind, raw = other.tag, other.body
         match kind:
             case "item_reference":
@@ -168,36 +184,40 @@ class ItemReader:
                 return self._decode_by_name(kind, raw, path)
 
     def _decode_by_name(self, kind: str, raw: Raw, path: str) -> Message:
-        members = _members(raw)
-        said = _decode(members.get("call_id", b"null"))
+        members = _decode_members(raw)
+        said = _decode_json(members.get("call_id", b"null"))
         call_id = said if isinstance(said, str) else None
-        if kind in CALLS:
-            if call_id not in self.hosted and not is_hosted(kind, members):
+        if kind in NATIVE_CALLS:
+            if call_id not in self.hosted_ids and not is_hosted(kind, members):
                 message = decode_native_call(kind, members)
                 if kind == "local_shell_call" and message.id is not None and call_id is not None:
-                    self._shells[message.id] = call_id
+                    self._shell_call_ids[message.id] = call_id
                 return message
             if call_id is not None:
-                self.hosted.add(call_id)
-        elif kind in ANSWERS.values() and not (self._answer or call_id in self.hosted or is_hosted(kind, members)):
-            if call_id is not None and (seen := check_ids(members)):
-                self._seen[call_id] = seen
-            return decode_native_result(kind, members, path, self._shells)
-        if kind in ANSWERS.values() and call_id is not None:
-            self.answered.add(call_id)
-        foreign = Foreign(protocol=FAMILY, kind=kind, body=raw, pair=call_id, gist=_gist(kind, members), at="")
-        return Message(role="assistant", parts=(understood(foreign, members),))
+                self.hosted_ids.add(call_id)
+        elif kind in NATIVE_RESULTS.values() and not (
+            self._is_response or call_id in self.hosted_ids or is_hosted(kind, members)
+        ):
+            if call_id is not None and (seen := safety_check_ids(members)):
+                self._acknowledged_ids[call_id] = seen
+            return decode_native_result(kind, members, path, self._shell_call_ids)
+        if kind in NATIVE_RESULTS.values() and call_id is not None:
+            self.answered_ids.add(call_id)
+        foreign = OpaquePart(
+            protocol=FAMILY, kind=kind, body=raw, pair=call_id, gist=_readable_text(kind, members), at=""
+        )
+        return Message(role="assistant", parts=(attach_meaning(foreign, members),))
 
 
 def decode_items(
-    items: list[Raw], path: str, tools: tuple[Tool, ...] | None, *, answer: bool = False
+    items: list[Raw], path: str, tools: tuple[Tool, ...] | None, *, is_response: bool = False
 ) -> tuple[Message, ...]:
-    reader = ItemReader(tools, answer=answer)
-    messages = reader.read_all(items, path)
-    if answer and reader.answered:
+    reader = ItemDecoder(tools, is_response=is_response)
+    messages = reader.decode_all(items, path)
+    if is_response and reader.answered_ids:
         # A call whose output is in the same answer was the provider's own after all.
-        reader.hosted |= reader.answered
-        return reader.read_all(items, path)
+        reader.hosted_ids |= reader.answered_ids
+        return reader.decode_all(items, path)
     return messages
 
 
@@ -205,34 +225,34 @@ def _decode_message(shape: MessageItem | EasyMessage, path: str) -> Message:
     role = _ROLES.get(shape.role)
     if role is None:
         raise DecodeError(FAMILY, f"{path}/role", "user, assistant, system or developer", repr(shape.role))
-    form = (EASY,) if isinstance(shape, EasyMessage) else ()
+    form = (EASY_FORM,) if isinstance(shape, EasyMessage) else ()
     parts: tuple[Part, ...] = ()
     if isinstance(shape.content, str):
         parts, form = (Text(text=shape.content, at="/content"),), (*form, STRING)
     elif shape.content is UNSET:
         form = (*form, _NO_CONTENT)
     else:
-        parts = decode_content(shape.content, f"{path}/content", spoken=role == "assistant")
+        parts = decode_content(shape.content, f"{path}/content", is_output=role == "assistant")
     return Message(
         role=role,
         parts=parts,
-        id=known(shape.id),
-        status=known(shape.status),
-        phase=known(shape.phase),
-        **rest(shape, FAMILY, *form),
+        id=unset_to_none(shape.id),
+        status=unset_to_none(shape.status),
+        phase=unset_to_none(shape.phase),
+        **collect_extras(shape, FAMILY, *form),
     )
 
 
 def _decode_reference(shape: ReferenceItem) -> Message:
     form = (_NO_TYPE,) if shape.type is UNSET else ()
-    part = ItemRef(id=shape.id, at="", **rest(shape, FAMILY, *form))
+    part = ItemRef(id=shape.id, at="", **collect_extras(shape, FAMILY, *form))
     return Message(role="assistant", parts=(part,))
 
 
 def _decode_additional(shape: AdditionalTools, path: str) -> Message:
-    form = () if shape.role == "developer" else (_NO_ROLE if shape.role is UNSET else _ROLE + shape.role,)
-    change = ToolChange(add=decode_tools(shape.tools, f"{path}/tools"), at="", **rest(shape, FAMILY, *form))
-    return Message(role="developer", parts=(change,), id=known(shape.id))
+    form = () if shape.role == "developer" else (_NO_ROLE if shape.role is UNSET else _ROLE_FORM + shape.role,)
+    change = ToolChange(add=decode_tools(shape.tools, f"{path}/tools"), at="", **collect_extras(shape, FAMILY, *form))
+    return Message(role="developer", parts=(change,), id=unset_to_none(shape.id))
 
 
 def _decode_update(shape: ConfigurationUpdate) -> Message:
@@ -241,14 +261,14 @@ def _decode_update(shape: ConfigurationUpdate) -> Message:
         thinking=None if thinking is None else replace(thinking, at=""),
         output=None if output is None else replace(output, at=""),
         at="",
-        **rest(shape, FAMILY),
+        **collect_extras(shape, FAMILY),
     )
-    return Message(role="developer", parts=(change,), id=known(shape.id))
+    return Message(role="developer", parts=(change,), id=unset_to_none(shape.id))
 
 
-def _gist(kind: str, members: dict[str, Raw], limit: int = 100_000) -> str | None:
+def _readable_text(kind: str, members: dict[str, Raw], limit: int = 100_000) -> str | None:
     """The readable text of an item that others can't use as it is."""
-    if kind in _UNREADABLE or kind.removesuffix("_output") in _HALVES:
+    if kind in _UNREADABLE_KINDS or kind.removesuffix("_output") in _PAIRED_KINDS:
         return None
     found: list[str] = []
 
@@ -257,103 +277,111 @@ def _gist(kind: str, members: dict[str, Raw], limit: int = 100_000) -> str | Non
             found.append(value)
         elif isinstance(value, dict):
             for name, inner in value.items():
-                walk(inner, readable=name in _READABLE)
+                walk(inner, readable=name in _READABLE_FIELDS)
         elif isinstance(value, list):
             for inner in value:
                 walk(inner, readable=readable)
 
     for name, raw in members.items():
-        walk(_decode(raw), readable=name in _READABLE)
+        walk(_decode_json(raw), readable=name in _READABLE_FIELDS)
     return f"[{kind}: {chr(10).join(found)[:limit]}]" if found else None
 
 
 # ---- encode
 
 
-def encode_items(places: list[Placed], plan: ItemPlan, message: Message) -> list[Any]:
+def encode_items(located_parts: list[LocatedPart], plan: ItemPlan, message: Message) -> list[Any]:
     """The items that some parts of one speaker make: those that are items of their own, and messages around the rest.
 
     At home `message` is the item's own; else it only has the role.
     """
     items: list[Any] = []
-    content: list[Placed] = []
-    for placed in places:
+    content: list[LocatedPart] = []
+    for placed in located_parts:
         part = placed.part
-        if was_run(part, plan):
-            if not isinstance(part, Foreign) and not (plan.answering and (part.use is not None or is_connected(part))):
-                content += _told(part, placed, plan)
+        if is_hosted_part(part, plan):
+            if not isinstance(part, OpaquePart) and not (
+                plan.for_client and (part.use is not None or is_mcp_part(part))
+            ):
+                content += _encode_as_text(part, placed, plan)
                 continue
             items += _encode_message(content, plan, message) if content else ()
             content = []
-            items += encode_use(part, placed, plan, plan.count + len(items))
-        elif isinstance(part, _ITEM_PARTS) or (isinstance(part, Foreign) and part.at == "" and part.protocol == FAMILY):
+            items += encode_hosted_use(part, placed, plan, plan.output_index + len(items))
+        elif isinstance(part, _ITEM_PARTS) or (
+            isinstance(part, OpaquePart) and part.at == "" and part.protocol == FAMILY
+        ):
             items += _encode_message(content, plan, message) if content else ()
             content = []
-            if plan.asked and isinstance(part, ToolCall):
-                items += unanswered(plan, plan.count + len(items))
+            if plan.pending_calls and isinstance(part, ToolCall):
+                items += encode_unanswered_calls(plan, plan.output_index + len(items))
             if (item := _encode_item(part, placed, plan, message)) is not None:
                 items.append(item)
         else:
             content.append(placed)
-    if content or (plan.home and not places):
+    if content or (plan.same_protocol and not located_parts):
         items += _encode_message(content, plan, message)
     return items
 
 
-def _told(part: ToolCall | ToolResult, placed: Placed, plan: ItemPlan) -> list[Placed]:
+def _encode_as_text(part: ToolCall | ToolResult, located_part: LocatedPart, plan: ItemPlan) -> list[LocatedPart]:
     """What another provider ran itself: told as text to a model, and not at all to a client."""
-    if plan.answering:
-        plan.report.dropped(placed.trail, "", "what another provider ran itself")
+    if plan.for_client:
+        plan.report.dropped(located_part.path, "", "what another provider ran itself")
         return []
     if isinstance(part, ToolCall):
-        plan.report.approximated(placed.trail, "", "a call that another provider ran: told as text")
-        return [Placed(Text(text=in_words(part)), placed.trail)]
-    plan.report.approximated(placed.trail, "", "a result that another provider got: told as text")
-    gists = [one.gist for one in part.content or () if isinstance(one, Foreign) and one.gist]
+        plan.report.approximated(located_part.path, "", "a call that another provider ran: told as text")
+        return [LocatedPart(Text(text=hosted_call_as_text(part)), located_part.path)]
+    plan.report.approximated(located_part.path, "", "a result that another provider got: told as text")
+    gists = [one.gist for one in part.content or () if isinstance(one, OpaquePart) and one.gist]
     text = chr(10).join(gists) or "no readable content"
     mark = "" if part.status == "ok" else ERROR_MARK
-    return [Placed(Text(text=f"[{part.native}: {mark}{text}]"), placed.trail)]
+    return [LocatedPart(Text(text=f"[{part.native}: {mark}{text}]"), located_part.path)]
 
 
-def _encode_item(part: Part, placed: Placed, plan: ItemPlan, message: Message) -> Any:
+def _encode_item(part: Part, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
     match part:
         case ToolCall():
-            if part.native in CALLS:
-                return encode_native_call(part, placed, plan, message if plan.home else plan.native_envelope(part))
+            if part.native in NATIVE_CALLS:
+                return encode_native_call(
+                    part, located_part, plan, message if plan.same_protocol else plan.native_item_header(part)
+                )
             prefix = "ctc" if part.shape == "freeform" else "fc"
-            own = message if plan.home else plan.envelope(prefix, complete=part.complete)
-            return encode_call(part, placed, plan, own)
+            own = message if plan.same_protocol else plan.item_header(prefix, complete=part.complete)
+            return encode_call(part, located_part, plan, own)
         case ToolResult():
-            native = part.native in ANSWERS or part.native in ANSWERS.values()
+            native = part.native in NATIVE_RESULTS or part.native in NATIVE_RESULTS.values()
             encode = encode_native_result if native else encode_result
-            return encode(part, placed, plan, message if plan.home else plan.envelope("out"))
+            return encode(part, located_part, plan, message if plan.same_protocol else plan.item_header("out"))
         case Reasoning():
-            return encode_reasoning(part, placed, plan, message)
+            return encode_reasoning(part, located_part, plan, message)
         case ItemRef():
-            return _encode_reference(part, placed, plan)
+            return _encode_reference(part, located_part, plan)
         case ToolChange():
-            return _encode_change(part, placed, plan, message)
+            return _encode_change(part, located_part, plan, message)
         case SettingChange():
-            return _encode_setting(part, placed, plan, message)
-        case Foreign():
+            return _encode_setting(part, located_part, plan, message)
+        case OpaquePart():
             return part.body
         case _:
             return None
 
 
-def _encode_message(content: list[Placed], plan: ItemPlan, message: Message) -> list[Any]:
+def _encode_message(content: list[LocatedPart], plan: ItemPlan, message: Message) -> list[Any]:
     spoken = message.role == "assistant"
-    blocks = encode_content(content, plan, spoken=spoken)
-    if plan.home:
-        return [_encode_home_message(content, blocks, message)]
-    if plan.answering:
-        if plan.held is None:  # a stream has announced each of them
+    blocks = encode_content(content, plan, is_output=spoken)
+    if plan.same_protocol:
+        return [_encode_same_protocol_message(content, blocks, message)]
+    if plan.for_client:
+        if plan.announced_header is None:  # a stream has announced each of them
             blocks = [block for block in blocks if not isinstance(block, OutputText) or block.text or block.annotations]
         if not blocks:
             return []
-        own = plan.envelope("msg")
-        shape = MessageItem(role="assistant", id=given(own.id), status=given(own.status), content=blocks)
-        shape.phase = given(message.phase)
+        own = plan.item_header("msg")
+        shape = MessageItem(
+            role="assistant", id=none_to_unset(own.id), status=none_to_unset(own.status), content=blocks
+        )
+        shape.phase = none_to_unset(message.phase)
         return [shape]
     if not spoken:
         only = blocks[0] if len(blocks) == 1 else None
@@ -364,52 +392,56 @@ def _encode_message(content: list[Placed], plan: ItemPlan, message: Message) -> 
     texts = [block.refusal if isinstance(block, RefusalPart) else block.text for block in blocks]
     for placed, block in zip(content, blocks, strict=False):
         if isinstance(block, RefusalPart):
-            plan.report.approximated(placed.trail, "", "a refusal is told as text")
-    return [EasyMessage(role="assistant", content=text, phase=given(message.phase)) for text in texts if text]
+            plan.report.approximated(placed.path, "", "a refusal is told as text")
+    return [EasyMessage(role="assistant", content=text, phase=none_to_unset(message.phase)) for text in texts if text]
 
 
-def _encode_home_message(content: list[Placed], blocks: list[Any], message: Message) -> Any:
+def _encode_same_protocol_message(content: list[LocatedPart], blocks: list[Any], message: Message) -> Any:
     only = content[0].part if len(content) == 1 else None
     body: Any = blocks
-    if STRING in message.form and isinstance(only, Text) and not only.cache and not only.extras:
+    if STRING in message.wire_form and isinstance(only, Text) and not only.cache and not only.extras:
         body = only.text
-    elif not blocks and _NO_CONTENT in message.form:
+    elif not blocks and _NO_CONTENT in message.wire_form:
         body = UNSET
-    kind = EasyMessage if EASY in message.form else MessageItem
-    shape = kind(role=message.role, content=body, id=given(message.id), status=given(message.status))
-    shape.phase = given(message.phase)
-    return emit(shape, message, FAMILY)
+    kind = EasyMessage if EASY_FORM in message.wire_form else MessageItem
+    shape = kind(role=message.role, content=body, id=none_to_unset(message.id), status=none_to_unset(message.status))
+    shape.phase = none_to_unset(message.phase)
+    return encode_with_extras(shape, message, FAMILY)
 
 
-def _encode_reference(part: ItemRef, placed: Placed, plan: ItemPlan) -> Any:
-    if not plan.home:
-        plan.report.dropped(placed.trail, "id", "what another provider stored can't be named to this one")
+def _encode_reference(part: ItemRef, located_part: LocatedPart, plan: ItemPlan) -> Any:
+    if not plan.same_protocol:
+        plan.report.dropped(located_part.path, "id", "what another provider stored can't be named to this one")
         return None
-    return emit(ReferenceItem(id=part.id, type=UNSET if _NO_TYPE in part.form else "item_reference"), part, FAMILY)
+    return encode_with_extras(
+        ReferenceItem(id=part.id, type=UNSET if _NO_TYPE in part.wire_form else "item_reference"), part, FAMILY
+    )
 
 
-def _encode_change(part: ToolChange, placed: Placed, plan: ItemPlan, message: Message) -> Any:
-    if any(isinstance(one, ToolResult) for one in message.parts) and plan.home:
+def _encode_change(part: ToolChange, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
+    if any(isinstance(one, ToolResult) for one in message.parts) and plan.same_protocol:
         return None  # the tools that a search loaded stand in its output
     for index in range(len(part.remove)):
-        plan.report.dropped((*placed.trail, "remove", index), "", "the target can't take a tool away")
-    tools = [encode_tool(tool, (*placed.trail, "add", index), plan) for index, tool in enumerate(part.add)]
+        plan.report.dropped((*located_part.path, "remove", index), "", "the target can't take a tool away")
+    tools = [encode_tool(tool, (*located_part.path, "add", index), plan) for index, tool in enumerate(part.add)]
     tools = [tool for tool in tools if tool is not None]
-    if not tools and not plan.home:
+    if not tools and not plan.same_protocol:
         return None
-    role = next((token[len(_ROLE) :] for token in part.form if token.startswith(_ROLE)), "developer")
-    shape = AdditionalTools(type="additional_tools", tools=tools, role=UNSET if _NO_ROLE in part.form else role)
-    shape.id = given(message.id) if plan.home else UNSET
-    return emit(shape, part, FAMILY)
+    role = next((token[len(_ROLE_FORM) :] for token in part.wire_form if token.startswith(_ROLE_FORM)), "developer")
+    shape = AdditionalTools(type="additional_tools", tools=tools, role=UNSET if _NO_ROLE in part.wire_form else role)
+    shape.id = none_to_unset(message.id) if plan.same_protocol else UNSET
+    return encode_with_extras(shape, part, FAMILY)
 
 
-def _encode_setting(part: SettingChange, placed: Placed, plan: ItemPlan, message: Message) -> Any:
-    shape = ConfigurationUpdate(type="configuration_update", id=given(message.id) if plan.home else UNSET)
-    shape.reasoning = encode_thinking(part.thinking, (*placed.trail, "thinking"), plan)
-    shape.text = encode_output(part.output, (*placed.trail, "output"), plan)
-    if not plan.home and shape.reasoning is UNSET and shape.text is UNSET:
+def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
+    shape = ConfigurationUpdate(
+        type="configuration_update", id=none_to_unset(message.id) if plan.same_protocol else UNSET
+    )
+    shape.reasoning = encode_thinking(part.thinking, (*located_part.path, "thinking"), plan)
+    shape.text = encode_output(part.output, (*located_part.path, "output"), plan)
+    if not plan.same_protocol and shape.reasoning is UNSET and shape.text is UNSET:
         return None
-    out = as_object(shape)
+    out = as_dict(shape)
     for node in (part.thinking, part.output, part):
-        restore(out, node, FAMILY)
+        restore_extras(out, node, FAMILY)
     return out

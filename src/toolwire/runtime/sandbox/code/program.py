@@ -1,4 +1,8 @@
-"""One program in the Monty sandbox: it runs until it waits for tools, and goes on with what they gave.
+"""Sealed snapshots: the interpreter believes whatever it is given, so only what we wrote ourselves is given to it.
+
+A seal binds a snapshot to the call that it belongs to, and to the version of the interpreter that can read it.
+
+One program in the Monty sandbox: it runs until it waits for tools, and goes on with what they gave.
 
     start -> Waiting -> resume -> Waiting -> ... -> Ended
 
@@ -9,6 +13,8 @@
 """
 
 import asyncio
+import hashlib
+import hmac
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -32,20 +38,48 @@ from pydantic_monty import (
     NameLookupSnapshot,
     ResourceLimits,
     SyncSnapshot,
+    __version__,
 )
 
-from toolwire.runtime.toolset import ToolFault
+from toolwire.canonical.errors import ToolwireError
+from toolwire.runtime.sandbox.code.description import HELPER_STUBS, STUB_IMPORTS, CodeLimits, Stub
+from toolwire.runtime.tool import ToolError
 
-from .limits import Limits
-from .stubs import HEAD, HELPERS, Stub
-
-_LOOKUPS = 200
-_TRACE = 4_000
-
-Kind = Literal["syntax", "types", "error", "limit", "crash"]
+_SNAPSHOT_PREFIX = b"twcode1\0"
+_SIGNATURE_LENGTH = hashlib.sha256().digest_size
 
 
-class Functions(Struct, frozen=True):
+class InvalidSnapshot(ToolwireError):
+    """It is not ours, not of this call, or was changed."""
+
+
+def sign_snapshot(snapshot: bytes, key: bytes, purpose: str) -> bytes:
+    return _SNAPSHOT_PREFIX + _snapshot_hmac(snapshot, key, purpose) + snapshot
+
+
+def verify_snapshot(signed: bytes, key: bytes, purpose: str) -> bytes:
+    start = len(_SNAPSHOT_PREFIX) + _SIGNATURE_LENGTH
+    snapshot = signed[start:]
+    known = signed[: len(_SNAPSHOT_PREFIX)] == _SNAPSHOT_PREFIX
+    if not known or not hmac.compare_digest(
+        signed[len(_SNAPSHOT_PREFIX) : start], _snapshot_hmac(snapshot, key, purpose)
+    ):
+        raise InvalidSnapshot("the snapshot of the program was not written here for this call: it is not gone on with")
+    return snapshot
+
+
+def _snapshot_hmac(snapshot: bytes, key: bytes, purpose: str) -> bytes:
+    bound = b"\0".join([_SNAPSHOT_PREFIX, __version__.encode(), hashlib.sha256(purpose.encode()).digest(), snapshot])
+    return hmac.digest(key, bound, "sha256")
+
+
+_MAX_LOOKUPS = 200
+_MAX_TRACE_LENGTH = 4_000
+
+ProgramErrorKind = Literal["syntax", "types", "error", "limit", "crash"]
+
+
+class ProgramFunctions(Struct, frozen=True):
     """What a program can call, by its name there: tools, and what answers at once."""
 
     stubs: Mapping[str, Stub]
@@ -60,55 +94,55 @@ class HostCall(Struct, frozen=True):
     arguments: Any
 
 
-class Gave(Struct, frozen=True, tag=True):
+class CallReturned(Struct, frozen=True, tag=True):
     value: Any
 
 
-class Raised(Struct, frozen=True, tag=True):
+class CallRaised(Struct, frozen=True, tag=True):
     """The call failed: the program gets an exception with this message."""
 
     message: str
 
 
-Answer: TypeAlias = Gave | Raised
+HostCallOutcome: TypeAlias = CallReturned | CallRaised
 
 
-class Waiting(Struct, frozen=True):
+class ProgramWaiting(Struct, frozen=True):
     calls: tuple[HostCall, ...]
-    state: FutureSnapshot
+    snapshot: FutureSnapshot
 
 
-class Ended(Struct, frozen=True):
+class ProgramEnded(Struct, frozen=True):
     """What it returned; or why it did not, in words for who wrote it."""
 
     value: Any = None
-    kind: Kind | None = None
-    why: str = ""
+    error_kind: ProgramErrorKind | None = None
+    error: str = ""
 
 
-class Paused(Struct):
+class ProgramSnapshot(Struct):
     """What must be written down with the interpreter's own snapshot."""
 
     snapshot: bytes
     calls: list[HostCall]
-    made: int
-    printed: str
+    call_count: int
+    output: str
 
 
 @asynccontextmanager
-async def prepared(
+async def open_program(
     pool: Monty,
-    functions: Functions,
-    limits: Limits,
+    functions: ProgramFunctions,
+    limits: CodeLimits,
     code: str,
 ) -> AsyncIterator["Program"]:
     """A program with a worker process to itself, and a thread that waits for it: the interface for event loops
     aborts the interpreter now and then when that ends."""
-    mentioned = [stub.code for name, stub in functions.stubs.items() if name in code]
+    mentioned = [stub.declaration for name, stub in functions.stubs.items() if name in code]
     session = pool.checkout(
-        limits=_bounds(limits),
+        limits=_resource_limits(limits),
         type_check=True,
-        type_check_stubs="\n".join([HEAD, *HELPERS.values(), *mentioned]),
+        type_check_stubs="\n".join([STUB_IMPORTS, *HELPER_STUBS.values(), *mentioned]),
         type_check_format="concise",
         os_policy={"sleep": "zero"},
     )
@@ -117,7 +151,7 @@ async def prepared(
         try:
             await asyncio.wrap_future(thread.submit(session.__enter__))
         except TimeoutError:
-            raise ToolFault("too much code is running: try again later", "busy") from None
+            raise ToolError("too much code is running: try again later", "busy") from None
         yield Program(session, thread, functions, limits, code)
     finally:
         # It may still compute, in its bounds: who was interrupted does not wait for that.
@@ -130,8 +164,8 @@ class Program:
         self,
         session: MontySession,
         thread: ThreadPoolExecutor,
-        functions: Functions,
-        limits: Limits,
+        functions: ProgramFunctions,
+        limits: CodeLimits,
         code: str,
     ) -> None:
         self._session = session
@@ -139,122 +173,138 @@ class Program:
         self._functions = functions
         self._limits = limits
         self._code = code
-        self._made = 0
-        self._output = _Output(limits.output)
-        self._open: dict[int, HostCall] = {}
+        self._call_count = 0
+        self._printer = _PrintBuffer(limits.output_characters)
+        self._pending_calls: dict[int, HostCall] = {}
 
     @property
-    def printed(self) -> str:
-        return "".join(self._output.pieces)
+    def output(self) -> str:
+        return "".join(self._printer.chunks)
 
-    async def start(self) -> Waiting | Ended:
-        if len(self._code) > self._limits.code:
-            return Ended(kind="limit", why=f"the code has more than {self._limits.code:,} characters")
-        return await self._guarded(lambda: self._session.feed_start(self._code, print_callback=self._output))
+    async def start(self) -> ProgramWaiting | ProgramEnded:
+        if len(self._code) > self._limits.code_characters:
+            return ProgramEnded(
+                error_kind="limit", error=f"the code has more than {self._limits.code_characters:,} characters"
+            )
+        return await self._run_in_thread(lambda: self._session.feed_start(self._code, print_callback=self._printer))
 
-    async def resume(self, waiting: Waiting, answers: Mapping[int, Answer]) -> Waiting | Ended:
+    async def resume(
+        self, waiting: ProgramWaiting, outcomes: Mapping[int, HostCallOutcome]
+    ) -> ProgramWaiting | ProgramEnded:
         """Go on with what some of the calls gave."""
-        for id in answers:
-            self._open.pop(id, None)
-        settled = {id: _settled(one) for id, one in answers.items()}
-        return await self._guarded(lambda: waiting.state.resume(settled))
+        for id in outcomes:
+            self._pending_calls.pop(id, None)
+        settled = {id: _monty_result(one) for id, one in outcomes.items()}
+        return await self._run_in_thread(lambda: waiting.snapshot.resume(settled))
 
-    async def dump(self, waiting: Waiting) -> bytes:
-        snapshot = await asyncio.wrap_future(self._thread.submit(waiting.state.dump))
-        return msgspec.msgpack.encode(Paused(snapshot, list(self._open.values()), self._made, self.printed))
+    async def dump(self, waiting: ProgramWaiting) -> bytes:
+        snapshot = await asyncio.wrap_future(self._thread.submit(waiting.snapshot.dump))
+        return msgspec.msgpack.encode(
+            ProgramSnapshot(snapshot, list(self._pending_calls.values()), self._call_count, self.output)
+        )
 
-    async def load(self, dumped: bytes) -> Waiting | Ended:
+    async def load(self, dumped: bytes) -> ProgramWaiting | ProgramEnded:
         """Read it back, where it waits. Only what was sealed may come here."""
-        paused = msgspec.msgpack.decode(dumped, type=Paused)
-        self._open = {call.id: call for call in paused.calls}
-        self._made, self._output.pieces = paused.made, [paused.printed]
-        self._output.room -= len(paused.printed)
-        return await self._guarded(lambda: self._session.load_snapshot(paused.snapshot, print_callback=self._output))
+        paused = msgspec.msgpack.decode(dumped, type=ProgramSnapshot)
+        self._pending_calls = {call.id: call for call in paused.calls}
+        self._call_count, self._printer.chunks = paused.call_count, [paused.output]
+        self._printer.remaining -= len(paused.output)
+        return await self._run_in_thread(
+            lambda: self._session.load_snapshot(paused.snapshot, print_callback=self._printer)
+        )
 
-    async def _guarded(self, begin: Callable[[], SyncSnapshot]) -> Waiting | Ended:
+    async def _run_in_thread(self, begin: Callable[[], SyncSnapshot]) -> ProgramWaiting | ProgramEnded:
         return await asyncio.wrap_future(self._thread.submit(self._advance, begin))
 
-    def _advance(self, begin: Callable[[], SyncSnapshot]) -> Waiting | Ended:
+    def _advance(self, begin: Callable[[], SyncSnapshot]) -> ProgramWaiting | ProgramEnded:
         """Run until it waits for tools, or ends."""
         try:
             state = begin()
             while True:
                 match state:
                     case MontyComplete():
-                        return Ended(state.output)
+                        return ProgramEnded(state.output)
                     case FutureSnapshot():
-                        return Waiting(tuple(self._open[id] for id in sorted(state.pending_call_ids)), state)
+                        return ProgramWaiting(
+                            tuple(self._pending_calls[id] for id in sorted(state.pending_call_ids)), state
+                        )
                     case NameLookupSnapshot():
-                        state = self._looked_up(state)
+                        state = self._resume_lookup(state)
                     case FunctionSnapshot():
-                        state = self._called(state)
+                        state = self._resume_call(state)
         except MontyError as error:
-            return self._ended(error)
+            return self._error_result(error)
 
-    def _looked_up(self, state: NameLookupSnapshot) -> SyncSnapshot:
+    def _resume_lookup(self, state: NameLookupSnapshot) -> SyncSnapshot:
         """A function that is passed on by its name."""
         name = state.variable_name
         if state.object_id is None and (name in self._functions.stubs or name in self._functions.helpers):
-            return state.resume(value=_Named(name))
+            return state.resume(value=_FunctionReference(name))
         return state.resume()
 
-    def _called(self, state: FunctionSnapshot) -> SyncSnapshot:
+    def _resume_call(self, state: FunctionSnapshot) -> SyncSnapshot:
         if state.is_os_function:
             return state.resume_not_handled()
-        return state.resume(self._answer(state))
+        return state.resume(self._start_call(state))
 
-    def _answer(self, state: FunctionSnapshot) -> ExternalResult:
+    def _start_call(self, state: FunctionSnapshot) -> ExternalResult:
         name = state.function_name
-        self._made += 1
-        if self._made > self._limits.calls:
+        self._call_count += 1
+        if self._call_count > self._limits.calls:
             return {"exc_type": "RuntimeError", "message": f"no more than {self._limits.calls} calls are allowed"}
         try:
             if (helper := self._functions.helpers.get(name)) is not None:
                 return {"return_value": helper(*state.args, **state.kwargs)}
             if (stub := self._functions.stubs.get(name)) is None:
                 return {"exc_type": "NameError", "message": f"name {name!r} is not defined: no tool has that name"}
-            arguments = _arguments(stub, state.args, state.kwargs)
+            arguments = _call_arguments(stub, state.args, state.kwargs)
         except (TypeError, ValueError) as error:
             return {"exc_type": "TypeError", "message": str(error)}
-        self._open[state.call_id] = HostCall(state.call_id, stub.tool, arguments)
+        self._pending_calls[state.call_id] = HostCall(state.call_id, stub.tool, arguments)
         return {"future": ...}
 
-    def _ended(self, error: MontyError) -> Ended:
-        if self._output.is_over:
-            return Ended(kind="limit", why=f"it printed more than {self._limits.output:,} characters")
+    def _error_result(self, error: MontyError) -> ProgramEnded:
+        if self._printer.is_exceeded:
+            return ProgramEnded(
+                error_kind="limit", error=f"it printed more than {self._limits.output_characters:,} characters"
+            )
         if isinstance(error, MontyTypingError):
             told = error.display()
-            return Ended(kind="syntax" if "invalid-syntax" in told else "types", why=_short(told))
+            return ProgramEnded(
+                error_kind="syntax" if "invalid-syntax" in told else "types", error=_truncate_trace(told)
+            )
         if isinstance(error, MontySyntaxError):
-            return Ended(kind="syntax", why=_short(error.display()))
+            return ProgramEnded(error_kind="syntax", error=_truncate_trace(error.display()))
         if isinstance(error, MontyCrashedError):
-            return Ended(kind="limit" if error.timed_out else "crash", why="the sandbox had to be stopped")
+            return ProgramEnded(
+                error_kind="limit" if error.timed_out else "crash", error="the sandbox had to be stopped"
+            )
         told = error.display("type-msg") if isinstance(error, MontyRuntimeError) else str(error)
-        if isinstance(error, MontyRuntimeError) and not _is_bound(told):
-            return Ended(kind="error", why=_short(error.display()))
-        return Ended(kind="limit", why=_short(told))
+        if isinstance(error, MontyRuntimeError) and not _is_limit_error(told):
+            return ProgramEnded(error_kind="error", error=_truncate_trace(error.display()))
+        return ProgramEnded(error_kind="limit", error=_truncate_trace(told))
 
 
-class _Output:
+class _PrintBuffer:
     """What was printed, up to its bound. What is over it ends the program."""
 
-    def __init__(self, room: int) -> None:
-        self.pieces: list[str] = []
-        self.room = room
+    def __init__(self, limit: int) -> None:
+        self.chunks: list[str] = []
+        self.remaining = limit
 
     @property
-    def is_over(self) -> bool:
-        return self.room < 0
+    def is_exceeded(self) -> bool:
+        return self.remaining < 0
 
     def __call__(self, stream: str, text: str) -> None:
-        if self.room > 0:
-            self.pieces.append(text[: self.room])
-        self.room -= len(text)
-        if self.is_over:
+        if self.remaining > 0:
+            self.chunks.append(text[: self.remaining])
+        self.remaining -= len(text)
+        if self.is_exceeded:
             raise MemoryError
 
 
-class _Named:
+class _FunctionReference:
     """A function of the host, as a value: only its name crosses."""
 
     def __init__(self, name: str) -> None:
@@ -264,49 +314,54 @@ class _Named:
         """Never called here: each call is announced by name."""
 
 
-def _bounds(limits: Limits) -> ResourceLimits:
+def _resource_limits(limits: CodeLimits) -> ResourceLimits:
     return {
-        "max_memory": limits.memory,
+        "max_memory": limits.memory_bytes,
         "max_feed_duration_secs": limits.seconds,
         "max_turn_duration_secs": limits.seconds,
         "max_recursion_depth": 200,
         # Each call is announced once and waited for once; names are looked up besides.
-        "max_suspensions": 2 * limits.calls + _LOOKUPS,
+        "max_suspensions": 2 * limits.calls + _MAX_LOOKUPS,
     }
 
 
-def _arguments(stub: Stub, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def _call_arguments(stub: Stub, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """What the tool is given, as JSON has it."""
-    if stub.whole:
+    if stub.takes_one_value:
         if len(args) != 1 or kwargs:
             raise TypeError(f"{stub.name} takes one argument")
-        return _json(args[0])
+        return _to_json_value(args[0])
     if args:
         raise TypeError(f"{stub.name} takes named arguments only")
-    return _json(dict(kwargs))
+    return _to_json_value(dict(kwargs))
 
 
-def _json(value: Any) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=_refused))
+def _to_json_value(value: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=_reject_value))
 
 
-def _refused(value: Any) -> Any:
+def _reject_value(value: Any) -> Any:
     raise TypeError(f"a tool is given JSON values, not {type(value).__name__}")
 
 
-def _settled(answer: Answer) -> ExternalSettledResult:
-    if isinstance(answer, Gave):
-        return {"return_value": answer.value}
-    return {"exc_type": "RuntimeError", "message": answer.message}
+def _monty_result(outcome: HostCallOutcome) -> ExternalSettledResult:
+    if isinstance(outcome, CallReturned):
+        return {"return_value": outcome.value}
+    return {"exc_type": "RuntimeError", "message": outcome.message}
 
 
-_BOUNDS = ("MemoryError: memory limit", "MemoryError: the worker", "TimeoutError: ", "RuntimeError: suspension limit")
+_LIMIT_ERRORS = (
+    "MemoryError: memory limit",
+    "MemoryError: the worker",
+    "TimeoutError: ",
+    "RuntimeError: suspension limit",
+)
 
 
-def _is_bound(told: str) -> bool:
-    return told.startswith(_BOUNDS)
+def _is_limit_error(message: str) -> bool:
+    return message.startswith(_LIMIT_ERRORS)
 
 
-def _short(text: str) -> str:
+def _truncate_trace(text: str) -> str:
     """The end of a long trace says what happened."""
-    return text if len(text) <= _TRACE else f"...{text[-_TRACE:]}"
+    return text if len(text) <= _MAX_TRACE_LENGTH else f"...{text[-_MAX_TRACE_LENGTH:]}"

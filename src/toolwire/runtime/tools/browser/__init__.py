@@ -3,46 +3,45 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .display import Largest, Size
-from .guard import Guard
-from .observation import Observation, Performed, Picture
-from .reach import Reach
-from .settings import Area, Bounds, BrowserSettings, Redaction
+from toolwire.runtime.tools.browser.display import ActionResult, LargestImage, Observation, ScreenImage, Size
+from toolwire.runtime.tools.browser.guard import Guard
+from toolwire.runtime.tools.browser.network_policy import NetworkPolicy
+from toolwire.runtime.tools.browser.settings import Area, BrowserSettings, Redaction, SessionLimits
 
 if TYPE_CHECKING:
-    from .chromium import NoChromium, find_chromium
-    from .session import Approve, Session, open_session
+    from toolwire.runtime.tools.browser.chromium import ChromiumNotFound, find_chromium
+    from toolwire.runtime.tools.browser.session import ApproveAction, BrowserSession, open_session
 
 __all__ = [
-    "Approve",
+    "ActionResult",
+    "ApproveAction",
     "Area",
-    "Bounds",
+    "BrowserSession",
     "BrowserSettings",
+    "ChromiumNotFound",
     "Guard",
-    "Largest",
-    "NoChromium",
+    "LargestImage",
+    "NetworkPolicy",
     "Observation",
-    "Performed",
-    "Picture",
-    "Reach",
     "Redaction",
-    "Session",
+    "ScreenImage",
+    "SessionLimits",
     "Size",
     "find_chromium",
     "open_session",
 ]
 
-_DRIVING = {
-    "NoChromium": "chromium",
+_PLAYWRIGHT_NAMES = {
+    "ChromiumNotFound": "chromium",
     "find_chromium": "chromium",
-    "Approve": "session",
-    "Session": "session",
+    "ApproveAction": "session",
+    "BrowserSession": "session",
     "open_session": "session",
 }
 """What needs Playwright, which is there only when somebody drives."""
 
 
 def __getattr__(name: str) -> Any:
-    if (home := _DRIVING.get(name)) is None:
+    if (home := _PLAYWRIGHT_NAMES.get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{home}"), name)

@@ -10,10 +10,10 @@ from playwright.async_api import Browser, async_playwright
 
 from toolwire.canonical.errors import ToolwireError
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+PROGRAM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 # Beyond those with which Playwright starts it.
-PRIVATE = (
+PRIVACY_FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-domain-reliability",
@@ -24,7 +24,7 @@ PRIVATE = (
     "--dns-prefetch-disable",
 )
 # What would go past a proxy for TCP, and what asks the user for files or devices.
-CLOSED = (
+ISOLATION_FLAGS = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
@@ -32,10 +32,10 @@ CLOSED = (
     "--deny-permission-prompts",
     "--disable-print-preview",
 )
-STEADY = ("--disable-gpu", "--disable-smooth-scrolling")
+RENDERING_FLAGS = ("--disable-gpu", "--disable-smooth-scrolling")
 
 
-class NoChromium(ToolwireError):
+class ChromiumNotFound(ToolwireError):
     pass
 
 
@@ -43,19 +43,19 @@ def find_chromium(configured: str | None) -> str:
     if configured is not None:
         found = shutil.which(configured)
         if found is None:
-            raise NoChromium(f"the configured browser {configured!r} is not a program that can be run")
+            raise ChromiumNotFound(f"the configured browser {configured!r} is not a program that can be run")
         return found
-    for name in NAMES:
+    for name in PROGRAM_NAMES:
         if found := shutil.which(name):
             return found
-    raise NoChromium(
+    raise ChromiumNotFound(
         "a browser session needs Chromium, and none is on the path. Install it (Debian and Ubuntu: `apt install "
         "chromium`; macOS: `brew install --cask chromium`), or say in the settings where it is (`chromium`)."
     )
 
 
 @asynccontextmanager
-async def running_chromium(program: str, *, headless: bool, proxy_port: int) -> AsyncIterator[Browser]:
+async def launch_chromium(program: str, *, headless: bool, proxy_port: int) -> AsyncIterator[Browser]:
     """With a profile of its own, which is removed at the end."""
     as_root = hasattr(os, "geteuid") and os.geteuid() == 0
     async with async_playwright() as playwright:
@@ -65,7 +65,7 @@ async def running_chromium(program: str, *, headless: bool, proxy_port: int) -> 
             # Chromium's own sandbox can't be set up by root, and is never given up otherwise.
             chromium_sandbox=not as_root,
             proxy={"server": f"http://127.0.0.1:{proxy_port}", "bypass": "<-loopback>"},
-            args=[*PRIVATE, *CLOSED, *STEADY],
+            args=[*PRIVACY_FLAGS, *ISOLATION_FLAGS, *RENDERING_FLAGS],
         )
         try:
             yield browser

@@ -1,11 +1,11 @@
 """Names of keys: the W3C's, and what models call them after xdotool, Playwright and OpenAI's own list."""
 
-from .reach import Refused
+from toolwire.runtime.tools.browser.network_policy import ActionRefused
 
 MODIFIERS = frozenset({"Control", "Shift", "Alt", "Meta"})
 
 # In lower case, without `_`, `-` and spaces.
-ALIASES = {
+KEY_ALIASES = {
     "return": "Enter",
     "enter": "Enter",
     "kpenter": "Enter",
@@ -127,9 +127,9 @@ def canonical_key(name: str) -> str:
     """A key in the W3C's words, or the one character that it types."""
     if len(name) == 1:
         return name
-    found = ALIASES.get(name.lower().replace("_", "").replace("-", "").replace(" ", ""))
+    found = KEY_ALIASES.get(name.lower().replace("_", "").replace("-", "").replace(" ", ""))
     if found is None:
-        raise Refused(f"there is no key called {name[:40]!r}")
+        raise ActionRefused(f"there is no key called {name[:40]!r}")
     return found
 
 
@@ -140,12 +140,12 @@ def canonical_chord(names: tuple[str, ...]) -> tuple[str, ...]:
         parts = [name] if len(name) == 1 or name == "+" else name.replace("++", "+plus").split("+")
         keys.extend(canonical_key(part) for part in parts if part)
     if not keys:
-        raise Refused("no key was named")
+        raise ActionRefused("no key was named")
     return tuple(keys)
 
 
 # The keys that carry text between a page and the clipboard.
-CLIPBOARD = frozenset(
+CLIPBOARD_CHORDS = frozenset(
     {
         ("Control", "c"),
         ("Control", "v"),
@@ -157,16 +157,16 @@ CLIPBOARD = frozenset(
 )
 
 
-def uses_clipboard(keys: tuple[str, ...], held: frozenset[str] = frozenset()) -> bool:
-    down = {key.lower() if len(key) == 1 else key for key in (*keys, *held)}
+def uses_clipboard(keys: tuple[str, ...], held_keys: frozenset[str] = frozenset()) -> bool:
+    down = {key.lower() if len(key) == 1 else key for key in (*keys, *held_keys)}
     down = {"Control" if key == "Meta" else key for key in down}
-    return any(set(chord) <= down for chord in CLIPBOARD)
+    return any(set(chord) <= down for chord in CLIPBOARD_CHORDS)
 
 
-def physical(key: str, *, modified: bool) -> str:
+def physical_key(key: str, *, with_modifier: bool) -> str:
     """With a modifier, a letter or digit is the key that it is on, so that Shift makes it a capital and `Control` with
     `A` is what it is with `a`."""
-    if modified and len(key) == 1 and key.isascii() and key.isalnum():
+    if with_modifier and len(key) == 1 and key.isascii() and key.isalnum():
         return f"Digit{key}" if key.isdigit() else f"Key{key.upper()}"
     return key
 

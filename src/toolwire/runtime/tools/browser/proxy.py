@@ -11,17 +11,23 @@ import ipaddress
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 
-from .reach import IPAddress, Reach, Refused, literal, place
+from toolwire.runtime.tools.browser.network_policy import (
+    ActionRefused,
+    IPAddress,
+    NetworkPolicy,
+    parse_host_port,
+    parse_ip,
+)
 
-LONGEST_HEAD = 256 * 1024
-PIECE = 64 * 1024
+MAX_HEAD_BYTES = 256 * 1024
+CHUNK_BYTES = 64 * 1024
 CONNECT_SECONDS = 15
 HOP_BY_HOP = frozenset(
     {b"connection", b"proxy-connection", b"proxy-authorization", b"keep-alive", b"te", b"upgrade", b"host"}
 )
 
 # Chromium's own questions to its maker, asked on behalf of a page that knows nothing of them.
-OWN = frozenset(
+CHROMIUM_SERVICE_HOSTS = frozenset(
     {
         "content-autofill.googleapis.com",
         "android.clients.google.com",
@@ -33,12 +39,12 @@ OWN = frozenset(
     }
 )
 
-Report = Callable[[str], None]
+ReportRefusal = Callable[[str], None]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @contextlib.asynccontextmanager
-async def filtering_proxy(reach: Reach, report: Report) -> AsyncIterator[int]:
+async def run_proxy(policy: NetworkPolicy, report_refusal: ReportRefusal) -> AsyncIterator[int]:
     """Serves on a port of loopback; `report` is told why something was refused."""
     serving: set[asyncio.Task[None]] = set()
 
@@ -47,14 +53,14 @@ async def filtering_proxy(reach: Reach, report: Report) -> AsyncIterator[int]:
         assert task is not None  # noqa: S101  a connection is served in a task
         serving.add(task)
         try:
-            await _Exchange(reach, report, reader, writer).serve()
+            await _ProxyConnection(policy, report_refusal, reader, writer).serve()
         except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass  # one of the two went away, or the session ended
         finally:
             serving.discard(task)
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=LONGEST_HEAD)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
@@ -65,12 +71,16 @@ async def filtering_proxy(reach: Reach, report: Report) -> AsyncIterator[int]:
         await server.wait_closed()
 
 
-class _Exchange:
+class _ProxyConnection:
     def __init__(
-        self, reach: Reach, report: Report, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        policy: NetworkPolicy,
+        report_refusal: ReportRefusal,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
-        self.reach = reach
-        self.report = report
+        self.policy = policy
+        self.report_refusal = report_refusal
         self.reader = reader
         self.writer = writer
 
@@ -79,58 +89,58 @@ class _Exchange:
         line, *fields = head[:-4].split(b"\r\n")
         try:
             method, target, _ = line.decode("ascii").split(" ")
-            host, port = place(f"https://{target}" if method == "CONNECT" else target, ("http", "https"))
-        except (ValueError, Refused):
-            await self._answer("400 Bad Request", "this proxy does not understand the request")
+            host, port = parse_host_port(f"https://{target}" if method == "CONNECT" else target, ("http", "https"))
+        except (ValueError, ActionRefused):
+            await self._respond("400 Bad Request", "this proxy does not understand the request")
             return
-        if host in OWN:
-            await self._answer("403 Forbidden", "refused: no page asked for this")
+        if host in CHROMIUM_SERVICE_HOSTS:
+            await self._respond("403 Forbidden", "refused: no page asked for this")
             return
         try:
             streams = await self._connect(host, port)
-        except Refused as refused:
-            self.report(f"A request to {host}:{port} was refused: {refused}.")
-            await self._answer("403 Forbidden", f"refused: {refused}")
+        except ActionRefused as refused:
+            self.report_refusal(f"A request to {host}:{port} was refused: {refused}.")
+            await self._respond("403 Forbidden", f"refused: {refused}")
             return
         except OSError:
-            await self._answer("502 Bad Gateway", f"{host}:{port} can't be reached")
+            await self._respond("502 Bad Gateway", f"{host}:{port} can't be reached")
             return
         with contextlib.closing(streams[1]):
             if method == "CONNECT":
                 await self._tunnel(streams)
             else:
-                await self._pass_on(method, target, fields, streams)
+                await self._forward_request(method, target, fields, streams)
 
     async def _connect(self, host: str, port: int) -> Streams:
         """To an address that was checked, or not at all."""
-        if why := self.reach.loads(host, port):
-            raise Refused(why)
+        if why := self.policy.request_refusal(host, port):
+            raise ActionRefused(why)
         async with asyncio.timeout(CONNECT_SECONDS):
-            found = await _addresses(host, port)
-        reasons = {address: self.reach.reaches(host, port, address) for address in found}
+            found = await _resolve_addresses(host, port)
+        reasons = {address: self.policy.address_refusal(host, port, address) for address in found}
         allowed = [address for address, why in reasons.items() if why is None]
         if not allowed:
-            raise Refused(next(filter(None, reasons.values()), f"{host} has no address"))
+            raise ActionRefused(next(filter(None, reasons.values()), f"{host} has no address"))
         failure = OSError()
         for address in allowed:
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    reader, writer = await asyncio.open_connection(str(address), port, limit=LONGEST_HEAD)
+                    reader, writer = await asyncio.open_connection(str(address), port, limit=MAX_HEAD_BYTES)
             except OSError as error:
                 failure = error
                 continue
             here = ipaddress.ip_address(writer.get_extra_info("sockname")[0].partition("%")[0])
-            if here == address and not address.is_loopback and not self.reach.names(host, port):
+            if here == address and not address.is_loopback and not self.policy.allows_private(host, port):
                 writer.close()
-                raise Refused(f"{host} is this machine")
+                raise ActionRefused(f"{host} is this machine")
             return reader, writer
         raise failure
 
     async def _tunnel(self, streams: Streams) -> None:
         self.writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await _until_one_ends(_copy(self.reader, streams[1]), _copy(streams[0], self.writer))
+        await _wait_for_first(_copy(self.reader, streams[1]), _copy(streams[0], self.writer))
 
-    async def _pass_on(self, method: str, target: str, fields: list[bytes], streams: Streams) -> None:
+    async def _forward_request(self, method: str, target: str, fields: list[bytes], streams: Streams) -> None:
         length = 0
         kept = []
         for field in fields:
@@ -138,7 +148,7 @@ class _Exchange:
             if name.lower() == b"transfer-encoding" or (
                 name.lower() == b"content-length" and not value.strip().isdigit()
             ):
-                await self._answer("501 Not Implemented", "this proxy takes bodies of a stated length only")
+                await self._respond("501 Not Implemented", "this proxy takes bodies of a stated length only")
                 return
             if name.lower() == b"content-length":
                 length = int(value)
@@ -152,35 +162,35 @@ class _Exchange:
         streams[1].write(b"\r\n".join([*head, b"Connection: close\r\n\r\n"]))
         upload = asyncio.create_task(_copy(self.reader, streams[1], length))
         try:
-            await self._relay_answer(streams[0])
+            await self._relay_response_head(streams[0])
             # The browser closes when it has what it needs; a server that stays open would keep both.
-            await _until_one_ends(_copy(streams[0], self.writer), _ended(upload, self.reader))
+            await _wait_for_first(_copy(streams[0], self.writer), _wait_for_close(upload, self.reader))
         finally:
             upload.cancel()
             await asyncio.gather(upload, return_exceptions=True)
 
-    async def _relay_answer(self, reader: asyncio.StreamReader) -> None:
+    async def _relay_response_head(self, reader: asyncio.StreamReader) -> None:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             line, *fields = head[:-4].split(b"\r\n")
             status = line.split(b" ")[1:2]
             if not line.startswith(b"HTTP/1.") or not status or status[0] == b"101":
-                await self._answer("502 Bad Gateway", "the server's answer is not one of HTTP/1.1")
+                await self._respond("502 Bad Gateway", "the server's answer is not one of HTTP/1.1")
                 raise EOFError
             if not status[0].startswith(b"1"):
                 break
         kept = [field for field in fields if field.partition(b":")[0].lower() not in HOP_BY_HOP]
         self.writer.write(b"\r\n".join([line, *kept, b"Connection: close\r\n\r\n"]))
 
-    async def _answer(self, status: str, text: str) -> None:
+    async def _respond(self, status: str, text: str) -> None:
         body = f"toolwire: {text}\n".encode()
         head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
         self.writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
         await self.writer.drain()
 
 
-async def _addresses(host: str, port: int) -> list[IPAddress]:
-    address = literal(host)
+async def _resolve_addresses(host: str, port: int) -> list[IPAddress]:
+    address = parse_ip(host)
     if address is not None:
         return [address]
     try:
@@ -193,7 +203,7 @@ async def _addresses(host: str, port: int) -> list[IPAddress]:
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, length: int | None = None) -> None:
     while length is None or length > 0:
-        piece = await reader.read(PIECE if length is None else min(PIECE, length))
+        piece = await reader.read(CHUNK_BYTES if length is None else min(CHUNK_BYTES, length))
         if not piece:
             return
         if length is not None:
@@ -202,13 +212,13 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, leng
         await writer.drain()
 
 
-async def _ended(upload: asyncio.Task[None], reader: asyncio.StreamReader) -> None:
+async def _wait_for_close(upload: asyncio.Task[None], reader: asyncio.StreamReader) -> None:
     await upload
-    while await reader.read(PIECE):
+    while await reader.read(CHUNK_BYTES):
         pass
 
 
-async def _until_one_ends(*copies: Coroutine[None, None, None]) -> None:
+async def _wait_for_first(*copies: Coroutine[None, None, None]) -> None:
     tasks = [asyncio.ensure_future(copy) for copy in copies]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

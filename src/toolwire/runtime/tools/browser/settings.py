@@ -2,17 +2,17 @@
 
 from msgspec import Struct
 
-from .display import Largest, Size
-from .reach import Reach
+from toolwire.runtime.tools.browser.display import LargestImage, Size
+from toolwire.runtime.tools.browser.network_policy import NetworkPolicy
 
 Area = tuple[int, int, int, int]
 """Left, top, width and height, in CSS pixels of the view."""
 
 
-class Bounds(Struct, frozen=True, kw_only=True):
+class SessionLimits(Struct, frozen=True, kw_only=True):
     """How much a session may do. Times are in seconds; those of a person who is asked do not count."""
 
-    batch: int = 50
+    batch_actions: int = 50
     actions: int = 500
     action_seconds: float = 30
     session_seconds: float = 3600
@@ -37,11 +37,11 @@ class BrowserSettings(Struct, frozen=True, kw_only=True):
 
     chromium: str | None = None
     headless: bool = True
-    page: Size = Size(1280, 800)
+    page_size: Size = Size(1280, 800)
     device_scale: float = 1
-    largest_picture: Largest = Largest()
-    reach: Reach = Reach()
-    bounds: Bounds = Bounds()
+    largest_image: LargestImage = LargestImage()
+    network_policy: NetworkPolicy = NetworkPolicy()
+    limits: SessionLimits = SessionLimits()
     redaction: Redaction = Redaction()
     actions: frozenset[str] | None = None
     secrets: tuple[str, ...] = ()

@@ -14,29 +14,27 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from toolwire.canonical.computer import KINDS, Action, Keys, Navigate, SafetyCheck, Type
-from toolwire.canonical.content import Inline, Media, Part, ScreenSeen, Text
+from toolwire.canonical.computer import ACTION_KINDS, Action, Keys, Navigate, SafetyCheck, Type
+from toolwire.canonical.content import Inline, Media, Part, ScreenObservation, Text
 from toolwire.canonical.errors import ToolwireError
-from toolwire.codec.screen_function import NAME, computer_tool
-from toolwire.runtime.approval import Ask
-from toolwire.runtime.toolset import Annotations, Arguments, Calling, Output, Tool, ToolFault
-
-from .display import Display
-from .observation import Observation, Performed, Picture
-from .settings import BrowserSettings
+from toolwire.codec.encoding.computer import COMPUTER_FUNCTION_NAME, computer_tool
+from toolwire.runtime.calls.approval import ApprovalRequest
+from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
+from toolwire.runtime.tools.browser.display import ActionResult, Display, Observation, ScreenImage
+from toolwire.runtime.tools.browser.settings import BrowserSettings
 
 if TYPE_CHECKING:
-    from .session import Session
+    from toolwire.runtime.tools.browser.session import BrowserSession
 
-LOOKS = frozenset({"screenshot", "zoom", "read_text", "cursor_position", "scroll", "move", "wait"})
+READ_ONLY_ACTIONS = frozenset({"screenshot", "zoom", "read_text", "cursor_position", "scroll", "move", "wait"})
 """They change nothing but what is in view."""
 
-_DAY = 86_400.0
-_TO_ADDRESS = (Keys(keys=("Control", "l")), Keys(keys=("Meta", "l")))
-_ENTER = Keys(keys=("Enter",))
+_DAY_SECONDS = 86_400.0
+_ADDRESS_BAR_KEYS = (Keys(keys=("Control", "l")), Keys(keys=("Meta", "l")))
+_ENTER_KEY = Keys(keys=("Enter",))
 
 
-class NoPlaywright(ToolwireError):
+class PlaywrightNotInstalled(ToolwireError):
     """The browser needs what is not installed."""
 
 
@@ -49,116 +47,120 @@ class Browser:
         self, start: str | None = None, *, hosts: Sequence[str] = (), settings: BrowserSettings | None = None
     ) -> None:
         given = settings or BrowserSettings()
-        self.settings = replace(given, reach=replace(given.reach, hosts=tuple(hosts))) if hosts else given
+        self.settings = (
+            replace(given, network_policy=replace(given.network_policy, hosts=tuple(hosts))) if hosts else given
+        )
         self.start = start
-        self._opened: dict[str, _Opened] = {}
-        self._size = Display.fitting(self.settings.page, self.settings.largest_picture).size
-        if start is not None and (why := self.settings.reach.opens(start)):
+        self._sessions: dict[str, _SessionTask] = {}
+        self._display_size = Display.fit(self.settings.page_size, self.settings.largest_image).size
+        if start is not None and (why := self.settings.network_policy.navigation_refusal(start)):
             raise ToolwireError(f"the browser can't start at {start}: {why}")
 
     async def open(self) -> None:
         """Only looks for what it takes: a browser is started when it is first needed."""
         try:
-            from .chromium import find_chromium  # noqa: PLC0415 - Playwright is optional
+            from toolwire.runtime.tools.browser.chromium import find_chromium  # noqa: PLC0415 - Playwright is optional
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] != "playwright":
                 raise
-            raise NoPlaywright("it needs Playwright: pip install 'toolwire[browser]'") from None
+            raise PlaywrightNotInstalled("it needs Playwright: pip install 'toolwire[browser]'") from None
         find_chromium(self.settings.chromium)
 
-    def known(self) -> Sequence[Tool]:
+    def static_tools(self) -> Sequence[Tool]:
         return [self._tool]
 
     async def tools(self) -> Sequence[Tool]:
-        return self.known()
+        return self.static_tools()
 
     async def end_run(self, run: str) -> None:
-        if (opened := self._opened.pop(run, None)) is not None:
+        if (opened := self._sessions.pop(run, None)) is not None:
             await opened.close()
 
     async def close(self) -> None:
-        for run in list(self._opened):
+        for run in list(self._sessions):
             await self.end_run(run)
 
     @property
     def _tool(self) -> Tool:
-        kinds = tuple(kind for kind in KINDS if self.settings.actions is None or kind in self.settings.actions)
+        kinds = tuple(kind for kind in ACTION_KINDS if self.settings.actions is None or kind in self.settings.actions)
         return Tool(
-            name=NAME,
+            name=COMPUTER_FUNCTION_NAME,
             description="Drives a browser: actions in order, then a screenshot.",
             parameters=_parameters(kinds),
             run=self._run,
             annotations=Annotations(open_world=True),
             source=self.name,
-            timeout=_DAY,  # a person may be asked meanwhile: each action has a time of its own
+            timeout=_DAY_SECONDS,  # a person may be asked meanwhile: each action has a time of its own
             retries=0,
             allowed_callers=("direct",),
-            touches=lambda _: frozenset({self.name}),
-            amounts_to=_amounts_to,
-            looks=lambda one: isinstance(one, Mapping) and one.get("kind") in LOOKS,
-            always_ask=_checks_told,
-            in_person=lambda arguments: _checks_told(arguments) is not None,
+            resources=lambda _: frozenset({self.name}),
+            subcalls=_subcalls,
+            is_read_only=lambda one: isinstance(one, Mapping) and one.get("kind") in READ_ONLY_ACTIONS,
+            approval_reason=_safety_check_reason,
+            requires_human=lambda arguments: _safety_check_reason(arguments) is not None,
             preview=_preview,
-            native=computer_tool(self._size.width, self._size.height, kinds),
+            native=computer_tool(self._display_size.width, self._display_size.height, kinds),
         )
 
-    async def _run(self, arguments: Arguments, calling: Calling) -> Output:
-        actions = _meant(arguments)
-        opened = self._opened.get(calling.run)
+    async def _run(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        actions = _decode_actions(arguments)
+        opened = self._sessions.get(context.run)
         fresh = opened is None
         if opened is None:
-            opened = self._opened[calling.run] = _Opened(self.settings)
+            opened = self._sessions[context.run] = _SessionTask(self.settings)
         try:
             session = await opened.session()
-        except ToolFault:
-            del self._opened[calling.run]
+        except ToolError:
+            del self._sessions[context.run]
             raise
         said: list[str] = []
         if fresh:
-            said += await self._begin(session)
+            said += await self._open_start_page(session)
 
         async def approve(action: Action, reason: str) -> bool:
             text = msgspec.json.encode(action).decode()
-            ask = Ask(run=calling.run, call_id=calling.id, tool=NAME, arguments=text, why=reason)
-            return await calling.person.approve(ask) in ("yes", "always")
+            ask = ApprovalRequest(
+                run=context.run, call_id=context.id, tool=COMPUTER_FUNCTION_NAME, arguments=text, reason=reason
+            )
+            return await context.approver.approve(ask) in ("yes", "always")
 
         done = await session.perform(actions, approve)
-        return _output(done, said, acknowledged=_checks_told(arguments) is not None)
+        return _make_output(done, said, acknowledged=_safety_check_reason(arguments) is not None)
 
-    async def _begin(self, session: "Session") -> list[str]:
+    async def _open_start_page(self, session: "BrowserSession") -> list[str]:
         if self.start is None:
             return ["The browser has just been opened, and shows no page yet."]
         done = await session.perform([Navigate(url=self.start)])
-        told = [one for one in done.observations if one.error or one.about != "navigate"]
-        return [f"The browser has just been opened at {self.start}", *map(_told, told)]
+        told = [one for one in done.observations if one.is_error or one.kind != "navigate"]
+        return [f"The browser has just been opened at {self.start}", *map(_format_observation, told)]
 
 
-class _Opened:
+class _SessionTask:
     """A session in a task of its own: neither the time of a call nor its end is that of the browser."""
 
     def __init__(self, settings: BrowserSettings) -> None:
         self._settings = settings
-        self._over = asyncio.Event()
-        self._ready: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._hold())
+        self._closing = asyncio.Event()
+        self._ready: asyncio.Future[BrowserSession] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run_session())
 
-    async def session(self) -> "Session":
+    async def session(self) -> "BrowserSession":
         return await asyncio.shield(self._ready)
 
     async def close(self) -> None:
-        self._over.set()
+        self._closing.set()
         await asyncio.wait([self._task])
 
-    async def _hold(self) -> None:
-        from .session import open_session  # noqa: PLC0415 - Playwright is optional
+    async def _run_session(self) -> None:
+        from toolwire.runtime.tools.browser.session import open_session  # noqa: PLC0415 - Playwright is optional
 
         try:
             async with open_session(self._settings) as session:
                 self._ready.set_result(session)
-                await self._over.wait()
+                await self._closing.wait()
         except Exception as error:  # noqa: BLE001 - it is the call's that waits for it
             if not self._ready.done():
-                self._ready.set_exception(ToolFault(f"the browser could not be opened: {error}", "transient"))
+                self._ready.set_exception(ToolError(f"the browser could not be opened: {error}", "transient"))
 
 
 # ---- what a call says
@@ -177,16 +179,16 @@ def _parameters(kinds: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _meant(arguments: Arguments) -> list[Action]:
+def _decode_actions(arguments: Arguments) -> list[Action]:
     """The actions, where a form without a word for it wrote out how one goes to an address."""
     try:
         said = msgspec.convert(arguments["actions"], list[Action])
     except msgspec.ValidationError as error:
-        raise ToolFault(f"the actions can't be read, and none was done: {error}", "schema") from None
+        raise ToolError(f"the actions can't be read, and none was done: {error}", "schema") from None
     meant: list[Action] = []
     while said:
         match said:
-            case [first, Type(text=url), last, *_] if first in _TO_ADDRESS and last == _ENTER:
+            case [first, Type(text=url), last, *_] if first in _ADDRESS_BAR_KEYS and last == _ENTER_KEY:
                 meant.append(Navigate(url=url))
                 said = said[3:]
             case _:
@@ -194,14 +196,14 @@ def _meant(arguments: Arguments) -> list[Action]:
     return meant
 
 
-def _amounts_to(arguments: Arguments) -> list[Arguments] | None:
+def _subcalls(arguments: Arguments) -> list[Arguments] | None:
     try:
-        return [msgspec.to_builtins(one) for one in _meant(arguments)]
-    except ToolFault:
+        return [msgspec.to_builtins(one) for one in _decode_actions(arguments)]
+    except ToolError:
         return None
 
 
-def _checks_told(arguments: Arguments) -> str | None:
+def _safety_check_reason(arguments: Arguments) -> str | None:
     try:
         checks = msgspec.convert(arguments.get("checks", []), list[SafetyCheck])
     except msgspec.ValidationError:
@@ -211,31 +213,31 @@ def _checks_told(arguments: Arguments) -> str | None:
 
 
 def _preview(arguments: Arguments) -> str | None:
-    amounts = _amounts_to(arguments)
-    return None if amounts is None else "\n".join(map(_line, amounts))
+    amounts = _subcalls(arguments)
+    return None if amounts is None else "\n".join(map(_format_action, amounts))
 
 
-def _line(action: dict[str, Any]) -> str:
+def _format_action(action: dict[str, Any]) -> str:
     return " ".join([action.pop("kind"), *(f"{name}={value}" for name, value in action.items())])
 
 
 # ---- what comes of it
 
 
-def _output(done: Performed, said: list[str], *, acknowledged: bool) -> Output:
-    told = [*said, *map(_told, done.observations)]
-    content: list[Part] = [Text(text="\n".join([*told, f"The page is at {done.url}"]))]
-    content += [_media(one.picture) for one in done.observations if one.picture is not None]
-    if done.screenshot is not None:
-        content.append(_media(done.screenshot))
-    screen = ScreenSeen(url=done.url, acknowledged=acknowledged)
-    failed = done.failed
-    return Output(content=tuple(content), is_error=failed, kind="tool" if failed else "", screen=screen)
+def _make_output(result: ActionResult, notes: list[str], *, acknowledged: bool) -> ToolOutput:
+    told = [*notes, *map(_format_observation, result.observations)]
+    content: list[Part] = [Text(text="\n".join([*told, f"The page is at {result.url}"]))]
+    content += [_image_part(one.image) for one in result.observations if one.image is not None]
+    if result.screenshot is not None:
+        content.append(_image_part(result.screenshot))
+    screen = ScreenObservation(url=result.url, acknowledged=acknowledged)
+    failed = result.has_failed
+    return ToolOutput(content=tuple(content), is_error=failed, error_kind="tool" if failed else "", screen=screen)
 
 
-def _told(one: Observation) -> str:
-    return f"{one.about}: {one.text}"
+def _format_observation(observation: Observation) -> str:
+    return f"{observation.kind}: {observation.text}"
 
 
-def _media(picture: Picture) -> Media:
-    return Media(kind="image", media_type=picture.media_type, source=Inline(data=picture.data))
+def _image_part(image: ScreenImage) -> Media:
+    return Media(kind="image", media_type=image.media_type, source=Inline(data=image.data))

@@ -1,0 +1,125 @@
+"""A run on a terminal: what is under way moves below what is done."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from toolwire.cli.output.run_output import TextOutput, truncate_line
+from toolwire.runtime.run.events import CallEnded, RunEnded, RunStarted
+
+_REFRESH_RATE = 10
+_SPINNER_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class _LiveArea:
+    """One line for each thing that is under way: what it is, how far it is, and since when."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self.activities: dict[str, tuple[str, float]] = {}
+        self.progress: dict[str, str] = {}
+
+    def __rich__(self) -> Group:
+        return Group(*(self._render_line(id, *one) for id, one in list(self.activities.items())))
+
+    def _render_line(self, id: str, label: str, started_at: float) -> Text:
+        progress = f": {said}" if (said := self.progress.get(id)) else ""
+        told = truncate_line(f"{label}{progress}", self._width - 12)
+        now = time.monotonic()
+        frame = _SPINNER_FRAMES[int(now * _REFRESH_RATE) % len(_SPINNER_FRAMES)]
+        return Text.assemble((frame, "cyan"), f" {told} ", (f"{now - started_at:.0f}s", "dim"), no_wrap=True)
+
+
+class LiveOutput(TextOutput):
+    def __init__(self, workspace: str) -> None:
+        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        super().__init__(width=self._console.width, workspace=workspace)
+        self._area = _LiveArea(self._console.width)
+        self._live: Live | None = None
+        self._is_in_thinking = False
+
+    def on_run_started(self, event: RunStarted) -> None:
+        self.write_line(f"{truncate_line(event.model, 100)}{', resumed' if event.resumed else ''}", "dim")
+
+    def on_turn_started(self) -> None:
+        self._add_activity("", "thinking")
+
+    def on_text(self, text: str) -> None:
+        self._remove_activity("")
+        if self._is_in_thinking:
+            self._end_line()
+            self._is_in_thinking = self._has_text_before = False
+        super().on_text(text)
+
+    def on_turn_ended(self) -> None:
+        self._remove_activity("")
+        super().on_turn_ended()
+
+    def on_thinking(self, text: str) -> None:
+        self._remove_activity("")
+        self._console.print(Text(text, style="dim italic"), end="", soft_wrap=True)
+        self._is_in_thinking, self._is_mid_line = True, not text.endswith("\n")
+
+    def on_call_started(self, id: str) -> None:
+        self._remove_activity("")
+        self._add_activity(id, self._call_lines.get(id, ""))
+
+    def on_call_progress(self, id: str, text: str) -> None:
+        self._area.progress[id] = text
+
+    def on_call_ended(self, event: CallEnded) -> None:
+        self._remove_activity("")
+        self._remove_activity(event.call_id)
+        super().on_call_ended(event)
+
+    def on_run_ended(self, event: RunEnded) -> None:
+        self.close()
+        super().on_run_ended(event)
+
+    def close(self) -> None:
+        self._area.activities.clear()
+        self._stop_live()
+        super().close()
+
+    def write_line(self, text: str, style: str = "") -> None:
+        self._end_line()
+        self._console.print(Text(text, style=style), soft_wrap=True)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        self._stop_live()
+        with super().pause():
+            yield
+        if self._area.activities:
+            self._start_live()
+
+    def _add_activity(self, id: str, label: str) -> None:
+        self._area.activities[id] = (label, time.monotonic())
+        self._start_live()
+
+    def _remove_activity(self, id: str) -> None:
+        self._area.activities.pop(id, None)
+        if not self._area.activities:
+            self._stop_live()
+
+    def _start_live(self) -> None:
+        if self._live is None:
+            self._end_line()
+            self._live = Live(
+                self._area,
+                console=self._console,
+                transient=True,
+                refresh_per_second=_REFRESH_RATE,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+
+    def _stop_live(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None

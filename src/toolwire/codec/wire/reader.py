@@ -1,0 +1,336 @@
+"""Names as steps of JSON pointers.
+
+Reading wire objects without losing what their shape does not know.
+
+A protocol declares its wire objects as `Wire` structs. Reading tries the whole typed decode first, one pass in C that
+refuses unknown fields. Only when that fails is the same shape read field by field: unknown fields, and optional ones of
+another type, are kept verbatim in `unknown`; null where the type has none is kept in `nulls`; an element of a union
+with an unknown tag becomes `Other`. What is required and wrong is a `DecodeError` with its path. So nothing can be
+dropped by forgetting it, and the ordinary case costs no more than a typed decode.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from toolwire.canonical.errors import DecodeError
+
+
+def escape_pointer(name: str) -> str:
+    """A name as one step of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1") if "~" in name or "/" in name else name
+
+
+Extra = Annotated[Raw | UnsetType, "extra"]
+"""A field that is known by name only: it is kept, as it is, in `extras`."""
+
+
+class UnknownFields(dict[str, Raw]):
+    """Of a type that msgspec can't decode: a wire field of the same name is an unknown one, too."""
+
+
+class NullFields(tuple[str, ...]):
+    """As `UnknownFields`."""
+
+    __slots__ = ()
+
+
+class WireObject(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    unknown: UnknownFields | UnsetType = field(default=UNSET, name="\x7funknown")
+    nulls: NullFields | UnsetType = field(default=UNSET, name="\x7fnulls")
+
+
+class UnknownVariant(Struct):
+    """An element whose tag its union does not know. `path` is where it stands."""
+
+    tag: str
+    body: Raw
+    path: str = ""
+
+
+class Mismatch(Exception):
+    """A value is not of the type that its field has."""
+
+
+W = TypeVar("W")
+ReadValue = Callable[[Raw, str], Any]
+
+_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_array = msgspec.json.Decoder(list[Raw]).decode
+_decode_any = msgspec.json.Decoder().decode
+_EMPTY: dict[str, Any] = {}
+JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+LIMIT_BYTES = 256 * 1024 * 1024
+LIMIT_CANDIDATES = 128
+"""OpenAI's limit of `n`, the largest of any provider. Encoders open all candidates below the one that begins."""
+
+OUTPUT_LIMIT_FIELDS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"})
+"""Fields that bound an answer, where another type is an error: with one that is not understood it had no bound."""
+
+
+class Reader(Generic[W]):
+    """Reads one kind of wire value for one protocol."""
+
+    def __init__(self, kind: Any, protocol: str) -> None:
+        self._decode = msgspec.json.Decoder(kind).decode
+        self._open_read = _open_reader(kind, protocol)
+        self._protocol = protocol
+
+    def read(self, data: bytes | Raw, path: str = "") -> W:
+        """The value; `DecodeError` if it is not one of this kind."""
+        return self.read_with_exactness(data, path)[0]
+
+    def read_with_exactness(self, data: bytes | Raw, path: str = "") -> tuple[W, bool]:
+        """The value, and whether the plain typed decode took it whole."""
+        try:
+            return self._decode(data), True
+        except JSON_ERRORS:
+            raw = validate_json(data, self._protocol, path)
+        try:
+            return self._open_read(raw, path), False
+        except Mismatch as mismatch:
+            raise DecodeError(self._protocol, path, str(mismatch), describe_json(raw)) from None
+
+
+def check_candidate_index(index: int, protocol: str, path: str) -> None:
+    """Refuse a candidate that no provider can have been asked for."""
+    if not 0 <= index < LIMIT_CANDIDATES:
+        raise DecodeError(protocol, path, f"an index from 0 to {LIMIT_CANDIDATES - 1}", str(index))
+
+
+def validate_json(data: bytes | Raw, protocol: str, path: str = "") -> Raw:
+    """The value without space around it, if it is one of JSON in UTF-8 of bounded size; msgspec bounds its depth."""
+    if isinstance(data, bytes):
+        if len(data) > LIMIT_BYTES:
+            raise DecodeError(protocol, path, f"at most {LIMIT_BYTES} bytes", f"{len(data)} bytes")
+        data = Raw(data)
+    text = bytes(data)
+    try:
+        text.decode()
+        return msgspec.json.decode(text, type=Raw)
+    except UnicodeDecodeError as error:
+        raise DecodeError(protocol, path, "UTF-8", f"byte {text[error.start]:#04x} at offset {error.start}") from None
+    except RecursionError:
+        raise DecodeError(protocol, path, "bounded nesting", "a value nested too deeply") from None
+    except msgspec.DecodeError as error:
+        raise DecodeError(protocol, path, "JSON", str(error)) from None
+
+
+def describe_json(raw: Raw) -> str:
+    """What a value is, in few words, for an error message."""
+    text = bytes(raw)
+    match text[:1]:
+        case b"{":
+            return "an object"
+        case b"[":
+            return "an array"
+        case b"":
+            return "nothing"
+        case _:
+            short = text[:40].decode(errors="replace")
+            return short if len(text) <= 40 else short + "..."
+
+
+# ---- the open reading, field by field
+
+
+def _open_reader(kind: Any, protocol: str) -> ReadValue:
+    """How to read a value of this annotation when the typed decode of it failed."""
+    members = [m for m in union_members(kind) if m is not UnsetType]
+    if len(members) > 1:
+        return _open_union(members, protocol)
+    (member,) = members
+    origin = get_origin(member)
+    if origin in (list, tuple):
+        return _open_array(get_args(member)[0], origin, protocol)
+    if isinstance(member, type) and issubclass(member, WireObject):
+        return _open_struct(member, protocol)
+    decode = msgspec.json.Decoder(member).decode
+    expected = _describe_type(member)
+
+    def open_scalar(raw: Raw, path: str) -> Any:
+        try:
+            return decode(raw)
+        except JSON_ERRORS:
+            raise Mismatch(expected) from None
+
+    return open_scalar
+
+
+def union_members(kind: Any) -> tuple[Any, ...]:
+    """The types that a union admits; of any other annotation, itself."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _describe_type(kind: Any) -> str:
+    if get_origin(kind) in (list, tuple):
+        return "an array"
+    if (isinstance(kind, type) and issubclass(kind, WireObject)) or get_origin(kind) is dict:
+        return "an object"
+    names = {str: "a string", int: "an integer", float: "a number", bool: "true or false", NoneType: "null"}
+    if kind in names:
+        return names[kind]
+    choices = get_args(kind)
+    return "one of " + ", ".join(map(str, choices)) if choices else str(kind)
+
+
+def _open_array(element: Any, origin: Any, protocol: str) -> ReadValue:
+    read = _value_reader(element, protocol)
+
+    def open_array(raw: Raw, path: str) -> Any:
+        try:
+            elements = _decode_array(raw)
+        except JSON_ERRORS:
+            raise Mismatch("an array") from None
+        return origin(read(value, f"{path}/{index}") for index, value in enumerate(elements))
+
+    return open_array
+
+
+@cache
+def _value_reader(kind: Any, protocol: str) -> ReadValue:
+    """The typed decode where it works, else the open one."""
+    decode = msgspec.json.Decoder(kind).decode
+    opened = _open_reader(kind, protocol)
+
+    def read(raw: Raw, path: str) -> Any:
+        try:
+            return decode(raw)
+        except JSON_ERRORS:
+            pass
+        try:
+            return opened(raw, path)
+        except Mismatch as mismatch:
+            raise DecodeError(protocol, path, str(mismatch), describe_json(raw)) from None
+
+    return read
+
+
+def _open_union(members: list[Any], protocol: str) -> ReadValue:
+    shapes = [m for m in members if isinstance(m, type) and issubclass(m, WireObject)]
+    tagged = {m.__struct_config__.tag: _open_struct(m, protocol) for m in shapes if m.__struct_config__.tag is not None}
+    tag_field = next((m.__struct_config__.tag_field for m in shapes if m.__struct_config__.tag_field), "type")
+    plain = next((_open_struct(m, protocol) for m in shapes if m.__struct_config__.tag is None), None)
+    openers = [_open_reader(m, protocol) for m in members if m not in shapes]
+    expected = " or ".join(dict.fromkeys(_describe_type(m) for m in members if m is not NoneType))
+
+    def open_union(raw: Raw, path: str) -> Any:
+        if shapes and bytes(raw)[:1] == b"{":
+            if plain is not None and not tagged:
+                return plain(raw, path)
+            tag = _read_tag(raw, tag_field)
+            if tag is not None and (opened := tagged.get(tag)) is not None:
+                return opened(raw, path)
+            if tag is None:
+                raise DecodeError(protocol, f"{path}/{tag_field}", "a string", "nothing")
+            return UnknownVariant(tag, raw, path)
+        for opener in openers:
+            try:
+                return opener(raw, path)
+            except Mismatch:
+                continue
+        raise Mismatch(expected)
+
+    return open_union
+
+
+def _read_tag(raw: Raw, tag_field: str) -> str | None:
+    value = _decode_object(raw).get(tag_field)
+    if value is None:
+        return None
+    tag = _decode_any(value)
+    return tag if isinstance(tag, str) else None
+
+
+@cache
+def _field_openers(kind: type[WireObject], protocol: str) -> dict[str, tuple[str, ReadValue, bool, bool]]:
+    """By wire name: the attribute, how to open it, whether it is required, whether it may be null."""
+    hints = get_type_hints(kind)
+    openers = {}
+    for spec in msgspec.structs.fields(kind):
+        if not spec.encode_name.startswith("\x7f"):
+            hint = hints[spec.name]
+            openers[spec.encode_name] = (
+                spec.name,
+                _open_reader(hint, protocol),
+                spec.required,
+                not {NoneType, Raw, Any}.isdisjoint(union_members(hint)),
+            )
+    return openers
+
+
+@cache
+def _structural_fields(kind: type[WireObject]) -> frozenset[str]:
+    """Fields that hold arrays or objects of known shape: there another type is an error, not a value to keep."""
+    hints = get_type_hints(kind)
+    return frozenset(
+        name for name, hint in hints.items() if any(_is_structure(member) for member in union_members(hint))
+    )
+
+
+def _is_structure(member: Any) -> bool:
+    return get_origin(member) in (list, tuple) or (isinstance(member, type) and issubclass(member, WireObject))
+
+
+def _open_struct(kind: type[WireObject], protocol: str) -> ReadValue:
+    tag_field = kind.__struct_config__.tag_field
+    tag = kind.__struct_config__.tag
+
+    def open_struct(raw: Raw, path: str) -> Any:
+        try:
+            values = _decode_object(raw)
+        except JSON_ERRORS:
+            raise Mismatch("an object") from None
+        if tag_field is not None and tag_field not in values:
+            raise DecodeError(protocol, f"{path}/{tag_field}", repr(tag), "nothing")
+        openers = _field_openers(kind, protocol)  # here, since shapes may contain themselves
+        structural = _structural_fields(kind)
+        known: dict[str, Any] = {}
+        unknown = UnknownFields()
+        nulls: list[str] = []
+        for name, value in values.items():
+            if name == tag_field:
+                if _decode_any(value) != tag:
+                    raise DecodeError(protocol, f"{path}/{name}", f'"{tag}"', describe_json(value))
+                continue
+            if (entry := openers.get(name)) is None:
+                unknown[name] = value
+                continue
+            attribute, opener, required, nullable = entry
+            if not nullable and not required and bytes(value) == b"null":
+                nulls.append(name)
+                continue
+            try:
+                known[attribute] = opener(value, f"{path}/{escape_pointer(name)}")
+            except Mismatch as mismatch:
+                if required or attribute in structural or attribute in OUTPUT_LIMIT_FIELDS:
+                    raise DecodeError(
+                        protocol, f"{path}/{escape_pointer(name)}", str(mismatch), describe_json(value)
+                    ) from None
+                unknown[name] = value
+        for name, (attribute, _, required, _) in openers.items():
+            if required and attribute not in known:
+                raise DecodeError(protocol, f"{path}/{escape_pointer(name)}", "a value", "nothing")
+        return kind(**known, unknown=unknown or UNSET, nulls=NullFields(nulls) or UNSET)
+
+    return open_struct
+
+
+class _TypeTag(Struct):
+    type: str | None = None
+
+
+_decode_type_tag = msgspec.json.Decoder(_TypeTag).decode
+
+
+def tag_of(raw: Raw) -> str | None:
+    """The `type` of an object, if it has one that is a string."""
+    try:
+        return _decode_type_tag(raw).type
+    except JSON_ERRORS:
+        return None

@@ -1,0 +1,131 @@
+"""A recorded exchange, once more: the same request through the same gateway, to the same provider or another one."""
+
+import asyncio
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from toolwire.gateway.config import Config, RouteSection, configured_secrets
+from toolwire.gateway.errors import RouteNotFound
+from toolwire.gateway.exchange.dispatcher import Dispatcher
+from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router
+from toolwire.gateway.exchange.token_count import TokenCounter
+from toolwire.gateway.observability.recorder import Recorder
+from toolwire.gateway.providers.catalog import ModelCatalog
+from toolwire.gateway.providers.discovery import embedded_simulator, resolve_providers
+from toolwire.gateway.server.app import App
+from toolwire.gateway.server.auth import Authenticator, Principal
+from toolwire.gateway.signing_keys import load_signing_keys
+from toolwire.gateway.state.conversations import ConversationState
+from toolwire.gateway.state.resources import Resources
+from toolwire.gateway.state.store import open_store
+from toolwire.journal.records import JournalEntry, Record
+from toolwire.journal.redaction import Redactor
+from toolwire.journal.store import JournalError
+from toolwire.journal.writer import JournalWriter
+from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.provider import Provider
+from toolwire.upstream.transport import Transport
+
+
+class _FixedRouter(Router):
+    """Every name leads one way; how, is what the routes say."""
+
+    def __init__(self, providers: Mapping[str, Provider], routes: tuple[RouteSection, ...], backend: Backend) -> None:
+        super().__init__(providers, routes)
+        self._backend = backend
+
+    def route(self, model: str | None) -> RouteMatch:
+        try:
+            options = super().route(model).options
+        except RouteNotFound:
+            options = RouteSection()
+        return RouteMatch((self._backend,), options)
+
+
+class _FixedAuthenticator(Authenticator):
+    """Lets in who made the exchange: what was sealed for that key opens again."""
+
+    def __init__(self, tenant: str) -> None:
+        super().__init__(())
+        self._principal = Principal(tenant)
+
+    def authenticate(self, headers: dict[bytes, bytes], query: bytes) -> Principal:
+        return self._principal
+
+
+class _SingleRecordJournal(JournalWriter):
+    """Keeps the one record."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__((), redactor, 0, lambda _: None)
+        self.record: Record | None = None
+        self._redactor = redactor
+
+    def add(self, entry: JournalEntry) -> None:
+        self.record = self._redactor.redact_record(entry.to_record())
+
+
+async def replay_exchange(config: Config, environment: Mapping[str, str], record: Record, target: str | None) -> Record:
+    """What it comes to now. `to` is a provider, or `provider/model`; without, it is the one of then."""
+    if record.bodies is None or not record.bodies.request:
+        raise JournalError(f"{record.id} was recorded without bodies: set journal.bodies to replay what comes next")
+    providers, embedded = resolve_providers(config, environment)
+    redactor = Redactor(configured_secrets(config, providers.values()))
+    kept = _SingleRecordJournal(redactor)
+    async with embedded_simulator(embedded, config.simulator):
+        router = _FixedRouter(providers, config.routes, _select_backend(record, providers, target))
+        transport = Transport()
+        memory = ConversationState(open_store(config.state, environment), config.limits.streams, config.limits.answer)
+        keys = load_signing_keys(config.server, environment)
+        exchanger = Dispatcher(router, transport, config.limits, keys, memory, redactor=redactor)
+        recorder = Recorder(kept, config.limits.answer)
+        app = App(
+            exchanger,
+            _FixedAuthenticator(record.tenant),
+            ModelCatalog(router),
+            config.limits,
+            log=lambda _: None,
+            resources=Resources(memory),
+            token_counter=TokenCounter(exchanger, transport),
+            recorder=recorder,
+        )
+        try:
+            await _send_request(app, record)
+        finally:
+            app.close()
+    if kept.record is None:
+        raise JournalError(f"{record.id} can't be replayed: nothing takes requests at {record.path}")
+    return kept.record
+
+
+def _select_backend(record: Record, providers: Mapping[str, Provider], target: str | None) -> Backend:
+    name, slash, model = (target or record.provider).partition("/")
+    if name not in providers:
+        raise JournalError(f"there is no provider {name!r}: use --to with one of {', '.join(providers)}")
+    if target is None:
+        return Backend(providers[name], record.model or None)
+    if slash:
+        return Backend(providers[name], model)
+    return Backend(providers[name], providers[name].default_model or record.model or None)
+
+
+async def _send_request(app: App, record: Record) -> None:
+    """Call the application as a server would. Its answer is in what it records."""
+    surface = PROTOCOLS[record.client].surface
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    if surface.version_header is not None and record.route.version is not None:
+        headers.append((surface.version_header.encode(), record.route.version.encode("latin-1")))
+    if record.strict:
+        headers.append((b"toolwire-strict", b"refuse"))
+    scope = {"type": "http", "method": "POST", "path": record.path, "query_string": b"", "headers": headers}
+    body = [b"" if record.bodies is None else record.bodies.request]
+
+    async def receive() -> MutableMapping[str, Any]:
+        if not body:
+            await asyncio.Event().wait()  # the client stays
+        return {"type": "http.request", "body": body.pop()}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        pass
+
+    await app(scope, receive, send)

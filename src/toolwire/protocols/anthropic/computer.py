@@ -1,0 +1,549 @@
+"""Anthropic's computer use: one tool with a word for each action, and since 2026 toolsets with a member for each.
+
+The declaration of Anthropic's computer use, and which of its forms a model is given.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.computer import (
+    Action,
+    Back,
+    Click,
+    CursorPosition,
+    Drag,
+    Forward,
+    Keys,
+    MouseDown,
+    MouseUp,
+    Move,
+    Navigate,
+    ReadText,
+    Reload,
+    SafetyCheck,
+    Screenshot,
+    Scroll,
+    Type,
+    Wait,
+    Zoom,
+)
+from toolwire.canonical.content import ComputerUse, OpaquePart, ScreenObservation, ToolCall, ToolResult
+from toolwire.canonical.tools import Computer, NativeTool
+from toolwire.codec.encoding.computer import (
+    PIXELS_PER_NOTCH,
+    ActionEncodingState,
+    ComputerUseAdapter,
+    EncodedAction,
+    call_arguments,
+    chord_of,
+    encode_each,
+    parse_point,
+    round_seconds,
+    unread_pointers,
+    vendor_keys,
+)
+from toolwire.codec.encoding.hosted_tools import parse_json
+from toolwire.codec.encoding.media import Size
+from toolwire.codec.wire.reader import escape_pointer
+from toolwire.protocols.anthropic.fields import model_version
+from toolwire.protocols.anthropic.wire import FAMILY
+
+SINGLE_TOOL, COMPUTER_TOOLSET, BROWSER_TOOLSET = "computer", "computer_toolset", "browser_toolset"
+BROWSER_STATE = "browser_state"
+_KEY_NAMES = {
+    "Control": "ctrl",
+    "Meta": "super",
+    "Alt": "alt",
+    "Shift": "shift",
+    "Enter": "Return",
+    "Backspace": "BackSpace",
+    "PageUp": "Page_Up",
+    "PageDown": "Page_Down",
+    "ArrowUp": "Up",
+    "ArrowDown": "Down",
+    "ArrowLeft": "Left",
+    "ArrowRight": "Right",
+    " ": "space",
+    "+": "plus",
+}
+CLICKS: dict[str, dict[str, Any]] = {
+    "left_click": {},
+    "right_click": {"button": "right"},
+    "middle_click": {"button": "middle"},
+    "double_click": {"count": 2},
+    "triple_click": {"count": 3},
+}
+_HISTORY_ACTIONS: dict[str, Action] = {"back": Back(), "forward": Forward(), "reload": Reload()}
+_SIMPLE_ACTIONS: dict[str, Action] = {
+    "screenshot": Screenshot(),
+    "cursor_position": CursorPosition(),
+    "get_page_text": ReadText(),
+}
+_DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
+_DEFAULT_NOTCHES = 3
+_URL_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)")
+"""An address may come without one, and perhaps with a port."""
+_MAX_REPEAT = 100
+
+# ---- decode
+
+
+def decode_computer_call(call: ToolCall, _: Size | None) -> ComputerUse | None:
+    members = call_arguments(call)
+    if members is None:
+        return None
+    member: Any = call.name
+    if call.toolset is None and call.name == "computer":
+        member = members.pop("action", None)
+    elif call.toolset not in ("computer", "browser"):
+        return None
+    if not isinstance(member, str):
+        return None
+    try:
+        actions = _decode_action(member, members)
+    except (TypeError, ValueError, KeyError):
+        return None
+    if actions is None:
+        return None
+    others = tuple("/" + escape_pointer(name) for name in members)
+    return ComputerUse(actions=actions, places=("",) * len(actions), others=others)
+
+
+def _decode_action(member: str, members: dict[str, Any]) -> tuple[Action, ...] | None:
+    """What a member means; it takes from `members` what it understands."""
+    if member in CLICKS:
+        keys = _decode_modifiers(members)
+        x, y = _decode_point(members)
+        return (Click(x=x, y=y, keys=keys, **CLICKS[member]),)
+    if member in _SIMPLE_ACTIONS:
+        return (_SIMPLE_ACTIONS[member],)
+    match member:
+        case "mouse_move" | "hover":
+            x, y = _decode_point(members)
+            return None if x is None or y is None else (Move(x=x, y=y),)
+        case "left_click_drag":
+            return _decode_drag(members)
+        case "left_mouse_down" | "left_mouse_up":
+            x, y = _decode_point(members)
+            return (MouseDown(x=x, y=y) if member == "left_mouse_down" else MouseUp(x=x, y=y),)
+        case "scroll":
+            return _decode_scroll(members)
+        case "zoom":
+            x0, y0, x1, y1 = (_expect_int(one) for one in members.pop("region"))
+            return (Zoom(x0=x0, y0=y0, x1=x1, y1=y1),)
+        case "type":
+            return (Type(text=_expect_text(members.pop("text"))),)
+        case "key" | "hold_key":
+            return _decode_keys(members, hold=member == "hold_key")
+        case "wait":
+            return (Wait(seconds=_expect_seconds(members.pop("duration"))),)
+        case "navigate":
+            url = _expect_text(members.pop("url"))
+            return (_HISTORY_ACTIONS.get(url) or Navigate(url=url if _URL_SCHEME.match(url) else f"https://{url}"),)
+        case _:
+            return None
+
+
+def _decode_keys(members: dict[str, Any], *, hold: bool) -> tuple[Action, ...] | None:
+    """One chord, held or pressed; or several, with spaces between them."""
+    text = _expect_text(members.pop("text"))
+    if hold:
+        keys = chord_of(text)
+        return (Keys(keys=keys, hold=_expect_seconds(members.pop("duration"))),) if keys else None
+    repeat = _expect_int(members.pop("repeat", 1))
+    chords = [chord_of(word) for word in text.split()]
+    if not 0 < repeat <= _MAX_REPEAT or not all(chords):
+        return None
+    if len(chords) == 1:
+        return (Keys(keys=chords[0], repeat=repeat),)
+    return tuple(Keys(keys=chord) for chord in chords * repeat) or None
+
+
+def _decode_drag(members: dict[str, Any]) -> tuple[Action, ...] | None:
+    keys = _decode_modifiers(members)
+    start = parse_point(members.pop("start_coordinate", None)) or _decode_target(members.pop("from", None))
+    x, y = _decode_point(members)
+    return None if start is None or x is None or y is None else (Drag(path=(start, (x, y)), keys=keys),)
+
+
+def _decode_scroll(members: dict[str, Any]) -> tuple[Action, ...] | None:
+    keys = _decode_modifiers(members)
+    x, y = _decode_point(members)
+    towards = _DIRECTIONS[members.pop("scroll_direction")]
+    amount = _expect_int(members.pop("scroll_amount", _DEFAULT_NOTCHES)) * PIXELS_PER_NOTCH
+    return (Scroll(x=x, y=y, dx=towards[0] * amount, dy=towards[1] * amount, keys=keys),)
+
+
+def _decode_point(members: dict[str, Any]) -> tuple[int | None, int | None]:
+    if members.get("coordinate") is None and "target" not in members:
+        members.pop("coordinate", None)
+        return None, None
+    found = parse_point(members.pop("coordinate", None)) or _decode_target(members.pop("target", None))
+    if found is None:
+        raise ValueError("no point")
+    return found
+
+
+def _decode_target(value: Any) -> tuple[int, int] | None:
+    if not isinstance(value, dict) or value.keys() != {"type", "x", "y"} or value["type"] != "coordinate":
+        return None
+    return parse_point([value["x"], value["y"]])
+
+
+def _decode_modifiers(members: dict[str, Any]) -> tuple[str, ...]:
+    word = members.pop("text", None) or members.pop("modifiers", None)
+    return () if word is None else chord_of(_expect_text(word))
+
+
+def _expect_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
+
+
+def _expect_int(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError("no whole number")
+    return value
+
+
+def _expect_seconds(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError("no number")
+    return float(value)
+
+
+def decode_computer_result(result: ToolResult) -> ScreenObservation:
+    """Where the tab in view is, if the state of a browser says it."""
+    for part in result.content or ():
+        if isinstance(part, OpaquePart) and part.kind == BROWSER_STATE:
+            shown = [
+                tab.get("url") for tab in _list_entries(parse_json(part.body), "tabs") if tab.get("active") is True
+            ]
+            return ScreenObservation(url=next((url for url in shown if isinstance(url, str) and url), None))
+    return ScreenObservation()
+
+
+def describe_tabs(raw: Raw) -> str | None:
+    """The state of a browser in words, which is how the provider tells it to its own model."""
+    state = parse_json(raw)
+    tabs = []
+    for tab in _list_entries(state, "tabs"):
+        shown = " (in view)" if tab.get("active") is True else ""
+        tabs.append(f"Tab {tab.get('tab_id')}{shown}: {tab.get('title')} {tab.get('url')}")
+    changes = [" ".join(map(str, change.values())) for change in _list_entries(state, "state_changes")]
+    return "\n".join([*tabs, *changes]) or None
+
+
+def _list_entries(state: Any, name: str) -> list[dict[str, Any]]:
+    found = state.get(name) if isinstance(state, dict) else None
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+# ---- encode
+
+
+def encode_computer_actions(
+    actions: tuple[Action, ...], computer: Computer, state: ActionEncodingState
+) -> list[EncodedAction] | None:
+    browsing = computer.dialect == BROWSER_TOOLSET
+
+    def say(action: Action, saying: ActionEncodingState) -> list[EncodedAction] | None:
+        said = _encode_action(action, saying, in_browser=browsing)
+        if said is None or computer.dialect != SINGLE_TOOL:
+            return said
+        return [EncodedAction("computer", {"action": one.name, **one.arguments}) for one in said]
+
+    return encode_each(actions, say, state)
+
+
+def _encode_action(action: Action, state: ActionEncodingState, *, in_browser: bool) -> list[EncodedAction] | None:
+    if (word := _encode_simple_action(action)) is not None:
+        return [word]
+    match action:
+        case Click():
+            return _encode_click(action, state, in_browser=in_browser)
+        case Move(x=x, y=y):
+            return [EncodedAction("mouse_move", _encode_point((x, y), in_browser=in_browser))]
+        case Drag(path=path):
+            if len(path) > 2:
+                state.report_loss("only where it starts and ends is told")
+            origin = {"from": _encode_coordinate(path[0])} if in_browser else {"start_coordinate": list(path[0])}
+            return [
+                EncodedAction(
+                    "left_click_drag",
+                    {
+                        **origin,
+                        **_encode_point(path[-1], in_browser=in_browser),
+                        **_encode_modifiers(action, state, in_browser=in_browser),
+                    },
+                )
+            ]
+        case Scroll():
+            return _encode_scroll(action, state, in_browser=in_browser)
+        case Type(text=text):
+            return [EncodedAction("type", {"text": text})]
+        case Keys():
+            return [_encode_keys(action, state, in_browser=in_browser)]
+        case Wait(seconds=seconds):
+            return [
+                EncodedAction(
+                    "wait",
+                    {"duration": _encode_duration(1.0 if seconds is None else seconds, state, in_browser=in_browser)},
+                )
+            ]
+        case Zoom(x0=x0, y0=y0, x1=x1, y1=y1):
+            return [EncodedAction("zoom", {"region": [x0, y0, x1, y1]})]
+        case MouseDown() | MouseUp():
+            return _encode_mouse_button(action, state, in_browser=in_browser)
+        case Navigate(url=url):
+            return [EncodedAction("navigate", {"url": url})]
+        case _:
+            return None
+
+
+def _encode_simple_action(action: Action) -> EncodedAction | None:
+    for word, bare in _SIMPLE_ACTIONS.items():
+        if action == bare:
+            return EncodedAction(word, {})
+    for word, bare in _HISTORY_ACTIONS.items():
+        if action == bare:
+            return EncodedAction("navigate", {"url": word})
+    return None
+
+
+def _encode_keys(action: Keys, state: ActionEncodingState, *, in_browser: bool) -> EncodedAction:
+    chord = "+".join(vendor_keys(action.keys, _KEY_NAMES))
+    if action.hold is not None:
+        return EncodedAction(
+            "hold_key", {"text": chord, "duration": _encode_duration(action.hold, state, in_browser=in_browser)}
+        )
+    return EncodedAction("key", {"text": chord} | ({"repeat": action.repeat} if action.repeat != 1 else {}))
+
+
+def _encode_duration(seconds: float, state: ActionEncodingState, *, in_browser: bool) -> float:
+    """Only the browser's members take a part of a second."""
+    return seconds if in_browser and not seconds.is_integer() else round_seconds(seconds, state)
+
+
+def _encode_click(action: Click, state: ActionEncodingState, *, in_browser: bool) -> list[EncodedAction] | None:
+    if action.button in ("back", "forward"):
+        return None
+    wanted: dict[str, Any] = {"button": action.button} if action.button != "left" else {}
+    wanted |= {"count": action.count} if action.count != 1 else {}
+    member = next((name for name, means in CLICKS.items() if means == wanted), None)
+    times = 1
+    if member is None:
+        member, times = f"{action.button}_click", action.count
+        state.report_loss("several clicks of that button are told one by one")
+    where = state.target_point(action) if in_browser else (action.x, action.y) if action.x is not None else None
+    if in_browser and where is None:
+        return None
+    place = {} if where is None else _encode_point(where, in_browser=in_browser)
+    return [EncodedAction(member, {**place, **_encode_modifiers(action, state, in_browser=in_browser)})] * times
+
+
+def _encode_scroll(action: Scroll, state: ActionEncodingState, *, in_browser: bool) -> list[EncodedAction] | None:
+    where = state.target_point(action)
+    if where is None and state.size is not None:
+        where = state.size[0] // 2, state.size[1] // 2
+    if in_browser and where is None:
+        return None
+    place = {} if where is None else _encode_point(where, in_browser=in_browser)
+    told = []
+    for pixels, back, on in ((action.dy, "up", "down"), (action.dx, "left", "right")):
+        if pixels:
+            notches = max(1, round(abs(pixels) / PIXELS_PER_NOTCH))
+            if notches * PIXELS_PER_NOTCH != abs(pixels):
+                state.report_loss("pixels are told as notches of a wheel")
+            towards = {"scroll_direction": on if pixels > 0 else back, "scroll_amount": notches}
+            told.append(
+                EncodedAction(
+                    "scroll",
+                    {**place, **towards, **_encode_modifiers(action, state, in_browser=in_browser, is_scroll=True)},
+                )
+            )
+    return told or [EncodedAction("wait", {"duration": 1})]
+
+
+def _encode_mouse_button(
+    action: MouseDown | MouseUp, state: ActionEncodingState, *, in_browser: bool
+) -> list[EncodedAction] | None:
+    if action.button != "left":
+        return None
+    word = "left_mouse_down" if isinstance(action, MouseDown) else "left_mouse_up"
+    where = state.target_point(action)
+    if in_browser:
+        return None if where is None else [EncodedAction(word, _encode_point(where, in_browser=True))]
+    first = [] if action.x is None or where is None else [EncodedAction("mouse_move", {"coordinate": list(where)})]
+    return [*first, EncodedAction(word, {})]
+
+
+def _encode_point(point: Any, *, in_browser: bool) -> dict[str, Any]:
+    return {"target": _encode_coordinate(point)} if in_browser else {"coordinate": list(point)}
+
+
+def _encode_coordinate(point: tuple[int, int]) -> dict[str, Any]:
+    return {"type": "coordinate", "x": point[0], "y": point[1]}
+
+
+def _encode_modifiers(
+    action: Any, state: ActionEncodingState, *, in_browser: bool, is_scroll: bool = False
+) -> dict[str, Any]:
+    if not action.keys:
+        return {}
+    if in_browser and (is_scroll or isinstance(action, Drag)):
+        state.report_loss("the target holds no keys meanwhile")
+        return {}
+    return {"modifiers" if in_browser else "text": "+".join(vendor_keys(action.keys, _KEY_NAMES))}
+
+
+_EARLIEST_KINDS = "screenshot click move drag type keys cursor_position"
+_KINDS = {
+    SINGLE_TOOL: f"{_EARLIEST_KINDS} scroll wait zoom mouse_down mouse_up",
+    COMPUTER_TOOLSET: f"{_EARLIEST_KINDS} scroll wait zoom mouse_down mouse_up",
+    BROWSER_TOOLSET: "screenshot click move drag type keys scroll wait zoom mouse_down mouse_up "
+    "navigate back forward reload read_text",
+}
+# By member of the browser toolset: what it is called in common, if it is.
+_BROWSER_MEMBERS = {
+    **dict.fromkeys(CLICKS, "click"),
+    "navigate": "navigate",
+    "screenshot": "screenshot",
+    "zoom": "zoom",
+    "hover": "move",
+    "mouse_move": "move",
+    "left_click_drag": "drag",
+    "left_mouse_down": "mouse_down",
+    "left_mouse_up": "mouse_up",
+    "scroll": "scroll",
+    "type": "type",
+    "key": "keys",
+    "hold_key": "keys",
+    "wait": "wait",
+    "get_page_text": "read_text",
+}
+_TAB_MEMBERS = [
+    "list_tabs",
+    "new_tab",
+    "switch_tab",
+    "close_tab",
+    "read_page",
+    "read_console",
+    "read_network",
+    "find",
+    "form_input",
+    "file_upload",
+    "scroll_to",
+    "javascript_exec",
+]
+
+# ---- decode
+
+
+def decode_computer(kind: str, date: str, raw: Raw) -> Computer | None:
+    """What a declaration says of the screen; None if it is another tool."""
+    if kind not in _KINDS:
+        return None
+    if not isinstance(members := parse_json(raw), dict):
+        return None
+    width, height = members.pop("display_width_px", None), members.pop("display_height_px", None)
+    sizes = [one if type(one) is int and one > 0 else None for one in (width, height)]
+    others = unread_pointers(members, ("type", "name") if members.get("name") == "computer" else ("type",))
+    others += [] if sizes[0] or width is None else ["display_width_px"]
+    others += [] if sizes[1] or height is None else ["display_height_px"]
+    kinds = _enabled_kinds(
+        kind, members.get("configs"), (_EARLIEST_KINDS if date == "20241022" else _KINDS[kind]).split()
+    )
+    return Computer(
+        dialect=kind,
+        kinds=tuple(kinds),
+        width=sizes[0],
+        height=sizes[1],
+        environment="browser" if kind == BROWSER_TOOLSET else "desktop",
+        others=tuple(others),
+        wire_form=("environment",),
+        at="",
+    )
+
+
+def _enabled_kinds(kind: str, configs: Any, kinds: list[str]) -> list[str]:
+    """The actions without those of which every member is turned off."""
+    if not isinstance(configs, dict) or kind == SINGLE_TOOL:
+        return kinds
+    off = {name for name, config in configs.items() if isinstance(config, dict) and config.get("enabled") is False}
+    members = _BROWSER_MEMBERS if kind == BROWSER_TOOLSET else _COMPUTER_MEMBERS
+    there = {means for name, means in members.items() if name not in off}
+    there |= set() if "navigate" in off else {"back", "forward", "reload"}
+    return [one for one in kinds if one in there]
+
+
+# ---- encode
+
+
+def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool, Computer]:
+    generation = model_version(model)[1]
+    if (0, 0) < generation < (5, 5) and client_computer.width and client_computer.height:
+        body: dict[str, Any] = {"type": "computer_20251124", "name": "computer"}
+        body |= {"display_width_px": client_computer.width, "display_height_px": client_computer.height}
+        return _native_tool(SINGLE_TOOL, body, client_computer, name="computer")
+    if client_computer.environment != "browser":
+        missing = [name for name, kind in _COMPUTER_MEMBERS.items() if kind not in client_computer.kinds]
+        return _native_tool(
+            COMPUTER_TOOLSET, {"type": "computer_toolset_20260801", **_disabled_configs(missing)}, client_computer
+        )
+    missing = [*_TAB_MEMBERS, *(name for name, kind in _BROWSER_MEMBERS.items() if kind not in client_computer.kinds)]
+    return _native_tool(
+        BROWSER_TOOLSET, {"type": "browser_toolset_20260801", **_disabled_configs(missing)}, client_computer
+    )
+
+
+_COMPUTER_MEMBERS = {
+    **{name: kind for name, kind in _BROWSER_MEMBERS.items() if name not in ("navigate", "hover", "get_page_text")},
+    "cursor_position": "cursor_position",
+}
+
+
+def _disabled_configs(members: list[str]) -> dict[str, Any]:
+    """The client can't do these: the model is not offered them."""
+    return {"configs": {name: {"enabled": False} for name in members}} if members else {}
+
+
+def _native_tool(
+    kind: str, body: dict[str, Any], client_computer: Computer, name: str | None = None
+) -> tuple[NativeTool, Computer]:
+    sized = (client_computer.width, client_computer.height) if kind == SINGLE_TOOL else (None, None)
+    environment = None if kind == SINGLE_TOOL else client_computer.environment
+    kinds = tuple(_KINDS[kind].split())
+    own = Computer(dialect=kind, kinds=kinds, width=sized[0], height=sized[1], environment=environment)
+    raw = Raw(msgspec.json.encode(body))
+    return NativeTool(protocol=FAMILY, kind=kind, name=name, body=raw, executor="client", computer=own), own
+
+
+def _encode_computer_call(call: ToolCall, computer: Computer, _: tuple[SafetyCheck, ...]) -> ToolCall:
+    return replace(call, toolset=_toolset_name(computer))
+
+
+def _encode_computer_result(result: ToolResult, computer: Computer, _: tuple[SafetyCheck, ...]) -> ToolResult:
+    return replace(result, toolset=_toolset_name(computer))
+
+
+def _toolset_name(computer: Computer) -> str | None:
+    return {COMPUTER_TOOLSET: "computer", BROWSER_TOOLSET: "browser"}.get(computer.dialect)
+
+
+COMPUTER_USE = ComputerUseAdapter(
+    family=FAMILY,
+    compatible_families=(FAMILY,),
+    arguments_pointer="input",
+    decode_call=decode_computer_call,
+    encode_actions=encode_computer_actions,
+    finish_call=_encode_computer_call,
+    finish_result=_encode_computer_result,
+    declare_tool=_declare_computer,
+    decode_observation=decode_computer_result,
+)

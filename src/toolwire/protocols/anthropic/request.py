@@ -1,0 +1,284 @@
+"""Anthropic's request body, to a canonical request and back.
+
+`/v1/messages/count_tokens`: the request without what only an answer needs.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from toolwire.canonical.request import Request
+from toolwire.codec.encoding.computer import decode_computer_use
+from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
+from toolwire.codec.encoding.hosted_tools import substitute_functions
+from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
+from toolwire.codec.encoding.tools import NameRules
+from toolwire.codec.encoding.turns import (
+    Turn,
+    assemble,
+    ends_with_assistant_text,
+    leading_system_count,
+    one_turn_per_message,
+)
+from toolwire.codec.interface import EncodedBody, Route, Target
+from toolwire.codec.losses import LossReport
+from toolwire.codec.token_count import TokenCountApi, select_fields
+from toolwire.codec.wire.extras import (
+    collect_extras,
+    merge_extras,
+    none_to_unset,
+    restore_extras,
+    track_extras,
+    unset_to_none,
+)
+from toolwire.codec.wire.reader import Reader
+from toolwire.protocols.anthropic.computer import COMPUTER_USE
+from toolwire.protocols.anthropic.fields import refuses_prefill
+from toolwire.protocols.anthropic.parts.messages import (
+    append_continue_prompt,
+    decode_messages,
+    decode_system,
+    encode_system,
+    encode_turn,
+    is_call_id,
+    trim_prefill,
+)
+from toolwire.protocols.anthropic.settings import (
+    decode_sampling,
+    decode_settings,
+    encode_max_tokens,
+    encode_sampling,
+    encode_settings,
+    encode_tier,
+)
+from toolwire.protocols.anthropic.tools import (
+    HOSTED_TOOLS,
+    REPRESENTED_SERVERS,
+    attach_servers,
+    beta_headers,
+    decode_cache,
+    decode_choice,
+    decode_tools,
+    encode_cache,
+    encode_choice,
+    encode_tools,
+    has_servers,
+)
+from toolwire.protocols.anthropic.wire import FAMILY, MetadataShape, RequestShape
+
+EMPTY_TEXT = "(nothing)"
+ID_AND_NAME_RULES = IdAndNameRules(
+    id_pattern=re.compile(r"[a-zA-Z0-9_-]+"),
+    id_limit=64,
+    names=NameRules(re.compile(r"[a-zA-Z0-9_-]+"), 64),
+    freeform=False,
+)
+WIRE_NAMES = {
+    "Request.system": "/system",
+    "Request.sampling": "",
+    "Request.thinking": "",
+    "Request.output": "",
+    "Request.continuation": "",
+    "Request.end_user": "/metadata/user_id",
+    "Request.tier": "/service_tier",
+    "Request.cache": "/cache_control",
+    "Sampling.stop": "/stop_sequences",
+    "Thinking.enabled": "/thinking/type",
+    "Thinking.budget_tokens": "/thinking/budget_tokens",
+    "Thinking.visibility": "/thinking/display",
+    "Thinking.effort": "/output_config/effort",
+    "OutputFormat.kind": "/output_config/format",
+    "OutputFormat.schema": "/output_config/format/schema",
+    "OutputFormat.held": "/output_config/format/schema",
+    "ToolChoice.parallel": "/disable_parallel_tool_use",
+    "ToolChoice.names": "/name",
+    "ToolChoice.mode": "/type",
+    "FunctionTool.parameters": "/input_schema",
+    "FunctionTool.defer": "/defer_loading",
+    "FunctionTool.cache": "/cache_control",
+    "McpServer.authorization": "/authorization_token",
+    "Message.parts": "/content",
+    "Text.annotations": "/citations",
+    "Text.cache": "/cache_control",
+    "Media.cache": "/cache_control",
+    "Media.name": "/title",
+    "Media.media_type": "/source/media_type",
+    "Nested.parts": "/content",
+    "Citation.quote": "/cited_text",
+    "Reasoning.content": "/thinking",
+    "Reasoning.signature": "/signature",
+    "ToolCall.arguments": "/input",
+    "ToolCall.namespace": "/server_name",
+    "ToolCall.toolset": "/toolset_name",
+    "ToolCall.cache": "/cache_control",
+    "Caller.kind": "/type",
+    "Caller.id": "/tool_id",
+    "ToolResult.call_id": "/tool_use_id",
+    "ToolResult.status": "/is_error",
+    "ToolResult.toolset": "/toolset_name",
+    "ToolResult.cache": "/cache_control",
+    "Computer.width": "/display_width_px",
+    "Computer.height": "/display_height_px",
+    "ToolRef.name": "/tool_name",
+    "ToolRef.cache": "/cache_control",
+    "ApiError.raw": "/error/type",
+    "ApiError.message": "/error/message",
+    "ApiError.code": "/error/details/error_code",
+    "Response.candidates": "",
+    "Candidate.messages": "",
+    "Candidate.stop": "",
+    "Stop.reason": "/stop_reason",
+    "Stop.raw": "/stop_reason",
+    "Stop.sequence": "/stop_sequence",
+    "Usage.cache_read": "/cache_read_input_tokens",
+    "Usage.cache_write": "/cache_creation_input_tokens",
+    "Usage.reasoning": "/output_tokens_details/thinking_tokens",
+}
+
+_request_reader = Reader[RequestShape](RequestShape, FAMILY)
+
+# ---- decode
+
+
+def decode_request(body: bytes, route: Route) -> Request:
+    with track_extras() as extras:
+        request = decode_computer_use(_decode_request(_request_reader.read(body), route), COMPUTER_USE)
+    return request if extras else replace(request, plain=True)
+
+
+def _decode_request(shape: RequestShape, route: Route) -> Request:
+    thinking, output = decode_settings(shape)
+    system = shape.system
+    tools = None if shape.tools is UNSET else attach_servers(decode_tools(shape.tools), shape.mcp_servers)
+    messages = () if shape.messages is UNSET else decode_messages(shape.messages)
+    return Request(
+        origin=FAMILY,
+        model=route.model if shape.model is UNSET else shape.model,
+        messages=messages,
+        system=None if system is UNSET else decode_system(system),
+        tools=tools,
+        tool_choice=None if shape.tool_choice is UNSET else decode_choice(shape.tool_choice),
+        sampling=decode_sampling(shape),
+        thinking=thinking,
+        output=output,
+        stream=unset_to_none(shape.stream),
+        end_user=None if shape.metadata is UNSET else unset_to_none(shape.metadata.user_id),
+        tier=unset_to_none(shape.service_tier),
+        cache=decode_cache(shape.cache_control),
+        continued=ends_with_assistant_text(messages),
+        **_decode_extras(shape, *((REPRESENTED_SERVERS,) if has_servers(tools) else ())),
+    )
+
+
+def _decode_extras(shape: RequestShape, *wire_form: str) -> dict[str, Any]:
+    if isinstance(shape.system, str):
+        wire_form = (*wire_form, "anthropic:system:string")
+    if shape.messages is UNSET:
+        wire_form = (*wire_form, "anthropic:absent:messages")
+    if shape.metadata is UNSET:
+        return collect_extras(shape, FAMILY, *wire_form)
+    empty = () if shape.metadata.user_id is not UNSET else ("anthropic:metadata:empty",)
+    return merge_extras(
+        collect_extras(shape, FAMILY, *wire_form), collect_extras(shape.metadata, FAMILY, *empty, prefix="metadata/")
+    )
+
+
+# ---- encode
+
+
+def encode_request(request: Request, target: Target) -> EncodedBody:
+    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), target, same_protocol=request.origin == FAMILY)
+    request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
+    # One message at least is wanted, so that system text alone is told in a user turn.
+    lifted = 0 if plan.same_protocol else min(leading_system_count(request.messages), max(len(request.messages) - 1, 0))
+    tools = encode_tools(request, plan)
+    model = request.model if target.model is None else target.model
+    continues = not refuses_prefill(model or "")
+    turns = one_turn_per_message(request.messages)
+    if not plan.same_protocol:
+        turns = adapt_turns(assemble(request, plan.report, skip=lifted, supports_prefill=continues), plan)
+    shape: dict[str, Any] = {"model": model}
+    shape["max_tokens"] = encode_max_tokens(request, plan)
+    if (system := encode_system(request, lifted, plan)) is not None:
+        shape["system"] = system
+    if turns or "anthropic:absent:messages" not in request.wire_form:
+        shape["messages"] = messages = _encode_turns(turns, plan)
+        if not plan.same_protocol and turns and turns[-1].role == "assistant" and turns[-1].parts and messages:
+            trim_prefill(messages[-1]["content"], turns[-1].parts[-1].path, plan)
+        if not plan.same_protocol and not continues:
+            append_continue_prompt(messages, plan.report)
+    if tools is not None:
+        shape["tools"] = tools
+    if plan.mcp_servers:
+        shape["mcp_servers"] = plan.mcp_servers
+    shape["tool_choice"] = encode_choice(request, plan, has_tools=bool(tools))
+    encode_sampling(request, shape, plan)
+    encode_settings(request, shape, plan)
+    if (stream := request.stream if target.stream is None else target.stream) is not None:
+        shape["stream"] = stream
+    if request.end_user is not None or "anthropic:metadata:empty" in request.wire_form:
+        shape["metadata"] = MetadataShape(user_id=none_to_unset(request.end_user))
+    shape["service_tier"] = encode_tier(request, plan)
+    shape["cache_control"] = encode_cache(request.cache, (), plan)
+    if not plan.same_protocol:
+        _report_unsupported(request, plan)
+    body = {name: value for name, value in shape.items() if value is not UNSET and value is not None}
+    for node in (request, request.thinking, request.output):
+        restore_extras(body, node, FAMILY)
+    if not plan.same_protocol and not request.plain:
+        plan.report.report_foreign_extras(request, (FAMILY,))
+    headers = beta_headers(has_connectors=bool(plan.mcp_servers), tools=() if plan.same_protocol else request.tools)
+    return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1/messages", headers=headers))
+
+
+def _encode_turns(turns: list[Turn], plan: EncodingPlan) -> list[Any]:
+    messages: list[Any] = []
+    for number, turn in enumerate(turns):
+        made = encode_turn(turn, plan)
+        if not made and number == 0 and turn.role == "user" and not plan.same_protocol:
+            made = [{"role": "user", "content": EMPTY_TEXT}]
+            plan.report.added((), "", "/messages/0", "the target wants a user to begin")
+        messages += made
+    return messages
+
+
+def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
+    """What a request of another protocol can say and this one can't."""
+    for index, message in enumerate(request.messages):
+        for field in ("name", "id", "status", "phase", "clear_at"):
+            if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
+                plan.report.dropped(("messages", index), field)
+    if request.labels is not None:
+        plan.report.dropped((), "labels")
+    state = request.continuation
+    if state is not None:
+        if state.id is not None:
+            plan.report.dropped(("continuation",), "id", "the target holds no conversation of another provider's")
+        if state.store:
+            plan.report.dropped(("continuation",), "store", "the target stores nothing")
+        if state.background:
+            plan.report.dropped(("continuation",), "background")
+
+
+_COUNTED_FIELDS = frozenset(
+    (
+        *("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control", "speed"),
+        *("mcp_servers", "context_management"),
+    )
+)
+
+
+class CountResponse(Struct):
+    input_tokens: int
+
+
+TOKEN_COUNT_API = TokenCountApi(
+    count_path=lambda path: f"{path}/count_tokens",
+    wrap_request=lambda body, _: select_fields(body, _COUNTED_FIELDS),
+    unwrap_request=lambda body: body,
+    encode_count=CountResponse,
+    decode_count=lambda body: msgspec.json.decode(body, type=CountResponse).input_tokens,
+)

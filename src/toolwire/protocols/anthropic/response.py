@@ -1,0 +1,333 @@
+"""Anthropic's answers and errors, to canonical and back.
+
+The models on offer, as Anthropic lists them.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.encoding.hosted_tools import read_hosted_counts
+from toolwire.codec.encoding.ids import derive_response_id
+from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.interface import EncodedBody, ResponseContext, Target
+from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.surface import ModelCard
+from toolwire.codec.wire.extras import (
+    collect_extras,
+    extras_and_wire_form,
+    none_to_unset,
+    restore_extras,
+    track_extras,
+    unset_to_none,
+)
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader
+from toolwire.protocols.anthropic.fast_path import encode_fast
+from toolwire.protocols.anthropic.parts.content import decode_blocks, encode_parts
+from toolwire.protocols.anthropic.parts.messages import is_call_id
+from toolwire.protocols.anthropic.request import ID_AND_NAME_RULES
+from toolwire.protocols.anthropic.wire import (
+    FAMILY,
+    CallerShape,
+    ResponseShape,
+    TextBlock,
+    ToolUseBlock,
+    UsageDetailsShape,
+    UsageShape,
+)
+
+CANONICAL_STOPS: dict[str, StopReason] = {
+    "end_turn": "end_turn",
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "tool_use": "tool_use",
+    "pause_turn": "paused",
+    "compaction": "paused",
+    "refusal": "refusal",
+    "model_context_window_exceeded": "context_window",
+}
+WIRE_STOPS: dict[StopReason, str] = {
+    "end_turn": "end_turn",
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "tool_use": "tool_use",
+    "paused": "pause_turn",
+    "refusal": "refusal",
+    "filtered": "refusal",
+    "context_window": "model_context_window_exceeded",
+    "continuation": "pause_turn",
+    "malformed_call": "end_turn",
+    "cancelled": "end_turn",
+    "error": "end_turn",
+    "other": "end_turn",
+}
+NO_DETAILS = "anthropic:usage:no details"
+_EXACT_STOPS = ("end_turn", "max_tokens", "stop_sequence", "tool_use", "paused", "refusal", "context_window")
+
+_HOSTED_COUNTS_FIELD = "server_tool_use"
+_HOSTED_COUNTS = {
+    "searches": f"{_HOSTED_COUNTS_FIELD}/web_search_requests",
+    "fetches": f"{_HOSTED_COUNTS_FIELD}/web_fetch_requests",
+}
+
+_NULL_FIELDS = ("stop_details", "container")
+_NULL_COUNTS = dict.fromkeys(
+    (
+        *("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "cache_creation"),
+        *("output_tokens_details", "server_tool_use", "service_tier", "inference_geo"),
+    )
+)
+
+_read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
+
+# ---- decode
+
+
+def decode_response(body: bytes, context: ResponseContext) -> Response:
+    with track_extras() as extras:
+        response = _decode_response(_read_response(body))
+    return response if extras else replace(response, plain=True)
+
+
+def _decode_response(shape: ResponseShape) -> Response:
+    for name, word in (("type", "message"), ("role", "assistant")):
+        if getattr(shape, name) not in (UNSET, word):
+            raise DecodeError(FAMILY, f"/{name}", word, repr(getattr(shape, name)))
+    message = Message(role="assistant", parts=decode_blocks(shape.content), at="")
+    candidate = Candidate(messages=(message,), stop=decode_stop(shape.stop_reason, shape.stop_sequence), at="")
+    envelope = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(shape, name) is UNSET]
+    return Response(
+        origin=FAMILY,
+        id=unset_to_none(shape.id),
+        model=unset_to_none(shape.model),
+        candidates=(candidate,),
+        usage=None if shape.usage is UNSET else decode_usage(shape.usage),
+        **collect_extras(shape, FAMILY, *envelope),
+    )
+
+
+def decode_stop(reason: str | UnsetType | None, sequence: str | UnsetType | None) -> Stop | None:
+    if not isinstance(reason, str):
+        return Stop(reason="stop_sequence", sequence=sequence) if isinstance(sequence, str) else None
+    return Stop(reason=CANONICAL_STOPS.get(reason, "other"), raw=reason, sequence=unset_to_none(sequence))
+
+
+def decode_usage(shape: UsageShape, *wire_form: str) -> Usage:
+    """Anthropic counts what a cache gave or took apart from the input; canonically it is part of it."""
+    read, write = unset_to_none(shape.cache_read_input_tokens), unset_to_none(shape.cache_creation_input_tokens)
+    total = None
+    if isinstance(shape.input_tokens, int):
+        total = shape.input_tokens + (read or 0) + (write or 0)
+    own, form = extras_and_wire_form(shape, FAMILY)
+    reasoning = None
+    if isinstance(details := shape.output_tokens_details, UsageDetailsShape):
+        reasoning = unset_to_none(details.thinking_tokens)
+        if details.thinking_tokens is UNSET:
+            form += (NO_DETAILS,)
+        inner, form = extras_and_wire_form(details, FAMILY, form, "output_tokens_details/")
+        own = own | inner if inner else own
+    counts: dict[str, int] = {}
+    if _HOSTED_COUNTS_FIELD in own:
+        found, counts = read_hosted_counts({"extras": {FAMILY: own}, "wire_form": form}, FAMILY, _HOSTED_COUNTS)
+        own, form = found["extras"][FAMILY], found["wire_form"]
+    return Usage(
+        input_tokens=total,
+        output_tokens=shape.output_tokens if isinstance(shape.output_tokens, int) else None,
+        cache_read=_count_or_none(shape.cache_read_input_tokens),
+        cache_write=_count_or_none(shape.cache_creation_input_tokens),
+        reasoning=reasoning,
+        searches=counts.get("searches"),
+        fetches=counts.get("fetches"),
+        extras={FAMILY: own} if own else None,
+        wire_form=form + wire_form,
+    )
+
+
+def _count_or_none(value: int | UnsetType | None) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+class _ResponseSummary(Struct):
+    type: Literal["message"]
+    content: list[Raw]
+    usage: UsageShape
+    id: str | None = None
+    model: str | None = None
+    stop_reason: str | None = None
+
+
+_decode_summary = msgspec.json.Decoder(_ResponseSummary).decode
+
+
+def peek_response(body: bytes) -> Response | None:
+    try:
+        shape = _decode_summary(body)
+    except JSON_ERRORS:
+        return None
+    stops = (Candidate(stop=decode_stop(shape.stop_reason, None)),)
+    return Response(origin=FAMILY, id=shape.id, model=shape.model, candidates=stops, usage=decode_usage(shape.usage))
+
+
+# ---- encode
+
+
+def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
+    home = response.origin == FAMILY
+    body = None if home else encode_fast(message_id(response.id, context), response)
+    report = LossReport()
+    if body is None:
+        body = _encode_response(
+            response, context, EncodingPlan(ID_AND_NAME_RULES, report, Target(), same_protocol=home, for_client=True)
+        )
+    if not home:
+        report_response(response, report)
+    if not response.plain:
+        report.report_foreign_extras(response, (FAMILY,))
+    return EncodedBody(body, report)
+
+
+def _encode_response(response: Response, context: ResponseContext, plan: EncodingPlan) -> dict[str, Any]:
+    candidate = response.candidates[0] if response.candidates else Candidate()
+    for index in range(1, len(response.candidates)):
+        plan.report.dropped(("candidates", index), "", "the target has one answer only")
+    content = encode_parts(locate_parts(candidate, plan), plan)
+    body: dict[str, Any] = {}
+    if not plan.same_protocol:
+        body["id"] = message_id(response.id, context)
+    elif response.id is not None:
+        body["id"] = response.id
+    if "anthropic:absent:type" not in response.wire_form:
+        body["type"] = "message"
+    if "anthropic:absent:role" not in response.wire_form:
+        body["role"] = "assistant"
+    if response.model is not None or not plan.same_protocol:
+        body["model"] = response.model or ""
+    body["content"] = content
+    encode_stop(candidate.stop, body, plan, has_calls=ToolUseBlock in map(type, content))
+    if response.usage is not None or not plan.same_protocol:
+        body["usage"] = encode_usage(response.usage or Usage(), plan)
+    restore_extras(restore_extras(body, response, FAMILY), candidate, FAMILY)
+    if not plan.same_protocol:
+        add_required_fields(body)
+    return body
+
+
+def add_required_fields(message: dict[str, Any]) -> None:
+    """Anthropic's specification requires these of every message, be they null, and of each block likewise."""
+    for name in _NULL_FIELDS:
+        message.setdefault(name, None)
+    message["usage"] = _NULL_COUNTS | message["usage"]
+    for block in message["content"]:
+        if type(block) is TextBlock and block.citations is UNSET:
+            block.citations = []  # some clients take no null for it
+        elif type(block) is ToolUseBlock and block.caller is UNSET:
+            block.caller = CallerShape("direct")
+
+
+def locate_parts(candidate: Candidate, plan: EncodingPlan) -> list[LocatedPart]:
+    found: list[LocatedPart] = []
+    for number, message in enumerate(candidate.messages):
+        trail: SourcePath = ("candidates", 0, "messages", number)
+        found += [LocatedPart(part, (*trail, "parts", index)) for index, part in enumerate(message.parts)]
+        for field in ("id", "status", "phase") if not plan.same_protocol else ():
+            if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
+                plan.report.dropped(trail, field)
+    return found
+
+
+def message_id(id: str | None, context: ResponseContext) -> str:
+    """The id of another protocol's answer."""
+    if id is not None and id.startswith("msg_"):
+        return id
+    return f"msg_{id or derive_response_id(context.request)}"
+
+
+def encode_stop(stop: Stop | None, body: dict[str, Any], plan: EncodingPlan, *, has_calls: bool = False) -> None:
+    if stop is None:
+        if not plan.same_protocol:
+            body["stop_reason"], body["stop_sequence"] = None, None
+        return
+    if stop.reason == "end_turn" and has_calls and not plan.same_protocol:
+        body["stop_reason"] = "tool_use"  # a call that may be answered later: here its client would take it for the end
+    elif not plan.same_protocol:
+        body["stop_reason"] = WIRE_STOPS[stop.reason]
+    elif stop.raw is not None:
+        body["stop_reason"] = stop.raw
+    if stop.sequence is not None or not plan.same_protocol:
+        body["stop_sequence"] = stop.sequence
+    if not plan.same_protocol and stop.reason not in _EXACT_STOPS:
+        why = f"{stop.raw or stop.reason} is told as {body['stop_reason']}"
+        plan.report.approximated(("candidates", 0, "stop"), "reason", why)
+
+
+def encode_usage(usage: Usage, plan: EncodingPlan) -> Any:
+    body: dict[str, Any] = {}
+    if usage.input_tokens is not None:
+        body["input_tokens"] = usage.input_tokens - (usage.cache_read or 0) - (usage.cache_write or 0)
+    elif not plan.same_protocol:
+        body["input_tokens"] = 0
+    if usage.output_tokens is not None or not plan.same_protocol:
+        body["output_tokens"] = usage.output_tokens or 0
+    if usage.cache_write is not None:
+        body["cache_creation_input_tokens"] = usage.cache_write
+    if usage.cache_read is not None:
+        body["cache_read_input_tokens"] = usage.cache_read
+    if usage.reasoning is not None or NO_DETAILS in usage.wire_form:
+        body["output_tokens_details"] = UsageDetailsShape(thinking_tokens=none_to_unset(usage.reasoning))
+    restore_extras(body, usage, FAMILY)
+    if not plan.same_protocol and (plan.hosted_uses or usage.searches is not None or usage.fetches is not None):
+        # A provider that does not count leaves that to whoever reads its calls.
+        counted = {"web_search": usage.searches, "web_fetch": usage.fetches}
+        body["server_tool_use"] = {
+            f"{kind}_requests": plan.hosted_uses.get(kind, 0) if said is None else said
+            for kind, said in counted.items()
+        }
+    return body
+
+
+def report_response(response: Response, report: LossReport) -> None:
+    if response.error is not None:
+        report.dropped(("error",), "", "the target tells errors apart from answers")
+    if response.created is not None:
+        report.dropped((), "created")
+    if response.continuation is not None and response.continuation.id is not None:
+        report.dropped(("continuation",), "id")
+    if response.usage is not None:
+        report_usage(response.usage, report)
+
+
+def report_usage(usage: Usage, report: LossReport) -> None:
+    if usage.tool_use is not None:
+        report.dropped(("usage",), "tool_use")
+    if usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
+        report.dropped(("usage",), "total", "the target has no total of its own")
+
+
+# The protocol wants a date, and nobody says when a model of another provider was made.
+_UNKNOWN_CREATION = "1970-01-01T00:00:00Z"
+
+
+def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
+    return {
+        "data": [encode_model(one) for one in models],
+        "has_more": False,
+        "first_id": models[0].id if models else None,
+        "last_id": models[-1].id if models else None,
+    }
+
+
+def encode_model(model: ModelCard) -> dict[str, Any]:
+    return {
+        "type": "model",
+        "id": model.id,
+        "display_name": model.id,
+        "created_at": _UNKNOWN_CREATION,
+        "lifecycle": "active",
+    }

@@ -1,0 +1,323 @@
+"""Anthropic's event stream, to canonical events and back.
+
+    message_start  (content_block_start content_block_delta* content_block_stop | ping)*  message_delta+  message_stop
+
+1. One frame is one event or two, and home again one frame: `Stopped` and `UsageReport` are the two halves of
+   `message_delta`, and `MessageEnd` and `ResponseEnd` those of `message_stop`.
+2. Blocks follow one another; the wire index is the encoder's own count.
+3. The input of a call arrives as text; no text at all means `{}`.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from toolwire.canonical.content import OpaquePart, Signature, ToolCall
+from toolwire.canonical.errors import ApiError, DecodeError
+from toolwire.canonical.events import (
+    UNKNOWN_FRAME,
+    CandidateEnd,
+    Event,
+    MessageEnd,
+    MessageStart,
+    Notice,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    ResponseStart,
+    UsageReport,
+)
+from toolwire.codec.framing import SseSplitter, frame_data
+from toolwire.codec.interface import ResponseContext, StreamDecoder
+from toolwire.codec.wire.extras import as_dict, collect_extras, merge_extras, unset_to_none
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader, UnknownVariant
+from toolwire.protocols.anthropic.errors import decode_error
+from toolwire.protocols.anthropic.parts.content import decode_blocks, decode_citation
+from toolwire.protocols.anthropic.response import decode_stop, decode_usage
+from toolwire.protocols.anthropic.wire import (
+    FAMILY,
+    BlockDeltaFrame,
+    BlockStartFrame,
+    BlockStopFrame,
+    CitationsDelta,
+    ErrorFrame,
+    FrameUnion,
+    InputDelta,
+    MessageDeltaFrame,
+    MessageStartFrame,
+    MessageStopFrame,
+    PingFrame,
+    SignatureDelta,
+    TextDelta,
+    ThinkingDelta,
+    UsageShape,
+)
+
+_frame_reader = Reader[Any](FrameUnion, FAMILY)
+_read_usage = Reader[UsageShape](UsageShape, FAMILY).read
+_decode_typed = msgspec.json.Decoder(FrameUnion).decode
+_decode_string = msgspec.json.Decoder(str).decode
+_DELTA_END = b"}}"
+_NO_HEAD = b"\n\n"  # no frame begins with it
+
+
+def _delta_head(data: bytes, text: str) -> bytes:
+    """What stands before the text of a delta that ends with it: the next deltas mostly begin alike, and then only their
+    text is read. Something that no frame begins with, if this one is not like that."""
+    for key in (b'"text":', b'"partial_json":'):
+        before, found, literal = data.partition(key)
+        if found and literal[-2:] == _DELTA_END:
+            try:
+                if _decode_string(literal[:-2]) == text:
+                    return before + found
+            except JSON_ERRORS:
+                pass
+    return _NO_HEAD
+
+
+class Decoder:
+    def __init__(self) -> None:
+        self._splitter = SseSplitter()
+        self._started = False
+        self._ended = False
+        self._open_parts: dict[int, PartStart] = {}
+        self._head = _NO_HEAD
+        self._head_index = 0
+        self._received_input: set[int] = set()
+        self._last_index = -1
+        self._usage: UsageShape | UnsetType = UNSET
+        self._fallback_model: str | None = None
+
+    def feed(self, data: bytes) -> list[Event]:
+        try:
+            return self._read(self._splitter.split_at(data, _DELTA_END))
+        except ValueError as error:
+            return self._fail_stream(str(error))
+
+    def _fail_stream(self, reason: str) -> list[Event]:
+        """The stream itself is at fault: nothing after this is read."""
+        self._ended = True
+        return [ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
+
+    def close(self) -> list[Event]:
+        events = self._read(self._splitter.close_split_at(_DELTA_END))
+        return events if self._ended else events + self._fail_stream("the stream ended before its message did")
+
+    def _read(self, pieces: list[bytes]) -> list[Event]:
+        events: list[Event] = []
+        if self._ended:
+            return events
+        alike, size, grown = self._head, len(self._head), self._head_index
+        last = pieces.pop()
+        for piece in pieces:
+            if piece.startswith(alike):
+                try:  # no text goes on over the end of a line, so that this is all of one frame
+                    events.append(PartDelta(index=grown, text=_decode_string(piece[size:]), plain=True))
+                    continue
+                except JSON_ERRORS:
+                    pass
+            self._read_frames(piece + _DELTA_END, events)
+            if self._ended:
+                return events
+            alike, size, grown = self._head, len(self._head), self._head_index
+        if last:
+            self._read_frames(last, events)
+        return events
+
+    def _read_frames(self, frames: bytes, events: list[Event]) -> None:
+        for frame in frames.split(b"\n\n"):
+            if self._ended:
+                return
+            if (data := frame_data(frame)) is None:
+                continue
+            try:
+                shape = _decode_typed(data)
+            except JSON_ERRORS:
+                events += self._decode_untyped(data)
+                continue
+            if type(shape) is BlockDeltaFrame and (index := shape.index) is not UNSET:
+                delta = shape.delta
+                text = None
+                if type(delta) is TextDelta:
+                    text = delta.text
+                elif type(delta) is InputDelta and delta.partial_json:
+                    text = delta.partial_json
+                    self._received_input.add(index)
+                if text is not None:
+                    events.append(PartDelta(index=index, text=text, plain=True))
+                    self._head, self._head_index = _delta_head(frame, text), index
+                    continue
+            events += self._decode_frame(shape)
+
+    def _decode_frame(self, shape: Any) -> list[Event]:
+        try:
+            return self._HANDLERS[type(shape)](self, shape)
+        except (DecodeError, UnicodeDecodeError) as error:
+            return self._fail_stream(str(error))
+
+    def _decode_untyped(self, data: bytes) -> list[Event]:
+        """A frame with something in it that its shape does not know; an unknown frame says nothing to anybody."""
+        try:
+            shape = _frame_reader.read(data)
+        except DecodeError as error:
+            return self._fail_stream(str(error))
+        if isinstance(shape, UnknownVariant):
+            return [Notice(kind=UNKNOWN_FRAME, extras={FAMILY: {"frame": shape.body}})]
+        return self._decode_frame(shape)
+
+    def _message_start(self, shape: MessageStartFrame) -> list[Event]:
+        message = shape.message
+        self._started = True
+        self._usage = message.usage
+        envelope = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(message, name) is UNSET]
+        start = ResponseStart(
+            origin=FAMILY,
+            id=unset_to_none(message.id),
+            model=unset_to_none(message.model),
+            usage=None if message.usage is UNSET else decode_usage(message.usage),
+            **collect_extras(message, FAMILY, *envelope),
+        )
+        return [start, MessageStart()]
+
+    def _ensure_started(self) -> list[Event]:
+        """A stream that starts in the middle still has a response."""
+        if self._started:
+            return []
+        self._started = True
+        return [ResponseStart(origin=FAMILY), MessageStart()]
+
+    def _block_start(self, shape: BlockStartFrame) -> list[Event]:
+        events = self._ensure_started()
+        index = self._last_index + 1 if shape.index is UNSET else shape.index
+        self._last_index = index
+        (part,) = decode_blocks([shape.content_block])
+        if isinstance(part, OpaquePart) and part.kind == "fallback":
+            self._fallback_model = _fallback_model(part)
+        if isinstance(part, ToolCall):
+            form = part.wire_form if part.arguments else (*part.wire_form, "anthropic:absent:input")
+            part = replace(part, arguments="" if part.arguments in ("{}", "") else part.arguments, wire_form=form)
+        start = PartStart(index=index, part=part, **collect_extras(shape, FAMILY))
+        self._open_parts[index] = start
+        events.append(start)
+        return events
+
+    def _delta(self, shape: BlockDeltaFrame) -> list[Event]:
+        index = self._last_index if shape.index is UNSET else shape.index
+        delta: Any = shape.delta
+        if isinstance(delta, UnknownVariant):
+            return [Notice(kind="delta", **_frame_extras(shape, delta.body))]
+        if getattr(delta, "partial_json", ""):
+            self._received_input.add(index)
+        kept: dict[str, Any] = {}
+        if shape.unknown is not UNSET or getattr(delta, "unknown", UNSET) is not UNSET:
+            kept = merge_extras(collect_extras(shape, FAMILY), collect_extras(delta, FAMILY, prefix="delta/"))
+        if type(delta) is TextDelta:
+            return [PartDelta(index=index, text=delta.text, **kept)]
+        if type(delta) is InputDelta:
+            return [PartDelta(index=index, text=delta.partial_json, **kept)]
+        if type(delta) is ThinkingDelta:
+            return [PartDelta(index=index, text=delta.thinking, kind="full", **kept)]
+        if type(delta) is SignatureDelta:
+            seal = Signature(issuer=FAMILY, data=delta.signature, kind="signature")
+            return [PartDelta(index=index, signature=seal, **kept)]
+        if type(delta) is CitationsDelta:
+            return [PartDelta(index=index, annotation=decode_citation(delta.citation), **kept)]
+        return self._compaction_delta(index, shape)
+
+    def _compaction_delta(self, index: int, shape: BlockDeltaFrame) -> list[Event]:
+        """A compaction arrives whole in one delta, and replaces what its block started with."""
+        start = self._open_parts.get(index)
+        if start is not None and isinstance(start.part, OpaquePart):
+            body = msgspec.json.decode(start.part.body, type=dict[str, Raw])
+            body.update(msgspec.json.decode(msgspec.json.encode(shape.delta), type=dict[str, Raw]))
+            body["type"] = Raw(b'"compaction"')
+            part = replace(start.part, body=Raw(msgspec.json.encode(body)))
+            self._open_parts[index] = replace(start, part=part)
+        delta = {**as_dict(shape.delta), **(shape.delta.unknown or {})}
+        return [Notice(kind="delta", **_frame_extras(shape, delta))]
+
+    def _block_stop(self, shape: BlockStopFrame) -> list[Event]:
+        index = self._last_index if shape.index is UNSET else shape.index
+        start = self._open_parts.pop(index, None)
+        events: list[Event] = []
+        part = None if start is None else start.part
+        if isinstance(part, ToolCall) and not part.arguments and index not in self._received_input:
+            events.append(PartDelta(index=index, text="{}", wire_form=("anthropic:implied",)))
+        final = part if isinstance(part, OpaquePart) else None
+        events.append(PartEnd(index=index, final=final, **collect_extras(shape, FAMILY)))
+        return events
+
+    def _message_delta(self, shape: MessageDeltaFrame) -> list[Event]:
+        events: list[Event] = []
+        kept = merge_extras(collect_extras(shape, FAMILY), collect_extras(shape.delta, FAMILY))
+        stop = decode_stop(shape.delta.stop_reason, shape.delta.stop_sequence)
+        if stop is not None:
+            events.append(CandidateEnd(stop=stop, **kept))
+        if shape.usage is not UNSET:
+            said = _usage_counts(shape.usage)
+            self._usage = _merge_usage(self._usage, shape.usage, said)
+            usage = decode_usage(self._usage, "anthropic:explicit:" + ",".join(said))
+            events.append(UsageReport(usage=usage, **({} if stop is not None else kept)))
+        return events
+
+    def _message_stop(self, shape: MessageStopFrame) -> list[Event]:
+        self._ended = True
+        return [MessageEnd(), ResponseEnd(model=self._fallback_model, **collect_extras(shape, FAMILY))]
+
+    def _error(self, shape: ErrorFrame) -> list[Event]:
+        self._ended = True
+        body = {"type": "error", "error": shape.error, **(shape.unknown or {})}
+        try:
+            error = decode_error(msgspec.json.encode(body), None)
+        except DecodeError:
+            error = ApiError(kind="server", message=bytes(shape.error).decode(errors="replace"))
+        return [ResponseFailed(error=error)]
+
+    _HANDLERS: ClassVar[dict[type, Callable[..., list[Event]]]] = {
+        BlockDeltaFrame: _delta,
+        BlockStartFrame: _block_start,
+        BlockStopFrame: _block_stop,
+        MessageStartFrame: _message_start,
+        MessageDeltaFrame: _message_delta,
+        MessageStopFrame: _message_stop,
+        PingFrame: lambda _self, _shape: [Notice(kind="ping")],
+        ErrorFrame: _error,
+    }
+
+
+def _frame_extras(shape: BlockDeltaFrame, delta: Any) -> dict[str, Any]:
+    body = {**as_dict(shape), "delta": delta, **(shape.unknown or {})}
+    return {"extras": {FAMILY: {"frame": Raw(msgspec.json.encode(body))}}}
+
+
+def _fallback_model(fallback: OpaquePart) -> str | None:
+    """The model that takes over: from here on it is the one that answers."""
+    match msgspec.json.decode(fallback.body):
+        case {"to": {"model": str(model)}}:
+            return model
+        case _:
+            return None
+
+
+def _merge_usage(previous: UsageShape | UnsetType, shape: UsageShape, counts: dict[str, Any]) -> UsageShape:
+    """Counts are cumulative; only those that are there overwrite."""
+    told = {name: value for name, value in counts.items() if value is not None}
+    if previous is not UNSET and previous.unknown is UNSET and previous.nulls is UNSET and shape.unknown is UNSET:
+        return replace(previous, **told)
+    return _read_usage(msgspec.json.encode(_usage_counts(previous) | told))
+
+
+def _usage_counts(shape: UsageShape | UnsetType) -> dict[str, Any]:
+    """The counts that a frame has, by wire name."""
+    if shape is UNSET:
+        return {}
+    return {**as_dict(shape), **(shape.unknown or {})}
+
+
+def stream_decoder(context: ResponseContext) -> StreamDecoder:
+    return Decoder()

@@ -1,0 +1,89 @@
+"""Contents as nearly all are, by the shortest way: texts, calls, results that are texts; nothing else said of them."""
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from toolwire.canonical.content import Message, Part, Signature, Text, ToolCall, ToolResult
+from toolwire.codec.wire.extras import merge_extras, unset_to_none
+from toolwire.protocols.gemini.field_case import make_extra
+from toolwire.protocols.gemini.parts.calls import OUTPUT_FORM
+from toolwire.protocols.gemini.parts.signatures import is_dummy
+from toolwire.protocols.gemini.wire import (
+    ISSUER,
+    CallShape,
+    PartShape,
+    PlainCallShape,
+    PlainContentShape,
+    PlainPartShape,
+    ResultShape,
+)
+
+
+class _TextOutput(msgspec.Struct, forbid_unknown_fields=True):
+    output: str
+
+
+_decode_text_output = msgspec.json.Decoder(_TextOutput).decode
+
+
+def decode_fast_call(part: PartShape) -> ToolCall | None:
+    """A call with nothing about it that has to be kept, as most are; None for anything else."""
+    call, signature = part.function_call, part.thought_signature
+    if type(call) is not CallShape or part != PartShape(function_call=call, thought_signature=signature):
+        return None
+    if call.name is UNSET or call.args is UNSET or call != CallShape(name=call.name, args=call.args, id=call.id):
+        return None
+    return decode_plain_call(PlainCallShape(name=call.name, args=call.args, id=call.id), signature)
+
+
+def decode_plain_call(call: PlainCallShape, signature: str | UnsetType) -> ToolCall:
+    id, arguments = unset_to_none(call.id), str(call.args, "utf-8")
+    if signature is UNSET:
+        return ToolCall(id=id, name=call.name, arguments=arguments)
+    if is_dummy(signature):
+        return ToolCall(
+            id=id, name=call.name, arguments=arguments, **merge_extras(make_extra("thoughtSignature", signature))
+        )
+    seal = Signature(issuer=ISSUER, data=signature, kind="signature")
+    return ToolCall(id=id, name=call.name, arguments=arguments, signature=seal)
+
+
+def decode_fast_result(part: PartShape) -> ToolResult | None:
+    """A result of text under `output`, likewise."""
+    result = part.function_response
+    if type(result) is not ResultShape or part != PartShape(function_response=result):
+        return None
+    if result.response is UNSET or result.name is UNSET:
+        return None
+    if result != ResultShape(name=result.name, response=result.response, id=result.id):
+        return None
+    try:
+        output = _decode_text_output(result.response).output
+    except msgspec.DecodeError:
+        return None
+    content = (Text(text=output, at="/functionResponse/response/output"),)
+    return ToolResult(call_id=unset_to_none(result.id), name=result.name, content=content, wire_form=OUTPUT_FORM)
+
+
+def decode_fast(contents: list[PlainContentShape]) -> tuple[Message, ...] | None:
+    """None if there is more to one of them than it seemed."""
+    messages: list[Message] = []
+    for content in contents:
+        parts = [_decode_fast_part(part) for part in content.parts]
+        if None in parts:
+            return None
+        role = "assistant" if content.role == "model" else "user"
+        messages.append(Message(role=role, parts=tuple(parts)))  # type: ignore[arg-type]
+    return tuple(messages)
+
+
+def _decode_fast_part(part: PlainPartShape) -> Part | None:
+    text, call, result, signature = part.text, part.function_call, part.function_response, part.thought_signature
+    if text is not UNSET:
+        return Text(text=text) if call is UNSET and result is UNSET and signature is UNSET else None
+    if call is not UNSET:
+        return decode_plain_call(call, signature) if result is UNSET else None
+    if result is UNSET or signature is not UNSET:
+        return None
+    said = (Text(text=result.response.output, at="/functionResponse/response/output"),)
+    return ToolResult(call_id=unset_to_none(result.id), name=result.name, content=said, wire_form=OUTPUT_FORM)

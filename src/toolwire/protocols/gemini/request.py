@@ -1,0 +1,380 @@
+"""Model names as resource names in a path: a name fills its own segments, and never chooses another path.
+
+Model names are the client's to choose, and the gateway sends the path with the owner's key. google-genai refuses `..`,
+`?` and `&` for the same reason.
+
+Gemini's request body, to a canonical request and back. The model and whether to stream are in the address.
+
+`:countTokens`: the request, wrapped up: beside it, the Gemini API takes `contents` only.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, ToolCall
+from toolwire.canonical.request import Continuation, Request
+from toolwire.codec.encoding.computer import decode_computer_use
+from toolwire.codec.encoding.computer_request import use_target_tool
+from toolwire.codec.encoding.hosted_tools import substitute_functions
+from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
+from toolwire.codec.encoding.tools import NameRules
+from toolwire.codec.encoding.turns import leading_system_count
+from toolwire.codec.interface import EncodedBody, Route, Target
+from toolwire.codec.losses import LossReport
+from toolwire.codec.token_count import TokenCountApi
+from toolwire.codec.wire.extras import as_dict, merge_extras, restore_extras, track_extras, unset_to_none
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader
+from toolwire.protocols.gemini.computer import COMPUTER_USE, with_computer
+from toolwire.protocols.gemini.fast_path import decode_fast
+from toolwire.protocols.gemini.field_case import WIRE_NAMES, FieldCase, restore_case
+from toolwire.protocols.gemini.parts.messages import (
+    NO_CONTENTS,
+    decode_contents,
+    decode_system,
+    encode_contents,
+    encode_system,
+)
+from toolwire.protocols.gemini.settings import (
+    decode_output,
+    decode_sampling,
+    decode_thinking,
+    encode_output,
+    encode_sampling,
+    encode_thinking,
+)
+from toolwire.protocols.gemini.tools import (
+    HOSTED_TOOLS,
+    NamePlan,
+    decode_choice,
+    decode_tools,
+    encode_choice,
+    encode_tool_config,
+    encode_tools,
+)
+from toolwire.protocols.gemini.wire import FAMILY, GenerationShape, PlainRequestShape, RequestShape, SdkShape
+
+_MAX_NAME_LENGTH = 512
+_PLAIN_NAME = re.compile(r"(?:models/)?[A-Za-z0-9][A-Za-z0-9_.@-]*")
+_RESOURCE_NAME = re.compile(
+    r"(?:models|tunedModels)/[^/]+"
+    r"|(?:projects/[^/]+/locations/[^/]+/)?publishers/[^/]+/models/[^/]+"
+    r"|projects/[^/]+/locations/[^/]+/endpoints/[^/]+"
+)
+_RESERVED_CHARACTERS = re.compile(r"[^A-Za-z0-9_.~@-]+")
+_PERCENT_ENCODED = re.compile(rb"%([0-9A-F]{2})")
+_ILLEGAL_NAME = re.compile(r"[\s\x00-\x1f\x7f-\x9f?#\\\ud800-\udfff]|(?:^|/)\.{0,2}(?:/|$)")
+
+
+def is_legal_name(model: str) -> bool:
+    """Tell whether a model name can stand in a path: no white space, `?`, `#`, or empty or dot segments."""
+    plain = not model or _PLAIN_NAME.fullmatch(model) is not None
+    return len(model) <= _MAX_NAME_LENGTH and (plain or _ILLEGAL_NAME.search(model) is None)
+
+
+def resource_path(model: str) -> str:
+    """Return the resource name for a path, as google-genai makes it, with each segment percent-encoded.
+
+    Routers write the vendor before the same model; `google/` is removed.
+    """
+    if _PLAIN_NAME.fullmatch(model):
+        return model if model.startswith("models/") else f"models/{model}"
+    segments = model.split("/") if _RESOURCE_NAME.fullmatch(model) else ["models", model.removeprefix("google/")]
+    return "/".join(_RESERVED_CHARACTERS.sub(_percent_encode, segment) for segment in segments)
+
+
+def resource_name(path: str) -> str:
+    """Return the resource name that `resource_path` encoded."""
+    return _PERCENT_ENCODED.sub(lambda found: bytes.fromhex(found[1].decode()), path.encode()).decode()
+
+
+def _percent_encode(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace"))
+
+
+__all__ = ["ID_AND_NAME_RULES", "WIRE_NAMES", "decode_request", "encode_request"]
+
+ID_AND_NAME_RULES = IdAndNameRules(
+    id_pattern=re.compile(r"[\x20-\x7e]+"),
+    id_limit=512,
+    names=NameRules(re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]*"), 64),
+    freeform=False,
+)
+_SDK_FORM = "gemini:sdk"
+_BODY_MODEL = "gemini:body:model"
+_FIELD_FORM = "gemini:had:"
+_SERVICE_TIERS = {name: name for name in ("flex", "priority", "standard")} | dict.fromkeys(
+    ("default", "standard_only"), "standard"
+)
+
+_decode_plain_request = msgspec.json.Decoder(PlainRequestShape).decode
+_read_request = Reader[RequestShape](RequestShape, FAMILY).read
+_read_sdk = Reader[SdkShape](SdkShape, FAMILY).read
+
+# ---- decode
+
+
+def decode_request(body: bytes, route: Route) -> Request:
+    with track_extras() as extras:
+        request = decode_computer_use(with_computer(_decode_request(body, route)), COMPUTER_USE)
+    return request if extras else replace(request, plain=True)
+
+
+def _read_fast(body: bytes) -> tuple[RequestShape, tuple[Message, ...]] | None:
+    """A request whose contents are all ordinary, and those: one typed pass."""
+    try:
+        shape = _decode_plain_request(body)
+    except JSON_ERRORS:
+        return None
+    messages = decode_fast(shape.contents)
+    return None if messages is None else (shape, messages)
+
+
+def _read_untyped(body: bytes) -> RequestShape | SdkShape:
+    shape = _read_request(body)
+    if shape.unknown is not UNSET and bytes(shape.unknown.get("config", b""))[:1] == b"{":
+        return _read_sdk(body)
+    return shape
+
+
+def _decode_request(body: bytes, route: Route) -> Request:
+    ordinary = _read_fast(body)
+    shape: RequestShape | SdkShape = _read_untyped(body) if ordinary is None else ordinary[0]
+    spelling = FieldCase()
+    spelling.normalize(shape)
+    outer: Any = shape
+    generation: Any = getattr(shape, "generation_config", UNSET)
+    place, settings = "", "generationConfig/"
+    if isinstance(shape, SdkShape):
+        outer = generation = shape.config
+        place = settings = "config/"
+        spelling.normalize(outer, "config")
+    elif generation is not UNSET:
+        spelling.normalize(generation, "generationConfig")
+    messages, form = decode_contents(shape.contents) if ordinary is None else (ordinary[1], ())
+    system, more = decode_system(outer.system_instruction, spelling, place + "systemInstruction")
+    tools, bags = decode_tools(outer.tools, spelling.source_pointer(place + "tools"))
+    choice, config = _decode_config(outer.tool_config, spelling, place + "toolConfig")
+    fields, rests = _decode_settings(generation, spelling, settings)
+    form += bags + ((_SDK_FORM,) if isinstance(shape, SdkShape) else ())
+    if shape.model is not UNSET:
+        form += (_BODY_MODEL,)
+    if generation is not UNSET and not fields and not isinstance(shape, SdkShape):
+        form += (_FIELD_FORM + "generationConfig",)
+    objects = [(shape, "")] if outer is shape else [(shape, ""), (outer, "config")]
+    if generation is not UNSET and generation is not outer:
+        objects.append((generation, "generationConfig"))
+    if tools == () and not bags:
+        form += (_FIELD_FORM + "tools",)
+    kept = merge_extras(
+        spelling.extras_and_form("", *objects, wire_form=form + spelling.request_name_tokens("Request", place)),
+        more,
+        config,
+        *rests,
+    )
+    return Request(
+        origin=FAMILY,
+        model=unset_to_none(shape.model) if route.model is None else route.model,
+        stream=route.stream,
+        messages=messages,
+        system=system,
+        tools=tools,
+        tool_choice=choice,
+        continuation=_decode_continuation(outer, spelling, place),
+        tier=unset_to_none(outer.service_tier),
+        labels=unset_to_none(outer.labels),
+        **fields,
+        **kept,
+    )
+
+
+def _decode_config(config: Any, field_case: FieldCase, location: str) -> tuple[Any, dict[str, Any]]:
+    if config is UNSET:
+        return None, {}
+    field_case.normalize(config, location)
+    choice = decode_choice(config, field_case, location)
+    return choice, field_case.extras_and_form(
+        "", (config, location), wire_form=() if choice else (_FIELD_FORM + "toolConfig",)
+    )
+
+
+def _decode_settings(
+    generation: Any, field_case: FieldCase, location: str
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    if generation is UNSET:
+        return {}, []
+    fields: dict[str, Any] = {}
+    sampling, odd = decode_sampling(generation, field_case, location)
+    output, rest = decode_output(generation, field_case, location)
+    rests = [odd, rest]
+    if sampling is not None:
+        fields["sampling"] = sampling
+    if output is not None:
+        fields["output"] = output
+    if generation.thinking_config is not UNSET:
+        fields["thinking"], more = decode_thinking(generation.thinking_config, field_case, location)
+        rests.append(more)
+    return fields, rests
+
+
+def _decode_continuation(shape: Any, field_case: FieldCase, location: str) -> Continuation | None:
+    if shape.cached_content is UNSET and shape.store is UNSET:
+        return None
+    kind: Any = None if shape.cached_content is UNSET else "cache"
+    form = field_case.request_name_tokens("Continuation", location)
+    return Continuation(
+        kind=kind, id=unset_to_none(shape.cached_content), store=unset_to_none(shape.store), wire_form=form
+    )
+
+
+# ---- encode
+
+
+def encode_request(request: Request, target: Target) -> EncodedBody:
+    home = request.origin == FAMILY
+    model = request.model if target.model is None else target.model
+    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), replace(target, model=model), same_protocol=home)
+    plan.tools = NamePlan(ID_AND_NAME_RULES.names, freeform=False)
+    request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
+    # One content at least is wanted, so that system text alone is told in a user turn.
+    lifted = 0 if home else min(leading_system_count(request.messages), max(len(request.messages) - 1, 0))
+    tools, config = encode_tools(request, plan)
+    any_functions = isinstance(tools, list) and any("functionDeclarations" in bag for bag in tools)
+    calling = encode_choice(request, plan, has_functions=any_functions)
+    outer: dict[str, Any] = {}
+    if (system := encode_system(request, lifted, plan)) is not None:
+        outer["systemInstruction"] = system
+    if tools is not None:
+        outer["tools"] = tools
+    if (told := encode_tool_config(calling, config)) is not None:
+        outer["toolConfig"] = told
+    _encode_top_level(request, outer, plan)
+    body: dict[str, Any] = {}
+    contents = encode_contents(request, lifted, plan)
+    if contents or NO_CONTENTS not in request.wire_form:
+        body["contents"] = contents
+    generation = _encode_generation(request, plan)
+    if _SDK_FORM in request.wire_form:
+        body["config"] = {**outer, **as_dict(generation)}
+    else:
+        body.update(outer)
+        if generation != GenerationShape():
+            body["generationConfig"] = generation
+    if _BODY_MODEL in request.wire_form and model is not None:
+        body["model"] = model
+    if home:
+        holder = body["config"] if _SDK_FORM in request.wire_form else body
+        for token in request.wire_form:
+            if token.startswith(_FIELD_FORM):
+                holder.setdefault(token.removeprefix(_FIELD_FORM), [] if token.endswith("tools") else {})
+        restore_case(body, request)
+    else:
+        _report_unsupported(request, plan)
+    restore_extras(body, request, FAMILY)
+    if not plan.same_protocol and not request.plain:
+        plan.report.report_foreign_extras(request, (FAMILY,))
+    if model is not None and not is_legal_name(model):
+        why = "the name can't stand in a path: use the model's name without white space, '?', '#' or '..'"
+        plan.report.dropped((), "model", why, constraint=True)
+    return EncodedBody(body, plan.report, plan.tools.mapping, _route(request, model, target))
+
+
+def _route(request: Request, model: str | None, target: Target) -> Route:
+    stream = request.stream if target.stream is None else target.stream
+    method = ":streamGenerateContent?alt=sse" if stream else ":generateContent"
+    path = None if model is None else f"/v1beta/{resource_path(model)}{method}"
+    return Route(path=path, model=model, stream=stream)
+
+
+def _encode_generation(request: Request, plan: EncodingPlan) -> GenerationShape:
+    fields: dict[str, Any] = {}
+    encode_sampling(request, fields, plan)
+    encode_output(request, fields, plan)
+    encode_thinking(request, fields, plan)
+    return GenerationShape(**fields)
+
+
+def _encode_top_level(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    state = request.continuation
+    if state is not None:
+        if state.id is not None and (plan.same_protocol or state.kind == "cache"):
+            body["cachedContent"] = state.id
+        if state.store is not None:
+            body["store"] = state.store
+    if request.labels is not None:
+        body["labels"] = request.labels
+    if request.tier is None:
+        return
+    if plan.same_protocol:
+        body["serviceTier"] = request.tier
+    elif request.tier in _SERVICE_TIERS:
+        body["serviceTier"] = _SERVICE_TIERS[request.tier]
+        if _SERVICE_TIERS[request.tier] != request.tier:
+            plan.report.approximated((), "tier", f"{request.tier} is told as {_SERVICE_TIERS[request.tier]}")
+    else:
+        plan.report.dropped((), "tier", f"the target has no tier {request.tier}")
+
+
+def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
+    """What a request of another protocol can say and this one can't."""
+    for index, message in enumerate(request.messages):
+        if message.id is None and message.name is None and message.status is None and message.phase is None:
+            if message.clear_at is not None:
+                plan.report.dropped(("messages", index), "clear_at")
+            continue
+        for field in ("name", "id", "status", "phase", "clear_at"):
+            if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
+                plan.report.dropped(("messages", index), field)
+    state = request.continuation
+    if state is not None:
+        if state.id is not None and state.kind != "cache":
+            plan.report.dropped(("continuation",), "id", "the target holds no conversation of another provider's")
+        if state.background:
+            plan.report.dropped(("continuation",), "background")
+    if request.end_user is not None:
+        plan.report.dropped((), "end_user", "the target does not ask who its user is")
+    if request.cache is not None:
+        plan.report.dropped(("cache",), "", "the target finds out by itself what to keep")
+
+
+def is_call_id(message: Message) -> bool:
+    """Whether the message's id is that of a call in it, and so arrives."""
+    return any(isinstance(part, ToolCall) and part.id == message.id for part in message.parts)
+
+
+class CountRequest(Struct):
+    """Vertex AI's clients write the fields of the request itself."""
+
+    generateContentRequest: Raw | UnsetType = UNSET  # noqa: N815 - its name on the wire
+
+
+class CountResponse(Struct):
+    totalTokens: int = 0  # noqa: N815 - its name on the wire
+
+
+def _wrap_request(body: bytes, path: str) -> bytes:
+    """The wrapped request must name the model, too."""
+    place, colon, _ = path.rpartition(":")
+    model = resource_name("/".join(place.split("/")[-2:])) if colon else ""
+    fields = msgspec.json.decode(body, type=dict[str, Raw])
+    return msgspec.json.encode({"generateContentRequest": {"model": model, **fields}})
+
+
+def _unwrap_request(body: bytes) -> bytes:
+    try:
+        wrapped = msgspec.json.decode(body, type=CountRequest).generateContentRequest
+    except msgspec.DecodeError:
+        return body
+    return body if wrapped is UNSET else bytes(wrapped)
+
+
+TOKEN_COUNT_API = TokenCountApi(
+    count_path=lambda path: f"{path.partition('?')[0].rpartition(':')[0]}:countTokens",
+    wrap_request=_wrap_request,
+    unwrap_request=_unwrap_request,
+    encode_count=CountResponse,
+    decode_count=lambda body: msgspec.json.decode(body, type=CountResponse).totalTokens,
+)

@@ -1,0 +1,399 @@
+"""Gemini's answers, to canonical and back.
+
+The models on offer, as Gemini lists them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Text, ToolCall
+from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.encoding.hosted_tools import report_hosted_counts
+from toolwire.codec.encoding.ids import derive_response_id
+from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.interface import EncodedBody, ResponseContext, Target
+from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.surface import ModelCard
+from toolwire.codec.wire.extras import (
+    as_dict,
+    collect_extras,
+    merge_extras,
+    none_to_unset,
+    restore_extras,
+    track_extras,
+    unset_to_none,
+)
+from toolwire.codec.wire.reader import Reader
+from toolwire.codec.wire.timestamps import decode_timestamp, encode_timestamp
+from toolwire.protocols.gemini.field_case import FieldCase, make_extra, restore_case
+from toolwire.protocols.gemini.parts.content import encode_parts
+from toolwire.protocols.gemini.parts.grounding import decode_grounding, encode_grounding
+from toolwire.protocols.gemini.parts.messages import decode_content, encode_content
+from toolwire.protocols.gemini.parts.signatures import move_signatures
+from toolwire.protocols.gemini.request import ID_AND_NAME_RULES, is_call_id
+from toolwire.protocols.gemini.wire import (
+    FAMILY,
+    CandidateShape,
+    ContentShape,
+    FeedbackShape,
+    ResponseShape,
+    UsageShape,
+)
+
+CANONICAL_STOPS: dict[str, StopReason] = {
+    "STOP": "end_turn",
+    "MAX_TOKENS": "max_tokens",
+    "SAFETY": "filtered",
+    "RECITATION": "filtered",
+    "LANGUAGE": "filtered",
+    "BLOCKLIST": "filtered",
+    "PROHIBITED_CONTENT": "filtered",
+    "SPII": "filtered",
+    "IMAGE_SAFETY": "filtered",
+    "IMAGE_PROHIBITED_CONTENT": "filtered",
+    "IMAGE_RECITATION": "filtered",
+    "MODEL_ARMOR": "filtered",
+    "MALFORMED_FUNCTION_CALL": "malformed_call",
+    "UNEXPECTED_TOOL_CALL": "malformed_call",
+    "TOO_MANY_TOOL_CALLS": "malformed_call",
+    "MALFORMED_RESPONSE": "malformed_call",
+    "CONTINUATION": "continuation",
+}
+WIRE_STOPS: dict[StopReason, str] = {
+    "end_turn": "STOP",
+    "max_tokens": "MAX_TOKENS",
+    "stop_sequence": "STOP",
+    "tool_use": "STOP",
+    "refusal": "SAFETY",
+    "filtered": "SAFETY",
+    "paused": "OTHER",
+    "continuation": "OTHER",
+    "context_window": "MAX_TOKENS",
+    "malformed_call": "MALFORMED_FUNCTION_CALL",
+    "cancelled": "OTHER",
+    "error": "OTHER",
+    "other": "OTHER",
+}
+_EXACT_STOPS = ("end_turn", "max_tokens", "stop_sequence", "tool_use", "filtered", "malformed_call")
+_STOP_NUMBERS = (
+    "FINISH_REASON_UNSPECIFIED",
+    "STOP",
+    "MAX_TOKENS",
+    "SAFETY",
+    "RECITATION",
+    "OTHER",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "MALFORMED_FUNCTION_CALL",
+)
+_NUMBER_FORM = "gemini:number:"
+_BLOCK_REASONS = ("SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "IMAGE_SAFETY", "MODEL_ARMOR", "JAILBREAK")
+BLOCKED_FORM = "gemini:promptFeedback"
+NO_CANDIDATES = "gemini:absent:candidates"
+_NO_INDEX = "gemini:absent:index"
+_CREATED_FORM = "gemini:created:"
+_NO_COUNT = "gemini:absent:candidatesTokenCount"
+
+_CONTENT_FORM = "gemini:content"
+
+read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
+_read_content = Reader[ContentShape](ContentShape, FAMILY).read
+
+# ---- decode
+
+
+def decode_response(body: bytes, context: ResponseContext) -> Response:
+    with track_extras() as extras:
+        shape = read_response(body)
+        if shape.candidates is UNSET and shape.unknown is not UNSET and shape.unknown.keys() >= {"role", "parts"}:
+            response = _decode_bare_content(_read_content(body))
+        else:
+            response = _decode_response(shape)
+    return response if extras else replace(response, plain=True)
+
+
+def _decode_response(shape: ResponseShape) -> Response:
+    spelling = FieldCase()
+    spelling.normalize(shape)
+    created, when = decode_created(shape)
+    form: tuple[str, ...] = ()
+    candidates = () if shape.candidates is UNSET else _decode_candidates(shape.candidates)
+    more: dict[str, Any] = {}
+    if shape.prompt_feedback is not UNSET:
+        blocked, more = decode_feedback(shape.prompt_feedback, spelling, without_candidates=not candidates)
+        candidates += (blocked,) if blocked is not None else ()
+    if shape.candidates is UNSET:
+        form = (*form, NO_CANDIDATES)
+    return Response(
+        origin=FAMILY,
+        id=unset_to_none(shape.response_id),
+        model=unset_to_none(shape.model_version),
+        created=created,
+        candidates=candidates,
+        usage=None if shape.usage_metadata is UNSET else decode_usage(shape.usage_metadata),
+        **merge_extras(spelling.extras_and_form("Response", (shape, ""), wire_form=form), when, more),
+    )
+
+
+def _decode_bare_content(shape: ContentShape) -> Response:
+    """A content without the answer around it, as people keep and quote them."""
+    message = replace(decode_content(shape, "", "assistant"), at="")
+    return Response(origin=FAMILY, candidates=(Candidate(messages=(message,), at=""),), wire_form=(_CONTENT_FORM,))
+
+
+def _decode_candidates(shapes: list[CandidateShape]) -> tuple[Candidate, ...]:
+    """Each under its own number, if the numbers are those of places; else that is for this protocol only to know."""
+    found = tuple([_decode_candidate(shape, place) for place, shape in enumerate(shapes)])
+    numbers = sorted(candidate.index for candidate in found)
+    if numbers == list(range(len(found))):
+        return found
+    return tuple(
+        replace(
+            one,
+            index=place,
+            **merge_extras(_candidate_extras(one), {} if shape.index is UNSET else make_extra("index", shape.index)),
+        )
+        for place, (one, shape) in enumerate(zip(found, shapes, strict=True))
+    )
+
+
+def _candidate_extras(candidate: Candidate) -> dict[str, Any]:
+    return {"extras": candidate.extras, "wire_form": (*candidate.wire_form, _NO_INDEX)}
+
+
+def decode_created(shape: ResponseShape) -> tuple[float | None, dict[str, Any]]:
+    """When it was made. The exact text is a matter of form, while it can be read at all."""
+    if shape.create_time is UNSET:
+        return None, {}
+    if (made := decode_timestamp(shape.create_time)) is None:
+        return None, make_extra("createTime", shape.create_time)
+    return made, {"wire_form": (_CREATED_FORM + shape.create_time,)}
+
+
+def _decode_candidate(shape: CandidateShape, index: int) -> Candidate:
+    spelling = FieldCase(f"/candidates/{index}")
+    spelling.normalize(shape)
+    form: tuple[str, ...] = (_NO_INDEX,) if shape.index is UNSET else ()
+    messages: tuple[Message, ...] = ()
+    if shape.content is not UNSET:
+        message = decode_content(shape.content, f"{spelling.path}/content", "assistant")
+        messages = (replace(message, at="/content"),)
+    kept, messages = decode_grounding(
+        spelling.extras_and_form("Candidate", (shape, ""), wire_form=form), messages, f"/candidates/{index}"
+    )
+    return Candidate(
+        index=index if shape.index is UNSET else shape.index,
+        messages=messages,
+        stop=decode_stop(shape.finish_reason, has_calls=_has_calls(messages), wire_form=spelling.name_tokens("Stop")),
+        **kept,
+    )
+
+
+def _has_calls(messages: tuple[Message, ...]) -> bool:
+    parts = [part for message in messages for part in message.parts]
+    return any(isinstance(part, ToolCall) and part.executor == "client" for part in parts)
+
+
+def decode_stop(finish_reason: Any, *, has_calls: bool, wire_form: tuple[str, ...] = ()) -> Stop | None:
+    """There is no word for a stop at calls: that there are some says it."""
+    if finish_reason is UNSET:
+        return None
+    form = wire_form
+    if isinstance(finish_reason, int):
+        # Some clients record the numbers of the enumeration.
+        form = (*form, f"{_NUMBER_FORM}{finish_reason}")
+        finish_reason = _STOP_NUMBERS[finish_reason] if 0 <= finish_reason < len(_STOP_NUMBERS) else str(finish_reason)
+    reason = CANONICAL_STOPS.get(finish_reason, "other")
+    return Stop(reason="tool_use" if has_calls and reason == "end_turn" else reason, raw=finish_reason, wire_form=form)
+
+
+def decode_feedback(
+    shape: FeedbackShape, field_case: FieldCase, *, without_candidates: bool
+) -> tuple[Candidate | None, dict[str, Any]]:
+    """A prompt that was blocked has no candidates: that is one, without words, that was filtered."""
+    field_case.normalize(shape, "promptFeedback")
+    place = field_case.source_pointer("promptFeedback")
+    if not without_candidates or shape.block_reason is UNSET:
+        own = {} if shape.block_reason is UNSET else make_extra(f"{place}/blockReason", shape.block_reason)
+        return None, merge_extras(collect_extras(shape, FAMILY, f"gemini:had:{place}", prefix=place + "/"), own)
+    name = f"gemini:name:reason={field_case.source_pointer('promptFeedback/blockReason').rpartition('/')[2]}"
+    stop = Stop(reason="filtered", raw=shape.block_reason, at=f"//{place}", wire_form=(name,))
+    unknown = (
+        {}
+        if shape.block_reason in _BLOCK_REASONS
+        else make_extra(place + "/" + name.partition("=")[2], shape.block_reason)
+    )
+    return Candidate(stop=stop, at="", wire_form=(BLOCKED_FORM,)), merge_extras(
+        collect_extras(shape, FAMILY, prefix=place + "/"), unknown
+    )
+
+
+def decode_usage(shape: UsageShape) -> Usage:
+    """Gemini counts thoughts apart from the answer; canonically they are part of the output."""
+    spelling = FieldCase("/usageMetadata")
+    spelling.normalize(shape)
+    said, thoughts = unset_to_none(shape.candidates_token_count), unset_to_none(shape.thoughts_token_count)
+    form = (_NO_COUNT,) if said is None and thoughts is not None else ()
+    return Usage(
+        input_tokens=unset_to_none(shape.prompt_token_count),
+        output_tokens=None if said is None and thoughts is None else (said or 0) + (thoughts or 0),
+        cache_read=unset_to_none(shape.cached_content_token_count),
+        reasoning=thoughts,
+        tool_use=unset_to_none(shape.tool_use_prompt_token_count),
+        total=unset_to_none(shape.total_token_count),
+        **spelling.extras_and_form("Usage", (shape, ""), wire_form=form),
+    )
+
+
+# ---- encode
+
+
+def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
+    home = response.origin == FAMILY
+    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=home, for_client=True)
+    body: Any = {}
+    if home and _CONTENT_FORM in response.wire_form and len(response.candidates) == 1:
+        (message,) = response.candidates[0].messages
+        places = _locate_parts(message, ("candidates", 0, "messages", 0))
+        return EncodedBody(encode_content(message, encode_parts(places, plan)), plan.report)
+    candidates = [
+        _encode_candidate(candidate, number, plan)
+        for number, candidate in enumerate(response.candidates)
+        if BLOCKED_FORM not in candidate.wire_form
+    ]
+    if candidates or not (home and NO_CANDIDATES in response.wire_form):
+        body["candidates"] = candidates
+    for candidate in response.candidates:
+        if BLOCKED_FORM in candidate.wire_form and candidate.stop is not None:
+            body["promptFeedback"] = FeedbackShape(block_reason=none_to_unset(candidate.stop.raw))
+    if response.usage is not None:
+        body["usageMetadata"] = encode_usage(response.usage, plan)
+    if response.model is not None:
+        body["modelVersion"] = response.model
+    encode_created(response.created, response.wire_form, body, plan)
+    if response.id is not None or not home:
+        body["responseId"] = derive_response_id(context.request) if response.id is None else response.id
+    if home:
+        for token in response.wire_form:
+            if token.startswith("gemini:had:"):
+                body.setdefault(token.removeprefix("gemini:had:"), {})
+        restore_case(body, response)
+    else:
+        report_response(response, plan)
+    restore_extras(body, response, FAMILY)
+    if not response.plain:
+        plan.report.report_foreign_extras(response, (FAMILY,))
+    return EncodedBody(body, plan.report)
+
+
+def encode_created(created: float | None, wire_form: tuple[str, ...], body: dict[str, Any], plan: EncodingPlan) -> None:
+    for token in wire_form:
+        if token.startswith(_CREATED_FORM) and plan.same_protocol:
+            body["createTime"] = token.removeprefix(_CREATED_FORM)
+            return
+    if created is not None and not plan.same_protocol:
+        body["createTime"] = encode_timestamp(created)
+
+
+def _encode_candidate(candidate: Candidate, number: int, plan: EncodingPlan) -> Any:
+    trail: SourcePath = ("candidates", number)
+    shape: dict[str, Any] = {}
+    if plan.same_protocol:
+        for index, message in enumerate(candidate.messages):
+            places = _locate_parts(message, (*trail, "messages", index))
+            shape["content"] = encode_content(message, encode_parts(places, plan))
+    else:
+        said: list[LocatedPart] = []
+        for index, message in enumerate(candidate.messages):
+            said += _locate_parts(message, (*trail, "messages", index))
+            report_message(message, (*trail, "messages", index), plan)
+        parts: list[Any] = []
+        cited: list[tuple[int, Text]] = []
+        for placed in move_signatures(said):
+            if isinstance(placed.part, Text) and placed.part.annotations:
+                cited.append((len(parts), placed.part))
+            parts += encode_parts([placed], plan)
+        shape["content"] = ContentShape(parts=parts, role="model")
+        if (found := encode_grounding(cited)) is not None:
+            shape["groundingMetadata"] = found
+    if (word := encode_stop(candidate.stop, number, plan)) is not None:
+        shape["finishReason"] = word
+    if not (plan.same_protocol and _NO_INDEX in candidate.wire_form):
+        shape["index"] = candidate.index
+    return restore_extras(restore_case(shape, candidate), candidate, FAMILY)
+
+
+def _locate_parts(message: Message, path: SourcePath) -> list[LocatedPart]:
+    return [LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)]
+
+
+def report_message(message: Any, path: SourcePath, plan: EncodingPlan) -> None:
+    for field in ("id", "status", "phase", "name"):
+        if getattr(message, field) is not None:
+            if field == "id" and isinstance(message, Message) and is_call_id(message):
+                continue
+            plan.report.dropped(path, field)
+
+
+def encode_stop(stop: Stop | None, number: int, plan: EncodingPlan) -> str | int | None:
+    if stop is None:
+        return None
+    if plan.same_protocol:
+        for token in stop.wire_form:
+            if token.startswith(_NUMBER_FORM):
+                return int(token.removeprefix(_NUMBER_FORM))
+        return stop.raw
+    word = WIRE_STOPS[stop.reason]
+    trail: SourcePath = ("candidates", number, "stop")
+    if stop.reason not in _EXACT_STOPS:
+        plan.report.approximated(trail, "reason", f"{stop.raw or stop.reason} is told as {word}")
+    if stop.sequence is not None:
+        plan.report.dropped(trail, "sequence")
+    return word
+
+
+def encode_usage(usage: Usage, plan: EncodingPlan) -> Any:
+    shape = UsageShape(
+        prompt_token_count=none_to_unset(usage.input_tokens),
+        cached_content_token_count=none_to_unset(usage.cache_read),
+        thoughts_token_count=none_to_unset(usage.reasoning),
+        tool_use_prompt_token_count=none_to_unset(usage.tool_use),
+        total_token_count=none_to_unset(usage.total),
+    )
+    if usage.output_tokens is not None and not (plan.same_protocol and _NO_COUNT in usage.wire_form):
+        shape.candidates_token_count = usage.output_tokens - (usage.reasoning or 0)
+    if not plan.same_protocol:
+        if usage.total is None and usage.input_tokens is not None and usage.output_tokens is not None:
+            shape.total_token_count = usage.input_tokens + usage.output_tokens
+        if usage.cache_write:
+            plan.report.dropped(("usage",), "cache_write")
+        report_hosted_counts(usage, plan.report)
+    return restore_extras(restore_case(as_dict(shape), usage), usage, FAMILY)
+
+
+def report_response(response: Response, plan: EncodingPlan) -> None:
+    if response.error is not None:
+        plan.report.dropped(("error",), "", "the target tells errors apart from answers")
+    if response.continuation is not None and response.continuation.id is not None:
+        plan.report.dropped(("continuation",), "id")
+    stopped = any(candidate.stop is not None for candidate in response.candidates)
+    if response.status not in (None, "completed") and not stopped:
+        plan.report.dropped((), "status")
+
+
+def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
+    return {"models": [encode_model(one) for one in models]}
+
+
+def encode_model(model: ModelCard) -> dict[str, Any]:
+    return {
+        "name": f"models/{model.id}",
+        "version": "1",
+        "displayName": model.id,
+        "supportedGenerationMethods": ["generateContent", "streamGenerateContent"],
+    }

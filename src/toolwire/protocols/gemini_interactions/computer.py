@@ -1,0 +1,50 @@
+"""The declaration of Google's computer use in this protocol."""
+
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import Computer, NativeTool
+from toolwire.codec.encoding.computer import ComputerUseAdapter
+from toolwire.protocols.gemini_interactions.wire import FAMILY
+from toolwire.protocols.vendors.google.computer import (
+    declare_computer,
+    decode_computer_call,
+    decode_computer_result,
+    encode_computer_actions,
+    encode_computer_call,
+    encode_computer_result,
+    with_computer_tools,
+)
+from toolwire.protocols.vendors.google.tools import GEMINI, INTERACTIONS
+
+
+def with_computer(request: Request) -> Request:
+    """The request with what its tool says of the screen."""
+    return with_computer_tools(request, FAMILY)
+
+
+def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool, Computer]:
+    own, environment, excluded = declare_computer(client_computer, model)
+    body: dict[str, Any] = {"type": "computer_use", "environment": environment}
+    if excluded:
+        body["excluded_predefined_functions"] = excluded
+    raw = Raw(msgspec.json.encode(body))
+    return NativeTool(protocol=FAMILY, kind="computer_use", body=raw, executor="client"), own
+
+
+COMPUTER_USE = ComputerUseAdapter(
+    family=FAMILY,
+    compatible_families=(GEMINI, INTERACTIONS),
+    arguments_pointer="arguments",
+    decode_call=partial(decode_computer_call, location="arguments"),
+    encode_actions=encode_computer_actions,
+    finish_call=encode_computer_call,
+    finish_result=encode_computer_result,
+    declare_tool=_declare_computer,
+    decode_observation=decode_computer_result,
+    has_safety_checks=True,
+)

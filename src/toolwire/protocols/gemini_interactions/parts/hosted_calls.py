@@ -1,0 +1,250 @@
+"""The calls and results of tools that a provider ran itself, Google or another, to canonical and back."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from toolwire.canonical.content import HostedUse, OpaquePart, Signature, ToolCall, ToolResult
+from toolwire.codec.encoding.hosted_tools import (
+    decode_hosted_use,
+    hosted_call_as_text,
+    hosted_query,
+    is_mcp_part,
+    mcp_result_text,
+    parse_json,
+)
+from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.wire.extras import collect_extras, encode_with_extras, merge_extras, none_to_unset, unset_to_none
+from toolwire.codec.wire.reader import Reader
+from toolwire.protocols.gemini_interactions.parts.calls import NO_ARGUMENTS, NOT_ERROR, same_protocol_arguments
+from toolwire.protocols.gemini_interactions.parts.content import readable_text
+from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
+from toolwire.protocols.gemini_interactions.tools import HOSTED_TOOLS
+from toolwire.protocols.gemini_interactions.wire import FAMILY, ISSUER, ServerCall, ServerResult, TextContent
+from toolwire.protocols.vendors.google.tools import (
+    IMAGE_SEARCH,
+    STEPS_WITHOUT_CONTENT,
+    as_list_result,
+    code_argument,
+    step_name,
+)
+
+_NO_NAME = "gemini-interactions:absent:name"
+
+_read_call = Reader[ServerCall](ServerCall, FAMILY).read
+_read_result = Reader[ServerResult](ServerResult, FAMILY).read
+
+
+# ---- decode
+
+
+def decode_server_call(raw: Raw, path: str) -> ToolCall:
+    """What one of Google's own tools was asked."""
+    shape = _read_call(raw, path)
+    kept = collect_extras(shape, FAMILY)
+    form: tuple[str, ...] = () if shape.arguments is not UNSET else (NO_ARGUMENTS,)
+    seal = None
+    if shape.signature is not UNSET:
+        seal = Signature(issuer=ISSUER, data=shape.signature, kind="signature", at="/signature")
+    if shape.name is UNSET:
+        form = (*form, _NO_NAME)
+    if shape.search_type is not UNSET and parse_json(shape.search_type) in ("web_search", IMAGE_SEARCH):
+        form = (*form, f"{FAMILY}:canonical:search_type")
+    return ToolCall(
+        id=unset_to_none(shape.id),
+        name=shape.type.removesuffix("_call") if shape.name is UNSET else shape.name,
+        namespace=unset_to_none(shape.server_name),
+        arguments="" if shape.arguments is UNSET else str(shape.arguments, "utf-8"),
+        executor="server",
+        native=shape.type,
+        signature=seal,
+        use=_decode_hosted_use(shape.type, shape.arguments, unset_to_none(shape.id)),
+        at="",
+        **merge_extras(kept, {"wire_form": form}),
+    )
+
+
+def decode_server_result(raw: Raw, path: str) -> ToolResult:
+    shape = _read_result(raw, path)
+    content = None
+    if shape.result is not UNSET:
+        told = readable_text(shape.result)
+        content = (OpaquePart(protocol=FAMILY, kind="result", body=shape.result, gist=told, at="/result"),)
+    form = () if shape.is_error is not False else (NOT_ERROR,)
+    seal = None
+    if shape.signature is not UNSET:
+        seal = Signature(issuer=ISSUER, data=shape.signature, kind="signature", at="/signature")
+    return ToolResult(
+        call_id=unset_to_none(shape.call_id),
+        content=content,
+        name=unset_to_none(shape.name),
+        namespace=unset_to_none(shape.server_name),
+        status="error" if shape.is_error is True else "ok",
+        executor="server",
+        native=shape.type,
+        signature=seal,
+        use=_decode_hosted_use(shape.type, shape.result, unset_to_none(shape.call_id)),
+        at="",
+        **collect_extras(shape, FAMILY, *form),
+    )
+
+
+def _decode_hosted_use(tool_name: str, value: Raw | UnsetType, id: str | None) -> HostedUse | None:
+    kind = HOSTED_TOOLS.kind(tool_name.removesuffix("_call").removesuffix("_result"))
+    return None if kind is None else decode_hosted_use(kind, None if value is UNSET else parse_json(value), id=id)
+
+
+# ---- encode
+
+
+def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> Any:
+    """The step; of what another provider ran a client reads it as one, and a model as text."""
+    if plan.same_protocol:
+        return _encode_same_protocol_call(part)
+    if plan.from_gemini and (own := _encode_part_call(part, located_part, plan)) is not None:
+        return own
+    if not plan.for_client:
+        plan.report.approximated(located_part.path, "", "a call that another provider ran: told as text")
+        return TextContent(text=hosted_call_as_text(part))
+    if part.use is None and not is_mcp_part(part):
+        plan.report.dropped(located_part.path, "", "a call that another provider ran")
+        return None
+    plan.report.approximated(located_part.path, "", "a call that another provider ran, told as one of the target's")
+    if part.use is None:
+        shape = ServerCall(type="mcp_server_tool_call", id=part.id or plan.id_of(located_part), name=part.name)
+        shape.server_name = part.namespace or ""
+        shape.arguments = same_protocol_arguments(part)
+        return shape
+    return _encode_hosted_call(hosted_query(part), plan)
+
+
+def _encode_same_protocol_call(part: ToolCall) -> Any:
+    shape = ServerCall(type=part.native or "", id=none_to_unset(part.id), server_name=none_to_unset(part.namespace))
+    if _NO_NAME not in part.wire_form:
+        shape.name = part.name
+    if part.arguments or NO_ARGUMENTS not in part.wire_form:
+        shape.arguments = same_protocol_arguments(part)
+    shape.signature = UNSET if part.signature is None else part.signature.data
+    return encode_with_extras(shape, part, FAMILY)
+
+
+def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -> Any:
+    if plan.same_protocol:
+        return _encode_same_protocol_result(part)
+    if plan.from_gemini and (own := _encode_part_result(part, located_part, plan)) is not None:
+        return own
+    if not plan.for_client:
+        plan.report.approximated(located_part.path, "", "a result that another provider got: told as text")
+        gists = [one.gist for one in part.content or () if isinstance(one, OpaquePart) and one.gist]
+        return TextContent(text=f"[{part.native}: {chr(10).join(gists) or 'no readable content'}]")
+    if part.use is None and not is_mcp_part(part):
+        plan.report.dropped(located_part.path, "", "a result that another provider got")
+        return None
+    plan.report.approximated(located_part.path, "", "a result that another provider got, told as one of the target's")
+    if part.use is None:
+        shape = ServerResult(type="mcp_server_tool_result", call_id=part.call_id or plan.last_hosted_call_id)
+        shape.result = Raw(msgspec.json.encode(mcp_result_text(part)))
+        if part.status != "ok":
+            plan.report.dropped(located_part.path, "status", "the target does not say that a server's tool failed")
+        return shape
+    return _encode_hosted_result(part.use, plan, failed=part.status != "ok")
+
+
+def _encode_same_protocol_result(part: ToolResult) -> Any:
+    shape = ServerResult(type=part.native or "", call_id=none_to_unset(part.call_id), name=none_to_unset(part.name))
+    shape.server_name = none_to_unset(part.namespace)
+    if part.content and isinstance(only := part.content[0], OpaquePart):
+        shape.result = only.body
+    if part.status != "ok" or NOT_ERROR in part.wire_form:
+        shape.is_error = part.status != "ok"
+    shape.signature = UNSET if part.signature is None else part.signature.data
+    return encode_with_extras(shape, part, FAMILY)
+
+
+# ---- what Google's other protocol tells in parts
+
+
+def _encode_part_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> ServerCall | None:
+    """The step for a part of Google's other protocol; None if there is none."""
+    word = "code_execution" if part.native == "executableCode" else step_name(part.name)
+    if word is None:
+        return None
+    plan.last_hosted_call_id = part.id or plan.id_of(located_part)
+    shape = ServerCall(type=f"{word}_call", id=plan.last_hosted_call_id)
+    if part.native == "executableCode":
+        code = code_argument(parse_json(part.arguments or "{}"), located_part.path, plan.report)
+        said = {"language": "python", "code": code}
+        shape.arguments = Raw(msgspec.json.encode(said))
+    elif word not in STEPS_WITHOUT_CONTENT:
+        shape.arguments = same_protocol_arguments(part)
+    elif part.arguments not in ("", "{}"):
+        plan.report.dropped(located_part.path, "arguments", f"the target does not say what {word} was asked")
+    if part.name == "GOOGLE_SEARCH_IMAGE":
+        shape.search_type = Raw(msgspec.json.encode(IMAGE_SEARCH))
+    shape.signature = none_to_unset(_signature_data(part))
+    return shape
+
+
+def _encode_part_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -> ServerResult | None:
+    word = "code_execution" if part.native == "codeExecutionResult" else step_name(part.name or "")
+    if word is None:
+        return None
+    shape = ServerResult(type=f"{word}_result", call_id=part.call_id or plan.last_hosted_call_id)
+    if part.native == "codeExecutionResult":
+        shape.result = Raw(msgspec.json.encode("" if part.use is None else part.use.output or ""))
+        if part.status != "ok":
+            shape.is_error = True
+    elif part.content and isinstance(only := part.content[0], OpaquePart):
+        if word in STEPS_WITHOUT_CONTENT:
+            plan.report.dropped((*located_part.path, "content", 0), "", f"the target does not say what {word} found")
+        else:
+            shape.result = as_list_result(only.body)
+    elif word not in STEPS_WITHOUT_CONTENT:
+        shape.result = Raw(b"[]")
+    shape.signature = none_to_unset(_signature_data(part))
+    return shape
+
+
+def _signature_data(part: ToolCall | ToolResult) -> str | None:
+    return part.signature.data or None if part.signature is not None else None
+
+
+# ---- what others ran, for a client to read
+
+
+def encode_hosted_use(use: HostedUse, plan: StepPlan) -> list[Any]:
+    """What another provider tells at once, as a call and its result."""
+    return [_encode_hosted_call(use, plan), _encode_hosted_result(use, plan, failed=use.failed)]
+
+
+def _encode_hosted_call(use: HostedUse, plan: StepPlan) -> ServerCall:
+    plan.last_hosted_call_id = use.id or f"tw{sum(plan.hosted_uses.values())}"
+    plan.hosted_uses[use.kind] = plan.hosted_uses.get(use.kind, 0) + 1
+    said: dict[str, Any]
+    match use.kind:
+        case "web_search":
+            said = {"queries": use.queries}
+        case "web_fetch":
+            said = {"urls": use.urls}
+        case "code_execution":
+            said = {"language": "python", "code": use.code or ""}
+    word = HOSTED_TOOLS.names[use.kind][0]
+    return ServerCall(type=f"{word}_call", id=plan.last_hosted_call_id, arguments=Raw(msgspec.json.encode(said)))
+
+
+def _encode_hosted_result(use: HostedUse, plan: StepPlan, *, failed: bool) -> ServerResult:
+    """What it found. Google's own searches say a page of suggestions there, others the pages that they found."""
+    found: Any
+    match use.kind:
+        case "web_search":
+            found = [{"url": page.url, "title": page.title or ""} for page in use.pages]
+        case "web_fetch":
+            found = [{"url": page.url, "status": "error" if failed else "success"} for page in use.pages]
+        case "code_execution":
+            found = use.output or ""
+    shape = ServerResult(type=f"{HOSTED_TOOLS.names[use.kind][0]}_result", call_id=use.id or plan.last_hosted_call_id)
+    shape.result = Raw(msgspec.json.encode(found))
+    if failed:
+        shape.is_error = True
+    return shape

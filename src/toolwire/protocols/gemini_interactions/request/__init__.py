@@ -1,1 +1,0 @@
-"""A request: its body, its declarations and its settings."""

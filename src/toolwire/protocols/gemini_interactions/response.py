@@ -1,0 +1,353 @@
+"""The Interactions API's answers, to canonical and back.
+
+The models on offer, as Google lists them for this interface too.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, ToolCall
+from toolwire.canonical.errors import ApiError, DecodeError
+from toolwire.canonical.events import ResponseStart
+from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.encoding.hosted_tools import parse_json, report_hosted_counts
+from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.interface import EncodedBody, ResponseContext, Target
+from toolwire.codec.losses import LossReport
+from toolwire.codec.surface import ModelCard
+from toolwire.codec.wire.extras import (
+    as_dict,
+    collect_extras,
+    merge_extras,
+    none_to_unset,
+    restore_extras,
+    track_extras,
+    unset_to_none,
+)
+from toolwire.codec.wire.reader import Reader
+from toolwire.codec.wire.timestamps import decode_timestamp, encode_timestamp
+from toolwire.protocols.gemini_interactions.errors import decode_failure, encode_failure
+from toolwire.protocols.gemini_interactions.parts.messages import decode_response_steps, encode_parts, encode_step
+from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
+from toolwire.protocols.gemini_interactions.request import GOOGLE_PROTOCOLS, ID_AND_NAME_RULES, is_call_id
+from toolwire.protocols.gemini_interactions.wire import FAMILY, ResponseShape, UsageShape
+
+CANONICAL_STOPS: dict[str, StopReason] = {
+    "completed": "end_turn",
+    "requires_action": "tool_use",
+    "incomplete": "max_tokens",
+    "requires_continuation": "continuation",
+    "failed": "error",
+    "cancelled": "cancelled",
+    "budget_exceeded": "other",
+}
+RUNNING_STATUSES = ("queued", "in_progress")
+FAILED_STATUSES = ("failed", "cancelled", "budget_exceeded")
+WIRE_STOPS: dict[StopReason, str] = {
+    "end_turn": "completed",
+    "stop_sequence": "completed",
+    "tool_use": "requires_action",
+    "max_tokens": "incomplete",
+    "context_window": "incomplete",
+    "filtered": "incomplete",
+    "paused": "incomplete",
+    "continuation": "incomplete",
+    "refusal": "incomplete",
+    "malformed_call": "failed",
+    "cancelled": "cancelled",
+    "error": "failed",
+    "other": "incomplete",
+}
+"""The status that tells a stop. Only what ended well is completed: clients look no further."""
+_EXACT_STOPS = ("end_turn", "tool_use", "max_tokens", "cancelled", "error")
+
+_NO_STEPS = "gemini-interactions:absent:steps"
+_NO_OBJECT = "gemini-interactions:absent:object"
+_CREATED_FORM = "gemini-interactions:created:"
+_AGENT_NAME = "gemini-interactions:name:model=agent"
+_THOUGHTS_FORM = "gemini-interactions:thoughts"
+_HOSTED_COUNTS_FIELD = "grounding_tool_count"
+
+_read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
+
+# ---- decode
+
+
+def decode_response(body: bytes, context: ResponseContext) -> Response:
+    with track_extras() as extras:
+        shape = _read_response(body)
+        if (
+            shape.steps is UNSET
+            and shape.status is UNSET
+            and "status" not in (*(shape.unknown or ()), *(shape.nulls or ()))
+        ):
+            raise DecodeError(FAMILY, "/steps", "an array", "nothing")
+        messages = () if shape.steps is UNSET else decode_response_steps(shape.steps, "/steps")
+        response = _assemble_response(shape, messages)
+    return response if extras else replace(response, plain=True)
+
+
+def _assemble_response(shape: ResponseShape, messages: tuple[Message, ...]) -> Response:
+    stop = decode_stop(shape, messages)
+    return Response(
+        origin=FAMILY,
+        id=unset_to_none(shape.id),
+        model=unset_to_none(shape.agent if shape.model is UNSET else shape.model),
+        created=decode_created(shape.created),
+        candidates=(Candidate(messages=messages, stop=stop, at=""),) if messages or stop is not None else (),
+        usage=None if shape.usage is UNSET else decode_usage(shape.usage),
+        status=unset_to_none(shape.status),
+        error=decode_errors(shape),
+        **response_extras(shape),
+    )
+
+
+def response_extras(shape: ResponseShape) -> dict[str, Any]:
+    """Extras and form of an answer."""
+    form = [_NO_STEPS] if shape.steps is UNSET else []
+    extras: dict[str, Any] = {}
+    if shape.object is UNSET:
+        form.append(_NO_OBJECT)
+    elif shape.object != "interaction":
+        extras["object"] = shape.object
+    if shape.agent is not UNSET:
+        if shape.model is UNSET:
+            form.append(_AGENT_NAME)
+        else:
+            extras["agent"] = shape.agent
+    if shape.created is not UNSET:
+        if decode_created(shape.created) is None:
+            extras["created"] = shape.created
+        else:
+            form.append(_CREATED_FORM + shape.created)
+    if shape.errors is not UNSET:
+        wire = [{**as_dict(one), **(one.unknown or {}), **dict.fromkeys(one.nulls or ())} for one in shape.errors]
+        if decode_errors(shape) is None:
+            extras["errors"] = wire
+        else:
+            extras |= {f"errors/{index}": one for index, one in enumerate(wire) if index}
+    kept = collect_extras(shape, FAMILY, *form)
+    raw = {name: Raw(msgspec.json.encode(value)) for name, value in extras.items()}
+    return merge_extras(kept, {"extras": {FAMILY: raw}}) if raw else kept
+
+
+def decode_errors(shape: ResponseShape) -> ApiError | None:
+    """Why it failed. Of one that went well they are mere remarks."""
+    if not shape.errors or shape.status not in FAILED_STATUSES:
+        return None
+    return decode_failure(shape.errors[0])
+
+
+def decode_created(text: str | UnsetType) -> int | float | None:
+    return None if text is UNSET else decode_timestamp(text)
+
+
+def decode_stop(shape: ResponseShape, messages: tuple[Message, ...]) -> Stop | None:
+    status = unset_to_none(shape.status)
+    if status in RUNNING_STATUSES or (status is None and not messages):
+        return None
+    return status_stop(status, has_calls=any(is_open_call(part) for message in messages for part in message.parts))
+
+
+def status_stop(status: str | None, *, has_calls: bool) -> Stop:
+    """Some answers with calls are called completed."""
+    reason = CANONICAL_STOPS.get(status or "completed", "other")
+    return Stop(reason="tool_use" if reason == "end_turn" and has_calls else reason, raw=status)
+
+
+def is_open_call(part: Any) -> bool:
+    return isinstance(part, ToolCall) and part.executor == "client"
+
+
+def decode_usage(shape: UsageShape) -> Usage:
+    """Thoughts are counted apart from the output; canonically they are part of it."""
+    output, thoughts = unset_to_none(shape.total_output_tokens), unset_to_none(shape.total_thought_tokens)
+    split = output is not None and thoughts is not None
+    kept, counts = _decode_hosted_counts(collect_extras(shape, FAMILY, *((_THOUGHTS_FORM,) if split else ())))
+    return Usage(
+        input_tokens=unset_to_none(shape.total_input_tokens),
+        output_tokens=output + thoughts if output is not None and thoughts is not None else output,
+        cache_read=unset_to_none(shape.total_cached_tokens),
+        reasoning=thoughts,
+        tool_use=unset_to_none(shape.total_tool_use_tokens),
+        total=unset_to_none(shape.total_tokens),
+        **counts,
+        **kept,
+    )
+
+
+def _decode_hosted_counts(extras_and_form: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How often Google searched; what else it counts stays its own."""
+    own: dict[str, Raw] = (extras_and_form.get("extras") or {}).get(FAMILY, {})
+    counts = parse_json(own[_HOSTED_COUNTS_FIELD]) if _HOSTED_COUNTS_FIELD in own else None
+    searches = (
+        [index for index, one in enumerate(counts or ()) if _is_search_count(one)] if isinstance(counts, list) else []
+    )
+    if not isinstance(counts, list) or len(searches) != 1:
+        return extras_and_form, {}
+    (place,) = searches
+    others = {f"{_HOSTED_COUNTS_FIELD}/{index}": one for index, one in enumerate(counts) if index != place}
+    more = {name: Raw(msgspec.json.encode(one)) for name, one in others.items()}
+    form = (f"{FAMILY}:canonical:{_HOSTED_COUNTS_FIELD}", f"{FAMILY}:name:searches={_HOSTED_COUNTS_FIELD}/{place}")
+    extras = {**extras_and_form["extras"], FAMILY: {**own, **more}}
+    return {"extras": extras, "wire_form": (*extras_and_form.get("wire_form", ()), *form)}, {
+        "searches": counts[place]["count"]
+    }
+
+
+def _is_search_count(count: Any) -> bool:
+    return (
+        isinstance(count, dict)
+        and count.keys() == {"type", "count"}
+        and count["type"] == "google_search"
+        and (isinstance(count["count"], int))
+    )
+
+
+# ---- encode
+
+
+def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
+    plan = response_plan(response.origin, LossReport(), context)
+    candidate = response.candidates[0] if response.candidates else Candidate()
+    for index in range(1, len(response.candidates)):
+        plan.report.dropped(("candidates", index), "", "the target has one answer only")
+    steps: list[Any] = []
+    for number, message in enumerate(candidate.messages):
+        steps += _encode_message(message, number, plan)
+    body = encode_start(response, plan, context)
+    encode_status(response.status, candidate.stop, body, plan)
+    if steps or not (plan.same_protocol and _NO_STEPS in response.wire_form):
+        body["steps"] = steps
+    if response.usage is not None:
+        body["usage"] = encode_usage(response.usage, plan)
+    if response.error is not None:
+        encode_errors(response.error, body, response, plan)
+    restore_extras(body, response, FAMILY)
+    if not plan.same_protocol:
+        _report_response(response, plan)
+    if not response.plain:
+        plan.report.report_foreign_extras(response, (FAMILY,))
+    return EncodedBody(body, plan.report)
+
+
+def response_plan(origin: str, report: LossReport, context: ResponseContext) -> StepPlan:
+    return StepPlan(
+        ID_AND_NAME_RULES,
+        report,
+        Target(),
+        same_protocol=origin == FAMILY,
+        for_client=True,
+        from_gemini=origin in GOOGLE_PROTOCOLS,
+    )
+
+
+def _encode_message(message: Message, number: int, plan: StepPlan) -> list[Any]:
+    trail = ("candidates", 0, "messages", number)
+    places = [LocatedPart(part, (*trail, "parts", index)) for index, part in enumerate(message.parts)]
+    if plan.same_protocol:
+        return [encode_step(message, places, plan)]
+    for field in ("id", "name", "status", "phase"):
+        if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
+            plan.report.dropped(trail, field)
+    return encode_parts(places, plan, is_output=True)
+
+
+def encode_start(response: Response | ResponseStart, plan: StepPlan, context: ResponseContext) -> dict[str, Any]:
+    """The envelope of an answer."""
+    body: dict[str, Any] = {}
+    if response.id is not None:
+        body["id"] = response.id
+    own = {} if response.extras is None else response.extras.get(FAMILY, {})
+    if not plan.same_protocol or (_NO_OBJECT not in response.wire_form and "object" not in own):
+        body["object"] = "interaction"
+    if response.model is not None:
+        body["agent" if _AGENT_NAME in response.wire_form else "model"] = response.model
+    created = response.created
+    if created is None and not plan.same_protocol and context.created:
+        created = context.created
+    if created is not None:
+        body["created"] = _encode_created(created, response.wire_form)
+    held = None if plan.same_protocol or context.request is None else context.request.continuation
+    if held is not None and held.kind == "interaction":
+        body["previous_interaction_id"] = held.id
+    return body
+
+
+def _encode_created(created: float, wire_form: tuple[str, ...]) -> str:
+    for token in wire_form:
+        if token.startswith(_CREATED_FORM) and decode_created(token[len(_CREATED_FORM) :]) == created:
+            return token[len(_CREATED_FORM) :]
+    return encode_timestamp(created)
+
+
+def encode_status(status: str | None, stop: Stop | None, body: dict[str, Any], plan: StepPlan) -> None:
+    if plan.same_protocol:
+        if status is not None:
+            body["status"] = status
+        return
+    reason: StopReason = "end_turn" if stop is None else stop.reason
+    body["status"] = WIRE_STOPS[reason]
+    if stop is None:
+        return
+    if stop.reason not in _EXACT_STOPS:
+        why = f"{stop.raw or stop.reason} is told as {body['status']}"
+        plan.report.approximated(("candidates", 0, "stop"), "reason", why)
+    if stop.sequence is not None:
+        plan.report.dropped(("candidates", 0, "stop"), "sequence")
+
+
+def encode_usage(usage: Usage, plan: StepPlan) -> Any:
+    shape = UsageShape(
+        total_input_tokens=none_to_unset(usage.input_tokens),
+        total_output_tokens=none_to_unset(usage.output_tokens),
+        total_thought_tokens=none_to_unset(usage.reasoning),
+        total_cached_tokens=none_to_unset(usage.cache_read),
+        total_tool_use_tokens=none_to_unset(usage.tool_use),
+        total_tokens=none_to_unset(usage.total),
+    )
+    if (
+        usage.output_tokens is not None
+        and usage.reasoning is not None
+        and (not plan.same_protocol or _THOUGHTS_FORM in usage.wire_form)
+    ):
+        shape.total_output_tokens = usage.output_tokens - usage.reasoning
+    if not plan.same_protocol:
+        if usage.total is None and usage.input_tokens is not None and usage.output_tokens is not None:
+            shape.total_tokens = usage.input_tokens + usage.output_tokens
+        if usage.cache_write:
+            plan.report.dropped(("usage",), "cache_write")
+        report_hosted_counts(usage, plan.report, "fetches")
+        if usage.searches is not None:
+            return {**as_dict(shape), _HOSTED_COUNTS_FIELD: [{"type": "google_search", "count": usage.searches}]}
+    return restore_extras(as_dict(shape), usage, FAMILY)
+
+
+def encode_errors(error: ApiError, body: dict[str, Any], node: Any, plan: StepPlan) -> None:
+    others = (node.extras or {}).get(FAMILY, {})
+    more = [others[name] for name in sorted(others, key=_error_index) if name.startswith("errors/")]
+    body["errors"] = [encode_failure(error, plan), *more]
+    if not plan.same_protocol:
+        body["status"] = "failed"
+
+
+def _error_index(name: str) -> int:
+    number = name.rpartition("/")[2]
+    return int(number) if number.isdigit() else 0
+
+
+def _report_response(response: Response, plan: StepPlan) -> None:
+    if response.continuation is not None and response.continuation.id is not None:
+        plan.report.dropped(("continuation",), "id", "what another provider holds")
+
+
+def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
+    return {"models": [encode_model(one) for one in models]}
+
+
+def encode_model(model: ModelCard) -> dict[str, Any]:
+    return {"name": f"models/{model.id}", "version": "1", "displayName": model.id}

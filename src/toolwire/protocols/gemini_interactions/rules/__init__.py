@@ -1,1 +1,0 @@
-"""What the provider refuses, for `check` and for the simulator."""

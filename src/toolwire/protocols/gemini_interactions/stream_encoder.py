@@ -1,0 +1,190 @@
+"""Canonical events to the event stream; `stream_decoder` has its grammar, `stream_steps` its middle."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import (
+    CandidateEnd,
+    Event,
+    MessageEnd,
+    MessageStart,
+    Notice,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    ResponseStart,
+    UsageReport,
+)
+from toolwire.canonical.response import Stop, Usage
+from toolwire.codec.encoding.sequencer import PartSequencer
+from toolwire.codec.framing import encode_sse_frame
+from toolwire.codec.interface import ResponseContext, StreamEncoder
+from toolwire.codec.losses import LossReport
+from toolwire.codec.wire.extras import restore_extras
+from toolwire.protocols.gemini_interactions.errors import encode_event, is_event
+from toolwire.protocols.gemini_interactions.response import (
+    encode_errors,
+    encode_start,
+    encode_status,
+    encode_usage,
+    response_plan,
+)
+from toolwire.protocols.gemini_interactions.stream_decoder import NO_CREATED, encode_event_id
+from toolwire.protocols.gemini_interactions.stream_part_encoder import StreamStepEncoder, encode_frame
+from toolwire.protocols.gemini_interactions.wire import FAMILY
+
+_encode_json = msgspec.json.Encoder().encode
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_STREAM_END = b"event: done\ndata: [DONE]\n\n"
+
+
+class Encoder:
+    def __init__(self, context: ResponseContext) -> None:
+        self._context = context
+        self.report = LossReport()
+        self._plan = response_plan("", self.report, context)
+        self._sequencer = PartSequencer()
+        self._start = ResponseStart(origin="")
+        self._ended = False
+        self._errors: list[Any] = []
+        self._step_encoder = StreamStepEncoder(self._plan)
+        self._stop: Stop | None = None
+        self._usage: Usage | None = None
+        self._handlers: dict[type, Callable[[Any], bytes]] = {
+            PartDelta: self._step_encoder.part_delta,
+            ResponseStart: self._start_response,
+            MessageStart: self._step_encoder.message_start,
+            PartStart: self._step_encoder.part_start,
+            PartEnd: self._step_encoder.part_end,
+            MessageEnd: self._step_encoder.message_end,
+            CandidateEnd: self._end_candidate,
+            UsageReport: self._report_usage,
+            Notice: self._notice,
+            ResponseEnd: self._end_response,
+            ResponseFailed: self._fail_response,
+        }
+
+    @property
+    def failure(self) -> ApiError | None:
+        return self._sequencer.failure
+
+    def encode(self, events: Iterable[Event]) -> bytes:
+        out: list[bytes] = []
+        parts = self._step_encoder.parts
+        for event in events:
+            if type(event) is PartDelta and event.plain and event.candidate == 0:
+                held = parts.get(event.index)
+                if held is not None and held.head and not held.is_wrapped:
+                    held.pieces.append(event.text)
+                    out.append(b"%b%b}}\n\n" % (held.head, _encode_json(event.text)))
+                    continue
+            out.append(self._encode(event))
+        return b"".join(out)
+
+    def _encode(self, event: Event) -> bytes:
+        """One event; of another protocol with what waited for it, one part after the other."""
+        if type(event) is ResponseStart:
+            self._plan = response_plan(event.origin, self.report, self._context)
+            self._step_encoder.plan = self._plan
+        methods = self._handlers
+        if self._plan.same_protocol:
+            return methods[type(event)](event)
+        return b"".join([methods[type(one)](one) for one in self._sequencer.order(event)])
+
+    def close(self) -> bytes:
+        if self._ended:
+            return b""
+        waiting = b"".join([self._handlers[type(event)](event) for event in self._sequencer.close()])
+        error = ApiError(kind="server", message="the upstream ended before its answer did")
+        return waiting + self._fail_response(ResponseFailed(error=error))
+
+    # ---- the envelope
+
+    def _start_response(self, event: ResponseStart) -> bytes:
+        self._start, self._usage = event, None
+        if self._plan.same_protocol and NO_CREATED in event.wire_form:
+            return b""
+        body = self._start_body(event)
+        if event.usage is not None and self._plan.same_protocol:
+            body["usage"] = encode_usage(event.usage, self._plan)
+        status = event.status if self._plan.same_protocol else "in_progress"
+        if status is not None:
+            body["status"] = status
+        restore_extras(body, event, FAMILY)
+        errors = body.pop("errors", {})  # they come at the end
+        self._errors = list(errors.values()) if isinstance(errors, dict) else errors
+        if event.usage is not None and not self._plan.same_protocol:
+            self._usage = event.usage
+        return encode_frame("interaction.created", {"interaction": body, **encode_event_id(event.wire_form)})
+
+    def _start_body(self, event: ResponseStart) -> dict[str, Any]:
+        body = encode_start(event, self._plan, self._context)
+        if not self._plan.same_protocol:
+            body = {"id": event.id or "", **body}
+        return body
+
+    def _notice(self, event: Notice) -> bytes:
+        if event.kind == "ping":
+            return b": ping\n\n"
+        if not self._plan.same_protocol or not event.extras or "frame" not in event.extras.get(FAMILY, {}):
+            return b""
+        body = event.extras[FAMILY]["frame"]
+        kind = msgspec.json.decode(_decode_members(body)["event_type"], type=str)
+        return encode_sse_frame(bytes(body), kind.encode())
+
+    def _end_candidate(self, event: CandidateEnd) -> bytes:
+        if event.candidate == 0:
+            self._stop = event.stop
+        return b""
+
+    def _report_usage(self, event: UsageReport) -> bytes:
+        self._usage = event.usage
+        return b""
+
+    def _end_response(self, event: ResponseEnd) -> bytes:
+        self._ended = True
+        body = self._end_body(event)
+        if self._errors:
+            body["errors"] = self._errors
+        held = event.continuation
+        if held is not None and held.id is not None and not self._plan.same_protocol:
+            self.report.dropped(("continuation",), "id", "what another provider holds")
+        return (
+            encode_frame("interaction.completed", {"interaction": body, **encode_event_id(event.wire_form)})
+            + _STREAM_END
+        )
+
+    def _end_body(self, event: ResponseEnd | ResponseFailed) -> dict[str, Any]:
+        body = self._start_body(self._start)
+        stop = self._stop
+        if stop is None and not self._plan.same_protocol:
+            stop = Stop(reason="tool_use" if self._step_encoder.has_calls else "end_turn")
+        encode_status(event.status, stop, body, self._plan)
+        if self._usage is not None:
+            body["usage"] = encode_usage(self._usage, self._plan)
+        if self._plan.same_protocol and event.extras:
+            for name in event.extras.get(FAMILY, {}):
+                body.pop(name, None)  # what the end says otherwise than the start
+        return restore_extras(body, event, FAMILY)
+
+    def _fail_response(self, event: ResponseFailed) -> bytes:
+        self._ended = True
+        if is_event(event.error) or not self._plan.same_protocol:
+            return encode_sse_frame(encode_event(event.error), b"error")
+        body = self._end_body(event)
+        encode_errors(event.error, body, event, self._plan)
+        body["errors"] += self._errors
+        return (
+            encode_frame("interaction.completed", {"interaction": body, **encode_event_id(event.wire_form)})
+            + _STREAM_END
+        )
+
+
+def stream_encoder(context: ResponseContext) -> StreamEncoder:
+    return Encoder(context)

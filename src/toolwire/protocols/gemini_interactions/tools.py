@@ -1,0 +1,249 @@
+"""Tool declarations and tool choice of the Interactions API, to canonical and back."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
+from toolwire.codec.encoding.hosted_tools import (
+    HostedToolNames,
+    choosable_tools,
+    chosen_native_tool,
+    decode_hosted_tool,
+    encode_hosted_options,
+    has_native,
+    portable_server,
+    report_missing_native,
+)
+from toolwire.codec.encoding.tools import (
+    LocatedTool,
+    flatten_tool,
+    freeform_description,
+    freeform_schema,
+    report_allowed_callers,
+)
+from toolwire.codec.losses import SourcePath
+from toolwire.codec.schema.rewriter import fit_and_report
+from toolwire.codec.wire.extras import (
+    as_dict,
+    collect_extras,
+    encode_with_extras,
+    merge_extras,
+    none_to_unset,
+    restore_extras,
+    unset_to_none,
+)
+from toolwire.codec.wire.reader import Reader, tag_of
+from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
+from toolwire.protocols.gemini_interactions.wire import FAMILY, AllowedShape, ChoiceShape, FunctionShape
+from toolwire.protocols.vendors.google.request import JSON_SCHEMA, has_only_strict_tools
+from toolwire.protocols.vendors.google.tools import (
+    GEMINI,
+    decode_interactions_server,
+    encode_interactions_server,
+    to_interactions_tool,
+)
+
+CHOICE_MODES = {"auto": "auto", "any": "required", "none": "none", "validated": "auto"}
+_WIRE_MODES = {"auto": "auto", "required": "any", "none": "none"}
+_MODE_NAME = "gemini-interactions:name:mode=allowed_tools/mode"
+_VALIDATED_MODE = "validated"
+_ALLOWED_MODES = ("auto", "any", _VALIDATED_MODE)
+_VALIDATED_NAME = "gemini-interactions:name:validated=allowed_tools/mode"
+_NO_MODE = "gemini-interactions:absent:mode"
+_NO_TOOLS = "gemini-interactions:absent:tools"
+_EMPTY_FORM = "gemini-interactions:empty"
+
+HOSTED_TOOLS = HostedToolNames(
+    family=FAMILY,
+    names={"web_search": ("google_search",), "web_fetch": ("url_context",), "code_execution": ("code_execution",)},
+    option_pointers={},
+)
+
+_read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
+_read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
+_decode_json = msgspec.json.Decoder().decode
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+# ---- decode
+
+
+def decode_tools(tools: list[Raw]) -> tuple[Tool, ...]:
+    return tuple([_decode_tool(raw, f"/tools/{index}") for index, raw in enumerate(tools)])
+
+
+def _decode_tool(raw: Raw, path: str) -> Tool:
+    kind = tag_of(raw)
+    if kind == "function":
+        shape = _read_function(raw, path)
+        null = shape.parameters is not UNSET and bytes(shape.parameters) == b"null"
+        return FunctionTool(
+            name=shape.name,
+            description=unset_to_none(shape.description),
+            parameters=None if null else unset_to_none(shape.parameters),
+            **collect_extras(shape, FAMILY, *((f"{FAMILY}:null:parameters",) if null else ())),
+        )
+    name = _decode_json(_read_object(raw, path).get("name", b"null"))
+    return NativeTool(
+        protocol=FAMILY,
+        kind=kind or "",
+        name=name if isinstance(name, str) else None,
+        executor="client" if kind == "computer_use" else "server",
+        body=raw,
+        hosted=decode_hosted_tool(kind or "", raw, HOSTED_TOOLS),
+        server=decode_interactions_server(raw, path) if kind == "mcp_server" else None,
+    )
+
+
+def decode_choice(choice: str | ChoiceShape | UnsetType) -> ToolChoice | None:
+    """None for a word that only this protocol has; the request keeps it."""
+    if choice is UNSET:
+        return None
+    if isinstance(choice, str):
+        if choice not in CHOICE_MODES:
+            return None
+        return ToolChoice(mode=CHOICE_MODES[choice], validated=choice == _VALIDATED_MODE)  # type: ignore[arg-type]
+    allowed = choice.allowed_tools
+    if allowed is UNSET:
+        return ToolChoice(**collect_extras(choice, FAMILY, _EMPTY_FORM))
+    kept = merge_extras(collect_extras(choice, FAMILY), collect_extras(allowed, FAMILY, prefix="allowed_tools/"))
+    form = [_MODE_NAME, _VALIDATED_NAME]
+    if allowed.mode not in _ALLOWED_MODES:
+        form.append(_NO_MODE)
+        if isinstance(allowed.mode, str):
+            word = Raw(msgspec.json.encode(allowed.mode))
+            kept = merge_extras(kept, {"extras": {FAMILY: {"allowed_tools/mode": word}}})
+    if allowed.tools is UNSET:
+        form.append(_NO_TOOLS)
+    names = tuple(ToolRef(name=name) for name in allowed.tools or ())
+    named = len(names) == 1 and allowed.mode == "any"
+    return ToolChoice(
+        mode="named" if named else "none" if allowed.mode == "none" else "allowed",
+        names=names,
+        required=allowed.mode == "any" and not named,
+        validated=allowed.mode == _VALIDATED_MODE,
+        **merge_extras(kept, {"wire_form": tuple(form)}),
+    )
+
+
+# ---- encode
+
+
+def encode_tools(request: Request, plan: StepPlan) -> list[Any] | None:
+    if plan.same_protocol:
+        tools = request.tools
+        return (
+            None
+            if tools is None
+            else [_encode_same_protocol_tool(tool, ("tools", i), plan) for i, tool in enumerate(tools)]
+        )
+    plan.request = request
+    for index, tool in enumerate(request.tools or ()):
+        if isinstance(tool, ToolGroup) and tool.description is not None:
+            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
+    offered = [_encode_tool(placed, plan) for placed in choosable_tools(request, plan)]
+    return [tool for tool in offered if tool is not None] or None
+
+
+def _encode_same_protocol_tool(tool: Tool, path: SourcePath, plan: StepPlan) -> Any:
+    (placed,) = flatten_tool(tool, path)
+    return _encode_tool(placed, plan)
+
+
+def _encode_tool(located_tool: LocatedTool, plan: StepPlan) -> Any:
+    tool = located_tool.tool
+    if not isinstance(tool, NativeTool):
+        return _encode_function(tool, located_tool.path, plan)
+    if tool.protocol == FAMILY:
+        return tool.body
+    if tool.protocol == GEMINI and (made := to_interactions_tool(tool, located_tool.path, plan.report)) is not None:
+        return made | plan.map_location if made["type"] == "google_maps" else made
+    if tool.hosted is not None and has_native(tool, HOSTED_TOOLS):
+        return {
+            "type": HOSTED_TOOLS.names[tool.hosted.kind][0],
+            **encode_hosted_options(tool, located_tool.path, HOSTED_TOOLS, plan),
+        }
+    if (server := portable_server(tool)) is not None:
+        return encode_interactions_server(server, located_tool.path, plan)
+    report_missing_native(located_tool, plan, has_connectors=True)
+    return None
+
+
+def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: StepPlan) -> Any:
+    if plan.same_protocol and isinstance(tool, FunctionTool):
+        shape = FunctionShape(type="function", name=tool.name, parameters=none_to_unset(tool.parameters))
+        shape.description = none_to_unset(tool.description)
+        return encode_with_extras(shape, tool, FAMILY)
+    shape = FunctionShape(type="function", name=plan.tools.declare(tool, path, plan.report))
+    report_allowed_callers(tool, path, plan.report)
+    if tool.asynchronous:
+        plan.report.dropped(path, "asynchronous")
+    if tool.defer:
+        plan.report.approximated(path, "defer", "without the other provider's search it is declared at once")
+    if tool.cache is not None:
+        plan.report.dropped(path, "cache", "the target keeps prefixes by itself")
+    if isinstance(tool, FreeformTool):
+        shape.description, shape.parameters = freeform_description(tool), freeform_schema()
+        return shape
+    shape.description, shape.parameters = none_to_unset(tool.description), _encode_schema(tool, path, plan)
+    if tool.strict and not (plan.request is not None and has_only_strict_tools(plan.request)):
+        plan.report.dropped(path, "strict", "the target is strict for all functions or for none")
+    if tool.output_schema is not None:
+        plan.report.dropped(path, "output_schema")
+    return shape
+
+
+def _encode_schema(tool: FunctionTool, path: SourcePath, plan: StepPlan) -> Any:
+    if tool.parameters is not None and bytes(tool.parameters)[:1] != b"{":
+        plan.report.dropped(path, "parameters", "not an object schema")
+        return UNSET
+    if tool.parameters is None:
+        return UNSET
+    return fit_and_report(tool.parameters, JSON_SCHEMA, plan.report, path, "parameters")
+
+
+def encode_choice(request: Request, plan: StepPlan, *, has_tools: bool) -> Any:
+    """The choice, or UNSET."""
+    choice = request.tool_choice
+    if plan.same_protocol:
+        return UNSET if choice is None else _encode_same_protocol_choice(choice)
+    held = has_only_strict_tools(request)
+    if choice is None:
+        return _VALIDATED_MODE if held else UNSET
+    free = _VALIDATED_MODE if held or choice.validated else "auto"
+    if choice.parallel is False:
+        plan.report.dropped(("tool_choice",), "parallel", "the target's models may always call several at once")
+    if choice.mode is None:
+        return _VALIDATED_MODE if held else UNSET
+    if not has_tools:
+        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        return UNSET
+    if choice.mode not in ("named", "allowed"):
+        return free if choice.mode == "auto" else _WIRE_MODES[choice.mode]
+    functions = [
+        named for named in choice.names if named.kind in ("function", "freeform") and not chosen_native_tool(request)
+    ]
+    if len(functions) < len(choice.names):
+        plan.report.approximated(("tool_choice",), "names", "the target chooses among functions only")
+    if not functions:
+        return "any" if choice.required else "auto"
+    mode = "any" if choice.mode == "named" or choice.required else free
+    names = [plan.tool_name(named.name, named.namespace) for named in functions]
+    return ChoiceShape(allowed_tools=AllowedShape(mode=mode, tools=names))
+
+
+def _encode_same_protocol_choice(choice: ToolChoice) -> Any:
+    if _EMPTY_FORM in choice.wire_form:
+        return restore_extras({}, choice, FAMILY)
+    free = _VALIDATED_MODE if choice.validated else "auto"
+    if _MODE_NAME not in choice.wire_form and choice.mode in _WIRE_MODES:
+        return free if choice.mode == "auto" else _WIRE_MODES[choice.mode]
+    allowed = AllowedShape(tools=[named.name for named in choice.names])
+    if _NO_MODE not in choice.wire_form:
+        allowed.mode = "any" if choice.mode == "named" or choice.required else free
+    if _NO_TOOLS in choice.wire_form and not choice.names:
+        allowed.tools = UNSET
+    return restore_extras({"allowed_tools": as_dict(allowed)}, choice, FAMILY)

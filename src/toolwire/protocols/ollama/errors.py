@@ -1,0 +1,105 @@
+"""Ollama's errors, to canonical and back: a text, and an HTTP status from outside."""
+
+import re
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
+from toolwire.codec.interface import EncodedBody
+from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.wire.extras import restore_extras
+from toolwire.codec.wire.reader import describe_json, validate_json
+from toolwire.protocols.ollama.wire import FAMILY
+
+ERROR_FORM = "ollama:error"
+RAW_ERROR = "ollama:error:raw"
+NO_ERROR = "ollama:absent:error"
+
+_STATUS_KINDS: dict[int, ErrorKind] = {
+    400: "invalid_request",
+    401: "authentication",
+    402: "billing",
+    403: "permission",
+    404: "not_found",
+    408: "timeout",
+    413: "too_large",
+    429: "rate_limit",
+    500: "server",
+    502: "server",
+    503: "overloaded",
+    504: "timeout",
+}
+# What the server says tells more than its status, and is all there is within a stream.
+_MESSAGE_KINDS: tuple[tuple[re.Pattern[str], ErrorKind], ...] = (
+    (re.compile(r"exceeds? (the )?(available |maximum )?context|context length"), "context_length"),
+    (re.compile(r"unauthorized"), "authentication"),
+    (re.compile(r"model .*not found|no such model"), "not_found"),
+    (re.compile(r"server busy|maximum pending requests"), "overloaded"),
+    (re.compile(r"rate limit|usage limit"), "rate_limit"),
+    (re.compile(r" is required$|does not support|must be|^missing request body|^invalid "), "invalid_request"),
+)
+
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_json = msgspec.json.Decoder().decode
+
+
+# ---- decode
+
+
+def decode_error(body: bytes, status: int | None) -> ApiError:
+    raw = validate_json(body, FAMILY)
+    if bytes(raw)[:1] != b"{":
+        raise DecodeError(FAMILY, "", "an object", describe_json(raw))
+    members = _decode_members(raw)
+    if "error" not in members:
+        form = (ERROR_FORM, NO_ERROR)
+        extras = {FAMILY: members} if members else None
+        return ApiError(
+            kind=_STATUS_KINDS.get(status or 0, "other"), message="", status=status, extras=extras, wire_form=form
+        )
+    error = decode_error_value(members.pop("error"), status)
+    return replace(error, extras={FAMILY: members}) if members else error
+
+
+def decode_error_value(raw: Raw, status: int | None, *, at: str | None = None) -> ApiError:
+    """An error: alone in its body, or beside an answer."""
+    said = _decode_json(raw)
+    form = (ERROR_FORM,) if isinstance(said, str) else (ERROR_FORM, RAW_ERROR)
+    message = said if isinstance(said, str) else bytes(raw).decode()
+    if at is not None:
+        form = (*form, f"{FAMILY}:name:message=")
+    return ApiError(kind=_error_kind(message, status), message=message, status=status, wire_form=form, at=at)
+
+
+def _error_kind(message: str, status: int | None) -> ErrorKind:
+    for pattern, kind in _MESSAGE_KINDS:
+        if pattern.search(message):
+            return kind
+    if status is None:
+        return "other"
+    return _STATUS_KINDS.get(status, "server" if status >= 500 else "other")
+
+
+# ---- encode
+
+
+def encode_error(error: ApiError) -> EncodedBody:
+    report = LossReport()
+    if NO_ERROR in error.wire_form:
+        return EncodedBody(restore_extras({}, error, FAMILY), report)
+    body = restore_extras({"error": encode_error_value(error, (), report)}, error, FAMILY)
+    report.report_foreign_extras(error, (FAMILY,))
+    return EncodedBody(body, report)
+
+
+def encode_error_value(error: ApiError, path: SourcePath, report: LossReport) -> str | Raw:
+    if ERROR_FORM in error.wire_form:
+        return Raw(error.message.encode()) if RAW_ERROR in error.wire_form else error.message
+    for field in ("raw", "code", "param"):
+        if getattr(error, field) is not None:
+            report.dropped(path, field, "the target tells errors by their text and HTTP status")
+    if error.request_id is not None:
+        report.dropped(path, "request_id")
+    return error.message

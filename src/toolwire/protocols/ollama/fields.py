@@ -1,0 +1,142 @@
+"""What Ollama's server says of a field, message or tool by itself; `rules` is the whole.
+
+It decodes a body into Go structs: a value of another type is refused in the words of Go's decoder, and what the structs
+don't know is ignored.
+"""
+
+from toolwire.codec.schema.dialect import Dialect
+from toolwire.codec.validation import (
+    ErrorWording,
+    Findings,
+    JsonObject,
+    JsonPath,
+    json_type,
+    list_of,
+    object_items,
+    object_of,
+    parse_fields,
+    parse_shapes,
+    text_of,
+    value_at,
+    word_set,
+)
+
+# What the server's structs have of a schema: it drops the rest before the model sees it. Items alone stay as they are,
+# but nothing can resolve a reference in them.
+PARAMETERS_SCHEMA = Dialect(
+    name="ollama",
+    keywords=word_set("anyOf type items description enum properties required"),
+    root_keywords=word_set("type $defs items required properties"),
+    references="inlined",
+    items_dialect=Dialect(name="ollama-items", unsupported_keywords=word_set("nullable"), references="inlined"),
+)
+# A format is compiled to a grammar. The compiler fails on schemas that are `true` or `false`, and on `not`.
+FORMAT_SCHEMA = Dialect(name="ollama-format", unsupported_keywords=word_set("not nullable"))
+
+
+def _format_path(path: JsonPath) -> str:
+    return ".".join(["ChatRequest", *(step for step in path if isinstance(step, str))])
+
+
+ERROR_WORDING = ErrorWording(
+    "ollama",
+    format_path=_format_path,
+    type_names={"boolean": "bool", "integer": "number"},
+    missing_message="{at} is required",
+    type_message="json: cannot unmarshal {got} into Go struct field {at} of type {types}",
+    choice_message="{at}: {value} is none of {words}",
+)
+
+_REQUEST = parse_fields(
+    "model:string messages:array tools:array stream:boolean options:object logprobs:boolean top_logprobs:integer "
+    "keep_alive:string|number truncate:boolean shift:boolean format:string|object"
+)
+_MESSAGE = parse_fields(
+    "role!:string content:string thinking:string images:array tool_calls:array tool_name:string tool_call_id:string"
+)
+_ROLES = ("system", "user", "assistant", "tool")
+_CALL = parse_fields("id:string function!:object")
+_CALL_FUNCTION = parse_fields("index:integer name!:string arguments:object")
+_TOOL = parse_fields("type:string function!:object")
+_FUNCTION = parse_fields("name!:string description:string parameters:object")
+_PARAMETERS = parse_fields("type:string required:array properties:object")
+_PROPERTY = parse_fields("type:string|array description:string enum:array anyOf:array properties:object required:array")
+# Kind, then the options of that kind; others are ignored.
+_OPTIONS = parse_shapes(
+    "integer - num_ctx:integer num_predict:integer num_keep:integer num_batch:integer num_gpu:integer "
+    "num_thread:integer top_k:integer seed:integer repeat_last_n:integer",
+    "float32 - temperature:number top_p:number min_p:number typical_p:number repeat_penalty:number "
+    "presence_penalty:number frequency_penalty:number",
+    "array - stop:array",
+)
+MAX_DEPTH = 100
+
+
+def check_fields(body: JsonObject) -> Findings:
+    yield from ERROR_WORDING.check_fields((), body, _REQUEST)
+    options = object_of(body.get("options"))
+    for kind, (_, table) in _OPTIONS.items():
+        for field in table:
+            value = options.get(field.name)
+            found = json_type(value)
+            if value is None or found in field.types or (found == "integer" and "number" in field.types):
+                continue
+            said = f'option "{field.name}" must be of type {kind}'
+            yield ERROR_WORDING.finding("option-type", ("options", field.name), said)
+
+
+def check_message(path: JsonPath, message: JsonObject) -> Findings:
+    yield from ERROR_WORDING.check_fields(path, message, _MESSAGE)
+    role = message.get("role")
+    if isinstance(role, str) and role.lower() not in _ROLES:
+        said = f"models know the roles {', '.join(_ROLES)}, not {role}"
+        yield ERROR_WORDING.finding("role-unknown", (*path, "role"), said, "warning")
+    for index, image in enumerate(list_of(message.get("images"))):
+        yield from _check_image((*path, "images", index), image)
+    for at, call in object_items(message.get("tool_calls"), (*path, "tool_calls")):
+        yield from ERROR_WORDING.check_fields(at, call, _CALL)
+        yield from ERROR_WORDING.check_fields((*at, "function"), object_of(call.get("function")), _CALL_FUNCTION)
+
+
+def _go_type_error(value: object, kind: str) -> str:
+    found = ERROR_WORDING.type_names.get(json_type(value), json_type(value))
+    return f"json: cannot unmarshal {found} into Go struct field {{at}} of type {kind}"
+
+
+def _check_image(path: JsonPath, image: object) -> Findings:
+    """Bytes, which Go writes as base64 in its usual alphabet, padded."""
+    text = text_of(image)
+    if not isinstance(image, str):
+        yield ERROR_WORDING.finding("image-type", path, _go_type_error(image, "[]uint8"))
+        return
+    body = text.rstrip("=")
+    wrong = next(
+        (place for place, sign in enumerate(body) if not (sign.isascii() and (sign.isalnum() or sign in "+/"))), None
+    )
+    if wrong is None and len(text) % 4:
+        wrong = len(text)
+    if wrong is not None:
+        yield ERROR_WORDING.finding("image-base64", path, f"illegal base64 data at input byte {wrong}")
+
+
+def check_tool(path: JsonPath, tool: JsonObject) -> Findings:
+    yield from ERROR_WORDING.check_fields(path, tool, _TOOL)
+    function = object_of(tool.get("function"))
+    at = (*path, "function")
+    yield from ERROR_WORDING.check_fields(at, function, _FUNCTION)
+    yield from ERROR_WORDING.check_fields((*at, "parameters"), object_of(function.get("parameters")), _PARAMETERS)
+    named = object_of(value_at(function, "parameters", "properties"))
+    waiting: list[tuple[JsonPath, object]] = [
+        ((*at, "parameters", "properties", name), one) for name, one in named.items()
+    ]
+    while waiting:
+        place, one = waiting.pop()
+        if not isinstance(one, dict):
+            yield ERROR_WORDING.finding("property-type", place, _go_type_error(one, "api.ToolProperty"))
+            continue
+        if len(place) > MAX_DEPTH:
+            continue
+        yield from ERROR_WORDING.check_fields(place, one, _PROPERTY)
+        inner = object_of(one.get("properties"))
+        waiting += [((*place, "properties", name), part) for name, part in inner.items()]
+        waiting += [((*place, "anyOf", index), part) for index, part in enumerate(list_of(one.get("anyOf")))]

@@ -1,0 +1,200 @@
+"""Ollama's request body, to a canonical request and back."""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.request import Request
+from toolwire.codec.encoding.computer import FUNCTION_ADAPTER
+from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
+from toolwire.codec.encoding.hosted_tools import substitute_functions
+from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
+from toolwire.codec.encoding.tools import NameRules
+from toolwire.codec.encoding.turns import LocatedPart, Turn, assemble, ends_with_assistant_text, one_turn_per_message
+from toolwire.codec.interface import EncodedBody, Route, Target
+from toolwire.codec.losses import LossReport
+from toolwire.codec.wire.extras import collect_extras, merge_extras, restore_extras, track_extras, unset_to_none
+from toolwire.codec.wire.reader import Reader, describe_json
+from toolwire.protocols.ollama.parts.messages import ConversationEncoder, decode_message, report_message
+from toolwire.protocols.ollama.settings import (
+    decode_options,
+    decode_output,
+    decode_sampling,
+    decode_thinking,
+    encode_output,
+    encode_sampling,
+    encode_thinking,
+)
+from toolwire.protocols.ollama.tools import decode_tools, encode_tools, report_choice
+from toolwire.protocols.ollama.wire import CONSTRAINT_FAMILY, FAMILY, RequestShape
+
+# The server takes any text as an id or a name.
+ID_AND_NAME_RULES = IdAndNameRules(
+    id_pattern=re.compile(r".+", re.DOTALL),
+    id_limit=1024,
+    names=NameRules(re.compile(r".+", re.DOTALL), 1024),
+    freeform=False,
+)
+WIRE_NAMES = {
+    "Request.sampling": "",
+    "Request.thinking": "",
+    "Request.output": "",
+    "Sampling.max_tokens": "/options/num_predict",
+    "Sampling.temperature": "/options/temperature",
+    "Sampling.top_p": "/options/top_p",
+    "Sampling.top_k": "/options/top_k",
+    "Sampling.seed": "/options/seed",
+    "Sampling.stop": "/options/stop",
+    "Sampling.frequency_penalty": "/options/frequency_penalty",
+    "Sampling.presence_penalty": "/options/presence_penalty",
+    "Thinking.enabled": "/think",
+    "Thinking.effort": "/think",
+    "OutputFormat.kind": "/format",
+    "OutputFormat.schema": "/format",
+    "OutputFormat.held": "/format",
+    "FunctionTool.name": "/function/name",
+    "FunctionTool.description": "/function/description",
+    "FunctionTool.parameters": "/function/parameters",
+    "Message.parts": "",
+    "Text.text": "",
+    "Media.source": "",
+    "Media.media_type": "",
+    "Reasoning.content": "",
+    "ToolCall.name": "/function/name",
+    "ToolCall.arguments": "/function/arguments",
+    "ToolResult.call_id": "/tool_call_id",
+    "ToolResult.name": "/tool_name",
+    "ToolResult.status": "/content",
+    "Response.candidates": "",
+    "Response.created": "/created_at",
+    "Response.usage": "",
+    "Candidate.messages": "/message",
+    "Candidate.stop": "",
+    "Stop.reason": "/done_reason",
+    "Stop.raw": "/done_reason",
+    "Usage.input_tokens": "/prompt_eval_count",
+    "Usage.output_tokens": "/eval_count",
+    "ApiError.message": "/error",
+    "ApiError.raw": "/error",
+}
+
+NO_MESSAGES = "ollama:absent:messages"
+NO_STREAM = "ollama:absent:stream"
+_NULL_STREAM = "ollama:null:stream"
+
+_request_reader = Reader[RequestShape](RequestShape, FAMILY)
+
+
+# ---- decode
+
+
+def decode_request(body: bytes, route: Route) -> Request:
+    with track_extras() as extras:
+        request = _decode_request(_request_reader.read(body), route)
+    return request if extras else replace(request, plain=True)
+
+
+def _decode_request(shape: RequestShape, route: Route) -> Request:
+    output, format_kept = decode_output(shape)
+    form: tuple[str, ...] = ()
+    if shape.messages is UNSET:
+        form = (NO_MESSAGES,)
+    if shape.stream is UNSET:
+        form = (*form, NO_STREAM)
+    if shape.unknown is not UNSET and (stream := shape.unknown.get("stream")) is not None:
+        raise DecodeError(FAMILY, "/stream", "true or false", describe_json(stream))
+    messages = tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages or ())])
+    return Request(
+        origin=FAMILY,
+        model=route.model if shape.model is UNSET else shape.model,
+        messages=messages,
+        tools=decode_tools(shape),
+        sampling=decode_sampling(shape),
+        thinking=decode_thinking(shape),
+        output=output,
+        # Unless it is told not to, the server streams.
+        stream=True if shape.stream is UNSET or shape.stream is None else shape.stream,
+        continued=ends_with_assistant_text(messages),
+        **merge_extras(
+            collect_extras(shape, FAMILY, *form), decode_options(shape), format_kept, _decode_load_request(shape)
+        ),
+    )
+
+
+def _decode_load_request(shape: RequestShape) -> dict[str, Any]:
+    """Without messages it is no question, but the order to load or unload a model: no other provider takes that."""
+    if shape.messages:
+        return {}
+    order = Raw(b"[]") if shape.messages == [] else Raw(msgspec.json.encode(unset_to_none(shape.model)))
+    return {"extras": {CONSTRAINT_FAMILY: {"messages" if shape.messages == [] else "model": order}}}
+
+
+# ---- encode
+
+
+def encode_request(request: Request, target: Target) -> EncodedBody:
+    home = request.origin == FAMILY
+    model = request.model if target.model is None else target.model
+    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), replace(target, model=model), same_protocol=home)
+    request = use_target_tool(substitute_functions(request, plan), plan, FUNCTION_ADAPTER)
+    tools = encode_tools(request, plan)
+    turns = one_turn_per_message(request.messages)
+    if not home:
+        turns = _system_turns(request) + adapt_turns(assemble(request, plan.report, supports_prefill=True), plan)
+    conversation = ConversationEncoder(plan)
+    messages = [message for turn in turns for message in conversation.encode(turn)]
+    body: dict[str, Any] = {} if model is None else {"model": model}
+    if messages or not {NO_MESSAGES, f"{FAMILY}:null:messages"} & set(request.wire_form):
+        body["messages"] = messages
+    if tools is not None:
+        body["tools"] = tools
+    report_choice(request, plan, has_tools=bool(tools))
+    encode_thinking(request, body, plan)
+    encode_output(request, body, plan)
+    encode_sampling(request, body, plan)
+    _encode_stream(request, body, plan)
+    if not home:
+        _report_unsupported(request, plan)
+    for node in (request, request.sampling):
+        restore_extras(body, node, FAMILY)
+    if not plan.same_protocol and not request.plain:
+        plan.report.report_foreign_extras(request, (FAMILY, CONSTRAINT_FAMILY))
+    return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/api/chat"))
+
+
+def _system_turns(request: Request) -> list[Turn]:
+    """What other protocols keep apart from the messages leads them here."""
+    if not request.system:
+        return []
+    places = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
+    return [Turn("system", places, None, ("system",))]
+
+
+def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    stream = request.stream if plan.target.stream is None else plan.target.stream
+    if stream and plan.same_protocol and {NO_STREAM, _NULL_STREAM} & set(request.wire_form):
+        return
+    body["stream"] = bool(stream)
+
+
+def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
+    """What a request of another protocol can say and this one can't."""
+    for field in ("end_user", "tier", "labels"):
+        if getattr(request, field) is not None:
+            plan.report.dropped((), field)
+    if request.cache is not None:
+        plan.report.dropped(("cache",), "", "the target has no cache marks")
+    state = request.continuation
+    if state is not None:
+        if state.id is not None:
+            plan.report.dropped(("continuation",), "id", "the target holds no conversation")
+        if state.store:
+            plan.report.dropped(("continuation",), "store", "the target stores nothing")
+        if state.background:
+            plan.report.dropped(("continuation",), "background")
+    for index, message in enumerate(request.messages):
+        report_message(message, ("messages", index), plan)

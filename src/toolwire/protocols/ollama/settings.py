@@ -1,0 +1,161 @@
+"""Ollama's settings of a request, sampling, thinking and output, to canonical and back."""
+
+from typing import Any
+
+from msgspec import UNSET, Raw
+
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
+from toolwire.codec.encoding.fallbacks import NO_THINKING_VISIBILITY, report_unsent_thinking
+from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.schema.rewriter import fit_and_report
+from toolwire.codec.wire.extras import collect_extras, mark_extras_seen, merge_extras, unset_to_none
+from toolwire.protocols.ollama.fields import FORMAT_SCHEMA
+from toolwire.protocols.ollama.wire import FAMILY, OptionsShape, RequestShape
+
+EMPTY_OPTIONS = "ollama:empty:options"
+EMPTY_FORMAT = "ollama:empty:format"
+THINKING_LEVELS = ("low", "medium", "high", "max")
+
+_OPTION_FIELDS = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
+_TOP_LEVEL_FIELDS = ("logprobs", "top_logprobs")
+# As the server's own bridges do it.
+_NEAREST_LEVELS: dict[str, str] = {"minimal": "low", "xhigh": "max", "ultra": "max"}
+
+
+# ---- decode
+
+
+def decode_sampling(shape: RequestShape) -> Sampling | None:
+    values: dict[str, Any] = {name: unset_to_none(getattr(shape, name)) for name in _TOP_LEVEL_FIELDS}
+    options = shape.options
+    if isinstance(options, OptionsShape):
+        values.update((name, unset_to_none(getattr(options, name))) for name in _OPTION_FIELDS)
+        if isinstance(options.stop, list):
+            values["stop"] = tuple(options.stop)
+        # Below zero it means something else: no limit, or as much as fits.
+        if isinstance(options.num_predict, int):
+            if options.num_predict >= 0:
+                values["max_tokens"] = options.num_predict
+            else:
+                mark_extras_seen()
+                values["extras"] = {FAMILY: {"options/num_predict": Raw(str(options.num_predict).encode())}}
+    sampling = Sampling(**values)
+    return None if sampling == Sampling() else sampling
+
+
+def decode_options(shape: RequestShape) -> dict[str, Any]:
+    """What the options hold that has no canonical home."""
+    options = shape.options
+    if not isinstance(options, OptionsShape):
+        return {}
+    return collect_extras(options, FAMILY, *((EMPTY_OPTIONS,) if options == OptionsShape() else ()), prefix="options/")
+
+
+def decode_thinking(shape: RequestShape) -> Thinking | None:
+    match shape.think:
+        case bool() as enabled:
+            return Thinking(enabled=enabled)
+        case str() as effort:
+            return Thinking(effort=effort)
+        case _:
+            return None
+
+
+def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, Any]]:
+    """The format; and what of it can only be kept. Older clients send an empty string."""
+    if shape.format is UNSET:
+        return None, {}
+    match bytes(shape.format):
+        case b"null":
+            return None, {"wire_form": (f"{FAMILY}:null:format",)}
+        case b'""':
+            return None, {"wire_form": (EMPTY_FORMAT,)}
+        case b'"json"':
+            return OutputFormat(kind="json"), {}
+        case text if text.startswith(b"{"):
+            return OutputFormat(kind="json_schema", schema=shape.format, held=True), {}
+        case _:
+            return None, merge_extras({"extras": {FAMILY: {"format": shape.format}}})
+
+
+# ---- encode
+
+
+def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    options: dict[str, Any] = {}
+    if (sampling := request.sampling) is not None:
+        if sampling.max_tokens is not None:
+            options["num_predict"] = sampling.max_tokens
+        for name in _OPTION_FIELDS:
+            if (value := getattr(sampling, name)) is not None:
+                options[name] = value
+        if sampling.stop is not None:
+            options["stop"] = list(sampling.stop)
+        for name in _TOP_LEVEL_FIELDS:
+            if (value := getattr(sampling, name)) is not None:
+                body[name] = value
+        if sampling.n is not None and sampling.n != 1:
+            plan.report.dropped(("sampling",), "n", "the target has one answer only")
+    if options or EMPTY_OPTIONS in request.wire_form:
+        body["options"] = options
+
+
+def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    thinking = request.thinking
+    if thinking is None:
+        return
+    think: bool | str | None = thinking.effort if thinking.effort is not None else thinking.enabled
+    if not plan.same_protocol:
+        think = _encode_level(thinking, plan)
+        if think and not plan.target.host.reasoning_effort:
+            report_unsent_thinking(thinking, plan, "the model may not be able to think: it does as it does by default")
+            return
+        if isinstance(think, str) and not plan.target.host.effort_levels:
+            plan.report.approximated(("thinking",), "effort", f"the model has no levels of thinking: {think} is true")
+            think = True
+    if think is not None:
+        body["think"] = think
+
+
+def _encode_level(thinking: Thinking, plan: EncodingPlan) -> bool | str | None:
+    """How another protocol's model was to think, in this one's words."""
+    effort, report = thinking.effort, plan.report
+    if thinking.visibility is not None:
+        report.dropped(("thinking",), "visibility", NO_THINKING_VISIBILITY)
+    if thinking.budget_tokens is not None:
+        report.dropped(("thinking",), "budget_tokens", "the target's model decides itself how long to think")
+    if thinking.enabled is False:
+        if effort not in (None, "none"):
+            report.dropped(("thinking",), "effort", "the model is not to think")
+        return False
+    if effort is None:
+        return True if thinking.budget_tokens is not None else thinking.enabled
+    if effort == "none":
+        return False
+    if effort in THINKING_LEVELS:
+        return effort
+    level = _NEAREST_LEVELS.get(effort)
+    report.approximated(("thinking",), "effort", f"{effort} is told as {level or 'true'}")
+    return level or True
+
+
+def encode_output(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    output = request.output
+    if output is None:
+        if EMPTY_FORMAT in request.wire_form:
+            body["format"] = ""
+        return
+    if output.kind == "json":
+        body["format"] = "json"
+    elif output.kind == "json_schema":
+        body["format"] = "json" if output.schema is None else _encode_schema(output.schema, plan)
+    for field in ("name", "description", "verbosity"):
+        if getattr(output, field) is not None:
+            plan.report.dropped(("output",), field)
+    if output.strict is False:
+        plan.report.approximated(("output",), "strict", "the target always keeps to the schema")
+
+
+def _encode_schema(schema: Raw, plan: EncodingPlan) -> Raw:
+    return schema if plan.same_protocol else fit_and_report(schema, FORMAT_SCHEMA, plan.report, ("output",), "schema")

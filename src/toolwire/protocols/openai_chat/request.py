@@ -1,0 +1,369 @@
+"""Chat's request body, to a canonical request and back."""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, ToolResult
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.node import Node
+from toolwire.canonical.request import Continuation, Request
+from toolwire.canonical.tools import Thinking, ToolChoice
+from toolwire.codec.encoding.computer import FUNCTION_ADAPTER
+from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
+from toolwire.codec.encoding.hosted_tools import substitute_functions
+from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
+from toolwire.codec.encoding.tools import NameRules
+from toolwire.codec.encoding.turns import LocatedPart, Turn, assemble, one_turn_per_message
+from toolwire.codec.interface import EncodedBody, Route, Target
+from toolwire.codec.losses import LossReport
+from toolwire.codec.wire.extras import merge_extras, restore_extras, unset_to_none
+from toolwire.codec.wire.reader import Reader, describe_json, escape_pointer
+from toolwire.protocols.openai_chat.hosts import (
+    acknowledge_results,
+    convert_system_messages,
+    drop_unsupported_fields,
+    encode_leading_system,
+)
+from toolwire.protocols.openai_chat.parts.content import collect_chat_extras
+from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
+from toolwire.protocols.openai_chat.settings import (
+    decode_output,
+    decode_sampling,
+    encode_output,
+    encode_sampling,
+    encode_thinking,
+)
+from toolwire.protocols.openai_chat.tools import (
+    HOSTED_TOOLS,
+    REPRESENTED_SEARCH,
+    decode_choice,
+    decode_search,
+    decode_tools,
+    encode_choice,
+    encode_search,
+    encode_tools,
+)
+from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY, RequestShape
+from toolwire.protocols.vendors.openai import REPRESENTED_USER, decode_end_user, encode_user
+
+ID_AND_NAME_RULES = IdAndNameRules(
+    id_pattern=re.compile(r"[\x20-\x7e]+"),
+    id_limit=40,
+    names=NameRules(re.compile(r"[a-zA-Z0-9_-]+"), 64),
+    freeform=True,
+)
+_FUNCTION_RULES = replace(ID_AND_NAME_RULES, freeform=False)
+WIRE_NAMES = {
+    "Request.sampling": "",
+    "Request.thinking": "",
+    "Request.output": "",
+    "Request.continuation": "",
+    "Request.end_user": "/user",
+    "Request.tier": "/service_tier",
+    "Request.labels": "/metadata",
+    "Request.include_usage": "/stream_options/include_usage",
+    "Sampling.max_tokens": "/max_completion_tokens",
+    "Thinking.effort": "/reasoning_effort",
+    "OutputFormat.kind": "/response_format/type",
+    "OutputFormat.schema": "/response_format/json_schema/schema",
+    "OutputFormat.name": "/response_format/json_schema/name",
+    "OutputFormat.description": "/response_format/json_schema/description",
+    "OutputFormat.strict": "/response_format/json_schema/strict",
+    "ToolChoice.mode": "",
+    "ToolChoice.names": "",
+    "ToolChoice.required": "/allowed_tools/mode",
+    "ToolChoice.parallel": "//parallel_tool_calls",
+    "FunctionTool.name": "/function/name",
+    "FunctionTool.description": "/function/description",
+    "FunctionTool.parameters": "/function/parameters",
+    "FunctionTool.strict": "/function/strict",
+    "FreeformTool.name": "/custom/name",
+    "FreeformTool.description": "/custom/description",
+    "FreeformTool.grammar": "/custom/format/grammar",
+    "Message.parts": "/content",
+    "Text.text": "",
+    "Text.cache": "/prompt_cache_breakpoint",
+    "Media.cache": "/prompt_cache_breakpoint",
+    "Media.source": "/image_url",
+    "Media.media_type": "/image_url/url",
+    "Media.detail": "/image_url/detail",
+    "Media.name": "/file/filename",
+    "Refusal.text": "",
+    "Reasoning.content": "/thinking",
+    "ToolCall.name": "/function/name",
+    "ToolCall.arguments": "/function/arguments",
+    "ToolResult.call_id": "/tool_call_id",
+    "ToolResult.status": "/content",
+    "Citation.url": "/url_citation/url",
+    "Citation.title": "/url_citation/title",
+    "Citation.quote": "/url_citation/content",
+    "Citation.start": "/url_citation/start_index",
+    "Citation.end": "/url_citation/end_index",
+    "Response.candidates": "/choices",
+    "Candidate.messages": "/message",
+    "Candidate.stop": "",
+    "Stop.reason": "/finish_reason",
+    "Stop.raw": "/finish_reason",
+    "Usage.input_tokens": "/prompt_tokens",
+    "Usage.output_tokens": "/completion_tokens",
+    "Usage.cache_read": "/prompt_tokens_details/cached_tokens",
+    "Usage.cache_write": "/prompt_tokens_details/cache_write_tokens",
+    "Usage.reasoning": "/completion_tokens_details/reasoning_tokens",
+    "Usage.total": "/total_tokens",
+    "ApiError.message": "/error/message",
+    "ApiError.raw": "/error/type",
+    "ApiError.code": "/error/code",
+    "ApiError.param": "/error/param",
+}
+
+SERVICE_TIERS = ("auto", "default", "flex", "scale", "priority", "fast")
+OBFUSCATION = "stream_options/include_obfuscation"
+VENDOR_FIELDS = frozenset(
+    {
+        "moderation",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        OBFUSCATION,
+    }
+)
+NO_MESSAGES = "openai-chat:absent:messages"
+EMPTY_OPTIONS = "openai-chat:stream_options:empty"
+
+_RAW_FIELDS = ("tool_choice", "function_call", "metadata")
+
+_CACHE_OPTIONS = {"mode", "ttl"}
+_MODALITIES = ("text", "audio")
+
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_names = msgspec.json.Decoder(list[str]).decode
+_request_reader = Reader[RequestShape](RequestShape, FAMILY)
+
+
+# ---- decode
+
+
+def decode_request(body: bytes, route: Route) -> Request:
+    shape, plain = _request_reader.read_with_exactness(body)
+    if shape.unknown is not UNSET and "messages" in shape.unknown:
+        raise DecodeError(FAMILY, "/messages", "an array", describe_json(shape.unknown["messages"]))
+    tools, plain_tools = decode_tools(shape)
+    search = None if shape.web_search_options is UNSET else decode_search(shape.web_search_options, tools)
+    choice, left = decode_choice(shape)
+    output, sampling = decode_output(shape), decode_sampling(shape)
+    effort = unset_to_none(shape.reasoning_effort)
+    options = shape.stream_options
+    found = _decode_extras(shape, left)
+    if search is not None:
+        tools, found["wire_form"] = (*(tools or ()), search), (*found["wire_form"], REPRESENTED_SEARCH)
+    store, user = unset_to_none(shape.store), decode_end_user(unset_to_none(shape.user), found)
+    messages = tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages or ())])
+    return Request(
+        origin=FAMILY,
+        model=route.model if shape.model is UNSET else shape.model,
+        messages=messages,
+        tools=tools,
+        tool_choice=choice,
+        sampling=sampling,
+        thinking=None if effort is None else Thinking(effort=effort),
+        output=output,
+        continuation=None if store is None else Continuation(store=store),
+        stream=unset_to_none(shape.stream),
+        include_usage=None if options is UNSET or options is None else unset_to_none(options.include_usage),
+        end_user=user,
+        tier=unset_to_none(shape.service_tier),
+        labels=None if shape.metadata is UNSET or bytes(shape.metadata) == b"null" else shape.metadata,
+        plain=plain
+        and plain_tools
+        and not found["extras"]
+        and _is_plain(messages, choice, output, sampling, *(tools or ())),
+        **found,
+    )
+
+
+def _is_plain(messages: tuple[Message, ...], choice: ToolChoice | None, *settings: Node | None) -> bool:
+    """Whether nothing was kept where a plain typed decode can still keep something: words that we don't know."""
+    names = () if choice is None else choice.names
+    if any(node is not None and node.extras for node in (choice, *names, *settings)):
+        return False
+    for message in messages:
+        for part in message.parts:
+            if part.extras or message.extras or ((mark := getattr(part, "cache", None)) is not None and mark.extras):
+                return False
+            if type(part) is ToolResult and part.content and any(inner.extras for inner in part.content):
+                return False
+    return True
+
+
+def _decode_extras(shape: RequestShape, choice_extras: dict[str, Raw]) -> dict[str, Any]:
+    """What has no canonical home; the fields that Responses calls by the same name are kept for both."""
+    nulls = tuple(
+        f"{FAMILY}:null:{name}"
+        for name in _RAW_FIELDS
+        if getattr(shape, name) is not UNSET and bytes(getattr(shape, name)) == b"null"
+    )
+    if shape.messages is UNSET and (shape.nulls is UNSET or "messages" not in shape.nulls):
+        nulls = (*nulls, NO_MESSAGES)
+    if shape.functions == []:
+        choice_extras = {**choice_extras, "functions": Raw(b"[]")}
+    rests = [collect_chat_extras(shape, *nulls), {"extras": {FAMILY: choice_extras}} if choice_extras else {}]
+    options = shape.stream_options
+    if options is not UNSET and options is not None:
+        form = (EMPTY_OPTIONS,) if options.include_usage is UNSET else ()
+        rests.append(collect_chat_extras(options, *form, prefix="stream_options/"))
+    found = merge_extras(*rests)
+    own = (found["extras"] or {}).get(FAMILY, {})
+    both = {name: own.pop(name) for name in list(own) if name in VENDOR_FIELDS}
+    extras = {FAMILY: own, SHARED_FAMILY: both}
+    return {
+        "extras": {name: fields for name, fields in extras.items() if fields} or None,
+        "wire_form": found["wire_form"],
+    }
+
+
+# ---- encode
+
+
+def encode_request(request: Request, target: Target) -> EncodedBody:
+    home = request.origin == FAMILY
+    model = request.model if target.model is None else target.model
+    rules = ID_AND_NAME_RULES if home or target.host.freeform_tools else _FUNCTION_RULES
+    plan = EncodingPlan(rules, LossReport(), replace(target, model=model), same_protocol=home)
+    request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, FUNCTION_ADAPTER)
+    tools, functions = encode_tools(request, plan)
+    messages = _encode_messages(request, plan)
+    body: dict[str, Any] = {} if model is None else {"model": model}
+    if messages or not {NO_MESSAGES, f"{FAMILY}:null:messages"} & set(request.wire_form):
+        body["messages"] = messages
+    if tools is not None:
+        body["tools"] = tools
+    if functions is not None:
+        body["functions"] = functions
+    body.update(encode_search(request, plan))
+    body.update(encode_choice(request, plan, has_tools=bool(tools)))
+    encode_sampling(request, body, plan)
+    encode_thinking(request, body, plan)
+    encode_output(request, body, plan)
+    _encode_stream(request, body, plan)
+    _encode_other_fields(request, body, plan)
+    for node in (request, request.sampling, request.output):
+        restore_extras(body, node, FAMILY)
+    restore_extras(body, request, SHARED_FAMILY)
+    if not home and "stream_options" in body and not body.get("stream"):
+        del body["stream_options"]  # refused where nothing is streamed
+        plan.report.dropped((), f"//{OBFUSCATION}", "nothing is streamed")
+    if not home and "prompt_cache_options" in body:
+        body["prompt_cache_options"] = _encode_cache_options(body["prompt_cache_options"], plan)
+    if not home and "modalities" in body:
+        body["modalities"] = _encode_modalities(body["modalities"], plan)
+    if not home and target.host.unsupported_fields:
+        drop_unsupported_fields(body, plan)
+    if not plan.same_protocol and not request.plain:
+        plan.report.report_foreign_extras(request, (FAMILY, SHARED_FAMILY))
+    return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1/chat/completions"))
+
+
+def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
+    host, skip = plan.target.host, 0
+    if plan.same_protocol or host.late_system_messages:
+        messages = _encode_system(request, plan)
+    else:
+        messages, skip = encode_leading_system(request, plan)
+        request = convert_system_messages(request, skip, plan)
+    turns = (
+        one_turn_per_message(request.messages)
+        if plan.same_protocol
+        else adapt_turns(assemble(request, plan.report, skip=skip), plan)
+    )
+    for turn in turns:
+        plan.output_index = len(messages)
+        made = encode_turn(turn, plan)
+        messages += made if plan.same_protocol or host.user_after_tool else acknowledge_results(made, plan)
+    return messages
+
+
+def _encode_cache_options(options: Raw, plan: EncodingPlan) -> Any:
+    """Responses has options here that this protocol lacks."""
+    try:
+        members = _decode_members(options)
+    except msgspec.DecodeError:
+        return options
+    for name in [name for name in members if name not in _CACHE_OPTIONS]:
+        plan.report.dropped((), f"//prompt_cache_options/{escape_pointer(name)}")
+    return {name: value for name, value in members.items() if name in _CACHE_OPTIONS}
+
+
+def _encode_modalities(modalities: Raw, plan: EncodingPlan) -> Any:
+    """OpenRouter has those of other vendors' models, too."""
+    try:
+        named = _decode_names(modalities)
+    except msgspec.DecodeError:
+        return modalities
+    for index, name in enumerate(named):
+        if name not in _MODALITIES:
+            plan.report.dropped((), f"//modalities/{index}", f"the target answers with no {name}")
+    return [name for name in named if name in _MODALITIES]
+
+
+def _encode_system(request: Request, plan: EncodingPlan) -> list[Any]:
+    """What other protocols keep apart from the messages leads them here."""
+    if not request.system:
+        return []
+    places = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
+    return encode_turn(Turn("system", places, None, ("system",)), plan)
+
+
+def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    stream = request.stream if plan.target.stream is None else plan.target.stream
+    if stream is not None:
+        body["stream"] = stream
+    if plan.same_protocol:
+        if request.include_usage is not None:
+            body["stream_options"] = {"include_usage": request.include_usage}
+        elif EMPTY_OPTIONS in request.wire_form:
+            body["stream_options"] = {}
+    elif stream and plan.target.host.stream_usage:
+        body["stream_options"] = {"include_usage": True}
+
+
+def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    if request.end_user is not None and REPRESENTED_USER[0] not in request.wire_form:
+        user, host = request.end_user, plan.target.host
+        body["user"] = (
+            user
+            if plan.same_protocol or "user" in host.unsupported_fields
+            else encode_user(user, plan.report, host.user_pattern)
+        )
+    if request.labels is not None:
+        body["metadata"] = request.labels
+    if request.tier is not None:
+        _encode_tier(request.tier, body, plan)
+    state = request.continuation
+    if state is not None and state.store is not None:
+        body["store"] = state.store
+    if plan.same_protocol:
+        return
+    if state is not None and state.id is not None:
+        plan.report.dropped(("continuation",), "id", "the target holds no conversation")
+    if state is not None and state.background:
+        plan.report.dropped(("continuation",), "background")
+    if request.cache is not None:
+        plan.report.dropped(("cache",), "", "the target has no mark for the whole request")
+    for index, message in enumerate(request.messages):
+        if message.id is not None or message.phase is not None or message.clear_at is not None or message.status:
+            report_message(message, ("messages", index), plan)
+
+
+def _encode_tier(tier: str, body: dict[str, Any], plan: EncodingPlan) -> None:
+    if plan.same_protocol or tier in SERVICE_TIERS:
+        body["service_tier"] = tier
+    elif tier == "standard_only":
+        plan.report.approximated((), "tier", "standard_only is told as default")
+        body["service_tier"] = "default"
+    else:
+        plan.report.dropped((), "tier", f"the target has no tier {tier}")

@@ -1,0 +1,215 @@
+"""Chat's settings of a request, sampling, thinking and output, to canonical and back."""
+
+import re
+from operator import attrgetter
+from typing import Any, Literal
+
+from msgspec import UNSET, Raw
+
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
+from toolwire.codec.encoding.fallbacks import NO_THINKING_VISIBILITY, report_unsent_thinking
+from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.wire.extras import mark_extras_seen, merge_extras, none_to_unset, unset_to_none
+from toolwire.protocols.openai_chat.parts.content import collect_chat_extras, constant_extras, restore_constant
+from toolwire.protocols.openai_chat.wire import FAMILY, JsonSchemaShape, RequestShape, ResponseFormatShape
+from toolwire.protocols.vendors.openai import encode_output_schema
+
+MAX_TOKENS_ALIAS = "openai-chat:name:max_tokens=max_tokens"
+SINGLE_STOP = "openai-chat:stop:string"
+MIN_TOKENS = 1
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+# "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+_NO_TOOLS_WHILE_THINKING = re.compile(r"gpt-(5\.[456]|6)")
+_NO_JSON_SCHEMA = "openai-chat:absent:json_schema"
+_FORMATS: dict[str, Literal["text", "json", "json_schema"]] = {
+    "text": "text",
+    "json_object": "json",
+    "json_schema": "json_schema",
+}
+_SAMPLING_FIELDS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "n",
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "logprobs",
+    "top_logprobs",
+)
+_sampling_fields = attrgetter(*_SAMPLING_FIELDS)
+_NO_SAMPLING = (None,) * len(_SAMPLING_FIELDS)
+
+
+# ---- decode
+
+
+def decode_sampling(shape: RequestShape) -> Sampling | None:
+    form: tuple[str, ...] = ()
+    limit = unset_to_none(shape.max_completion_tokens)
+    found: dict[str, Any] = {}
+    if isinstance(shape.max_tokens, int):
+        if limit is None:
+            limit, form = shape.max_tokens, (MAX_TOKENS_ALIAS,)
+        else:
+            found["extras"] = {FAMILY: {"max_tokens": Raw(str(shape.max_tokens).encode())}}
+    stop = shape.stop
+    if isinstance(stop, str):
+        stop, form = [stop], (*form, SINGLE_STOP)
+    values = {name: unset_to_none(getattr(shape, name)) for name in _SAMPLING_FIELDS}
+    sampling = Sampling(
+        max_tokens=limit, stop=tuple(stop) if isinstance(stop, list) else None, wire_form=form, **values, **found
+    )
+    return None if sampling == Sampling() else sampling
+
+
+def decode_output(shape: RequestShape) -> OutputFormat | None:
+    verbosity = unset_to_none(shape.verbosity)
+    asked = shape.response_format
+    if not isinstance(asked, ResponseFormatShape):
+        return None if verbosity is None else OutputFormat(verbosity=verbosity)
+    found = collect_chat_extras(asked, prefix="response_format/")
+    schema = asked.json_schema
+    if schema is UNSET:
+        kind = _FORMATS.get(unset_to_none(asked.type) or "")
+        if kind is None and asked == ResponseFormatShape():
+            found = {"extras": {FAMILY: {"response_format": Raw(b"{}")}}}
+            mark_extras_seen()
+        elif kind is None:
+            found = merge_extras(found, constant_extras("response_format/type", asked.type, "text"))
+        elif kind == "json_schema":
+            found = merge_extras(found, {"wire_form": (_NO_JSON_SCHEMA,)})
+        return OutputFormat(kind=kind, verbosity=verbosity, **found)
+    word = constant_extras("response_format/type", asked.type, "json_schema")
+    found = merge_extras(found, collect_chat_extras(schema, prefix="response_format/json_schema/"), word)
+    return OutputFormat(
+        kind="json_schema",
+        schema=unset_to_none(schema.schema),
+        name=unset_to_none(schema.name),
+        description=unset_to_none(schema.description),
+        strict=unset_to_none(schema.strict),
+        verbosity=verbosity,
+        **found,
+    )
+
+
+# ---- encode
+
+
+def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    sampling = request.sampling
+    if sampling is None:
+        return
+    if sampling.max_tokens is not None:
+        limit = sampling.max_tokens
+        if limit < MIN_TOKENS and not plan.same_protocol:
+            plan.report.approximated(("sampling",), "max_tokens", f"the target gives at least {MIN_TOKENS}")
+            limit = MIN_TOKENS
+        word = "max_completion_tokens" if plan.same_protocol else plan.target.host.output_limit_field
+        body["max_tokens" if MAX_TOKENS_ALIAS in sampling.wire_form else word] = limit
+    if sampling.stop is not None:
+        stop = list(sampling.stop)
+        if len(stop) > 4 and not plan.same_protocol:
+            for index in range(4, len(stop)):
+                plan.report.dropped(("sampling", "stop", index), "", "the target takes four stop sequences")
+            stop = stop[:4]
+        body["stop"] = stop[0] if SINGLE_STOP in sampling.wire_form and len(stop) == 1 else stop
+    for name in _SAMPLING_FIELDS if _sampling_fields(sampling) != _NO_SAMPLING else ():
+        value = getattr(sampling, name)
+        if value is None:
+            continue
+        if name == "top_k" and not plan.same_protocol:
+            plan.report.dropped(("sampling",), "top_k")
+        else:
+            body[name] = value
+    if sampling.top_logprobs is not None and not plan.same_protocol:
+        if sampling.logprobs is False:
+            del body["top_logprobs"]
+            plan.report.dropped(("sampling",), "top_logprobs", "no log probabilities are asked for")
+        else:
+            body["logprobs"] = True  # Responses gives them to whoever says how many
+
+
+def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    thinking = request.thinking
+    if not plan.same_protocol and not plan.target.host.reasoning_effort:
+        if thinking is not None:
+            report_unsent_thinking(thinking, plan, "the host may refuse an effort: its model decides how to think")
+        return
+    if thinking is not None:
+        effort = thinking.effort if plan.same_protocol else _encode_effort(thinking, plan)
+        if effort is not None:
+            body["reasoning_effort"] = effort
+    if "tools" in body and not plan.same_protocol:
+        _disable_thinking_with_tools(body, plan)
+
+
+def _disable_thinking_with_tools(body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Some models refuse tools here while they think, and think unless told not to."""
+    effort = body.get("reasoning_effort")
+    if effort == "none" or not _NO_TOOLS_WHILE_THINKING.match(plan.target.model or ""):
+        return
+    body["reasoning_effort"] = "none"
+    if effort is None:
+        plan.report.added((), "", "/reasoning_effort", "the model takes tools only while it does not think")
+    else:
+        plan.report.approximated(("thinking",), "effort", "the model takes tools only while it does not think: none")
+
+
+def _encode_effort(thinking: Thinking, plan: EncodingPlan) -> str | None:
+    """How hard another protocol's model was to think, in this one's words."""
+    effort, report = thinking.effort, plan.report
+    if thinking.visibility is not None:
+        report.dropped(("thinking",), "visibility", NO_THINKING_VISIBILITY)
+    if effort is not None and effort not in EFFORTS:
+        report.approximated(("thinking",), "effort", f"{effort} is told as high")
+        effort = "high"
+    if thinking.budget_tokens is not None:
+        budget = thinking.budget_tokens
+        guess = "low" if budget <= 2048 else "medium" if budget <= 8192 else "high"
+        report.approximated(("thinking",), "budget_tokens", f"told as an effort: {effort or guess}")
+        return effort or guess
+    if thinking.enabled is False and effort is None:
+        return "none"
+    if thinking.enabled is not None and effort is None:
+        report.approximated(("thinking",), "enabled", "the target's model decides itself whether to think")
+    elif thinking.enabled is False and effort != "none":
+        report.approximated(("thinking",), "enabled", f"told as an effort: {effort}")
+    return effort
+
+
+def encode_output(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    output = request.output
+    if output is None:
+        return
+    if output.verbosity is not None:
+        body["verbosity"] = output.verbosity
+    match output.kind:
+        case "text":
+            body["response_format"] = {"type": "text"}
+        case "json":
+            body["response_format"] = {"type": "json_object"}
+        case "json_schema":
+            name = output.name
+            if name is None and not plan.same_protocol:
+                name = "response"
+                why = "the target wants a name for the schema"
+                plan.report.added(("output",), "schema", "/response_format/json_schema/name", why)
+            schema, strict = output.schema, output.strict
+            if not plan.same_protocol:
+                schema, strict = encode_output_schema(output, plan.report, ("output",))
+            described = JsonSchemaShape(
+                name=none_to_unset(name),
+                description=none_to_unset(output.description),
+                schema=none_to_unset(schema),
+                strict=none_to_unset(strict),
+            )
+            word = restore_constant(output, "response_format/type", "json_schema")
+            shape = ResponseFormatShape(type=word, json_schema=described)
+            if plan.same_protocol and _NO_JSON_SCHEMA in output.wire_form and described == JsonSchemaShape():
+                shape.json_schema = UNSET
+            body["response_format"] = shape
+        case None:
+            pass

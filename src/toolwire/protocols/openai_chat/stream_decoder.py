@@ -1,0 +1,454 @@
+"""One answer of a stream as it grows: which part a delta is of, and when that ends.
+
+Chat's chunks, to canonical events.
+
+    chunk(role)  chunk(content | refusal | reasoning | tool_calls)*  chunk(finish_reason)  [chunk(usage)]  [DONE]
+
+1. A part ends when one of another kind starts, or with its answer (`choices`); `fragments` tells when a call does.
+2. What only this protocol has is told twice: as it arrives, in the extras of a delta or a notice, for home; and all of
+   it together at the end, so that it is in the folded response.
+3. Without `[DONE]` a finish reason is enough, and without a finish reason `[DONE]` is, unless a call was cut.
+"""
+
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from toolwire.canonical.content import Part, Reasoning, Refusal, Text
+from toolwire.canonical.errors import ApiError, DecodeError
+from toolwire.canonical.events import (
+    CandidateEnd,
+    Event,
+    MessageEnd,
+    MessageStart,
+    Notice,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    ResponseStart,
+    UsageReport,
+)
+from toolwire.canonical.response import Stop, StopReason
+from toolwire.codec.framing import SseSplitter
+from toolwire.codec.interface import ResponseContext, StreamDecoder
+from toolwire.codec.wire.extras import unset_to_none
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject, check_candidate_index, escape_pointer
+from toolwire.protocols.openai_chat.errors import decode_error_object
+from toolwire.protocols.openai_chat.fast_path import ChunkTemplate, chunk_template, has_extras, has_other_content
+from toolwire.protocols.openai_chat.parts.content import (
+    DETAILS_FORM,
+    REASONING_FORM,
+    STRING,
+    THINKING_FORM,
+    collect_chat_extras,
+    decode_citation,
+    decode_parts,
+    details_text,
+)
+from toolwire.protocols.openai_chat.response import CANONICAL_STOPS, decode_usage
+from toolwire.protocols.openai_chat.stream_calls import CallAssembler
+from toolwire.protocols.openai_chat.wire import (
+    FAMILY,
+    ChunkShape,
+    DeltaShape,
+    FunctionCallShape,
+    StreamChoiceShape,
+    TextPart,
+    ThinkingPart,
+)
+
+_decode_json = msgspec.json.Decoder().decode
+# A whole answer has these even where there is nothing to say of them.
+_MESSAGE_FORM = (STRING, f"{FAMILY}:null:content", f"{FAMILY}:null:refusal")
+_UNMERGED_FIELDS = frozenset({"type", "id", "index", "format", "role", "object"})
+_NULL_VALUE = Raw(b"null")
+
+
+class ChoiceDecoder:
+    """One of the answers as it grows."""
+
+    def __init__(self, candidate: int, response_id: str) -> None:
+        self.candidate = candidate
+        self.finished = False
+        self._started = False
+        self._ended = False
+        self._kind: str | None = None
+        self._index = self._text_index = self._annotation_index = -1
+        self._has_refusal = False
+        self._calls = CallAssembler(candidate, response_id, self._open_index)
+        self._delta_extras: dict[str, Any] = {}
+        self._choice_extras: dict[str, Any] = {}
+
+    def decode(self, shape: StreamChoiceShape, events: list[Event]) -> None:
+        delta = shape.delta
+        if isinstance(delta, DeltaShape):
+            if not self._started:
+                self._start(delta, events)
+            before = len(events)
+            self.decode_delta(delta, events)
+            if shape.unknown is not UNSET or delta.unknown is not UNSET or has_extras(shape):
+                self._attach_extras(shape, delta, events, before)
+        elif shape.unknown is not UNSET or has_extras(shape):
+            self._attach_extras(shape, None, events, len(events))
+        if isinstance(shape.finish_reason, str):
+            self.finished = True
+            self.finish(shape.finish_reason, events)
+
+    def append_text(self, call_index: int | None, text: str, events: list[Event]) -> bool:
+        """Whether more of a text, or of the arguments of a call that is known, could be told."""
+        if call_index is not None:
+            return self._calls.append_arguments(call_index, text, events)
+        if self._kind != "text":
+            return False
+        events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, plain=True))
+        return True
+
+    def decode_delta(self, delta: DeltaShape, events: list[Event]) -> None:
+        content, calls = delta.content, delta.tool_calls
+        if (content and calls) or isinstance(content, list) or has_other_content(delta):
+            self._decode_delta_fields(delta, events)
+        elif content:
+            self._append("text", content, events)
+        elif calls:
+            for fragment in calls:
+                self._calls.add_fragment(fragment, events)
+
+    def _start(self, delta: DeltaShape, events: list[Event]) -> None:
+        self._started = True
+        start = MessageStart(
+            candidate=self.candidate, name=unset_to_none(delta.name), wire_form=_MESSAGE_FORM, at="/message"
+        )
+        events.append(start)
+
+    def _decode_delta_fields(self, delta: DeltaShape, events: list[Event]) -> None:
+        self._decode_reasoning(delta, events)
+        if isinstance(delta.content, str):
+            if delta.content:
+                self._append("text", delta.content, events)
+        elif isinstance(delta.content, list):
+            self._decode_content_list(delta.content, events)
+        if isinstance(delta.refusal, str) and delta.refusal:
+            self._has_refusal = True
+            self._append("refusal", delta.refusal, events)
+        if isinstance(delta.function_call, FunctionCallShape):
+            self._calls.add_legacy_fragment(delta.function_call, events)
+        if isinstance(delta.tool_calls, list):
+            for fragment in delta.tool_calls:
+                self._calls.add_fragment(fragment, events)
+        if isinstance(delta.annotations, list) and self._text_index >= 0:
+            for raw in delta.annotations:
+                self._annotation_index += 1
+                note = decode_citation(raw, f"//choices/{self.candidate}/message/annotations/{self._annotation_index}")
+                events.append(PartDelta(index=self._text_index, candidate=self.candidate, annotation=note))
+
+    def _decode_reasoning(self, delta: DeltaShape, events: list[Event]) -> None:
+        for name in ("reasoning_content", "reasoning"):
+            text = getattr(delta, name)
+            if isinstance(text, str) and text:
+                self._append(name, text, events)
+                return
+        details = None if delta.unknown is UNSET else delta.unknown.get("reasoning_details")
+        if details is not None and self._kind in (None, "details"):
+            for text in details_text(details):
+                self._append("details", text, events)
+
+    def _decode_content_list(self, content: list[Any], events: list[Event]) -> None:
+        for part in content:
+            if isinstance(part, TextPart):
+                if part.text:
+                    self._append("text", part.text, events)
+            elif isinstance(part, ThinkingPart):
+                inner = [part.thinking] if isinstance(part.thinking, str) else _part_texts(part.thinking)
+                for text in inner:
+                    self._append("thinking", text, events)
+            else:
+                (whole,) = decode_parts([part])
+                index = self._open_part(None, whole, events)
+                events.append(PartEnd(index=index, candidate=self.candidate))
+
+    def _append(self, kind: str, text: str, events: list[Event]) -> None:
+        if self._kind != kind:
+            index = self._open_part(kind, _EMPTY_PARTS[kind], events)
+            if kind == "text":
+                self._text_index = index
+        if (grows := _REASONING_KINDS.get(kind)) is None:
+            events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, plain=True))
+        else:
+            events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, kind=grows))
+
+    def _open_part(self, kind: str | None, part: Part, events: list[Event]) -> int:
+        index = self._open_index(events)
+        self._kind = kind
+        events.append(PartStart(index=index, part=part, candidate=self.candidate))
+        return index
+
+    def _open_index(self, events: list[Event]) -> int:
+        self._end_part(events)
+        self._index += 1
+        return self._index
+
+    def _end_part(self, events: list[Event]) -> None:
+        if self._kind is not None:
+            events.append(PartEnd(index=self._index, candidate=self.candidate))
+            self._kind = None
+
+    def _attach_extras(
+        self, shape: StreamChoiceShape, delta: DeltaShape | None, events: list[Event], start: int
+    ) -> None:
+        """What only this protocol has: beside the first delta of the chunk, or alone."""
+        news = _new_extras(shape, "", ("logprobs", "native_finish_reason"), self._choice_extras)
+        if delta is not None:
+            news |= _new_extras(delta, "delta/", (), self._delta_extras)
+        if not news:
+            return
+        for place in range(start, len(events)):
+            event = events[place]
+            if type(event) is PartDelta:
+                events[place] = msgspec.structs.replace(event, extras={FAMILY: news}, plain=False)
+                return
+        events.append(Notice(kind=f"choice:{self.candidate}", extras={FAMILY: news}))
+
+    def finish(self, reason: str | None, events: list[Event]) -> None:
+        """End all parts, then the answer. Without a reason the stream just ended."""
+        self._end_part(events)
+        self._calls.finish(events, is_truncated=reason == "length")
+        if self._ended:
+            return
+        self._ended = True
+        extras = {escape_pointer(name): Raw(msgspec.json.encode(value)) for name, value in self._delta_extras.items()}
+        events.append(MessageEnd(candidate=self.candidate, extras={FAMILY: extras} if extras else None))
+        if reason is not None:
+            stop = Stop(reason=self._canonical_stop(reason), raw=reason)
+            about = {
+                escape_pointer(name): Raw(msgspec.json.encode(value)) for name, value in self._choice_extras.items()
+            }
+            extras_about = {FAMILY: about} if about else None
+            form = (f"{FAMILY}:null:logprobs",)
+            events.append(CandidateEnd(stop=stop, candidate=self.candidate, extras=extras_about, wire_form=form))
+
+    def _canonical_stop(self, reason: str) -> StopReason:
+        meant = CANONICAL_STOPS.get(reason, "other")
+        if meant == "end_turn":
+            return "tool_use" if self._calls else "refusal" if self._has_refusal else meant
+        return meant
+
+    def is_broken(self) -> bool:
+        return not self._ended and self._calls.is_broken()
+
+
+_EMPTY_PARTS: dict[str, Part] = {
+    "text": Text(text="", at="/content"),
+    "refusal": Refusal(text="", at="/refusal"),
+    "reasoning_content": Reasoning(at="/reasoning_content", wire_form=(REASONING_FORM + "reasoning_content",)),
+    "reasoning": Reasoning(at="/reasoning", wire_form=(REASONING_FORM + "reasoning",)),
+    "details": Reasoning(at="/reasoning_details/0", wire_form=(DETAILS_FORM,)),
+    "thinking": Reasoning(at="/content", wire_form=(THINKING_FORM,)),
+}
+_REASONING_KINDS: dict[str, Any] = dict.fromkeys(("reasoning_content", "reasoning", "details", "thinking"), "full")
+
+
+def _part_texts(parts: list[Any]) -> list[str]:
+    return [part.text for part in parts if isinstance(part, TextPart) and part.text]
+
+
+def _new_extras(
+    wire: WireObject, prefix: str, names: tuple[str, ...], accumulated_extras: dict[str, Any]
+) -> dict[str, Raw]:
+    """The fields that only this protocol has and that say something new, also added to all that was said."""
+    found = {name: value for name in names if (value := getattr(wire, name)) is not UNSET}
+    if wire.unknown is not UNSET:
+        found.update(wire.unknown)
+    news: dict[str, Raw] = {}
+    for name, raw in found.items():
+        if raw == _NULL_VALUE:
+            continue
+        value = _decode_json(raw)
+        if isinstance(value, dict | list):
+            accumulated_extras[name] = (
+                _merge_values(accumulated_extras[name], value) if name in accumulated_extras else value
+            )
+        elif accumulated_extras.get(name) == value:
+            continue
+        else:
+            accumulated_extras[name] = value
+        news[prefix + escape_pointer(name)] = raw
+    return news
+
+
+def _merge_values(previous: Any, fragment: Any) -> Any:
+    """Two pieces of a value as one, as clients join them."""
+    if isinstance(previous, dict) and isinstance(fragment, dict):
+        for name, value in fragment.items():
+            once = name in _UNMERGED_FIELDS or previous.get(name) is None
+            previous[name] = value if once else _merge_values(previous[name], value)
+        return previous
+    if isinstance(previous, list) and isinstance(fragment, list):
+        for item in fragment:
+            index = item.get("index") if isinstance(item, dict) else None
+            known = [one for one in previous if isinstance(one, dict)] if index is not None else []
+            same = next((one for one in known if one.get("index") == index), None)
+            if same is None:
+                previous.append(item)
+            else:
+                _merge_values(same, item)
+        return previous
+    if isinstance(previous, str) and isinstance(fragment, str):
+        return previous + fragment
+    return previous if fragment is None else fragment
+
+
+_chunk_reader = Reader[ChunkShape](ChunkShape, FAMILY)
+_decode_typed = msgspec.json.Decoder(ChunkShape).decode
+_EXTRA_FIELDS = ("service_tier", "system_fingerprint", "provider")
+_extra_fields = attrgetter(*_EXTRA_FIELDS)
+_NULL = Raw(b"null")
+LOGPROBS_FORM = "openai-chat:logprobs:said"
+
+
+class Decoder:
+    def __init__(self) -> None:
+        self._splitter = SseSplitter()
+        self._started = False
+        self._ended = False
+        self._finished = False
+        self._id = ""
+        self._choices: dict[int, ChoiceDecoder] = {}
+        self._template: ChunkTemplate | None = None
+        self._last_extras: tuple[Raw | UnsetType, ...] = ()
+        self._seen_extras: dict[str, Raw] = {}
+        self._early_extras: dict[str, Raw] = {}
+        self._late_extras: dict[str, Raw] = {}
+
+    def feed(self, data: bytes) -> list[Event]:
+        try:
+            return self._read(self._splitter.feed(data))
+        except ValueError as error:
+            return self._fail_stream(str(error))
+
+    def close(self) -> list[Event]:
+        events = self._read(self._splitter.close())
+        if self._ended:
+            return events
+        if not self._finished:
+            return events + self._fail_stream("the stream ended before its answer did")
+        return events + self._finish()
+
+    def _read(self, frames: list[bytes]) -> list[Event]:
+        events: list[Event] = []
+        for data in frames:
+            if self._ended:
+                break
+            if (repeats := self._template) is not None and self._decode_fast(repeats, data, events):
+                continue
+            try:
+                try:
+                    shape = _decode_typed(data)
+                except JSON_ERRORS:
+                    if data.startswith(b"[DONE]"):
+                        events += self._finish()
+                        break
+                    shape = _chunk_reader.read(data)
+                self._decode_chunk(shape, events)
+                if self._template is None and shape.choices:
+                    self._template = chunk_template(data, shape)
+            except (DecodeError, *JSON_ERRORS) as error:
+                if not self._finished:
+                    events += self._fail_stream(str(error))
+                break
+        return events
+
+    def _decode_fast(self, template: ChunkTemplate, data: bytes, events: list[Event]) -> bool:
+        """Whether a chunk is one of those that only go on with what is being said."""
+        choice, words = self._choices[template.choice], template.text_template
+        if words is not None and (text := words.next_text(data)) and choice.append_text(words.call_index, text, events):
+            return True
+        if (delta := template.decode_delta(data)) is None:
+            return False
+        choice.decode_delta(delta, events)
+        return True
+
+    def _decode_chunk(self, shape: ChunkShape, events: list[Event]) -> None:
+        if shape.error is not UNSET and shape.error != _NULL:
+            events += self._fail(decode_error_object(shape.error, None))
+            return
+        if not self._started:
+            self._start(shape, events)
+        elif shape.unknown is not UNSET or _extra_fields(shape) != self._last_extras:
+            self._collect_extras(shape)
+        for place, choice in enumerate(shape.choices or ()):
+            number = 0 if choice.index is UNSET else choice.index
+            if (state := self._choices.get(number)) is None:
+                check_candidate_index(number, FAMILY, f"/choices/{place}/index")
+                state = self._choices[number] = ChoiceDecoder(number, self._id)
+            state.decode(choice, events)
+            if state.finished:
+                self._finished = True
+        if shape.usage is not UNSET and shape.usage is not None:
+            events.append(UsageReport(usage=decode_usage(shape.usage)))
+
+    def _start(self, shape: ChunkShape, events: list[Event]) -> None:
+        found = collect_chat_extras(shape)
+        extras = (found.get("extras") or {}).get(FAMILY, {})
+        if not shape.choices and not shape.id:
+            # Azure's first chunk says only what its filter thinks of the prompt.
+            self._early_extras.update(extras)
+            return
+        self._started = True
+        self._id = unset_to_none(shape.id) or ""
+        extras = {**self._early_extras, **extras}
+        self._seen_extras = dict(extras)
+        tokens = tuple(token for token in found.get("wire_form", ()) if not token.endswith(":obfuscation"))
+        if shape.choices and shape.choices[0].logprobs is not UNSET:
+            tokens = (*tokens, LOGPROBS_FORM)
+        events.append(
+            ResponseStart(
+                origin=FAMILY,
+                id=unset_to_none(shape.id),
+                model=unset_to_none(shape.model),
+                created=unset_to_none(shape.created),
+                extras={FAMILY: extras} if extras else None,
+                wire_form=tokens,
+            )
+        )
+
+    def _collect_extras(self, shape: ChunkShape) -> None:
+        """What a later chunk says of the whole response, if it is news."""
+        self._template = None  # what it says no more may be said again
+        self._last_extras = _extra_fields(shape)
+        for name, value in zip(_EXTRA_FIELDS, self._last_extras, strict=True):
+            if value is not UNSET:
+                self._collect_extra(name, value)
+        if shape.unknown is not UNSET:
+            for name, value in shape.unknown.items():
+                self._collect_extra(name, value)
+
+    def _collect_extra(self, name: str, value: Raw) -> None:
+        if value not in (_NULL, self._seen_extras.get(name)):
+            self._seen_extras[name] = value
+            self._late_extras[name] = value
+
+    def _finish(self) -> list[Event]:
+        self._ended = True
+        if not self._started or any(state.is_broken() for state in self._choices.values()):
+            return self._fail_stream("the stream ended in the middle of its answer")
+        events: list[Event] = []
+        for state in self._choices.values():
+            state.finish(None, events)
+        return [*events, ResponseEnd(extras={FAMILY: self._late_extras} if self._late_extras else None)]
+
+    def _fail(self, error: ApiError) -> list[Event]:
+        self._ended = True
+        return [ResponseFailed(error=error)]
+
+    def _fail_stream(self, reason: str) -> list[Event]:
+        """The stream itself is at fault: nothing after this is read."""
+        self._ended = True
+        return [ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
+
+
+def stream_decoder(context: ResponseContext) -> StreamDecoder:
+    return Decoder()

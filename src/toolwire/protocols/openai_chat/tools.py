@@ -1,0 +1,512 @@
+"""Chat's one hosted tool, web search, which is no tool here but a field of the request, and of some models only.
+
+Chat's tool declarations and tool choice, to canonical and back.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import (
+    FreeformTool,
+    FunctionTool,
+    Grammar,
+    NativeTool,
+    Tool,
+    ToolChoice,
+    ToolGroup,
+    ToolRef,
+)
+from toolwire.codec.encoding.hosted_tools import (
+    HostedToolNames,
+    choosable_tools,
+    decode_hosted_tool,
+    encode_hosted_options,
+    has_native,
+    report_missing_native,
+)
+from toolwire.codec.encoding.plan import EncodedToolsMemo, EncodingPlan
+from toolwire.codec.encoding.tools import (
+    LocatedTool,
+    freeform_description,
+    freeform_schema,
+    is_allowed,
+    report_allowed_callers,
+    report_validated_choice,
+)
+from toolwire.codec.losses import SourcePath
+from toolwire.codec.schema.rewriter import fit_strictly_and_report
+from toolwire.codec.wire.extras import (
+    as_dict,
+    encode_with_extras,
+    merge_extras,
+    none_to_unset,
+    restore_extras,
+    unset_to_none,
+)
+from toolwire.codec.wire.memo import BoundedMemo
+from toolwire.codec.wire.reader import Reader, describe_json, tag_of
+from toolwire.protocols.openai_chat.hosts import fit_choice, with_root_type
+from toolwire.protocols.openai_chat.parts.calls import LEGACY_FORM
+from toolwire.protocols.openai_chat.parts.content import collect_chat_extras, constant_extras, restore_constant
+from toolwire.protocols.openai_chat.wire import (
+    FAMILY,
+    ChoiceShape,
+    CustomShape,
+    CustomToolShape,
+    FormatShape,
+    FunctionShape,
+    FunctionToolShape,
+    GrammarShape,
+    ReferenceShape,
+    RequestShape,
+)
+from toolwire.protocols.vendors.openai import STRICT_SCHEMA
+
+SEARCH_FIELD = "web_search_options"
+SEARCH_FORM = "openai-chat:elsewhere"
+"""A tool that is declared outside `tools`: at home what was kept of the request tells it."""
+EMPTY_TOOLS = "openai-chat:tools:empty"
+REPRESENTED_SEARCH = f"{FAMILY}:canonical:{SEARCH_FIELD}"
+
+HOSTED_TOOLS = HostedToolNames(
+    family=FAMILY,
+    names={"web_search": (SEARCH_FIELD,)},
+    option_pointers={"web_search": {"context_size": "search_context_size", "location": "user_location"}},
+)
+
+# `web_search_options` is refused by all other models.
+_SEARCH_MODELS = re.compile(r"search")
+_decode_search_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+# ---- decode
+
+
+def decode_search(raw: Raw, tools: tuple[Tool, ...] | None) -> NativeTool | None:
+    """The search that the field asks for; None if it is no object."""
+    if (hosted := decode_hosted_tool(SEARCH_FIELD, raw, HOSTED_TOOLS)) is None:
+        return None
+    if hosted.location is not None:
+        hosted = replace(hosted, location=_flatten_location(hosted.location))
+    form = (SEARCH_FORM, EMPTY_TOOLS) if tools == () else (SEARCH_FORM,)
+    return NativeTool(
+        protocol=FAMILY, kind="web_search", body=raw, hosted=hosted, at=f"/{SEARCH_FIELD}", wire_form=form
+    )
+
+
+def _flatten_location(location: Raw) -> Raw:
+    """Others have no object within this one."""
+    members: dict[str, Any] = dict(_decode_search_members(location))
+    inner = members.pop("approximate", None)
+    if inner is None or bytes(inner)[:1] != b"{":
+        return location
+    return Raw(msgspec.json.encode({**members, **_decode_search_members(inner)}))
+
+
+# ---- encode
+
+
+def is_search(tool: NativeTool, plan: EncodingPlan) -> bool:
+    """Whether it is the search of the model that is asked."""
+    return _model_has_search(plan) and has_native(tool, HOSTED_TOOLS)
+
+
+def _model_has_search(plan: EncodingPlan) -> bool:
+    return plan.target.host.web_search and _SEARCH_MODELS.search(plan.target.model or "") is not None
+
+
+def encode_search(request: Request, plan: EncodingPlan) -> dict[str, Any]:
+    """The field, where another protocol's request has a search and the model one, too."""
+    if plan.same_protocol or not _model_has_search(plan):
+        return {}
+    for placed in choosable_tools(request, plan):
+        if isinstance(placed.tool, NativeTool) and is_search(placed.tool, plan):
+            options = encode_hosted_options(placed.tool, placed.path, HOSTED_TOOLS, plan)
+            if "user_location" in options:
+                place = dict(_decode_search_members(options["user_location"]))
+                kind = place.pop("type", "approximate")
+                options["user_location"] = {"type": kind, "approximate": place}
+            return {SEARCH_FIELD: options}
+    return {}
+
+
+TEXT_FORMAT = "openai-chat:format:text"
+ANY_CHOICE = "openai-chat:any"
+
+_read_function = Reader[FunctionShape](FunctionShape, FAMILY).read_with_exactness
+_read_function_tool = Reader[FunctionToolShape](FunctionToolShape, FAMILY).read_with_exactness
+_read_custom_tool = Reader[CustomToolShape](CustomToolShape, FAMILY).read_with_exactness
+_read_choice = Reader[ChoiceShape](ChoiceShape, FAMILY).read
+_decode_json = msgspec.json.Decoder().decode
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_tool_memo: BoundedMemo[bytes, Tool] = BoundedMemo()
+_encoded_tools_memo = EncodedToolsMemo()
+_NO_PARAMETERS = Raw(b'{"type":"object","properties":{}}')
+_LEGACY_NAMES = tuple(f"{FAMILY}:name:{name}={name}" for name in ("name", "description", "parameters", "strict"))
+
+# ---- decode
+
+
+def decode_tools(shape: RequestShape) -> tuple[tuple[Tool, ...] | None, bool]:
+    """All tools, those of the deprecated `functions` last, and whether there was nothing to keep."""
+    if not isinstance(shape.tools, list) and not shape.functions:
+        return None, True
+    tools: list[Tool] = []
+    plain = True
+    for index, raw in enumerate(shape.tools or ()):
+        text = bytes(raw)
+        if (tool := _tool_memo.get(text)) is None:
+            tool, read_whole = _decode_tool(Raw(text), f"/tools/{index}")
+            if read_whole:
+                _tool_memo.put(text, tool, len(text))
+            plain = plain and read_whole
+        tools.append(tool)
+    for index, raw in enumerate(shape.functions or ()):
+        function, read_whole = _read_function(raw, f"/functions/{index}")
+        found = collect_chat_extras(function, LEGACY_FORM, *_LEGACY_NAMES)
+        tools.append(_decode_function(function, {**found, "at": f"/functions/{index}"}))
+        plain = plain and read_whole
+    return tuple(tools), plain
+
+
+def _decode_tool(raw: Raw, path: str) -> tuple[Tool, bool]:
+    kind = tag_of(raw)
+    if bytes(raw)[:1] != b"{":
+        raise DecodeError(FAMILY, path, "an object", describe_json(raw))
+    members = _decode_members(raw) if kind is None else {}
+    if kind == "function" or "function" in members:
+        shape, plain = _read_function_tool(raw, path)
+        if plain and shape.type == "function" and _has_no_nulls(shape.function):
+            return _decode_function(shape.function, {}), True
+        found = merge_extras(
+            collect_chat_extras(shape),
+            constant_extras("type", shape.type, "function"),
+            collect_chat_extras(shape.function, prefix="function/"),
+        )
+        return _decode_function(shape.function, found), plain
+    if kind == "custom":
+        custom, plain = _read_custom_tool(raw, path)
+        return _decode_custom(custom), plain
+    return NativeTool(protocol=FAMILY, kind=kind or "", body=raw), True
+
+
+def _has_no_nulls(shape: FunctionShape) -> bool:
+    """Whether there is no null in it, whose spelling would have to be kept."""
+    return shape.description is not None and shape.strict is not None
+
+
+def _decode_function(shape: FunctionShape, extras_and_form: dict[str, Any]) -> FunctionTool:
+    parameters = unset_to_none(shape.parameters)
+    if parameters is not None and bytes(parameters) == b"null":
+        under = "" if LEGACY_FORM in extras_and_form.get("wire_form", ()) else "function/"
+        extras_and_form = {
+            **extras_and_form,
+            "wire_form": (*extras_and_form.get("wire_form", ()), f"{FAMILY}:null:{under}parameters"),
+        }
+        parameters = None
+    return FunctionTool(
+        name=shape.name,
+        description=unset_to_none(shape.description),
+        parameters=parameters,
+        strict=unset_to_none(shape.strict),
+        **extras_and_form,
+    )
+
+
+def _decode_custom(shape: CustomToolShape) -> FreeformTool:
+    custom = shape.custom
+    grammar = None
+    format_kept: dict[str, Any] = {}
+    form: tuple[str, ...] = ()
+    if custom.format is not UNSET:
+        format_kept = collect_chat_extras(custom.format, prefix="custom/format/")
+        if custom.format.grammar is UNSET:
+            form = (TEXT_FORMAT,)
+            format_kept = merge_extras(format_kept, constant_extras("custom/format/type", custom.format.type, "text"))
+        else:
+            format_kept = merge_extras(
+                format_kept, constant_extras("custom/format/type", custom.format.type, "grammar")
+            )
+            given_grammar = custom.format.grammar
+            grammar = Grammar(
+                syntax=given_grammar.syntax,
+                definition=given_grammar.definition,
+                **collect_chat_extras(given_grammar),
+            )
+    found = merge_extras(collect_chat_extras(shape, *form), collect_chat_extras(custom, prefix="custom/"), format_kept)
+    return FreeformTool(name=custom.name, description=unset_to_none(custom.description), grammar=grammar, **found)
+
+
+def decode_choice(shape: RequestShape) -> tuple[ToolChoice | None, dict[str, Raw]]:
+    """The choice; and what of it can only be kept."""
+    parallel = unset_to_none(shape.parallel_tool_calls)
+    choice: ToolChoice | None = None
+    left: dict[str, Raw] = {}
+    for name, raw in (("tool_choice", shape.tool_choice), ("function_call", shape.function_call)):
+        if raw is UNSET or bytes(raw) == b"null":
+            continue
+        read = None if choice is not None else _decode_choice_value(raw, name, parallel=parallel)
+        if read is None:
+            left[name] = raw
+        choice = choice or read
+    if choice is None and parallel is not None:
+        choice = ToolChoice(parallel=parallel, at="/parallel_tool_calls")
+    return choice, left
+
+
+def _decode_choice_value(raw: Raw, name: str, *, parallel: bool | None) -> ToolChoice | None:
+    at = f"/{name}"
+    legacy = (LEGACY_FORM,) if name == "function_call" else ()
+    match _decode_json(raw):
+        case "auto":
+            return ToolChoice(mode="auto", parallel=parallel, wire_form=legacy, at=at)
+        case "none":
+            return ToolChoice(mode="none", parallel=parallel, wire_form=legacy, at=at)
+        case "required":
+            return ToolChoice(mode="required", parallel=parallel, at=at)
+        case "any":
+            return ToolChoice(mode="required", parallel=parallel, wire_form=(ANY_CHOICE,), at=at)
+        case {"name": str(function), **others} if legacy and not others:
+            named = ToolRef(name=function, at="/name")
+            return ToolChoice(mode="named", names=(named,), parallel=parallel, wire_form=legacy, at=at)
+        case dict():
+            return _decode_object_choice(_read_choice(raw, at), at, parallel=parallel)
+        case _:
+            return None
+
+
+def _decode_object_choice(shape: ChoiceShape, at: str, *, parallel: bool | None) -> ToolChoice | None:
+    if shape.allowed_tools is not UNSET:
+        allowed = shape.allowed_tools
+        names = tuple(
+            _decode_reference(one, f"/allowed_tools/tools/{index}") for index, one in enumerate(allowed.tools)
+        )
+        required = allowed.mode == "required"
+        mode = constant_extras("allowed_tools/mode", allowed.mode, "required" if required else "auto")
+        kind = constant_extras("type", shape.type, "allowed_tools")
+        found = merge_extras(
+            collect_chat_extras(shape), mode, kind, collect_chat_extras(allowed, prefix="allowed_tools/")
+        )
+        return ToolChoice(mode="allowed", names=names, required=required, parallel=parallel, at=at, **found)
+    if shape.function is UNSET and shape.custom is UNSET:
+        return None
+    found = merge_extras(collect_chat_extras(shape), constant_extras("type", shape.type, _reference_kind(shape)))
+    return ToolChoice(mode="named", names=(_decode_reference(shape, ""),), parallel=parallel, at=at, **found)
+
+
+def _reference_kind(shape: ReferenceShape) -> str:
+    return "custom" if shape.custom is not UNSET else "function"
+
+
+def _decode_reference(shape: ReferenceShape, at: str) -> ToolRef:
+    kind = _reference_kind(shape)
+    named = shape.custom if shape.custom is not UNSET else shape.function
+    found = merge_extras(collect_chat_extras(shape), constant_extras("type", shape.type, kind)) if at else {}
+    if named is UNSET:
+        return ToolRef(name="", kind="native", at=at, **found)
+    found = merge_extras(found, collect_chat_extras(named, f"{FAMILY}:name:name={kind}/name", prefix=f"{kind}/"))
+    return ToolRef(name=named.name, kind="freeform" if kind == "custom" else "function", at=at, **found)
+
+
+# ---- encode
+
+
+def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, list[Any] | None]:
+    """`tools`, and at home what came as `functions`."""
+    if plan.same_protocol:
+        if request.tools is None:
+            return None, None
+        functions = [_encode_same_protocol_tool(tool) for tool in request.tools if LEGACY_FORM in tool.wire_form]
+        tools = [
+            _encode_same_protocol_tool(tool)
+            for tool in request.tools
+            if LEGACY_FORM not in tool.wire_form and SEARCH_FORM not in tool.wire_form
+        ]
+        empty = not request.tools or any(EMPTY_TOOLS in tool.wire_form for tool in request.tools)
+        return (tools if tools or empty else None), (functions or None)
+    plan.request = request
+    return _encoded_tools_memo.encode(request, plan, lambda: _encode_available_tools(request, plan)), None
+
+
+def _encode_available_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
+    for index, tool in enumerate(request.tools or ()):
+        if isinstance(tool, ToolGroup) and tool.description is not None:
+            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
+    offered = choosable_tools(request, plan)
+    if not plan.target.host.allowed_tools:
+        offered = [one for one in offered if is_allowed(one, request, plan.report)]
+    encoded = [_encode_tool(one, plan) for one in offered]
+    return [tool for tool in encoded if tool is not None] or None
+
+
+def _encode_same_protocol_tool(tool: Tool) -> Any:
+    if isinstance(tool, NativeTool):
+        return tool.body
+    if isinstance(tool, ToolGroup):
+        raise TypeError("this protocol has no groups of tools")
+    if isinstance(tool, FreeformTool):
+        return restore_extras(
+            {"type": "custom", "custom": _custom_members(_custom_shape(tool, tool.name))}, tool, FAMILY
+        )
+    function = FunctionShape(
+        name=tool.name,
+        description=none_to_unset(tool.description),
+        parameters=none_to_unset(tool.parameters),
+        strict=none_to_unset(tool.strict),
+    )
+    if LEGACY_FORM in tool.wire_form:
+        return encode_with_extras(function, tool, FAMILY)
+    shape = FunctionToolShape(function=function, type=restore_constant(tool, "type", "function"))
+    return encode_with_extras(shape, tool, FAMILY)
+
+
+def _custom_members(shape: CustomShape) -> dict[str, Any]:
+    body = as_dict(shape)
+    if isinstance(shape.format, FormatShape):
+        body["format"] = as_dict(shape.format)
+    return body
+
+
+def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
+    tool = located_tool.tool
+    if isinstance(tool, NativeTool):
+        if not is_search(tool, plan):  # which `encode_search` says
+            report_missing_native(located_tool, plan)
+        return None
+    if tool.allowed_callers is not None:
+        report_allowed_callers(tool, located_tool.path, plan.report)
+    if tool.defer:
+        plan.report.approximated(
+            located_tool.path, "defer", "the target has no deferred tools: it sees this one at once"
+        )
+    if tool.asynchronous:
+        plan.report.dropped(located_tool.path, "asynchronous")
+    if tool.cache is not None:
+        plan.report.dropped((*located_tool.path, "cache"), "", "the target has no cache marks on tools")
+    if isinstance(tool, FreeformTool):
+        name = plan.tools.declare(tool, located_tool.path, plan.report)
+        if plan.tools.freeform:
+            return {"type": "custom", "custom": _custom_shape(tool, name)}
+        lowered = {"name": name, "description": freeform_description(tool), "parameters": freeform_schema()}
+        return {"type": "function", "function": lowered}
+    if tool.output_schema is not None:
+        plan.report.dropped(located_tool.path, "output_schema")
+    return _encode_function(tool, located_tool.path, plan)
+
+
+def _custom_shape(tool: FreeformTool, name: str) -> CustomShape:
+    shape = CustomShape(name=name, description=none_to_unset(tool.description))
+    if tool.grammar is not None:
+        grammar = GrammarShape(syntax=tool.grammar.syntax, definition=tool.grammar.definition)
+        word = restore_constant(tool, "custom/format/type", "grammar")
+        shape.format = FormatShape(type=word, grammar=encode_with_extras(grammar, tool.grammar, FAMILY))
+    elif TEXT_FORMAT in tool.wire_form:
+        shape.format = FormatShape(type=restore_constant(tool, "custom/format/type", "text"))
+    return shape
+
+
+def _encode_function(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> Any:
+    function: dict[str, Any] = {"name": plan.tools.declare(tool, path, plan.report)}
+    if tool.description is not None:
+        function["description"] = tool.description
+    schema, strict = tool.parameters, tool.strict
+    if strict and schema is not None:
+        schema, strict = fit_strictly_and_report(schema, STRICT_SCHEMA, plan.report, path, "parameters")
+        if schema is not tool.parameters:
+            plan.tools.expect_nulls(tool)
+    bare = plan.target.host.bare_functions
+    if schema is not None:
+        function["parameters"] = schema if bare else with_root_type(schema)
+    elif not bare:
+        function["parameters"] = _NO_PARAMETERS
+    if strict or (strict is not None and bare):
+        function["strict"] = strict
+    return {"type": "function", "function": function}
+
+
+def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> dict[str, Any]:
+    """`tool_choice` and `parallel_tool_calls`: the target refuses both where there are no tools."""
+    choice = request.tool_choice
+    if choice is None:
+        return {}
+    report_validated_choice(choice, plan.report)
+    if not plan.same_protocol and not has_tools:
+        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        if choice.parallel is not None:
+            plan.report.dropped(("tool_choice",), "parallel", "there are no tools to call")
+        return {}
+    body: dict[str, Any] = {}
+    if choice.parallel is not None:
+        body["parallel_tool_calls"] = choice.parallel
+    if not plan.same_protocol and not plan.target.host.allowed_tools:
+        choice = fit_choice(choice, plan)
+    if choice.mode is not None:
+        name = "function_call" if LEGACY_FORM in choice.wire_form else "tool_choice"
+        body[name] = _encode_mode(choice, plan, _chosen_tools(request, plan))
+    return body
+
+
+def _chosen_tools(request: Request, plan: EncodingPlan) -> list[ToolRef]:
+    """The tools that the choice names and that are offered; the others are reported."""
+    choice = request.tool_choice
+    if choice is None or not choice.names or plan.same_protocol:
+        return [] if choice is None else list(choice.names)
+    offered = {placed.tool.name for placed in plan.offered_tools(request) if not isinstance(placed.tool, NativeTool)}
+    found = []
+    for index, named in enumerate(choice.names):
+        if named.kind in ("function", "freeform") and named.name in offered:
+            found.append(named)
+        elif choice.mode == "named":
+            plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
+        else:
+            plan.report.dropped(("tool_choice", "names", index), "", "the target lacks this tool")
+    return found
+
+
+def _encode_mode(choice: ToolChoice, plan: EncodingPlan, references: list[ToolRef]) -> Any:
+    match choice.mode:
+        case "required":
+            return "any" if ANY_CHOICE in choice.wire_form else "required"
+        case "named" if LEGACY_FORM in choice.wire_form:
+            return restore_extras({"name": choice.names[0].name}, choice, FAMILY)
+        case "named":
+            return _encode_named_choice(choice, references[0], plan) if references else "auto"
+        case "allowed":
+            tools = [_encode_reference(one, plan) for one in references]
+            allowed: dict[str, Any] = {"tools": tools}
+            if (
+                mode := restore_constant(choice, "allowed_tools/mode", "required" if choice.required else "auto")
+            ) is not UNSET:
+                allowed["mode"] = mode
+            whole = {"type": restore_constant(choice, "type", "allowed_tools"), "allowed_tools": allowed}
+            return restore_extras({name: value for name, value in whole.items() if value is not UNSET}, choice, FAMILY)
+        case mode:
+            return mode
+
+
+def _encode_named_choice(choice: ToolChoice, reference: ToolRef, plan: EncodingPlan) -> Any:
+    body = _encode_reference(reference, plan)
+    if (word := restore_constant(choice, "type", body["type"])) is UNSET:
+        del body["type"]
+    else:
+        body["type"] = word
+    return restore_extras(body, choice, FAMILY)
+
+
+def _encode_reference(reference: ToolRef, plan: EncodingPlan) -> dict[str, Any]:
+    free = reference.kind == "freeform" and (plan.same_protocol or plan.tools.freeform)
+    kind = "custom" if free else "function"
+    body: dict[str, Any] = {
+        "type": restore_constant(reference, "type", kind),
+        kind: {"name": plan.tool_name(reference.name, reference.namespace)},
+    }
+    if body["type"] is UNSET:
+        del body["type"]
+    if reference.kind == "native":
+        del body[kind]
+    return restore_extras(body, reference, FAMILY)

@@ -1,0 +1,164 @@
+"""Items of searches, code and MCP calls that a provider ran, to what they mean and back, for clients to read."""
+
+from typing import Any, Literal, TypeGuard
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.content import HostedUse, Inline, Media, Message, OpaquePart, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.tools import HostedKind
+from toolwire.codec.encoding.hosted_tools import (
+    decode_hosted_use,
+    hosted_query,
+    is_mcp_part,
+    mcp_result_text,
+    parse_json,
+)
+from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.losses import SourcePath
+from toolwire.protocols.openai_responses.parts.plan import ItemPlan
+
+_HOSTED_KINDS: dict[str, HostedKind] = {"web_search_call": "web_search", "code_interpreter_call": "code_execution"}
+_IMAGE_CALL = "image_generation_call"
+_MCP_CALL = "mcp_call"
+
+_CALL_FIELDS = ("id", "name", "server_label", "arguments", "output", "error")
+_decode_json = msgspec.json.Decoder().decode
+
+
+# ---- decode
+
+
+def attach_meaning(item: OpaquePart, members: dict[str, Raw]) -> OpaquePart:
+    """An item with what it means to others, if it means something."""
+    if item.kind in _HOSTED_KINDS:
+        return replace(item, use=_decode_hosted_use(item.kind, members))
+    if item.kind == _IMAGE_CALL:
+        return replace(item, media=_decode_image(members))
+    return replace(item, called=_decode_mcp_call(members)) if item.kind == _MCP_CALL else item
+
+
+def _decode_hosted_use(kind: str, members: dict[str, Raw]) -> HostedUse:
+    id = _decode_json(members.get("id", b"null"))
+    said = {name: _decode_json(raw) for name, raw in members.items() if name in ("code", "results")}
+    meaning = _HOSTED_KINDS[kind]
+    if isinstance(action := _decode_json(members.get("action", b"null")), dict):
+        said |= action
+        meaning = "web_fetch" if action.get("type") in ("open_page", "find_in_page") else meaning
+    outputs = _decode_json(members.get("outputs", b"null"))
+    logs = [one.get("logs") for one in outputs if isinstance(one, dict)] if isinstance(outputs, list) else []
+    if found := [log for log in logs if isinstance(log, str)]:
+        said["output"] = "\n".join(found)
+    use = decode_hosted_use(meaning, said, id=id if isinstance(id, str) else None)
+    return replace(use, failed=True) if bytes(members.get("status", b"")) == b'"failed"' else use
+
+
+def _decode_image(members: dict[str, Raw]) -> Media | None:
+    """What a tool drew."""
+    data, form = (_decode_json(members.get(name, b"null")) for name in ("result", "output_format"))
+    if not isinstance(data, str) or not data:
+        return None
+    media_type = f"image/{form}" if isinstance(form, str) else "image/png"
+    return Media(kind="image", source=Inline(data=data, at=""), media_type=media_type, at="/result")
+
+
+def _decode_mcp_call(members: dict[str, Raw]) -> tuple[ToolCall | ToolResult, ...]:
+    """The call of a tool of an MCP server, and what came of it."""
+    said = {name: parse_json(raw) for name, raw in members.items()}
+    id, name, server, arguments, output, error = (said.get(field) for field in _CALL_FIELDS)
+    if not (isinstance(id, str) and isinstance(name, str) and isinstance(server, str)):
+        return ()
+    text = arguments if isinstance(arguments, str) else ""
+    call = ToolCall(id=id, name=name, namespace=server, arguments=text, executor="server", native=_MCP_CALL, at="")
+    told = output if isinstance(output, str) else _error_text(error)
+    if told is None:
+        return (call,)
+    status: Literal["ok", "error"] = "ok" if error is None else "error"
+    content = (Text(text=told, at=""),)
+    result = ToolResult(call_id=id, content=content, status=status, executor="server", native=_MCP_CALL, at="")
+    return call, result
+
+
+def _error_text(error: Any) -> str | None:
+    if isinstance(error, str):
+        return error
+    members = error if isinstance(error, dict) else {}
+    content = members.get("content")
+    texts = [one.get("text") for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+    texts.append(members.get("message"))
+    return "\n".join(text for text in texts if isinstance(text, str)) if members else None
+
+
+# ---- encode
+
+
+def is_hosted_part(part: Part, plan: ItemPlan) -> TypeGuard[ToolCall | ToolResult | OpaquePart]:
+    """Whether another provider ran it; one that tells a call and its result at once does so to clients only."""
+    if isinstance(part, OpaquePart):
+        return part.use is not None and plan.for_client and not plan.same_protocol
+    return isinstance(part, ToolCall | ToolResult) and part.executor == "server"
+
+
+def encode_hosted_use(
+    part: ToolCall | ToolResult | OpaquePart, located_part: LocatedPart, plan: ItemPlan, index: int
+) -> list[Any]:
+    """A call waits for its result, since one item tells both. `at` is the place of the next item."""
+    plan.report.approximated(located_part.path, "", "what another provider ran, told as an item of the target's")
+    if isinstance(part, OpaquePart):
+        if part.use is None:
+            raise TypeError(f"{part.kind} is nothing that others ran")
+        return [
+            _encode_hosted_item(part.use, "failed" if part.use.failed else "completed", plan, located_part.path, index)
+        ]
+    if isinstance(part, ToolCall):
+        plan.pending_calls[part.id] = part if is_mcp_part(part) else hosted_query(part), located_part.path
+        return []
+    use, _ = plan.pending_calls.pop(part.call_id, (part.use, located_part.path))
+    if isinstance(use, ToolCall) or use is None or part.use is None:
+        call = use if isinstance(use, ToolCall) else ToolCall(id=part.call_id, name=part.name or "", arguments="{}")
+        return [_encode_mcp_call(call, part, plan)]
+    found = replace(use, pages=part.use.pages, output=part.use.output)
+    return [
+        _encode_hosted_item(found, "completed" if part.status == "ok" else "failed", plan, located_part.path, index)
+    ]
+
+
+def encode_unanswered_calls(plan: ItemPlan, index: int) -> list[Any]:
+    """The calls whose results did not come."""
+    uses, plan.pending_calls = plan.pending_calls, {}
+    return [
+        _encode_mcp_call(use, None, plan)
+        if isinstance(use, ToolCall)
+        else _encode_hosted_item(use, "incomplete", plan, trail, place)
+        for place, (use, trail) in enumerate(uses.values(), index)
+    ]
+
+
+def _encode_mcp_call(call: ToolCall, result: ToolResult | None, plan: ItemPlan) -> dict[str, Any]:
+    """One item for the call of a server's tool and its result."""
+    own = plan.item_header("mcp")
+    named = {"name": call.name, "arguments": call.arguments or "{}", "server_label": call.namespace or ""}
+    item: dict[str, Any] = {"type": _MCP_CALL, "id": own.id, **named, "approval_request_id": None}
+    if result is None:
+        return {**item, "status": "incomplete", "output": None, "error": None}
+    text = mcp_result_text(result)
+    if result.status == "ok":
+        return {**item, "status": "completed", "output": text, "error": None}
+    error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
+    return {**item, "status": "failed", "output": None, "error": error}
+
+
+def _encode_hosted_item(use: HostedUse, status: str, plan: ItemPlan, path: SourcePath, index: int) -> dict[str, Any]:
+    own: Message = plan.item_header("ci" if use.kind == "code_execution" else "ws")
+    item: dict[str, Any] = {"id": own.id, "status": status}
+    if use.kind == "code_execution":
+        outputs = None if use.output is None else [{"type": "logs", "logs": use.output}]
+        plan.report.added(path, "", f"/output/{index}/container_id", "the target names a container: there is none")
+        return {"type": "code_interpreter_call", **item, "container_id": "", "code": use.code, "outputs": outputs}
+    if use.kind == "web_fetch":
+        url = use.urls[0] if use.urls else use.pages[0].url if use.pages else None
+        return {"type": "web_search_call", **item, "action": {"type": "open_page", "url": url}}
+    sources = [{"type": "url", "url": page.url} for page in use.pages]
+    action = {"type": "search", "query": "; ".join(use.queries), "queries": list(use.queries), "sources": sources}
+    return {"type": "web_search_call", **item, "action": action}

@@ -1,0 +1,441 @@
+"""The Responses API's request body, to a canonical request and back.
+
+`/v1/responses/input_tokens`: the request without what only an answer needs.
+"""
+
+import re
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Text
+from toolwire.canonical.request import Request
+from toolwire.canonical.tools import FunctionTool, Tool
+from toolwire.codec.encoding.computer import decode_computer_use
+from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
+from toolwire.codec.encoding.hosted_tools import substitute_functions
+from toolwire.codec.encoding.plan import IdAndNameRules
+from toolwire.codec.encoding.tools import NameRules
+from toolwire.codec.encoding.turns import Turn, assemble, leading_system_count, one_turn_per_message
+from toolwire.codec.interface import EncodedBody, Route, Target
+from toolwire.codec.losses import LossReport, has_extras
+from toolwire.codec.token_count import TokenCountApi, select_fields
+from toolwire.codec.wire.extras import collect_extras, none_to_unset, restore_extras, unset_to_none
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader, escape_pointer
+from toolwire.protocols.openai_responses.computer import COMPUTER_USE
+from toolwire.protocols.openai_responses.fast_path import decode_fast, encode_fast_foreign, encode_fast_same_protocol
+from toolwire.protocols.openai_responses.parts.messages import ItemDecoder, encode_items
+from toolwire.protocols.openai_responses.parts.plan import ItemPlan
+from toolwire.protocols.openai_responses.settings import (
+    LOGPROBS,
+    decode_continuation,
+    decode_output,
+    decode_sampling,
+    decode_thinking,
+    encode_continuation,
+    encode_output,
+    encode_sampling,
+    encode_thinking,
+    included_fields,
+)
+from toolwire.protocols.openai_responses.tools import (
+    CHOICE_MODES,
+    HOSTED_TOOLS,
+    decode_choice,
+    decode_tools,
+    encode_choice,
+    encode_parallel,
+    encode_tools,
+)
+from toolwire.protocols.openai_responses.wire import (
+    CONSTRAINT_FAMILY,
+    ECHO_FAMILY,
+    FAMILY,
+    SHARED_FAMILY,
+    PlainRequestShape,
+    ReasoningItem,
+    RequestShape,
+)
+from toolwire.protocols.vendors.openai import REPRESENTED_USER, decode_end_user, encode_user
+
+FAMILIES = (FAMILY, SHARED_FAMILY, CONSTRAINT_FAMILY, ECHO_FAMILY)
+ID_AND_NAME_RULES = IdAndNameRules(
+    id_pattern=re.compile(r".+", re.DOTALL),
+    id_limit=64,
+    names=NameRules(re.compile(r"[a-zA-Z0-9_-]+"), 64),
+    freeform=True,
+)
+WIRE_NAMES = {
+    "Request.messages": "/input",
+    "Request.system": "/instructions",
+    "Request.sampling": "",
+    "Request.thinking": "",
+    "Request.output": "",
+    "Request.continuation": "",
+    "Request.end_user": "/user",
+    "Request.tier": "/service_tier",
+    "Request.labels": "/metadata",
+    "Sampling.max_tokens": "/max_output_tokens",
+    "Thinking.effort": "/reasoning/effort",
+    "Thinking.visibility": "/reasoning/summary",
+    "Thinking.summary": "/reasoning/summary",
+    "OutputFormat.kind": "/text/format/type",
+    "OutputFormat.schema": "/text/format/schema",
+    "OutputFormat.name": "/text/format/name",
+    "OutputFormat.description": "/text/format/description",
+    "OutputFormat.strict": "/text/format/strict",
+    "OutputFormat.verbosity": "/text/verbosity",
+    "Continuation.id": "/previous_response_id",
+    "ToolChoice.mode": "",
+    "ToolChoice.names": "",
+    "ToolChoice.required": "/mode",
+    "ToolChoice.parallel": "//parallel_tool_calls",
+    "McpServer.name": "/server_label",
+    "McpServer.url": "/server_url",
+    "McpServer.description": "/server_description",
+    "McpServer.allowed": "/allowed_tools",
+    "FunctionTool.defer": "/defer_loading",
+    "FunctionTool.asynchronous": "/async",
+    "FreeformTool.defer": "/defer_loading",
+    "FreeformTool.asynchronous": "/async",
+    "FreeformTool.grammar": "/format",
+    "Message.parts": "/content",
+    "Text.cache": "/prompt_cache_breakpoint",
+    "Media.cache": "/prompt_cache_breakpoint",
+    "Media.source": "/image_url",
+    "Media.media_type": "/image_url",
+    "Media.name": "/filename",
+    "Citation.start": "/start_index",
+    "Citation.end": "/end_index",
+    "Refusal.text": "/refusal",
+    "Computer.width": "/display_width",
+    "Computer.height": "/display_height",
+    "ToolCall.id": "/call_id",
+    "ToolCall.asynchronous": "/async",
+    "ToolResult.content": "/output",
+    "ToolResult.status": "/output",
+    "Caller.kind": "/type",
+    "Caller.id": "/caller_id",
+    "ToolChange.add": "/tools",
+    "SettingChange.thinking": "",
+    "SettingChange.output": "",
+    "Response.candidates": "",
+    "Response.created": "/created_at",
+    "Response.continuation": "/conversation",
+    "Candidate.messages": "/output",
+    "Candidate.stop": "",
+    "Stop.reason": "/status",
+    "Stop.raw": "/status",
+    "Usage.cache_read": "/input_tokens_details/cached_tokens",
+    "Usage.cache_write": "/input_tokens_details/cache_write_tokens",
+    "Usage.reasoning": "/output_tokens_details/reasoning_tokens",
+    "Usage.total": "/total_tokens",
+    "Usage.searches": "//tool_usage/web_search/num_requests",
+    "ApiError.message": "/error/message",
+    "ApiError.raw": "/error/type",
+    "ApiError.code": "/error/code",
+    "ApiError.param": "/error/param",
+}
+
+_SHARED_FIELDS = (
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "moderation",
+    "safety_identifier",
+)
+_OBFUSCATION = "stream_options/include_obfuscation"
+_INCLUDE_FORM = FAMILY + ":included"
+_LOGPROBS = Raw(msgspec.json.encode(LOGPROBS))
+_INPUT_STRING = "openai-responses:input:string"
+_SAME_ROLE_PROTOCOLS = ("openai-chat", "openrouter")
+_INPUT_ABSENT = "openai-responses:input:absent"
+_INSTRUCTIONS_LIST = "openai-responses:instructions:list"
+SERVICE_TIERS = ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
+
+_decode_plain_request = msgspec.json.Decoder(PlainRequestShape).decode
+_read_request = Reader[RequestShape](RequestShape, FAMILY).read
+
+# ---- decode
+
+
+def decode_request(body: bytes, route: Route) -> Request:
+    if (ordinary := _decode_fast(body, route)) is not None:
+        return ordinary
+    # Documentation often shows the items alone.
+    shape = _read_request(b'{"input":%b}' % body if body.lstrip()[:1] == b"[" else body)
+    tools = None if shape.tools is UNSET else decode_tools(shape.tools)
+    reader = ItemDecoder(tools)
+    messages = _decode_input(shape, reader)
+    request = _decode_fields(shape, tools, route)
+    plain = not has_extras(request) and not any(map(has_extras, reader.slow_messages))
+    return decode_computer_use(replace(request, messages=messages, plain=plain), COMPUTER_USE)
+
+
+def _decode_fast(body: bytes, route: Route) -> Request | None:
+    """A request whose items and tools are all ordinary: one typed pass."""
+    try:
+        shape = _decode_plain_request(body)
+    except JSON_ERRORS:
+        return None
+    messages = [decode_fast(item) for item in shape.input]
+    tools = None if shape.tools is UNSET else decode_tools(shape.tools)
+    if None in messages or not {FunctionTool}.issuperset(map(type, tools or ())):
+        return None
+    request = _decode_fields(shape, tools, route)
+    return replace(request, messages=tuple(messages), plain=not has_extras(request))
+
+
+def _decode_fields(shape: RequestShape, tools: tuple[Tool, ...] | None, route: Route) -> Request:
+    """All but the messages."""
+    instructions, kept = shape.instructions, dict(_decode_extras(shape))
+    return Request(
+        origin=FAMILY,
+        model=unset_to_none(shape.model) if shape.model is not UNSET else route.model,
+        system=(Text(text=instructions, at="/instructions"),) if isinstance(instructions, str) else None,
+        tools=tools,
+        tool_choice=decode_choice(shape.tool_choice, parallel=unset_to_none(shape.parallel_tool_calls)),
+        sampling=decode_sampling(shape),
+        thinking=decode_thinking(shape.reasoning),
+        output=decode_output(shape.text),
+        continuation=decode_continuation(shape),
+        stream=unset_to_none(shape.stream),
+        end_user=decode_end_user(unset_to_none(shape.user), kept),
+        tier=unset_to_none(shape.service_tier),
+        labels=None if _is_null(shape.metadata) else unset_to_none(shape.metadata),
+        **kept,
+    )
+
+
+def _decode_input(shape: RequestShape, item_decoder: ItemDecoder) -> tuple[Message, ...]:
+    messages: tuple[Message, ...] = ()
+    if isinstance(shape.instructions, list):
+        # Items before all others: the echo of a stored prompt has this form.
+        led = item_decoder.decode_all(shape.instructions, "/instructions")
+        messages = tuple(
+            replace(one, at=f"/instructions/{index}", wire_form=(*one.wire_form, _INSTRUCTIONS_LIST))
+            for index, one in enumerate(led)
+        )
+    if isinstance(shape.input, str):
+        said = Text(text=shape.input, at="/input")
+        return (*messages, Message(role="user", parts=(said,), at="", wire_form=(_INPUT_STRING,)))
+    if shape.input is UNSET:
+        return messages
+    items = item_decoder.decode_all(shape.input, "/input")
+    if not messages:
+        return items
+    return (*messages, *(replace(one, at=f"/input/{index}") for index, one in enumerate(items)))
+
+
+def _decode_extras(shape: RequestShape) -> dict[str, Any]:
+    form = [_INPUT_ABSENT] if shape.input is UNSET else []
+    if isinstance(shape.instructions, list):
+        form.append(_INSTRUCTIONS_LIST)
+    if _is_null(shape.metadata):
+        form.append(f"{FAMILY}:null:metadata")
+    kept = collect_extras(shape, FAMILY, *form)
+    extras: dict[str, Raw] = dict(kept.get("extras", {}).get(FAMILY, {}))
+    if isinstance(shape.tool_choice, str) and shape.tool_choice not in CHOICE_MODES:
+        extras["tool_choice"] = Raw(msgspec.json.encode(shape.tool_choice))
+    if shape.conversation is not UNSET and shape.previous_response_id is not UNSET:
+        extras["conversation"] = Raw(msgspec.json.encode(shape.conversation))
+    if not extras:
+        return kept
+    shared = {name: extras.pop(name) for name in _SHARED_FIELDS if name in extras}
+    if "prompt_cache_options" in shared:
+        shared["prompt_cache_options"] = _split_cache_options(shared["prompt_cache_options"], extras)
+    shared |= _split_stream_options(extras)
+    families = {FAMILY: extras} if extras else {}
+    if words := included_fields(shape):
+        # At home the list is written back; elsewhere the rest of it is lost.
+        others = {f"include/{place}": Raw(msgspec.json.encode(word)) for place, word in enumerate(words)}
+        families[_INCLUDE_FORM] = {place: word for place, word in others.items() if word != _LOGPROBS}
+        kept = {**kept, "wire_form": (*kept.get("wire_form", ()), f"{FAMILY}:canonical:include")}
+    return {**kept, "extras": {**families, SHARED_FAMILY: shared} if shared else families}
+
+
+def _split_cache_options(raw: Raw, extras: dict[str, Raw]) -> Raw:
+    """What both of OpenAI's protocols know of the options; the rest becomes this one's own."""
+    if bytes(raw)[:1] != b"{":
+        return raw
+    options = msgspec.json.decode(raw, type=dict[str, Raw])
+    own = {name: value for name, value in options.items() if name not in ("mode", "ttl")}
+    extras.update((f"prompt_cache_options/{escape_pointer(name)}", value) for name, value in own.items())
+    both = {name: value for name, value in options.items() if name not in own}
+    return Raw(msgspec.json.encode(both)) if own else raw
+
+
+def _split_stream_options(extras: dict[str, Raw]) -> dict[str, Raw]:
+    """What both of OpenAI's protocols know of the stream's options, taken out of what is this one's own."""
+    raw = extras.get("stream_options", Raw(b""))
+    if bytes(raw)[:1] != b"{" or "include_obfuscation" not in (
+        options := msgspec.json.decode(raw, type=dict[str, Raw])
+    ):
+        return {}
+    del extras["stream_options"]
+    extras.update((f"stream_options/{escape_pointer(name)}", value) for name, value in options.items())
+    return {_OBFUSCATION: extras.pop(_OBFUSCATION)}
+
+
+def _is_null(raw: Raw | UnsetType) -> bool:
+    return raw is not UNSET and bytes(raw) == b"null"
+
+
+# ---- encode
+
+
+def encode_request(request: Request, target: Target) -> EncodedBody:
+    plan = ItemPlan(ID_AND_NAME_RULES, LossReport(), target, same_protocol=request.origin == FAMILY)
+    request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
+    body: dict[str, Any] = {}
+    if (model := target.model or request.model) is not None:
+        body["model"] = model
+    tools = encode_tools(request, plan)
+    _encode_system(request, body, plan)
+    _encode_input(request, body, plan)
+    if tools is not None:
+        body["tools"] = tools
+    any_tools = bool(tools)
+    body["tool_choice"] = encode_choice(request, plan, has_tools=any_tools)
+    body["parallel_tool_calls"] = encode_parallel(request, plan, has_tools=any_tools)
+    encode_sampling(request, body, plan)
+    body["reasoning"] = encode_thinking(request.thinking, ("thinking",), plan)
+    body["text"] = encode_output(request.output, ("output",), plan)
+    encode_continuation(request, body, plan)
+    body["stream"] = none_to_unset(request.stream if target.stream is None else target.stream)
+    if request.end_user is not None and REPRESENTED_USER[0] not in request.wire_form:
+        body["user"] = request.end_user if plan.same_protocol else encode_user(request.end_user, plan.report)
+    body["service_tier"] = _encode_tier(request, plan)
+    body["metadata"] = none_to_unset(request.labels)
+    if request.cache is not None:
+        plan.report.dropped((), "cache", "the target chooses itself what to keep")
+    body = {name: value for name, value in body.items() if value is not UNSET}
+    if (
+        not plan.same_protocol
+        and "store" not in body
+        and any(isinstance(item, ReasoningItem) for item in body["input"])
+    ):
+        body["store"] = False
+        plan.report.added((), "", "/store", "reasoning is sent sealed: the provider must not look for it by name")
+    restore_extras(body, request, SHARED_FAMILY)
+    for node in (request, request.thinking, request.output, request.continuation):
+        restore_extras(body, node, FAMILY)
+    if not plan.same_protocol and not request.plain:
+        plan.report.report_foreign_extras(request, FAMILIES)
+    return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1/responses"))
+
+
+def _encode_system(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
+    system = request.system
+    if system is None:
+        return
+    if plan.same_protocol:
+        body["instructions"] = "\n\n".join(text.text for text in system)
+        return
+    for index, text in enumerate(system):
+        if text.cache is not None:
+            plan.report.dropped(("system", index), "cache", "the target marks no instructions")
+        for number in range(len(text.annotations or ())):
+            plan.report.dropped(("system", index, "annotations", number), "")
+        if index:
+            plan.report.approximated(("system", index), "", "told in one text with what stands before it")
+    if system:
+        body["instructions"] = "\n\n".join(text.text for text in system)
+
+
+def _encode_input(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
+    messages = request.messages
+    if plan.same_protocol:
+        led = [message for message in messages if _INSTRUCTIONS_LIST in message.wire_form]
+        if _INSTRUCTIONS_LIST in request.wire_form:
+            body["instructions"] = [
+                item for turn in one_turn_per_message(tuple(led)) for item in encode_turn(turn, plan)
+            ]
+        rest_of_it = [
+            turn
+            for turn in one_turn_per_message(messages)
+            if turn.message is None or _INSTRUCTIONS_LIST not in turn.message.wire_form
+        ]
+        if len(rest_of_it) == 1 and (text := _plain_input(rest_of_it[0].message)) is not None:
+            body["input"] = text
+        elif rest_of_it or _INPUT_ABSENT not in request.wire_form:
+            body["input"] = [item for turn in rest_of_it for item in encode_turn(turn, plan)]
+        return
+    for index, message in enumerate(messages):
+        if message.name is not None or message.id is not None or message.clear_at is not None:
+            for field in ("name", "id", "clear_at"):
+                if getattr(message, field) is not None:
+                    plan.report.dropped(("messages", index), field)
+    turns = adapt_turns(assemble(request, plan.report), plan)
+    leading = leading_system_count(messages)
+    if request.origin not in _SAME_ROLE_PROTOCOLS:
+        turns = turns[:leading] + [_as_developer(turn) for turn in turns[leading:]]
+    body["input"] = [item for turn in turns for item in encode_turn(turn, plan)]
+
+
+def without_content(request: Request) -> Request:
+    """The request without what is said in it."""
+    return replace(
+        request, messages=tuple([message for message in request.messages if _INSTRUCTIONS_LIST in message.wire_form])
+    )
+
+
+def _plain_input(message: Message | None) -> str | None:
+    """The text of a message that came as the whole input, and still is no more than that."""
+    if message is None or _INPUT_STRING not in message.wire_form or len(message.parts) != 1:
+        return None
+    only = message.parts[0]
+    return only.text if isinstance(only, Text) and not only.extras and only.cache is None else None
+
+
+def _as_developer(turn: Turn) -> Turn:
+    """System text within a conversation is a developer's, unless OpenAI's own roles were used."""
+    return Turn("developer", turn.located_parts, turn.message, turn.path) if turn.role == "system" else turn
+
+
+def encode_turn(turn: Turn, plan: ItemPlan) -> list[Any]:
+    """The items of one turn."""
+    message = turn.message
+    if message is None:
+        return encode_items(turn.parts, plan, Message(role=turn.role, parts=()))
+    if plan.same_protocol:
+        ordinary = encode_fast_same_protocol(message, plan)
+        return encode_items(turn.parts, plan, message) if ordinary is None else [ordinary]
+    if turn.located_parts is None and (plain := encode_fast_foreign(message.parts, turn.role, plan)) is not None:
+        return plain
+    return encode_items(turn.parts, plan, Message(role=turn.role, parts=(), phase=message.phase))
+
+
+def _encode_tier(request: Request, plan: ItemPlan) -> Any:
+    tier = request.tier
+    if tier is None or plan.same_protocol or tier in SERVICE_TIERS:
+        return none_to_unset(tier)
+    if tier == "standard_only":
+        plan.report.approximated((), "tier", "standard_only is told as default")
+        return "default"
+    plan.report.dropped((), "tier", f"the target has no tier {tier}")
+    return UNSET
+
+
+_COUNTED_FIELDS = frozenset(
+    (
+        *("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning"),
+        *("conversation", "previous_response_id", "truncation", "personality"),
+    )
+)
+
+
+class CountResponse(Struct):
+    input_tokens: int
+    object: Literal["response.input_tokens"] = "response.input_tokens"
+
+
+TOKEN_COUNT_API = TokenCountApi(
+    count_path=lambda path: f"{path}/input_tokens",
+    wrap_request=lambda body, _: select_fields(body, _COUNTED_FIELDS),
+    unwrap_request=lambda body: body,
+    encode_count=CountResponse,
+    decode_count=lambda body: msgspec.json.decode(body, type=CountResponse).input_tokens,
+)

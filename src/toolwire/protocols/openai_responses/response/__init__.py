@@ -1,1 +1,0 @@
-"""An answer: its body, or an error."""

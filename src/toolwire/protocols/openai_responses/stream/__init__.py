@@ -1,1 +1,0 @@
-"""An answer piece by piece, each way."""

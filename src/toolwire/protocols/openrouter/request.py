@@ -1,0 +1,275 @@
+"""OpenRouter's request body: Chat's, and what it adds, to a canonical request and back."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.request import Request
+from toolwire.codec.encoding.computer import FUNCTION_ADAPTER
+from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
+from toolwire.codec.encoding.hosted_tools import substitute_functions
+from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
+from toolwire.codec.encoding.turns import LocatedPart, Turn, assemble
+from toolwire.codec.interface import EncodedBody, Route, Target
+from toolwire.codec.losses import LossReport
+from toolwire.codec.wire.extras import restore_extras
+from toolwire.codec.wire.reader import escape_pointer
+from toolwire.protocols.openai_chat import request as chat
+from toolwire.protocols.openai_chat.parts.messages import report_message
+from toolwire.protocols.openai_chat.settings import encode_output, encode_sampling
+from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY
+from toolwire.protocols.openrouter.parts.content import represented_tokens
+from toolwire.protocols.openrouter.parts.messages import (
+    DialectPlan,
+    decode_dialect,
+    encode_dialect,
+    encode_turn,
+    is_reasoning_item,
+)
+from toolwire.protocols.openrouter.settings import (
+    CACHE_FIELD,
+    CACHE_TTLS,
+    REASONING_FIELD,
+    decode_cache,
+    decode_thinking,
+    encode_cache,
+    encode_thinking,
+)
+from toolwire.protocols.openrouter.tools import (
+    HOSTED_TOOLS,
+    decode_choice,
+    decode_plugins,
+    decode_tool,
+    encode_choice,
+    encode_tools,
+)
+from toolwire.protocols.vendors.openai import encode_user
+
+PROTOCOL = "openrouter"
+PATH = "/api/v1/chat/completions"
+
+ID_AND_NAME_RULES = IdAndNameRules(
+    id_pattern=chat.ID_AND_NAME_RULES.id_pattern,
+    id_limit=chat.ID_AND_NAME_RULES.id_limit,
+    names=chat.ID_AND_NAME_RULES.names,
+    freeform=False,
+)
+WIRE_NAMES = chat.WIRE_NAMES
+
+FIRST_MODEL = "openai-chat:model:first"
+SERVICE_TIERS = ("auto", "default", "fast", "flex", "priority", "scale", "ultrafast")
+_SHARED_FIELDS = ("prompt_cache_key", "prompt_cache_options")
+_CACHE_OPTIONS = ("mode", "ttl")
+
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_names = msgspec.json.Decoder(list[str]).decode
+
+
+# ---- decode
+
+
+def decode_request(body: bytes, route: Route) -> Request:
+    try:
+        request = chat.decode_request(body, route)
+    except DecodeError as error:
+        raise with_protocol_name(error) from None
+    return replace(_decode_dialect_fields(request), origin=PROTOCOL)
+
+
+def with_protocol_name(error: DecodeError) -> DecodeError:
+    return DecodeError(PROTOCOL, error.path, error.expected, error.got)
+
+
+def _decode_dialect_fields(request: Request) -> Request:
+    changed: dict[str, Any] = {}
+    if request.tools is not None:
+        changed["tools"] = tuple([decode_tool(tool) for tool in request.tools])
+    if request.plain:
+        return replace(request, **changed) if changed else request
+    request = decode_cache(request)
+    own = dict((request.extras or {}).get(FAMILY, {}))
+    form = request.wire_form
+    changed["messages"] = tuple([decode_dialect(message) for message in request.messages])
+    if (
+        REASONING_FIELD in own
+        and request.thinking is None
+        and (thinking := decode_thinking(own[REASONING_FIELD])) is not None
+    ):
+        changed["thinking"] = thinking
+        form += represented_tokens(REASONING_FIELD)
+    if request.model is None and (models := _model_names(own.get("models"))):
+        changed["model"] = models[0]
+        form += (FIRST_MODEL, *represented_tokens("models"))
+        # The first is the model; those that stand in for it are still only OpenRouter's.
+        own |= {f"models/{index}": Raw(msgspec.json.encode(name)) for index, name in enumerate(models) if index}
+    if "plugins" in own:
+        plugins, others = decode_plugins(own["plugins"])
+        if plugins:
+            changed["tools"] = (*(changed.get("tools") or ()), *plugins)
+            form += represented_tokens("plugins")
+            own |= {f"plugins/{index}": Raw(b"{}") for index in others}
+    choice = request.tool_choice
+    if "tool_choice" in own and (choice is None or choice.mode is None):
+        lifted = decode_choice(own["tool_choice"], parallel=None if choice is None else choice.parallel)
+        if lifted is not None:
+            changed["tool_choice"] = lifted
+            del own["tool_choice"]
+    extras = {**(request.extras or {}), FAMILY: own}
+    return replace(
+        request, **changed, extras={name: kept for name, kept in extras.items() if kept} or None, wire_form=form
+    )
+
+
+def _model_names(raw: Raw | None) -> list[str]:
+    try:
+        return [] if raw is None else _decode_names(raw)
+    except msgspec.DecodeError:
+        return []
+
+
+# ---- encode
+
+
+def encode_request(request: Request, target: Target) -> EncodedBody:
+    encoding = (
+        _encode_same_protocol(request, target) if request.origin == PROTOCOL else _encode_foreign(request, target)
+    )
+    encoding.route = Route(path=PATH, headers=_application_headers(target))
+    return encoding
+
+
+def _application_headers(target: Target) -> tuple[tuple[str, str], ...]:
+    """Who asks, for the rankings of applications; the title also under its old name, which older hosts look for."""
+    headers = () if target.site is None else (("HTTP-Referer", target.site),)
+    if target.title is None:
+        return headers
+    return (*headers, ("X-Title", target.title), ("X-OpenRouter-Title", target.title))
+
+
+def _encode_same_protocol(request: Request, target: Target) -> EncodedBody:
+    if request.plain:
+        return chat.encode_request(replace(request, origin=FAMILY), target)
+    messages = tuple([encode_dialect(message) for message in request.messages])
+    own = dict((request.extras or {}).get(FAMILY, {}))
+    thinking = request.thinking
+    if represented_tokens(REASONING_FIELD)[0] in request.wire_form and REASONING_FIELD in own:
+        if thinking is not None and thinking != decode_thinking(own[REASONING_FIELD]):
+            plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), target, same_protocol=True)
+            own[REASONING_FIELD] = Raw(msgspec.json.encode(encode_thinking(thinking, plan)))
+        thinking = None
+    extras = {**(request.extras or {}), FAMILY: own}
+    model = None if FIRST_MODEL in request.wire_form else request.model
+    lowered = replace(request, origin=FAMILY, model=model, messages=messages, thinking=thinking, extras=extras)
+    return chat.encode_request(lowered, target)
+
+
+def _encode_foreign(request: Request, target: Target) -> EncodedBody:
+    model = request.model if target.model is None else target.model
+    plan = DialectPlan(ID_AND_NAME_RULES, target, model, request.messages)
+    request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, FUNCTION_ADAPTER)
+    tools = encode_tools(request, plan)
+    body: dict[str, Any] = {} if model is None else {"model": model}
+    body["messages"] = _encode_messages(request, plan)
+    if tools:
+        body["tools"] = tools
+    body.update(encode_choice(request, plan, has_tools=bool(tools)))
+    _encode_settings(request, body, plan)
+    _encode_other_fields(request, body, plan)
+    for node in (request, request.sampling):
+        restore_extras(body, node, FAMILY)
+    if not plan.same_protocol and not request.plain:
+        _encode_shared(request, body, plan)
+        plan.report.report_foreign_extras(request, (FAMILY, SHARED_FAMILY))
+    return EncodedBody(body, plan.report, plan.tools.mapping)
+
+
+def _encode_messages(request: Request, plan: DialectPlan) -> list[Any]:
+    messages: list[Any] = []
+    if request.system:
+        places = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
+        messages += encode_turn(Turn("system", places, None, ("system",)), plan)
+    for turn in adapt_turns(assemble(request, plan.report, supports_prefill=True), plan):
+        plan.output_index = len(messages)
+        messages += encode_turn(turn, plan)
+    for index, message in enumerate(request.messages):
+        if message.id is not None or message.phase is not None or message.clear_at is not None or message.status:
+            named = replace(message, id=None) if is_reasoning_item(message) else message
+            report_message(named, ("messages", index), plan)
+    return messages
+
+
+def _encode_settings(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    sampling = request.sampling
+    if sampling is not None:
+        encode_sampling(replace(request, sampling=replace(sampling, top_k=None)), body, plan)
+        if sampling.top_k is not None:
+            body["top_k"] = sampling.top_k
+    if request.thinking is not None and (reasoning := encode_thinking(request.thinking, plan)):
+        if REASONING_FIELD in (request.extras or {}).get(FAMILY, {}):
+            body["reasoning_effort"] = reasoning["effort"]  # Chat's own word for it, and this protocol's beside it
+        else:
+            body[REASONING_FIELD] = reasoning
+    encode_output(request, body, plan)
+    stream = request.stream if plan.target.stream is None else plan.target.stream
+    if stream is not None:
+        body["stream"] = stream  # usage is always sent
+
+
+def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    report = plan.report
+    if request.end_user is not None:
+        body["user"] = encode_user(request.end_user, report)
+    if request.labels is not None:
+        body["metadata"] = request.labels
+    if request.tier in SERVICE_TIERS:
+        body["service_tier"] = request.tier
+    elif request.tier == "standard_only":
+        report.approximated((), "tier", "standard_only is told as default")
+        body["service_tier"] = "default"
+    elif request.tier is not None:
+        report.dropped((), "tier", f"the target has no tier {request.tier}")
+    if request.cache is not None:
+        mark = request.cache
+        if mark.ttl not in CACHE_TTLS:
+            report.approximated(("cache",), "ttl", f"{mark.ttl} is told as 1h")
+            mark = replace(mark, ttl="1h")
+        body[CACHE_FIELD] = encode_cache(mark)
+    state = request.continuation
+    if state is None:
+        return
+    if state.id is not None:
+        report.dropped(("continuation",), "id", "the target holds no conversation")
+    if state.store:
+        report.dropped(("continuation",), "store", "the target stores nothing")
+    if state.background:
+        report.dropped(("continuation",), "background")
+
+
+def _encode_shared(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """The fields that OpenAI's two protocols share: it takes those that cache."""
+    for name, value in (request.extras or {}).get(SHARED_FAMILY, {}).items():
+        if name not in _SHARED_FIELDS:
+            if f"{SHARED_FAMILY}:canonical:{name}" not in request.wire_form:
+                plan.report.dropped((), f"//{name}")
+            continue
+        if name != "prompt_cache_options" or (members := _explicit_cache_options(value)) is None:
+            body[name] = value
+            continue
+        if not members:
+            plan.report.dropped((), f"//{name}", "the target has options of explicit caching only")
+            continue
+        for other in [other for other in members if other not in _CACHE_OPTIONS]:
+            plan.report.dropped((), f"//{name}/{escape_pointer(other)}")
+        body[name] = {option: members[option] for option in _CACHE_OPTIONS if option in members}
+
+
+def _explicit_cache_options(options: Raw) -> dict[str, Raw] | None:
+    """The options of explicit caching; none if another is asked for, None if this is no object."""
+    try:
+        members = _decode_members(options)
+    except msgspec.DecodeError:
+        return None
+    return members if members.get("mode") == Raw(b'"explicit"') else {}

@@ -1,0 +1,296 @@
+"""Canonical events, to OpenRouter's chunks: Chat's, with proofs of reasoning, and errors that are chunks, too.
+
+Chat's encoder writes them. What it has no field for is given to it as notices, whose extras it writes into a chunk.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, field
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Part, Reasoning, ReasoningText, Signature, Text, ToolCall
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import (
+    CandidateEnd,
+    Event,
+    MessageStart,
+    Notice,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    ResponseStart,
+    UsageReport,
+)
+from toolwire.canonical.fold import TextPieces
+from toolwire.canonical.response import Stop
+from toolwire.codec.encoding.tools import WRAPPED_INPUT_END, wrap_freeform_input
+from toolwire.codec.interface import ResponseContext, StreamEncoder
+from toolwire.codec.losses import SourcePath
+from toolwire.protocols.openai_chat.errors import ERROR_FORM
+from toolwire.protocols.openai_chat.stream_encoder import stream_encoder as chat_encoder
+from toolwire.protocols.openai_chat.wire import FAMILY
+from toolwire.protocols.openrouter.errors import as_openrouter_error, report_error
+from toolwire.protocols.openrouter.parts.content import (
+    DETAILS_FIELD,
+    IMAGE_FORM,
+    IMAGES,
+    encode_entries,
+    encode_image,
+    entry_field,
+    is_known_issuer,
+    is_server_tool_entry,
+)
+from toolwire.protocols.openrouter.parts.messages import encode_signature
+from toolwire.protocols.openrouter.request import PROTOCOL
+from toolwire.protocols.openrouter.response import freeform_tool_names, with_hosted_counts
+
+_encode_json = msgspec.json.Encoder().encode
+_STREAM_END = b"data: [DONE]\n\n"
+
+
+class _OpenReasoning(Struct):
+    """A reasoning that is being told: the texts of its entries so far, and its proof."""
+
+    path: SourcePath
+    id: str | None
+    signature: Signature | None
+    first_index: int
+    texts: list[tuple[str, int, TextPieces]] = field(default_factory=list)
+
+
+class Encoder:
+    def __init__(self, context: ResponseContext) -> None:
+        asked = context.request
+        # Usage is always sent, whatever was asked.
+        always = None if asked is None else replace(asked, include_usage=True)
+        self._chat = chat_encoder(replace(context, request=always))
+        self.report = self._chat.report
+        self._created = context.created
+        self._same_protocol = False
+        self._ended = False
+        self._start: ResponseStart | None = None
+        self._open_reasoning: dict[tuple[int, int], _OpenReasoning] = {}
+        self._call_ids: dict[tuple[int, int], str | None] = {}
+        self._freeform_names = freeform_tool_names(context)
+        self._wrapped_calls: set[tuple[int, int]] = set()
+        self._signed_parts: set[tuple[int, int]] = set()
+        self._message_ids: dict[tuple[int, int], str | None] = {}
+        self._part_counts: dict[tuple[int, int], int] = {}
+        self._entry_counts: dict[int, int] = {}
+        self._image_counts: dict[int, int] = {}
+        self._started_reasoning: set[int] = set()
+
+    @property
+    def failure(self) -> ApiError | None:
+        return self._chat.failure
+
+    def encode(self, events: Iterable[Event]) -> bytes:
+        out = self._chat.encode(self._adapt_events(events))
+        return out + _STREAM_END if self._ended and out and not out.endswith(_STREAM_END) else out
+
+    def close(self) -> bytes:
+        if self._ended:
+            return self._chat.close()
+        error = ApiError(kind="server", message="the upstream ended before its answer did")
+        return self.encode([ResponseFailed(error=error)])
+
+    def _adapt_events(self, events: Iterable[Event]) -> Iterator[Event]:
+        for event in events:
+            match event:
+                case PartDelta(plain=True) if not self._wrapped_calls:
+                    yield event
+                case ResponseStart():
+                    self._start, self._same_protocol = event, event.origin == PROTOCOL
+                    yield replace(event, origin=FAMILY if self._same_protocol else "")
+                case ResponseEnd():
+                    self._ended = self.failure is None
+                    yield event
+                case ResponseFailed():
+                    self._ended = True
+                    yield self._encode_failure(event)
+                case PartStart() if self._same_protocol and (
+                    IMAGE_FORM in event.part.wire_form or is_server_tool_entry(event.part)
+                ):
+                    continue  # it was told by the extras that it is of
+                case PartDelta(signature=Signature()) if self._same_protocol:
+                    yield replace(event, signature=None)
+                case _ if self._same_protocol:
+                    yield event
+                case _:
+                    yield from self._encode_foreign(event)
+
+    def _encode_foreign(self, event: Event) -> Iterator[Event]:
+        """An event of another protocol, and the notices for what Chat has no place for."""
+        match event:
+            case MessageStart():
+                self._message_ids[event.candidate, event.message] = event.id
+                yield event
+            case PartStart():
+                yield from self._part_start(event)
+            case PartDelta():
+                yield from self._part_delta(event)
+            case PartEnd():
+                yield from self._part_end(event)
+            case UsageReport():
+                yield replace(event, usage=with_hosted_counts(event.usage))
+            case CandidateEnd(stop=Stop(raw=str(raw))) if "native_finish_reason" not in (event.extras or {}).get(
+                FAMILY, {}
+            ):
+                news = {"native_finish_reason": Raw(_encode_json(raw))}
+                yield Notice(kind=f"choice:{event.candidate}", extras={FAMILY: news})
+                yield event
+            case _:
+                yield event
+
+    # ---- reasoning
+
+    def _part_start(self, event: PartStart) -> Iterator[Event]:
+        message = (event.candidate, event.message)
+        position = self._part_counts[message] = self._part_counts.get(message, -1) + 1
+        key = (event.candidate, event.index)
+        part: Part = event.part
+        if isinstance(part, Reasoning):
+            trail: SourcePath = ("candidates", event.candidate, "messages", event.message, "parts", position)
+            id = part.id if part.id is not None else self._message_ids.get(message)
+            first = self._entry_counts.get(event.candidate, 0)
+            self._open_reasoning[key] = _OpenReasoning(trail, id, part.signature, first)
+            yield replace(event, part=replace(part, content=(), signature=None, id=None))
+            for block in part.content:
+                if isinstance(block, ReasoningText) and block.text:
+                    yield self._encode_text(key, block.kind, len(self._open_reasoning[key].texts), block.text)
+            return
+        if (image := encode_image(part, self._image_counts.get(event.candidate, 0))) is not None:
+            self._image_counts[event.candidate] = image["index"] + 1
+            yield _delta_notice(event.candidate, **{IMAGES: [image]})
+            return
+        if isinstance(part, ToolCall) and part.shape == "freeform" and part.name not in self._freeform_names:
+            self._wrapped_calls.add(key)
+            head = wrap_freeform_input(part.arguments)[: -len(WRAPPED_INPUT_END)]
+            part = replace(part, shape="json", arguments=head)
+        if isinstance(part, Text) or (isinstance(part, ToolCall) and part.executor == "client"):
+            self._call_ids[key] = part.id if isinstance(part, ToolCall) else None
+            if part.signature is not None and is_known_issuer(part.signature):
+                yield self._encode_signature(key, part.signature)
+                part = replace(part, signature=None)
+        yield event if part is event.part else replace(event, part=part)
+
+    def _part_delta(self, event: PartDelta) -> Iterator[Event]:
+        key = (event.candidate, event.index)
+        if key in self._wrapped_calls:
+            event = replace(event, text=_encode_json(event.text)[1:-1].decode(), plain=False)
+        if (thought := self._open_reasoning.get(key)) is None:
+            if event.signature is not None and key in self._call_ids and is_known_issuer(event.signature):
+                yield self._encode_signature(key, event.signature)
+                event = replace(event, signature=None)
+            yield event
+            return
+        if event.signature is not None:
+            thought.signature = event.signature
+        if event.text:
+            yield self._encode_text(key, event.kind or "full", event.block, event.text)
+        if event.extras:
+            yield Notice(kind=f"choice:{event.candidate}", extras=event.extras)
+
+    def _encode_text(self, key: tuple[int, int], kind: str, block: int, text: str) -> Notice:
+        """A piece of text: of the entry that it belongs to, and as plain text."""
+        candidate, thought = key[0], self._open_reasoning[key]
+        plain = text
+        if not thought.texts or thought.texts[-1][:2] != (kind, block):
+            thought.texts.append((kind, block, TextPieces()))
+            plain = "\n\n" + text if candidate in self._started_reasoning else text
+        thought.texts[-1][2].append(text)
+        self._started_reasoning.add(candidate)
+        index = thought.first_index + len(thought.texts) - 1
+        self._entry_counts[candidate] = max(self._entry_counts.get(candidate, 0), index + 1)
+        name = entry_field(kind)
+        entry = {"type": f"reasoning.{name}", name: text, "index": index}
+        return _delta_notice(candidate, reasoning=plain, **{DETAILS_FIELD: [entry]})
+
+    def _part_end(self, event: PartEnd) -> Iterator[Event]:
+        key = (event.candidate, event.index)
+        final = event.final
+        if key in self._wrapped_calls:
+            self._wrapped_calls.remove(key)
+            yield PartDelta(index=event.index, candidate=event.candidate, text=WRAPPED_INPUT_END)
+            event, final = replace(event, final=None), None
+        if (thought := self._open_reasoning.pop(key, None)) is None:
+            if isinstance(final, ToolCall | Text) and key in self._call_ids and _is_usable_signature(final.signature):
+                if key not in self._signed_parts and final.signature is not None:
+                    yield self._encode_signature(key, final.signature)
+                event = replace(event, final=replace(final, signature=None))
+            yield event
+            return
+        if isinstance(final, Reasoning):
+            thought.signature = final.signature if final.signature is not None else thought.signature
+            thought.id = final.id if final.id is not None else thought.id
+        yield from self._encode_reasoning_signature(thought, event.candidate)
+        yield replace(event, final=None)
+
+    def _encode_reasoning_signature(self, reasoning: _OpenReasoning, candidate: int) -> Iterator[Event]:
+        if reasoning.signature is None:
+            return
+        if not is_known_issuer(reasoning.signature):
+            self.report.dropped(
+                (*reasoning.path, "signature"), "", "there is no key to seal another issuer's proof with"
+            )
+            return
+        texts = tuple(
+            ReasoningText(kind="summary" if kind == "summary" else "full", text="".join(pieces))
+            for kind, _, pieces in reasoning.texts
+        )
+        whole = Reasoning(content=texts, signature=reasoning.signature, id=reasoning.id)
+        proof = encode_entries(whole, reasoning.id, reasoning.first_index)[-1]
+        # Its text was told already. A signature goes to the entry of the text that it signs.
+        if proof.pop("text", None) is not None:
+            proof["index"] = reasoning.first_index + len(texts) - 1
+        self._entry_counts[candidate] = max(self._entry_counts.get(candidate, 0), proof["index"] + 1)
+        yield _delta_notice(candidate, **{DETAILS_FIELD: [proof]})
+
+    def _encode_signature(self, key: tuple[int, int], signature: Signature) -> Notice:
+        index = self._entry_counts.get(key[0], 0)
+        self._entry_counts[key[0]] = index + 1
+        self._signed_parts.add(key)
+        return _delta_notice(key[0], **{DETAILS_FIELD: encode_signature(signature, self._call_ids[key], index)})
+
+    # ---- errors
+
+    def _encode_failure(self, event: ResponseFailed) -> ResponseFailed:
+        """An error within a stream stands in a chunk like any other."""
+        error = as_openrouter_error(event.error)
+        if ERROR_FORM not in event.error.wire_form:
+            report_error(event.error, ("error",), self.report)
+        start = self._start
+        if start is None:
+            if ERROR_FORM in event.error.wire_form:
+                return replace(event, error=error)
+            start = ResponseStart(origin="")
+        choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "error"}
+        chunk: dict[str, Any] = {
+            "id": start.id or "",
+            "object": "chat.completion.chunk",
+            "created": int(start.created or self._created),
+            "model": start.model or "",
+            "choices": [choice],
+        }
+        own = {
+            **(error.extras or {}).get(FAMILY, {}),
+            **{name: Raw(_encode_json(value)) for name, value in chunk.items()},
+        }
+        return replace(event, error=replace(error, extras={**(error.extras or {}), FAMILY: own}))
+
+
+def _is_usable_signature(signature: Signature | None) -> bool:
+    return signature is not None and is_known_issuer(signature)
+
+
+def _delta_notice(candidate: int, **delta: Any) -> Notice:
+    news = {f"delta/{name}": Raw(_encode_json(value)) for name, value in delta.items()}
+    return Notice(kind=f"choice:{candidate}", extras={FAMILY: news})
+
+
+def stream_encoder(context: ResponseContext) -> StreamEncoder:
+    return Encoder(context)

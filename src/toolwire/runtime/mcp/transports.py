@@ -1,0 +1,228 @@
+"""A server that has an address: its answers, bounded.
+
+A server that is a program: its lines, bounded, and its end, whatever it does.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp.client._transport import TransportStreams
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+
+from toolwire.runtime.mcp import limits
+from toolwire.runtime.mcp.config import McpServerConfig
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream, limit: int) -> None:
+        self._stream = stream
+        self._remaining = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._remaining -= len(chunk)
+            if self._remaining < 0:
+                raise httpx2.ReadError(f"the answer is longer than {limits.MAX_MESSAGE_BYTES} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _HttpTransport(httpx2.AsyncHTTPTransport):
+    """Streams have a bound of their own, on each event. `forgotten` is called when the server says that there is no
+    such session, which the SDK does not tell apart from other errors."""
+
+    def __init__(self, on_session_lost: Callable[[], None]) -> None:
+        super().__init__()
+        self._on_session_lost = on_session_lost
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        if response.status_code == 404 and "mcp-session-id" in request.headers:
+            self._on_session_lost()
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            stream = response.stream
+            if isinstance(stream, httpx2.AsyncByteStream):
+                response.stream = _BoundedStream(stream, limits.MAX_MESSAGE_BYTES)
+        return response
+
+
+@asynccontextmanager
+async def open_http(
+    config: McpServerConfig, auth: httpx2.Auth | None, on_session_lost: Callable[[], None]
+) -> AsyncGenerator[TransportStreams]:
+    """Nothing of this machine's proxies or credentials files is used."""
+    timeout = httpx2.Timeout(config.connect_timeout, read=max(config.timeout, 300))
+    async with (
+        httpx2.AsyncClient(
+            transport=_HttpTransport(on_session_lost),
+            headers=config.headers,
+            timeout=timeout,
+            auth=auth,
+            trust_env=False,
+        ) as client,
+        streamable_http_client(
+            config.url or "", http_client=client, max_sse_event_size=limits.MAX_MESSAGE_BYTES
+        ) as streams,
+    ):
+        yield streams
+
+
+# What a program needs to run at all. Keys of providers are in the environment of whoever starts us, and not in here.
+_INHERITED_VARIABLES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR")
+_INHERITED_VARIABLES_WINDOWS = (
+    "APPDATA",
+    "LOCALAPPDATA",
+    "PATH",
+    "PATHEXT",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "USERPROFILE",
+)
+_STOP_GRACE_SECONDS = 2.0
+_STDERR_TAIL_LENGTH = 2_000
+
+
+def server_environment(config: McpServerConfig, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+    names = _INHERITED_VARIABLES_WINDOWS if os.name == "nt" else _INHERITED_VARIABLES
+    # A value that begins so is a function of a shell.
+    passed = {name: inherited[name] for name in names if name in inherited and not inherited[name].startswith("()")}
+    return passed | config.env
+
+
+class StderrTail:
+    """The last of what a server wrote to stderr."""
+
+    def __init__(self) -> None:
+        self._tail = ""
+
+    def add(self, text: str) -> None:
+        self._tail = (self._tail + text)[-_STDERR_TAIL_LENGTH:]
+
+    @property
+    def last_line(self) -> str:
+        lines = limits.sanitize_text(self._tail, _STDERR_TAIL_LENGTH).split("\n")
+        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+
+
+@asynccontextmanager
+async def open_process(
+    config: McpServerConfig, stderr_tail: StderrTail, closed: asyncio.Event
+) -> AsyncGenerator[TransportStreams]:
+    """`ended` is set when nothing more will come."""
+    process = await asyncio.create_subprocess_exec(
+        config.command or "",
+        *config.args,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=server_environment(config),
+        cwd=config.cwd,
+        limit=limits.MAX_MESSAGE_BYTES,
+        start_new_session=os.name != "nt",
+    )
+    received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
+    tasks = [
+        asyncio.create_task(_read_stdout(process, received_in, closed)),
+        asyncio.create_task(_write_stdin(process, sent_out, received_in)),
+        asyncio.create_task(_read_stderr(process, stderr_tail)),
+    ]
+    try:
+        yield received, sent
+    finally:
+        # Neither a cancelled caller nor a server that ignores its end may leave the program running.
+        await asyncio.shield(asyncio.ensure_future(_stop_process(process)))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for stream in (received_in, received, sent, sent_out):
+            stream.close()
+
+
+async def _read_stdout(
+    process: asyncio.subprocess.Process,
+    incoming: anyio.abc.ObjectSendStream[SessionMessage | Exception],
+    closed: asyncio.Event,
+) -> None:
+    stdout = process.stdout
+    if stdout is None:
+        return
+    # The last three: the end, or a line over the limit, after which nothing is sure to be where it belongs.
+    gone = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError, EOFError, asyncio.LimitOverrunError)
+    with contextlib.suppress(*gone):
+        async with incoming:
+            while True:
+                if (line := await stdout.readuntil(b"\n")).strip():
+                    await incoming.send(_parse_message(line))
+    closed.set()
+
+
+def _parse_message(line: bytes) -> SessionMessage | Exception:
+    try:
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        return error
+
+
+async def _write_stdin(
+    process: asyncio.subprocess.Process,
+    outgoing: anyio.abc.ObjectReceiveStream[SessionMessage],
+    incoming: anyio.abc.ObjectSendStream[SessionMessage | Exception],
+) -> None:
+    stdin = process.stdin
+    if stdin is None:
+        return
+    try:
+        async with outgoing:
+            async for one in outgoing:
+                stdin.write(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                await stdin.drain()
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+        # The program may live on: who waits for its answer must not.
+        await incoming.aclose()
+
+
+async def _read_stderr(process: asyncio.subprocess.Process, stderr_tail: StderrTail) -> None:
+    if process.stderr is not None:
+        while chunk := await process.stderr.read(4096):
+            stderr_tail.add(chunk.decode("utf-8", "replace"))
+
+
+async def _stop_process(process: asyncio.subprocess.Process) -> None:
+    """As the specification has it: close its input, then ask, then end it with all that it started."""
+    if process.stdin is not None:
+        process.stdin.close()
+    for number in (None, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+        if number is not None:
+            _send_signal(process, number)
+        try:
+            async with asyncio.timeout(_STOP_GRACE_SECONDS):
+                # Not wait(): a child that holds the pipes would be waited for.
+                while process.returncode is None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            continue
+        break
+    _send_signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
+
+
+def _send_signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.name == "nt":
+            process.send_signal(number)
+        else:
+            os.killpg(process.pid, number)

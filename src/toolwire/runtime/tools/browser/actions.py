@@ -1,0 +1,402 @@
+"""Mouse and keyboard: each canonical action, done to the page in view."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Literal, assert_never
+
+from playwright.async_api import Error
+
+from toolwire.canonical.computer import (
+    Action,
+    Back,
+    Click,
+    CursorPosition,
+    Drag,
+    Forward,
+    KeyDown,
+    Keys,
+    KeyUp,
+    MouseDown,
+    MouseUp,
+    Move,
+    Navigate,
+    ReadText,
+    Reload,
+    Screenshot,
+    Scroll,
+    Type,
+    Wait,
+    Zoom,
+)
+from toolwire.runtime.tools.browser.display import ScreenImage
+from toolwire.runtime.tools.browser.guard import ElementFacts, Guard
+from toolwire.runtime.tools.browser.keys import MODIFIERS, canonical_chord, physical_key, types_text, uses_clipboard
+from toolwire.runtime.tools.browser.network_policy import ActionRefused
+from toolwire.runtime.tools.browser.page_view import PageView, ScreenCapture
+from toolwire.runtime.tools.browser.settings import BrowserSettings
+from toolwire.runtime.tools.browser.tabs import Tabs
+
+RequireApproval = Callable[[str | None], Awaitable[None]]
+"""Is told why a person must agree, if so; raises if nobody does."""
+
+MouseButton = Literal["left", "middle", "right"]
+ActionOutcome = str | tuple[str, ScreenImage]
+DRAG_STEPS = 8
+LIST_HINT = "This is a list; choose with the arrow keys, or type how a choice begins:"
+LIST_OPENING_KEYS = frozenset({" ", "Enter", "F4", "Alt"})
+OFF_PAGE = (-10, -10)
+RELEASE_SECONDS = 1
+MAX_KEY_REPEATS = 100
+ADDRESS_BAR_CHORDS = frozenset({("Control", "l"), ("Meta", "l"), ("Alt", "d"), ("F6",)})
+"""What leads to the address bar of a browser that shows one; this one does not, but models expect it."""
+
+
+class BrowserActions:
+    def __init__(self, settings: BrowserSettings, tabs: Tabs, capture: ScreenCapture, guard: Guard) -> None:
+        self.settings = settings
+        self.tabs = tabs
+        self.capture = capture
+        self.guard = guard
+        self.pointer = (0, 0)
+        self.held_keys: set[str] = set()
+        self.address_bar: str | None = None
+
+    async def perform(self, action: Action, require_approval: RequireApproval) -> ActionOutcome:
+        match action:
+            case Screenshot():
+                return "The display.", await self.capture.capture(await self.tabs.view())
+            case Zoom(x0=x0, y0=y0, x1=x1, y1=y1):
+                box = self.capture.display.to_page_box(x0, y0, x1, y1)
+                return "A part of the display.", await self.capture.capture_box(await self.tabs.view(), box)
+            case Wait(seconds=seconds):
+                return await self._wait(seconds)
+            case CursorPosition():
+                return f"The pointer is at ({self.pointer[0]}, {self.pointer[1]})."
+            case ReadText():
+                return await self._read_text()
+            case Navigate(url=url):
+                return await self._navigate(url)
+            case Back():
+                return await self._go_in_history("go_back")
+            case Forward():
+                return await self._go_in_history("go_forward")
+            case Reload():
+                return await self._go_in_history("reload")
+            case Type(text=text):
+                return await self._type(text, require_approval)
+            case Keys() | KeyDown() | KeyUp():
+                return await self._press_keys(action, require_approval)
+            case Click() | Move() | Drag() | Scroll() | MouseDown() | MouseUp():
+                return await self._use_mouse(action, require_approval)
+            case _:
+                assert_never(action)
+
+    async def approval_reason(self, action: Action) -> str | None:
+        """As the page is now."""
+        match action:
+            case Click(x=x, y=y) | MouseDown(x=x, y=y) | MouseUp(x=x, y=y):
+                return await self._point_reason(await self.tabs.view(), x, y)
+            case Drag(path=((x, y), *_)):
+                return await self._point_reason(await self.tabs.view(), x, y)
+            case Type(text=text):
+                return await self._type_reason(await self.tabs.view(), text)
+            case Keys(keys=names) | KeyDown(key=names):
+                keys = canonical_chord(names if isinstance(names, tuple) else (names,))
+                return self._keys_reason(keys, await (await self.tabs.view()).inspect_focus())
+            case _:
+                return None
+
+    # Pages
+
+    async def _wait(self, seconds: float | None) -> str:
+        asked = 1.0 if seconds is None else max(0.0, seconds)
+        given = min(asked, self.settings.limits.wait_seconds)
+        await asyncio.sleep(given)
+        return f"Waited {given:g} seconds{', the longest that is allowed' if given < asked else ''}."
+
+    async def _read_text(self) -> str:
+        longest = self.settings.limits.read_characters
+        view = await self.tabs.view()
+        text = await view.read_text(longest)
+        return f"{text}\n[cut at {longest} characters]" if len(text) >= longest else text
+
+    def _require_allowed_url(self, url: str) -> str:
+        """The whole address, if a page may be opened there."""
+        url = url.strip()
+        if ":" not in url.partition("/")[0] and url:
+            url = f"https://{url}"
+        if why := self.settings.network_policy.navigation_refusal(url):
+            raise ActionRefused(why)
+        return url
+
+    async def _navigate(self, url: str) -> str:
+        url = self._require_allowed_url(url)
+        await self.tabs.close_crashed()
+        view = await self.tabs.view()
+        await view.page.goto(url, wait_until="load", timeout=0)
+        return "Opened the page."
+
+    async def _go_in_history(self, direction: Literal["go_back", "go_forward", "reload"]) -> str:
+        page = (await self.tabs.view()).page
+        before = page.url
+        match direction:
+            case "go_back":
+                answer = await page.go_back(timeout=0)
+            case "go_forward":
+                answer = await page.go_forward(timeout=0)
+            case "reload":
+                answer = await page.reload(timeout=0)
+        if answer is None and page.url == before and direction != "reload":
+            raise ActionRefused("there is no page to go to")
+        return "Opened the page."
+
+    # The address bar
+
+    async def _type_address(self, text: str, require_approval: RequireApproval) -> str:
+        """Nothing of it reaches the page. A person must agree: no rule about addresses has seen this one."""
+        text, entered, _ = text.partition("\n")
+        self.address_bar = (self.address_bar or "") + text
+        if not entered:
+            return "Typed into the address bar: press Enter to go there."
+        text, self.address_bar = self.address_bar, None
+        url = self._require_allowed_url(text)
+        await require_approval(f"it opens {self.guard.redact_secrets(url)}")
+        return await self._navigate(url)
+
+    async def _press_in_address_bar(self, keys: tuple[str, ...], require_approval: RequireApproval) -> str:
+        match keys:
+            case ("Enter",):
+                return await self._type_address("\n", require_approval)
+            case ("Backspace",):
+                self.address_bar = (self.address_bar or "")[:-1]
+            case ("Control" | "Meta", "a"):
+                self.address_bar = ""
+            case (one,) if types_text(one):
+                return await self._type_address(one, require_approval)
+            case _:
+                self.address_bar = None
+                return "Left the address bar."
+        return "Pressed."
+
+    # Keyboard
+
+    async def _type(self, text: str, require_approval: RequireApproval) -> str:
+        if len(text) > self.settings.limits.typed_characters:
+            raise ActionRefused(f"at most {self.settings.limits.typed_characters} characters are typed at once")
+        if self.held_keys:
+            raise ActionRefused("text is not typed while keys are held")
+        if self.address_bar is not None:
+            return await self._type_address(text, require_approval)
+        view = await self.tabs.view()
+        reason = self.guard.typing_reason(text, None)
+        await require_approval(reason)
+        # A tab or a new line in a text is a key that changes what the rest goes to.
+        for piece in _split_at_control_keys(text):
+            if reason is None or piece == "\n":
+                await require_approval(await self._type_reason(view, piece))
+            if piece == "\t":
+                await view.page.keyboard.press("Tab")
+            elif piece == "\n":
+                await view.page.keyboard.press("Enter")
+            else:
+                await view.page.keyboard.type(piece)
+            self.guard.record_typing(piece)
+        return f"Typed {len(text)} characters."
+
+    async def _type_reason(self, view: PageView, text: str) -> str | None:
+        facts = await view.inspect_focus()
+        if text.startswith("\t"):
+            return None
+        if text.startswith("\n"):
+            return self.guard.key_press_reason(("Enter",), facts)
+        return self.guard.typing_reason(text, facts)
+
+    async def _press_keys(self, action: Keys | KeyDown | KeyUp, require_approval: RequireApproval) -> str:
+        keyboard = (await self.tabs.view()).page.keyboard
+        keys = canonical_chord(action.keys if isinstance(action, Keys) else (action.key,))
+        if isinstance(action, KeyUp):
+            for key in reversed(keys):
+                await keyboard.up(key)
+                self.held_keys.discard(key)
+            return "Released."
+        if not self.settings.clipboard and uses_clipboard(keys, frozenset(self.held_keys)):
+            raise ActionRefused("the clipboard is off; use the action that types text")
+        navigates = self.settings.actions is None or "navigate" in self.settings.actions
+        if isinstance(action, Keys) and keys in ADDRESS_BAR_CHORDS and navigates:
+            self.address_bar = ""
+            return "The address bar has the keyboard: type an address, then press Enter."
+        if self.address_bar is not None:
+            return await self._press_in_address_bar(keys, require_approval)
+        facts = await (await self.tabs.view()).inspect_focus()
+        await require_approval(self._keys_reason(keys, facts))
+        if facts is not None and facts.choices and not LIST_OPENING_KEYS.isdisjoint(keys):
+            return f"The list stays closed. {LIST_HINT} {facts.choices_text}"
+        if isinstance(action, KeyDown):
+            for key in keys:
+                await keyboard.down(key)
+                self.held_keys.add(key)
+            return "Held down."
+        for _ in range(max(1, min(action.repeat, MAX_KEY_REPEATS))):
+            async with self._hold_keys(keys):
+                if action.hold:
+                    await asyncio.sleep(min(action.hold, self.settings.limits.wait_seconds))
+            self.guard.record_typing("".join(key for key in keys if types_text(key)))
+        return "Pressed."
+
+    def _keys_reason(self, keys: tuple[str, ...], facts: ElementFacts | None) -> str | None:
+        shortcut = bool({"Control", "Alt", "Meta"} & ({*keys} | self.held_keys))
+        text = "".join(key for key in keys if types_text(key))
+        if text and not shortcut and (why := self.guard.typing_reason(text, facts)):
+            return why
+        return self.guard.key_press_reason(keys, facts)
+
+    @asynccontextmanager
+    async def _hold_keys(self, names: tuple[str, ...]) -> AsyncIterator[None]:
+        keyboard = (await self.tabs.view()).page.keyboard
+        down: list[str] = []
+        try:
+            keys = canonical_chord(names) if names else ()
+            modified = not MODIFIERS.isdisjoint({*keys, *self.held_keys})
+            for key in keys:
+                try:
+                    await keyboard.down(physical_key(key, with_modifier=modified))
+                    down.append(physical_key(key, with_modifier=modified))
+                except Error:
+                    # A character that is on no key of the keyboard that Playwright has.
+                    if not types_text(key):
+                        raise
+                    await keyboard.insert_text(key)
+            yield
+        finally:
+            for key in reversed(down):
+                await _release_with_timeout(keyboard.up(key))
+
+    # Mouse
+
+    async def _use_mouse(
+        self, action: Click | Move | Drag | Scroll | MouseDown | MouseUp, require_approval: RequireApproval
+    ) -> str:
+        self.address_bar = None
+        match action:
+            case Click(x=x, y=y, button=button, count=count, keys=keys):
+                if button in ("back", "forward"):
+                    return await self._go_in_history("go_back" if button == "back" else "go_forward")
+                async with self._hold_keys(keys):
+                    return await self._click(x, y, _mouse_button(button), count, require_approval)
+            case Move(x=x, y=y, keys=keys):
+                async with self._hold_keys(keys):
+                    await self._move_pointer(x, y)
+                return "Moved."
+            case Scroll(x=x, y=y, dx=dx, dy=dy, keys=keys):
+                view, _ = await self._move_pointer(x, y)
+                async with self._hold_keys(keys):
+                    await view.page.mouse.wheel(*self.capture.display.to_page_distance(dx, dy))
+                    await view.wait_for_paint()
+                return "Scrolled."
+            case Drag(path=path, keys=keys):
+                return await self._drag(path, keys, require_approval)
+            case MouseDown(x=x, y=y, button=button):
+                view, at = await self._move_pointer(x, y)
+                await require_approval(self.guard.click_reason(await view.inspect_point(*at)))
+                await view.page.mouse.down(button=_mouse_button(button))
+                return "Pressed the button."
+            case MouseUp(x=x, y=y, button=button):
+                view, at = await self._move_pointer(x, y)
+                await require_approval(self.guard.click_reason(await view.inspect_point(*at)))
+                await view.page.mouse.up(button=_mouse_button(button))
+                return "Released the button."
+
+    async def _click(
+        self, x: int | None, y: int | None, button: MouseButton, count: int, require_approval: RequireApproval
+    ) -> str:
+        """Judged as the page is, and once more when it knows of the pointer and the button but not of the click."""
+        at = self._page_point(x, y)
+        view = await self.tabs.view()
+        mouse = view.page.mouse
+        # Chromium would answer to this with its next frame; the button does not wait for that.
+        moving = asyncio.ensure_future(mouse.move(*at))
+        try:
+            facts = await view.inspect_point(*at)
+            expected = self.guard.click_reason(facts)
+            await require_approval(expected)
+            choices = facts.choices_text if facts is not None and facts.choices else None
+            if choices and button == "left":
+                await view.suppress_dropdown(*at)
+            await mouse.down(button=button)
+            found = self.guard.click_reason(await view.inspect_point(*at))
+            if found not in (None, expected):
+                await mouse.move(*OFF_PAGE)
+                await mouse.up(button=button)
+                await require_approval(found)
+                await mouse.move(*at)
+                await mouse.down(button=button)
+            await mouse.up(button=button)
+            for number in range(2, count + 1):
+                await mouse.down(button=button, click_count=number)
+                await mouse.up(button=button, click_count=number)
+            await moving
+            return f"Clicked. {LIST_HINT} {choices}" if choices else "Clicked."
+        finally:
+            moving.cancel()
+
+    async def _drag(
+        self, path: tuple[tuple[int, int], ...], keys: tuple[str, ...], require_approval: RequireApproval
+    ) -> str:
+        if len(path) < 2:
+            raise ActionRefused("a drag has at least two points")
+        points = [self.capture.display.to_page(*point) for point in path]
+        view, at = await self._move_pointer(*path[0])
+        async with self._hold_keys(keys):
+            await require_approval(self.guard.click_reason(await view.inspect_point(*at)))
+            await view.page.mouse.down()
+            try:
+                for point in points[1:]:
+                    await view.page.mouse.move(*point, steps=DRAG_STEPS)
+                await view.wait_for_paint()
+            finally:
+                await _release_with_timeout(view.page.mouse.up())
+        self.pointer = path[-1]
+        return "Dragged."
+
+    async def _move_pointer(self, x: int | None, y: int | None) -> tuple[PageView, tuple[float, float]]:
+        """The pointer is there before anything is judged, so that what the page does under it has been done."""
+        at = self._page_point(x, y)
+        view = await self.tabs.view()
+        await view.page.mouse.move(*at)
+        return view, at
+
+    def _page_point(self, x: int | None, y: int | None) -> tuple[float, float]:
+        where = (self.pointer[0] if x is None else x, self.pointer[1] if y is None else y)
+        at = self.capture.display.to_page(*where)
+        self.pointer = where
+        return at
+
+    async def _point_reason(self, view: PageView, x: int | None, y: int | None) -> str | None:
+        where = (self.pointer[0] if x is None else x, self.pointer[1] if y is None else y)
+        return self.guard.click_reason(await view.inspect_point(*self.capture.display.to_page(*where)))
+
+
+def _mouse_button(name: str) -> MouseButton:
+    match name:
+        case "left" | "middle" | "right":
+            return name
+        case _:
+            raise ActionRefused(f"the button {name!r} can't be held")
+
+
+async def _release_with_timeout(release: Coroutine[None, None, None]) -> None:
+    """What ends an action that ran out of time must not wait for the same page without end."""
+    with suppress(TimeoutError, Error):
+        async with asyncio.timeout(RELEASE_SECONDS):
+            await release
+
+
+def _split_at_control_keys(text: str) -> list[str]:
+    pieces = [""]
+    for one in text.replace("\r\n", "\n").replace("\r", "\n"):
+        if one in "\t\n":
+            pieces += [one, ""]
+        else:
+            pieces[-1] += one
+    return [piece for piece in pieces if piece]

@@ -1,0 +1,207 @@
+"""The tool-call cycle in any protocol's own words: declare, find the calls, answer them, ask again."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import INCOMPLETE_STOPS, Response
+from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, ToolGroup
+from toolwire.codec.interface import ResponseContext, Route, Target
+from toolwire.codec.sensitive_data import check_schemas
+from toolwire.codec.validation import Finding
+from toolwire.codec.wire.reader import validate_json
+from toolwire.translation.body import Body, body_bytes, get_codec
+from toolwire.translation.stages.call_ids import assign_call_ids
+
+_HISTORY_FIELDS = {"openai-responses": "input", "gemini-interactions": "input", "gemini": "contents"}
+"""Where a request holds its conversation, if not in `messages`."""
+
+_PROTOCOLS_WITHOUT_CALL_IDS = ("gemini", "ollama")
+"""Where a call that came without an id goes back without one, and its result finds it by name and order."""
+
+_TOOL_STOP_REASONS = {
+    "anthropic": ("tool_use",),
+    "openai-chat": ("tool_calls", "function_call"),
+    "openrouter": ("tool_calls", "function_call"),
+}
+"""The stop reasons of protocols that have one for a stop to call tools."""
+
+_TOOL_TYPES = (FunctionTool, FreeformTool, ToolGroup, NativeTool)
+
+
+def format_tools(tools: Sequence[Any], protocol: str) -> list[Any]:
+    """Tool declarations for a protocol, from canonical tools or from a list in the shape of Chat Completions."""
+    if all(isinstance(tool, _TOOL_TYPES) for tool in tools):
+        request = Request(origin="", tools=tuple(tools))
+    else:
+        reader = get_codec("openai-chat")
+        body = {"messages": [], "tools": [_chat_tool(tool) for tool in tools]}
+        request = reader.decode_request(body_bytes(body, reader.name), Route())
+    encoded = get_codec(protocol).encode_request(request, Target()).to_bytes()
+    found = json.loads(encoded).get("tools", [])
+    return found if isinstance(found, list) else []
+
+
+def _chat_tool(tool: Any) -> Any:
+    return tool if isinstance(tool, Mapping) and "type" in tool else {"type": "function", "function": tool}
+
+
+def parse_tool_calls(response: Body, protocol: str, *, strict: bool = False) -> list[dict[str, Any]]:
+    """Return the tool calls that a response leaves to the client: id, name, arguments as text, shape, complete.
+
+    Run only calls that are `complete`. No call is after a response that failed or was cut off, by its length or a
+    filter for instance: its arguments may be half of what the model meant, even where they parse. With `strict`, the
+    model must also have stopped to call tools (`stop_reason: tool_use`, `finish_reason: tool_calls`).
+    """
+    decoded = assign_call_ids(_decode_response(response, protocol), ResponseContext())
+    finished = _is_finished(decoded, protocol, strict=strict)
+    return [
+        {
+            "id": call.id,
+            "name": call.name,
+            "arguments": call.arguments,
+            "shape": call.shape,
+            "complete": finished and call.complete,
+        }
+        | ({"namespace": call.namespace} if call.namespace is not None else {})
+        for call in _client_calls(decoded)
+    ]
+
+
+def _is_finished(response: Response, protocol: str, *, strict: bool) -> bool:
+    stop = response.candidates[0].stop if response.candidates else None
+    if response.error is not None or (stop is not None and stop.reason in INCOMPLETE_STOPS):
+        return False
+    if not strict:
+        return True
+    if stop is None or stop.reason != "tool_use":
+        return False
+    return protocol not in _TOOL_STOP_REASONS or stop.raw in _TOOL_STOP_REASONS[protocol]
+
+
+def _decode_response(response: Body, protocol: str) -> Response:
+    return get_codec(protocol).decode_response(body_bytes(response, protocol), ResponseContext())
+
+
+def _client_calls(response: Response) -> list[ToolCall]:
+    messages = response.candidates[0].messages if response.candidates else ()
+    calls = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
+    return [call for call in calls if call.executor == "client"]
+
+
+def format_tool_result(id: str, name: str, result: Any, protocol: str, *, is_error: bool = False) -> Any:
+    """One result as one message of the protocol."""
+    call = ToolCall(id=id, name=name, arguments="")
+    return _encode_results([(call, {"id": id, "output": result, "is_error": is_error})], protocol)[0]
+
+
+def format_tool_results(
+    calls: Sequence[Mapping[str, Any]], outputs: Sequence[Mapping[str, Any]], protocol: str
+) -> list[Any]:
+    """What continues the conversation after these calls: their results, in call order.
+
+    `outputs` are `{id, output, is_error?}`; an output that is not a string becomes JSON text.
+    """
+    made = [
+        ToolCall(
+            id=call["id"],
+            name=call.get("name", ""),
+            arguments=call.get("arguments", ""),
+            shape=call.get("shape", "json"),
+            namespace=call.get("namespace"),
+        )
+        for call in calls
+    ]
+    return _encode_results(_pair_outputs(made, outputs), protocol)
+
+
+def _pair_outputs(
+    calls: Sequence[ToolCall], outputs: Sequence[Mapping[str, Any]]
+) -> list[tuple[ToolCall, Mapping[str, Any]]]:
+    by_id = {output["id"]: output for output in outputs}
+    missing = [call.id for call in calls if call.id not in by_id]
+    if missing:
+        raise ValueError(f"no output for call {missing[0]!r}")
+    unasked = set(by_id) - {call.id for call in calls}
+    if unasked:
+        raise ValueError(f"no call has the id {min(map(str, unasked))!r}")
+    return [(call, by_id[call.id]) for call in calls]
+
+
+def _encode_results(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: str) -> list[Any]:
+    """Encode calls and results as a conversation, and keep what comes after the calls."""
+    asking = Message(role="assistant", parts=tuple(call for call, _ in pairs))
+    writer = get_codec(protocol)
+    before = _encode_messages(Request(origin="", messages=(asking,)), writer.name)
+    after = _encode_messages(Request(origin="", messages=(asking, _result_message(pairs))), writer.name)
+    return after[len(before) :]
+
+
+def _encode_messages(request: Request, protocol: str) -> list[Any]:
+    body = json.loads(get_codec(protocol).encode_request(request, Target(issued_ids=True)).to_bytes())
+    for name in ("messages", "input", "contents"):
+        if isinstance(found := body.get(name), list):
+            return found
+    return []
+
+
+def _result_message(pairs: list[tuple[ToolCall, Mapping[str, Any]]]) -> Message:
+    return Message(role="user", parts=tuple(_tool_result(call, output) for call, output in pairs))
+
+
+def _tool_result(call: ToolCall, output: Mapping[str, Any]) -> ToolResult:
+    value = output["output"]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    content: tuple[Part, ...] = (Text(text=text),)
+    status: Literal["ok", "error"] = "error" if output.get("is_error") else "ok"
+    native = "custom" if call.shape == "freeform" else call.native
+    return ToolResult(
+        call_id=call.id, name=call.name, content=content, status=status, native=native, caller=call.caller
+    )
+
+
+def continue_request(
+    request: Body, response: Body, outputs: Sequence[Mapping[str, Any]], protocol: str
+) -> dict[str, Any]:
+    """The next request: what was asked, the whole answer with its reasoning and signatures, then the results."""
+    writer = get_codec(protocol)
+    asked = writer.decode_request(body_bytes(request, protocol), Route())
+    answer = _decode_response(response, protocol)
+    named = assign_call_ids(answer, ResponseContext())
+    pairs = _pair_outputs(_client_calls(named), outputs)
+    candidates = (answer if protocol in _PROTOCOLS_WITHOUT_CALL_IDS else named).candidates
+    said = candidates[0].messages if candidates else ()
+    messages = (*asked.messages, *(replace(message, at=None) for message in said), *_result_messages(pairs, protocol))
+    value = json.loads(writer.encode_request(replace(asked, messages=messages), Target()).to_bytes())
+    return dict(value)
+
+
+def _result_messages(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: str) -> tuple[Message, ...]:
+    """The results as messages of the protocol itself, so that they stand as it would write them."""
+    if not pairs:
+        return ()
+    wire = _encode_results(pairs, protocol)
+    name = _HISTORY_FIELDS.get(protocol, "messages")
+    return get_codec(protocol).decode_request(body_bytes({name: wire}, protocol), Route()).messages
+
+
+def check(
+    body: Body, protocol: str, *, model: str | None = None, version: str | None = None, compatible: bool = False
+) -> list[Finding]:
+    """What the provider would say against this request: nothing, if it would take it.
+
+    `version` is the provider's, where it has several; `compatible` is for servers that only imitate it.
+    """
+    data = body_bytes(body, protocol)
+    try:
+        parsed = json.loads(data)
+    except (ValueError, RecursionError):
+        validate_json(data, protocol)
+        raise DecodeError(protocol, "", "JSON", "something else") from None
+    findings = get_codec(protocol).check_request(parsed, model=model, version=version, compatible=compatible)
+    return [*findings, *check_schemas(parsed, protocol)]

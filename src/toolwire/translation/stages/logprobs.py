@@ -1,0 +1,148 @@
+"""TODO."""
+
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Text
+from toolwire.canonical.events import CandidateEnd, Event, Notice, PartDelta, PartEnd, PartStart
+from toolwire.canonical.fold import PartAccumulator
+from toolwire.canonical.node import Node
+from toolwire.canonical.response import Candidate, Response
+from toolwire.codec.interface import LogprobsLayout, TokenLogprobs
+
+N = TypeVar("N", bound=Node)
+LOGPROBS_KEY = "logprobs"
+_CHOICE_NOTICE = "choice:"
+"""The kind of a notice about a candidate, before its number."""
+
+
+def move_logprobs(response: Response, source: LogprobsLayout, target: LogprobsLayout) -> Response:
+    """The answer with its probabilities where the other protocol has them."""
+    if source.per_text == target.per_text:
+        return response
+    move = _move_to_text if target.per_text else _move_to_candidate
+    candidates = tuple([move(one, source, target) for one in response.candidates])
+    same = all(one is other for one, other in zip(candidates, response.candidates, strict=True))
+    return response if same else replace(response, candidates=candidates)
+
+
+def _read_logprobs(node: Node, layout: LogprobsLayout) -> TokenLogprobs | None:
+    raw = (node.extras or {}).get(layout.family, {}).get(LOGPROBS_KEY)
+    return None if raw is None else layout.decode(raw)
+
+
+def _without_logprobs(node: N, layout: LogprobsLayout) -> N:
+    extras = {family: dict(kept) for family, kept in (node.extras or {}).items()}
+    del extras[layout.family][LOGPROBS_KEY]
+    return replace(node, extras={family: kept for family, kept in extras.items() if kept} or None)
+
+
+def _with_logprobs(node: N, tokens: TokenLogprobs, layout: LogprobsLayout) -> N:
+    extras = dict(node.extras or {})
+    extras[layout.family] = {**extras.get(layout.family, {}), LOGPROBS_KEY: layout.encode(tokens)}
+    return replace(node, extras=extras)
+
+
+def _move_to_text(candidate: Candidate, source: LogprobsLayout, target: LogprobsLayout) -> Candidate:
+    """Of one text, since nothing says which tokens of an answer are whose."""
+    tokens = _read_logprobs(candidate, source)
+    if not tokens or sum(isinstance(part, Text) for said in candidate.messages for part in said.parts) != 1:
+        return candidate
+
+    def message(said: Message) -> Message:
+        parts = [_with_logprobs(part, tokens, target) if isinstance(part, Text) else part for part in said.parts]
+        return replace(said, parts=tuple(parts))
+
+    return replace(_without_logprobs(candidate, source), messages=tuple([message(said) for said in candidate.messages]))
+
+
+def _move_to_candidate(candidate: Candidate, source: LogprobsLayout, target: LogprobsLayout) -> Candidate:
+    found: TokenLogprobs = []
+
+    def text(part: Any) -> Any:
+        if not isinstance(part, Text) or not (tokens := _read_logprobs(part, source)):
+            return part
+        found.extend(tokens)
+        return _without_logprobs(part, source)
+
+    messages = tuple([replace(said, parts=tuple(map(text, said.parts))) for said in candidate.messages])
+    return _with_logprobs(replace(candidate, messages=messages), found, target) if found else candidate
+
+
+class _OpenText:
+    """A text while it grows."""
+
+    def __init__(self, start: PartStart) -> None:
+        self.start = start
+        self.accumulator = PartAccumulator()
+        self.tokens: TokenLogprobs = []
+
+
+class LogprobsStage:
+    """Takes the events of a stream in order, as `hand_on` takes the whole answer."""
+
+    def __init__(self, source: LogprobsLayout, target: LogprobsLayout) -> None:
+        self._source = source
+        self._target = target
+        self._texts: dict[tuple[int, int], _OpenText] = {}
+        self._tokens: dict[int, TokenLogprobs] = {}
+
+    def process(self, events: list[Event]) -> list[Event]:
+        move, texts = (self._move_to_text, self._texts) if self._target.per_text else (self._move_to_candidate, {})
+        handed: list[Event] = []
+        for event in events:
+            if type(event) is not PartDelta or not event.plain:
+                handed += move(event)
+                continue
+            if (text := texts.get((event.candidate, event.index))) is not None:
+                text.accumulator.text.append(event.text)
+            handed.append(event)
+        return handed
+
+    def _move_to_text(self, event: Event) -> tuple[Event, ...]:
+        match event:
+            case PartStart(part=Text()):
+                self._texts[event.candidate, event.index] = _OpenText(event)
+            case PartDelta() if (text := self._texts.get((event.candidate, event.index))) is not None:
+                text.accumulator.add(event)
+                if tokens := _read_logprobs(event, self._source):
+                    return (self._append_tokens(_without_logprobs(event, self._source), text, tokens),)
+            case Notice() if event.kind.startswith(_CHOICE_NOTICE) and (tokens := _read_logprobs(event, self._source)):
+                candidate = int(event.kind.removeprefix(_CHOICE_NOTICE))
+                open_texts = [text for (number, _), text in self._texts.items() if number == candidate]
+                if open_texts:
+                    delta = PartDelta(index=open_texts[-1].start.index, candidate=candidate)
+                    return (_without_logprobs(event, self._source), self._append_tokens(delta, open_texts[-1], tokens))
+            case PartEnd() if (text := self._texts.pop((event.candidate, event.index), None)) is not None:
+                if text.tokens:
+                    final = text.accumulator.apply(text.start.part) if event.final is None else event.final
+                    return (replace(event, final=_with_logprobs(final, text.tokens, self._target)),)
+            case CandidateEnd() if tokens := _read_logprobs(event, self._source):
+                if len(tokens) == len(self._tokens.get(event.candidate, ())):
+                    return (_without_logprobs(event, self._source),)
+        return (event,)
+
+    def _append_tokens(self, delta: PartDelta, text: _OpenText, tokens: TokenLogprobs) -> PartDelta:
+        text.tokens += tokens
+        self._tokens.setdefault(delta.candidate, []).extend(tokens)
+        return _with_logprobs(delta, tokens, self._target)
+
+    def _move_to_candidate(self, event: Event) -> tuple[Event, ...]:
+        match event:
+            case PartEnd(final=Text() as final) if tokens := _read_logprobs(final, self._source):
+                self._tokens.setdefault(event.candidate, []).extend(tokens)
+                delta = PartDelta(index=event.index, candidate=event.candidate)
+                return _with_logprobs(delta, tokens, self._target), replace(
+                    event, final=_without_logprobs(final, self._source)
+                )
+            case CandidateEnd() if tokens := self._tokens.get(event.candidate):
+                return (_with_logprobs(event, tokens, self._target),)
+        return (event,)
+
+
+def logprobs_stage(source: LogprobsLayout | None, target: LogprobsLayout | None) -> LogprobsStage | None:
+    """For a stream between two protocols, if they tell the same in two places."""
+    if source is None or target is None or source.per_text == target.per_text:
+        return None
+    return LogprobsStage(source, target)

@@ -1,0 +1,493 @@
+"""Fields and frames of a stream that the folded answer has no place for: they are losses all the same.
+
+A stream on its way from one protocol to another, with every loss named.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from toolwire.canonical.errors import ApiError, LossyTranslationError
+from toolwire.canonical.events import (
+    UNKNOWN_FRAME,
+    CandidateEnd,
+    Event,
+    Notice,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    ResponseStart,
+    UsageReport,
+)
+from toolwire.canonical.fold import ResponseAccumulator
+from toolwire.canonical.loss import Loss
+from toolwire.canonical.response import Candidate, Response, Stop, Usage
+from toolwire.codec.framing import FrameSplitter, escape_line_separators, frame_data, truncate_at_invalid_utf8
+from toolwire.codec.interface import Codec, ResponseContext
+from toolwire.codec.losses import LossReport, SourcePath, foreign_extras, holds_constraint
+from toolwire.codec.wire.reader import escape_pointer
+from toolwire.translation.stages.call_ids import CallIdStage
+from toolwire.translation.stages.envelopes import EnvelopeStage
+from toolwire.translation.stages.failures import FailureStage, without_error
+from toolwire.translation.stages.family import isolate_foreign_extras, share_extras
+from toolwire.translation.stages.logprobs import logprobs_stage
+from toolwire.translation.stages.restore_calls import CallRestoreStage
+
+_UNNAMED_FRAME = Raw(b"frame")
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class FrameFieldLosses:
+    """Collects them from the events of a stream, in order, for a target that writes the extras of `families`. Each is
+    kept once, however often the stream repeats it."""
+
+    def __init__(self, families: tuple[str, ...]) -> None:
+        self._families = families
+        self._paths: dict[tuple[int, int], SourcePath] = {}
+        self._counts: dict[SourcePath, int] = {}
+        self._fields: dict[tuple[SourcePath, str], None] = {}
+        self._frames: dict[str, None] = {}
+
+    def add_all(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, PartStart):
+                message = ("candidates", event.candidate, "messages", event.message)
+                place = self._counts.get(message, 0)
+                self._counts[message] = place + 1
+                self._paths[event.candidate, event.index] = (*message, "parts", place)
+            if not event.extras:
+                continue
+            if isinstance(event, PartStart | PartDelta | PartEnd):
+                trail = self._paths.get((event.candidate, event.index), ())
+                for family, kept in event.extras.items():
+                    if family not in self._families:
+                        self._fields.update(dict.fromkeys([(trail, key) for key in kept]))
+            elif isinstance(event, Notice) and event.kind == UNKNOWN_FRAME:
+                self._add_frame(event)
+
+    def _add_frame(self, event: Notice) -> None:
+        for family, kept in (event.extras or {}).items():
+            if family not in self._families:
+                members = _decode_members(kept["frame"])
+                name = members.get("type", members.get("event_type", _UNNAMED_FRAME))
+                self._frames[bytes(name).decode().strip('"')] = None
+
+    def report(self, response: Response, report: LossReport) -> None:
+        """Report everything collected that is not in the folded `response`."""
+        for name in self._frames:
+            report.dropped((), "//" + escape_pointer(name), "a frame that nobody here knows")
+        if not self._fields:
+            return
+        foreign = foreign_extras(response, self._families)
+        folded = {key.partition("/")[0] for _, _, kept in foreign for key in kept}
+        for trail, key in self._fields:
+            if key.removeprefix("delta/") not in folded:
+                report.dropped(trail, "//" + key, "a field that only its own protocol has")
+
+
+_DONE_MARKER = b"[DONE]"
+_MAX_UNENCODED = 1024
+"""Events passed on that may wait to be encoded: only a stream that breaks off needs them."""
+
+
+class StreamTranslator:
+    """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed; `begun`: it has
+    said something that is no error; `has_content`: parts of an answer are among that. `change` sees all events first,
+    and says what becomes of them; `finish` gets the answer as the client has it, once it is complete. After its
+    terminal event a stream says nothing more, and no further input is decoded. The answer is folded as it comes, and
+    only if something reads it: its losses, or `finish`. A stream of one protocol on both sides of which nothing is to
+    be changed is passed on frame by frame; its failures are passed through `redact`."""
+
+    def __init__(
+        self,
+        reader: Codec,
+        writer: Codec,
+        context: ResponseContext,
+        *,
+        transform: Callable[[list[Event]], list[Event]] | None = None,
+        on_response: Callable[[Response], None] | None = None,
+        redact: Callable[[ResponseFailed], ResponseFailed] | None = None,
+    ) -> None:
+        self.error: ApiError | None = None
+        self.broken = False
+        self.started = self.has_content = False
+        self.usage: Usage | None = None
+        self._context = context
+        self._reader = reader
+        self._writer = writer
+        self._decoder = reader.stream_decoder(context)
+        self._encoder = writer.stream_encoder(context)
+        self._same_protocol = reader is writer
+        self._shares_extras = share_extras(reader, writer)
+        self._logprobs = logprobs_stage(reader.logprobs, writer.logprobs)
+        self._call_ids = None if reader is writer else CallIdStage(context)
+        self._failures = FailureStage(reader)
+        self._call_restore = CallRestoreStage(context.mapping, writer.computer_use, reader.wire_names)
+        self._transform = transform
+        self._on_response = on_response
+        self._redact = redact
+        self._envelopes = EnvelopeStage(writer, reader.wire_names, context)
+        self._accumulator = ResponseAccumulator() if self._on_response is not None or not self._same_protocol else None
+        self._frame_fields = None if self._same_protocol else FrameFieldLosses(writer.families)
+        self._failed: ResponseFailed | None = None
+        self._start = ResponseStart(origin=reader.name)
+        self._stops: dict[int, Stop | None] = {}
+        self._finished = False
+        self._closed = False
+        self._losses: list[Loss] | None = None
+        self._frames: FrameSplitter | None = None
+        if self._same_protocol and transform is None and context.mapping.is_empty:
+            self._frames = FrameSplitter(lines=not writer.surface.stream_type.endswith("event-stream"))
+        self._filter = None if self._frames is None else writer.frame_filter(context)
+        self._received_data = self._done_marker_sent = False
+        self._unencoded: list[Event] = []
+        self._first_frames = b""
+
+    def feed(self, data: bytes) -> bytes:
+        if self._frames is not None:
+            return self._forward_data(data, self._frames)
+        return b"" if self._finished else self._process(self._decoder.feed(data))
+
+    def continue_with_new_stream(self) -> None:
+        """Another stream continues this one."""
+        self._decoder = self._reader.stream_decoder(self._context)
+
+    def flush_decoder(self) -> bytes:
+        """What the decoder still held, at the end of a stream that another one may continue."""
+        if self._frames is not None:
+            return self._close_frames(self._frames)
+        return b"" if self._finished else self._process(self._decoder.close())
+
+    def inject(self, *events: Event) -> bytes:
+        """Events that are not in the stream itself."""
+        return self._process(list(events))
+
+    def translate_events(self, events: Iterable[Event]) -> bytes:
+        """All of a stream that was none: an answer that came at once."""
+        return self._process(list(events)) + self.end()
+
+    def fail(self, error: ApiError) -> bytes:
+        """End the stream with an error: what carries it broke."""
+        return self._end_with_failure(ResponseFailed(error=error, broken=True)) + self.end()
+
+    def close(self) -> bytes:
+        return self.flush_decoder() + self.end()
+
+    def end(self) -> bytes:
+        self._closed = True
+        if self._finished:
+            return b""
+        if self._writer.end_event_repeats_response:
+            self._encode_forwarded()
+        return escape_line_separators(self._encoder.close())
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether it is known to have failed, or to be an answer. If it stopped without content, only its end tells; so
+        it is where content comes with the first frame, or not at all."""
+        promising = self.started and self._reader.has_start_event and not self._stops
+        return promising or self.has_content or self.error is not None
+
+    @property
+    def summary(self) -> Response:
+        """The answer without its words: its names, its stops and its usage."""
+        start, stops = self._start, sorted(self._stops.items())
+        candidates = tuple([Candidate(index=index, stop=stop) for index, stop in stops])
+        return Response(origin=start.origin, id=start.id, model=start.model, candidates=candidates, usage=self.usage)
+
+    @property
+    def losses(self) -> list[Loss]:
+        """Those of the answer that the events told, as its body has them. They are worked out when somebody asks."""
+        if self._losses is None:
+            if not self._closed:
+                return []
+            self._losses = self._find_losses()
+        return self._losses
+
+    def _find_losses(self) -> list[Loss]:
+        if self._accumulator is None or (self._same_protocol and not self._encoder.report):
+            return []  # home is exact
+        response, writer, failed = self._accumulator.response(), self._writer, self._failed
+        if failed is not None and failed.status is None and failed.error.at is None:
+            response = replace(response, error=replace(failed.error, at=""))  # it has a frame of its own
+        if response.origin in writer.families:
+            report = self._encoder.report
+            report.report_foreign_extras(response, writer.families)
+        else:
+            # An error ends the stream: it is told as one, not in an answer, nor by why that stopped.
+            whole = response if response.error is None else without_error(response)
+            report = writer.encode_response(whole, self._context).report
+            if response.error is not None:
+                report.include(writer.encode_error(response.error).report, ("error",))
+        for trail in self._envelopes.messages_without_id:
+            report.dropped(trail, "id")
+        if self._frame_fields is not None:
+            self._frame_fields.report(response, report)
+        return report.resolve(response, self._reader.wire_names)
+
+    def _process(self, events: list[Event]) -> bytes:
+        if self._finished:
+            return b""
+        if self._redact is not None and events and type(failed := events[-1]) is ResponseFailed:
+            events[-1] = self._redact(failed)
+        if self._transform is not None:
+            events = self._transform(events)
+        if self._shares_extras:
+            events = [
+                one if type(one) is PartDelta and one.plain else isolate_foreign_extras(one, self._reader, self._writer)
+                for one in events
+            ]
+        if self._logprobs is not None:
+            events = self._logprobs.process(events)
+        told = _non_trivial_events(events)
+        if (
+            told
+            and self._call_ids is not None
+            and (named := self._call_ids.replacements(told) | self._failures.replacements(told))
+        ):
+            events = [named.get(id(event), event) for event in events]
+            told = _non_trivial_events(events)
+        ready = self._call_restore.process(events)
+        if not self._same_protocol:
+            ready = self._envelopes.process(ready)
+        if ready is not events:
+            events = ready if type(ready) is list else list(ready)
+            told = _non_trivial_events(events)
+        for event in told:
+            if (
+                not self._same_protocol
+                and type(event) is not PartDelta
+                and holds_constraint(event, self._writer.families)
+            ):
+                return self._refuse_constraint(events, events.index(event))
+        self._accumulate(events, told)
+        for event in told:
+            if type(event) is not PartDelta:
+                self._observe(event)
+        out = self._encoder.encode(events)
+        if (failure := self._encoder.failure) is not None and self.error is None:
+            out += self._abort(ResponseFailed(error=failure, broken=True))
+        return escape_line_separators(out)
+
+    # ---- frame by frame
+
+    def _forward_data(self, data: bytes, frames: FrameSplitter) -> bytes:
+        """Pass on whole frames as they came. They are decoded for what they say of the answer as a whole."""
+        if not self._received_data:
+            if not data.strip():
+                return b""
+            self._received_data = True
+            if not self._reader.surface.is_framed(data):
+                self._frames = None  # a JSON array, which is told in events
+                return self.feed(data)
+        try:
+            found = frames.feed(data)
+        except ValueError as error:
+            return self._end_with_failure(
+                ResponseFailed(error=ApiError(kind="server", message=str(error)), broken=True)
+            )
+        return self._forward_frames(found)
+
+    def _forward_frames(self, frames: list[bytes]) -> bytes:
+        if self._finished or not frames:
+            return b"".join(map(self._forward_done_marker, frames))
+        data = frames[0] if len(frames) == 1 else b"".join(frames)
+        events = self._decoder.feed(data)
+        told = _non_trivial_events(events)
+        if told and type(failed := told[-1]) is ResponseFailed:
+            passed = escape_line_separators(b"".join(self._frames_before_failure(frames, failed.error)))
+            self._observe_forwarded(events[:-1], told[:-1])
+            return passed + self._end_with_failure(failed)
+        if not data.isascii() and truncate_at_invalid_utf8(data) is not data:
+            frames = [frame for frame in frames if truncate_at_invalid_utf8(frame) is frame]  # others have no data
+            data = b"".join(frames)
+        self._observe_forwarded(events, told)
+        if self._finished:
+            frames = self._frames_until(frames, lambda event: type(event) is ResponseEnd)
+            data = b"".join(frames)
+            self._done_marker_sent = any(frame_data(frame) == _DONE_MARKER for frame in frames)
+        elif not self._first_frames:
+            self._first_frames = b"".join(frames[:2])
+        if self._filter is not None:
+            data = b"".join(map(self._filter, frames))
+        return escape_line_separators(data)
+
+    def _frames_before_failure(self, frames: list[bytes], error: ApiError) -> list[bytes]:
+        """The frames before the one that failed."""
+        message = error.message
+        upto = self._frames_until(
+            frames, lambda event: type(event) is ResponseFailed and event.error.message == message
+        )
+        return [frame for frame in upto[:-1] if truncate_at_invalid_utf8(frame) is frame]
+
+    def _frames_until(self, frames: list[bytes], is_last: Callable[[Event], bool]) -> list[bytes]:
+        """The frames up to the one with the last event, and a mark behind it.
+
+        Each is tried by a decoder that knows only how the stream began.
+        """
+        for number, frame in enumerate(frames[:-1], 1):
+            probe = self._reader.stream_decoder(self._context)
+            probe.feed(self._first_frames)
+            events = probe.feed(frame)
+            if events and is_last(events[-1]):
+                return frames[:number] + [
+                    frame for frame in frames[number : number + 1] if frame_data(frame) == _DONE_MARKER
+                ]
+        return frames
+
+    def _observe_forwarded(self, events: list[Event], non_trivial: list[Event]) -> None:
+        """Note what events say that are passed on as they came."""
+        if self._accumulator is not None:
+            self._accumulator.buffer(events)
+        if self._writer.end_event_repeats_response:
+            self._unencoded += events
+            if len(self._unencoded) >= _MAX_UNENCODED:
+                self._encode_forwarded()
+        elif non_trivial and type(non_trivial[0]) is ResponseStart:
+            self._unencoded = non_trivial
+        for event in non_trivial:
+            if type(event) is not PartDelta:
+                self._observe(event)
+
+    def _forward_done_marker(self, frame: bytes) -> bytes:
+        """The mark that some streams end with, behind an answer that is complete; nothing else follows it."""
+        if (
+            self._done_marker_sent
+            or self.error is not None
+            or frame_data(frame) != _DONE_MARKER
+            or truncate_at_invalid_utf8(frame) is not frame
+        ):
+            return b""
+        self._done_marker_sent = True
+        return frame
+
+    def _close_frames(self, frames: FrameSplitter) -> bytes:
+        out = self._forward_frames(frames.close())
+        if self._finished:
+            return out
+        events = self._decoder.close()
+        if events and type(failed := events[-1]) is ResponseFailed:
+            return out + self._end_with_failure(failed)
+        self._observe_forwarded(events, _non_trivial_events(events))
+        return out + self._writer.stream_end
+
+    def _end_with_failure(self, failed: ResponseFailed) -> bytes:
+        if self._finished:
+            return b""
+        self._encode_forwarded()
+        return self._process([failed])
+
+    def _encode_forwarded(self) -> None:
+        """Encode events that the client has already, so that the encoder can end the answer."""
+        if self._unencoded:
+            self._encoder.encode(self._unencoded)
+            self._unencoded = []
+
+    # ---- what is known of it
+
+    def _observe(self, event: Any) -> None:
+        """What an event says of the answer as a whole."""
+        kind = type(event)
+        if kind is ResponseFailed:
+            self._finished, self._failed = True, event
+            self.error, self.broken = event.error, event.broken
+        elif kind is UsageReport:
+            self.usage = event.usage
+        elif kind is not Notice:
+            self.started = True
+            if kind is PartStart:
+                self.has_content = True
+            elif kind is CandidateEnd:
+                self._stops[event.candidate] = event.stop
+            elif kind is ResponseStart:
+                self._start, self.usage = event, event.usage or self.usage
+            elif kind is ResponseEnd:
+                self._finished = True
+                if self._on_response is not None and self._accumulator is not None:
+                    self._on_response(self._accumulator.response())
+
+    def _accumulate(self, events: list[Event], non_trivial: list[Event]) -> None:
+        """Add events to what is known of the answer; `told` are those of them that do more than make a text grow."""
+        if self._accumulator is not None:
+            self._accumulator.buffer(events)
+        if non_trivial and self._frame_fields is not None:
+            self._frame_fields.add_all(non_trivial)
+
+    def _refuse_constraint(self, events: list[Event], index: int) -> bytes:
+        """End the stream before an event that may not be dropped: what it guards is not passed on without it."""
+        before, upto = events[:index], events[: index + 1]
+        self._accumulate(upto, _non_trivial_events(upto))
+        for event in _non_trivial_events(before):
+            if type(event) is not PartDelta:
+                self._observe(event)
+        return self._encoder.encode(before) + self._abort(ResponseFailed(error=self._constraint_error()))
+
+    def _abort(self, failed: ResponseFailed) -> bytes:
+        """End the stream here: what still comes is not passed on."""
+        self._accumulate([failed], [failed])
+        self._observe(failed)
+        return self._encoder.encode([failed])
+
+    def _constraint_error(self) -> ApiError:
+        if self._accumulator is None:
+            raise AssertionError("a stream to another protocol is folded")
+        report, response = LossReport(), self._accumulator.response()
+        report.report_foreign_extras(response, self._writer.families)
+        guarded = [loss for loss in report.resolve(response, self._reader.wire_names) if loss.constraint]
+        return ApiError(kind="invalid_request", message=str(LossyTranslationError(guarded, self._writer.name)))
+
+
+def _non_trivial_events(events: list[Event]) -> list[Event]:
+    """The few events that do more than make a text grow."""
+    return [event for event in events if type(event) is not PartDelta or not event.plain]
+
+
+class TranslatedStream:
+    """The stream as bytes, as they become ready. Iterate it, or iterate it asynchronously; then see `losses`."""
+
+    def __init__(self, translator: StreamTranslator, chunks: Iterable[bytes] | AsyncIterable[bytes]) -> None:
+        self._translator = translator
+        self._chunks = chunks
+
+    @property
+    def losses(self) -> list[Loss]:
+        return self._translator.losses
+
+    @property
+    def error(self) -> ApiError | None:
+        """What ended the stream early, if something did."""
+        return self._translator.error
+
+    @property
+    def broken(self) -> bool:
+        """Whether it was the stream itself: cut, or not of its protocol."""
+        return self._translator.broken
+
+    def __iter__(self) -> Iterator[bytes]:
+        if not isinstance(self._chunks, Iterable):
+            raise TypeError("these chunks arrive asynchronously: use 'async for'")
+        for chunk in self._chunks:
+            if data := self._translator.feed(chunk):
+                yield data
+            if self._translator.error is not None:
+                break  # a stream that failed is over
+        if data := self._translator.close():
+            yield data
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if isinstance(self._chunks, AsyncIterable):
+            async for chunk in self._chunks:
+                if data := self._translator.feed(chunk):
+                    yield data
+                if self._translator.error is not None:
+                    break
+            if data := self._translator.close():
+                yield data
+        else:
+            for data in self:
+                yield data

@@ -1,0 +1,219 @@
+"""What is rejected, as the provider would reject it: in its words, and with its kind of error."""
+
+import msgspec
+
+from toolwire.canonical.content import Message, Reasoning, Text, ToolCall
+from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
+from toolwire.canonical.request import Request
+from toolwire.codec.interface import Codec, Route
+from toolwire.upstream.simulator.prompt import current_turn_start
+from toolwire.upstream.simulator.provider_traits import is_thinking_enabled, signs_calls
+from toolwire.upstream.simulator.signatures import SignatureKey, reasoning_item_id, visible_reasoning
+
+_OPENAI_INVALID_JSON = (
+    "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your HTTP library "
+    "correctly. The OpenAI API expects a JSON payload, but what was sent was not valid JSON.)"
+)
+_OPENAI_MISSING_KEY = (
+    "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer auth "
+    "(i.e. Authorization: Bearer YOUR_KEY)."
+)
+_GOOGLE_MISSING_KEY = (
+    "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or other "
+    "form of API consumer identity to call this API."
+)
+_INVALID_JSON = {
+    "anthropic": "The request body is not valid JSON: {why}",
+    "openai-chat": _OPENAI_INVALID_JSON,
+    "openai-responses": _OPENAI_INVALID_JSON,
+    "gemini": "Invalid JSON payload received. {why}",
+    "gemini-interactions": "Invalid JSON payload received. {why}",
+    "ollama": "invalid JSON: {why}",
+    "openrouter": "Invalid JSON in request body: {why}",
+}
+_MISSING_KEY: dict[str, tuple[ErrorKind, str]] = {
+    "anthropic": ("authentication", "x-api-key header is required"),
+    "openai-chat": ("authentication", _OPENAI_MISSING_KEY),
+    "openai-responses": ("authentication", _OPENAI_MISSING_KEY),
+    "gemini": ("permission", _GOOGLE_MISSING_KEY),
+    "gemini-interactions": ("permission", _GOOGLE_MISSING_KEY),
+    "ollama": ("authentication", "unauthorized"),
+    "openrouter": ("authentication", "No auth credentials found"),
+}
+_MODEL_NOT_FOUND = {
+    "anthropic": "model: {model}",
+    "gemini": "models/{model} is not found for API version v1beta, or is not supported for generateContent.",
+    "gemini-interactions": "models/{model} is not found.",
+    "ollama": "model '{model}' not found",
+    "openrouter": "No endpoints found for {model}.",
+}
+_THINKING_MODIFIED = (
+    "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These blocks must "
+    "remain as they were in the original response."
+)
+_THINKING_EXPECTED = (
+    "Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a final `assistant` "
+    "message must start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks)."
+)
+
+
+class ProviderRejection(Exception):
+    """The request is refused with this error."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def decode_valid_request(codec: Codec, body: bytes, route: Route) -> Request:
+    """The request, if the provider would take it. What its history proves is for `demand_proofs`."""
+    try:
+        whole = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProviderRejection(invalid_json_error(codec.name, str(error))) from None
+    for finding in codec.check_request(whole, model=route.model, version=route.version):
+        if finding.level == "error":
+            raise ProviderRejection(
+                ApiError(kind="invalid_request", message=finding.message, param=_parameter_name(finding.path) or None)
+            )
+    try:
+        return codec.decode_request(body, route)
+    except DecodeError as error:
+        place = _parameter_name(error.path)
+        said = f"{place or 'body'}: expected {error.expected}, got {error.got}"
+        raise ProviderRejection(ApiError(kind="invalid_request", message=said, param=place or None)) from None
+
+
+def _parameter_name(pointer: str) -> str:
+    """A place as OpenAI names it."""
+    steps = [f"[{step}]" if step.isdigit() else f".{step}" for step in pointer.split("/")[1:]]
+    return "".join(steps).lstrip(".").replace("~1", "/").replace("~0", "~")
+
+
+def invalid_json_error(protocol: str, reason: str) -> ApiError:
+    return ApiError(kind="invalid_request", message=_INVALID_JSON[protocol].format(why=reason))
+
+
+def missing_key_error(protocol: str) -> ApiError:
+    kind, said = _MISSING_KEY[protocol]
+    return ApiError(kind=kind, message=said)
+
+
+def model_not_found_error(protocol: str, model: str) -> ApiError:
+    said = _MODEL_NOT_FOUND.get(protocol, "The model `{model}` does not exist or you do not have access to it.")
+    code = "model_not_found" if protocol.startswith("openai") else None
+    return ApiError(kind="not_found", message=said.format(model=model), code=code)
+
+
+def response_not_found_error(protocol: str, kind: str, id: str) -> ApiError:
+    """A stored answer that is not there."""
+    if protocol == "openai-responses" and kind == "response":
+        said = f"Previous response with id '{id}' not found."
+        code, place = "previous_response_not_found", "previous_response_id"
+        return ApiError(kind="invalid_request", message=said, code=code, param=place)
+    return ApiError(kind="not_found", message=f"{kind.capitalize()} with id '{id}' not found.")
+
+
+# ---- proofs that must come back
+
+
+def require_signatures(request: Request, protocol: str, key: SignatureKey) -> None:
+    """Refuse a history whose proofs are edited or another's, or missing where the provider wants them back."""
+    match protocol:
+        case "anthropic":
+            _require_thinking_blocks(request, key)
+        case "openai-responses":
+            _require_reasoning_items(request, key)
+        case "gemini":
+            _require_signed_calls(request, key)
+        case "gemini-interactions":
+            _require_thought_signatures(request, key)
+        case "openrouter":
+            if any(not _is_authentic(part, key) for message in request.messages for part in message.parts):
+                raise ProviderRejection(ApiError(kind="invalid_request", message="Provider returned error"))
+        case _:
+            pass
+
+
+def _is_authentic(part: object, key: SignatureKey) -> bool:
+    """Whether a part has no proof, or one that holds."""
+    if isinstance(part, Reasoning) and part.signature is not None:
+        return key.is_valid(part.signature.data, visible_reasoning(part))
+    if isinstance(part, ToolCall) and part.signature is not None:
+        return key.is_valid(part.signature.data, part.name)
+    return not isinstance(part, Text) or part.signature is None or key.is_valid(part.signature.data)
+
+
+def _first_call_after_thinking(message: Message, key: SignatureKey) -> ToolCall | None:
+    """The first call in it that thinking of ours led to."""
+    calls = (part for part in message.parts if isinstance(part, ToolCall))
+    return next((call for call in calls if call.id and key.thinking_nonce(call.id) is not None), None)
+
+
+def _rejection(message: str, code: str | None = None) -> ProviderRejection:
+    return ProviderRejection(ApiError(kind="invalid_request", message=message, code=code))
+
+
+def _require_thinking_blocks(request: Request, key: SignatureKey) -> None:
+    for number, message in enumerate(request.messages):
+        for place, part in enumerate(message.parts):
+            if isinstance(part, Reasoning) and (part.signature is None or not _is_authentic(part, key)):
+                field = "`data` in `redacted_thinking`" if part.hidden == "redacted" else "`signature` in `thinking`"
+                raise _rejection(f"messages.{number}.content.{place}: Invalid {field} block")
+    if not is_thinking_enabled("anthropic", request):
+        return
+    manual = request.thinking is not None and request.thinking.budget_tokens is not None
+    start = current_turn_start(request.messages)
+    for number, message in enumerate(request.messages[start:], start):
+        thought = any(isinstance(part, Reasoning) for part in message.parts)
+        if not thought and _first_call_after_thinking(message, key) is not None:
+            place = next(at for at, part in enumerate(message.parts) if isinstance(part, ToolCall))
+            at = f"messages.{number}.content.{place}"
+            raise _rejection(f"{at}.type: {_THINKING_EXPECTED}" if manual else f"{at}: {_THINKING_MODIFIED}")
+
+
+def _require_reasoning_items(request: Request, key: SignatureKey) -> None:
+    """An item that is named belongs to the reasoning that led to it; one without a name is taken as it is."""
+    known: set[str | None] = set()
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, Reasoning):
+                known.add(message.id)
+                if not _is_authentic(part, key):
+                    said = f"The encrypted content for item {message.id} could not be verified. "
+                    said += "Reason: Encrypted content could not be decrypted or parsed."
+                    raise _rejection(said, "invalid_encrypted_content")
+        call = _first_call_after_thinking(message, key)
+        if call is not None and message.id is not None and None not in known:
+            wanted = reasoning_item_id(key.thinking_nonce(call.id or "") or "")
+            if wanted not in known:
+                kind = "custom_tool_call" if call.shape == "freeform" else "function_call"
+                said = f"Item '{message.id}' of type '{kind}' was provided without its required 'reasoning' item: "
+                raise _rejection(f"{said}'{wanted}'.")
+
+
+def _require_signed_calls(request: Request, key: SignatureKey) -> None:
+    """That the first call of each step is signed at all is one of the codec's rules; a dummy is no seal."""
+    if not signs_calls(request.model):
+        return
+    for message in request.messages[current_turn_start(request.messages) :]:
+        if any(not _is_authentic(part, key) for part in message.parts):
+            raise _rejection("Corrupted thought signature.")
+
+
+def _require_thought_signatures(request: Request, key: SignatureKey) -> None:
+    if not signs_calls(request.model):
+        return
+    start = current_turn_start(request.messages)
+    thought = False
+    for number, message in enumerate(request.messages[start:], start):
+        if any(not _is_authentic(part, key) for part in message.parts):
+            raise _rejection("Invalid thought signature.")
+        thought = thought or any(isinstance(part, Reasoning) and part.signature is not None for part in message.parts)
+        call = _first_call_after_thinking(message, key)
+        if call is not None and not thought:
+            raise _rejection(
+                f"Function call `{call.name}` in the `{number + 1}.` content block is missing a `thought_signature`."
+            )
+        if message.role == "user":
+            thought = False

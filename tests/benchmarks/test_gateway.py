@@ -1,0 +1,43 @@
+"""The gateway's benchmark: told to stop, it stops what it started."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.gateway.peers import tree
+from tests.support.deadlines import DEADLINE
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "benchmarks.gateway", "--only", "W4", "--rounds", "10000"]
+
+
+def commands(process: "subprocess.Popen[bytes]") -> dict[int, str]:
+    """What it has started, by process."""
+    found = {}
+    for pid in tree(process.pid)[1:]:
+        found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found
+
+
+def wait_for(seconds: float, *words: str, process: "subprocess.Popen[bytes]") -> dict[int, str]:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        running = commands(process)
+        if all(any(word in command for command in running.values()) for word in words):
+            return running
+        time.sleep(0.1)
+    raise AssertionError(f"it did not start {words}: {commands(process)}")
+
+
+def test_a_signal_stops_it_and_all_that_it_started() -> None:
+    process = subprocess.Popen(COMMAND, cwd=ROOT, stdout=subprocess.DEVNULL)
+    try:
+        started = wait_for(DEADLINE, "gateway.upstream", "gateway.load", "toolwire serve", process=process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE) == 1
+    finally:
+        process.kill()
+        process.wait(DEADLINE)
+    assert [command for pid, command in started.items() if Path(f"/proc/{pid}").exists()] == []

@@ -1,0 +1,282 @@
+"""A program that is killed at every point of its journal, and taken up again: `test_runs.py` runs it, as a process.
+
+It forks, so that no time goes into starting: one child runs an agent and kills itself at the n-th point, the next one
+takes up what it left. Of every n it prints one line of JSON: what the journal held when it died, and what came of it.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from toolwire.agent import Agent
+from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
+from toolwire.canonical.events import Event
+from toolwire.canonical.fold import unfold
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import Candidate, Response, Stop
+from toolwire.journal.runs import RunStepLog, RunStore, SharedConnection
+from toolwire.journal.store import JournalError
+from toolwire.runtime.calls.approval import AutoApprover
+from toolwire.runtime.function_tool import tool
+from toolwire.runtime.policy import Policy
+
+BATCHES = (("a", "b"), ("c",))
+"""Two turns of calls: the first at once, and `b` after an approval."""
+
+IN_CODE = "code" in sys.argv
+PROGRAM = "\n".join(
+    f"try:\n    print(await write_{one}())\nexcept RuntimeError as error:\n    print(error)" for one in ("a", "b")
+)
+"""The same from a program that the model writes, one after the other."""
+
+
+class Model:
+    """Answers by what is in the conversation: which turn comes next is told by the results."""
+
+    name = "by-heart"
+
+    async def stream(self, request: Request) -> AsyncIterator[Event]:
+        done = sum(isinstance(part, ToolResult) for message in request.messages for part in message.parts)
+        batch = {0: BATCHES[0], 2: BATCHES[1]}.get(done, ())
+        said = tuple(ToolCall(id=one, name=f"write_{one}", arguments="{}") for one in batch)
+        if IN_CODE:
+            program = ToolCall(id="p", name="run_code", arguments=json.dumps({"code": PROGRAM}))
+            said = () if done else (program,)
+        message = Message(role="assistant", parts=said or (Text(text="all is done"),))
+        stop = Stop(reason="tool_use" if said else "end_turn")
+        response = Response(origin="", candidates=(Candidate(messages=(message,), stop=stop),))
+        for event in unfold(response):
+            yield event
+
+    async def close(self) -> None:
+        pass
+
+
+class KillPoints:
+    """Counts the points, and dies at one of them, by its number or its name."""
+
+    def __init__(self, deadly: int | str | None) -> None:
+        self.names: list[str] = []
+        self._deadly = deadly
+
+    def pass_point(self, name: str) -> None:
+        if self._deadly in (name, len(self.names)):
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.names.append(name)
+
+    def around(self, name: str, work: Callable[[], Any]) -> Any:
+        self.pass_point(f"before {name}")
+        result = work()
+        self.pass_point(f"after {name}")
+        return result
+
+
+class CrashingSteps(RunStepLog):
+    points: KillPoints
+
+    def begin(self, name: str, intent: bytes) -> None:
+        self.points.around(f"begin {name}", lambda: super(CrashingSteps, self).begin(name, intent))
+
+    def finish(self, name: str, outcome: bytes) -> None:
+        self.points.around(f"finish {name}", lambda: super(CrashingSteps, self).finish(name, outcome))
+
+    def end(self, ended: bytes) -> None:
+        self.points.around("end", lambda: super(CrashingSteps, self).end(ended))
+
+
+class CrashingRuns(RunStore):
+    def __init__(self, path: Path, points: KillPoints) -> None:
+        super().__init__(path)
+        self.points = points
+
+    def _step_log(self, run: str, token: str) -> CrashingSteps:
+        steps = CrashingSteps(self._connection, run, token, self._heartbeat)
+        steps.points = self.points
+        return steps
+
+    def begin(self, run: str, about: bytes) -> RunStepLog:
+        held: RunStepLog = self.points.around("begin", lambda: super(CrashingRuns, self).begin(run, about))
+        return held
+
+    def resume(self, run: str) -> RunStepLog:
+        held: RunStepLog = self.points.around("take up", lambda: super(CrashingRuns, self).resume(run))
+        return held
+
+
+def write_tools(folder: Path, points: KillPoints) -> list[Any]:
+    def one(name: str) -> Any:
+        def write() -> str:
+            points.pass_point(f"before effect {name}")
+            with (folder / "effects").open("a", encoding="utf-8") as file:
+                file.write(f"{name}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            points.pass_point(f"after effect {name}")
+            return f"wrote {name}"
+
+        write.__name__ = f"write_{name}"
+        return tool(write)
+
+    return [one(name) for batch in BATCHES for name in batch]
+
+
+def agent(folder: Path, points: KillPoints) -> Agent:
+    return Agent(
+        Model(),
+        tools=write_tools(folder, points),
+        policy=Policy(allow=["write_a", "write_c", "run_code"]),
+        code=IN_CODE,
+        approver=AutoApprover(),
+        journal=CrashingRuns(folder / "runs.db", points),
+    )
+
+
+def run(folder: Path, deadly: int | str | None) -> list[str]:
+    points = KillPoints(deadly)
+    with agent(folder, points) as one:
+        one.run("write a, b and c", facts={})
+    return points.names
+
+
+def resume(folder: Path, deadly: int | None = None) -> dict[str, Any]:
+    points = KillPoints(deadly)
+    runs = RunStore(folder / "runs.db")
+    (kept,) = runs.latest()
+    with agent(folder, points) as one:
+        stream = one.resume(kept.id)
+        for _ in stream:
+            pass
+    given = {
+        part.name: (part.status, "".join(text.text for text in part.content or () if isinstance(text, Text)))
+        for message in stream.run.messages
+        for part in message.parts
+        if isinstance(part, ToolResult)
+    }
+    return {"text": stream.run.text, "stopped": stream.run.stopped, "given": given, "points": points.names}
+
+
+def run_forked(work: Callable[[], Any]) -> tuple[bool, Any]:
+    """Whether it was killed, and what it gave."""
+    there, here = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(there)
+        os.write(here, json.dumps(work()).encode())
+        os._exit(0)
+    os.close(here)
+    with os.fdopen(there, "rb") as pipe:
+        data = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status), json.loads(data) if data else None
+
+
+def inspect_run(folder: Path) -> dict[str, Any]:
+    """What the journal and the disk hold."""
+    runs = RunStore(folder / "runs.db")
+    found = runs.latest()
+    steps = {step.name: step.outcome is not None for one in found for step in runs.steps(one.id)}
+    runs.close()
+    effects = folder / "effects"
+    wrote = effects.read_text(encoding="utf-8").split() if effects.exists() else []
+    return {"runs": len(found), "ended": [one.end_event is not None for one in found], "steps": steps, "effects": wrote}
+
+
+# At these nothing else is under way: what is left to do has always as many points.
+ALONE = ("after finish turn/1", "before finish call/2/c")
+
+
+def main(folder: Path, *, twice: bool) -> None:
+    """`twice`: the one that takes it up is killed as well, at each of its points, and a third one goes on."""
+    (folder / "whole").mkdir()
+    _, points = run_forked(lambda: run(folder / "whole", None))
+    deaths: list[tuple[int | str, int | None]] = [(one, None) for one in range(len(points))]
+    if IN_CODE:  # what is around it is the same
+        deaths = [(one, None) for one, name in enumerate(points) if "/" in name and "turn/" not in name]
+    if twice:
+        deaths = []
+        for at in ALONE:
+            here = folder / at.replace("/", "-")
+            here.mkdir()
+            run_forked(partial(run, here, at))
+            _, resumed = run_forked(partial(resume, here))
+            deaths += [(at, one) for one in range(len(resumed["points"]))]
+    for first, second in deaths:
+        here = folder / f"{first}-{second}".replace("/", "-")
+        here.mkdir()
+        killed, _ = run_forked(partial(run, here, first))
+        left = [inspect_run(here)]
+        if second is not None:
+            killed, _ = run_forked(partial(resume, here, second))
+            left.append(inspect_run(here))
+        _, came = run_forked(partial(resume, here)) if left[-1]["runs"] else (False, None)
+        at = first if isinstance(first, str) else points[first]
+        told = {"at": at, "second": second, "killed": killed, "left": left, "came": came}
+        sys.stdout.write(json.dumps(told | {"effects": inspect_run(here)["effects"]}) + "\n")
+
+
+# ---- two at once
+
+
+class PausingConnection:
+    """A connection that tells when it has looked who holds a run, and then waits."""
+
+    def __init__(self, connection: SharedConnection, told: int, go: int) -> None:
+        self.change = connection.update
+        self._connection, self._told, self._go = connection, told, go
+
+    def select(self, statement: str, values: Any = ()) -> Any:
+        rows = self._connection.select(statement, values)
+        if statement.startswith("SELECT holder"):
+            os.write(self._told, b".")
+            os.read(self._go, 1)
+        return rows
+
+
+def resume_run(path: Path, told: int, go: int) -> str:
+    runs = RunStore(path)
+    runs._connection = PausingConnection(runs._connection, told, go)  # type: ignore[assignment]
+    try:
+        runs.resume("run")
+    except JournalError as error:
+        return str(error)
+    return "taken"
+
+
+def race_for_run(folder: Path) -> None:
+    """Two processes take up a run, both of which saw that nobody holds it."""
+    path = folder / "runs.db"
+    runs = RunStore(path)
+    runs.begin("run", b"{}").end(b"{}")
+    runs.close()
+    (told, tells), (go, goes) = os.pipe(), os.pipe()
+    children, answers = [], []
+    for _ in range(2):
+        there, here = os.pipe()
+        if (child := os.fork()) == 0:
+            os.write(here, resume_run(path, tells, go).encode())
+            os._exit(0)
+        os.close(here)
+        children.append(child)
+        answers.append(there)
+    seen = b""
+    while len(seen) < 2:
+        seen += os.read(told, 2)
+    os.write(goes, b"..")
+    found = []
+    for child, there in zip(children, answers, strict=True):
+        with os.fdopen(there, "rb") as pipe:
+            found.append(pipe.read().decode())
+        os.waitpid(child, 0)
+    sys.stdout.write(json.dumps(sorted(found)) + "\n")
+
+
+if __name__ == "__main__":
+    if "race" in sys.argv:
+        race_for_run(Path(sys.argv[1]))
+    else:
+        main(Path(sys.argv[1]), twice="twice" in sys.argv)

@@ -1,0 +1,33 @@
+"""Fields that no shape knows, kept as extras."""
+
+import msgspec
+from msgspec import Raw
+
+from toolwire.codec.wire.extras import extras_and_wire_form
+from toolwire.protocols.openai_chat.wire import ResponseShape
+
+
+def response(fingerprint: object) -> ResponseShape:
+    shape = msgspec.json.decode(b'{"id":"1","choices":[]}', type=ResponseShape)
+    return msgspec.structs.replace(shape, system_fingerprint=fingerprint)
+
+
+def extras_of(shape: ResponseShape) -> dict[str, Raw]:
+    return extras_and_wire_form(shape, "openai")[0]
+
+
+class Interrupted:
+    """A value whose comparison lets another thread decode a response, as a switch of threads may at any time."""
+
+    def __eq__(self, other: object) -> bool:
+        if other != Raw(b'"fp_mine"'):
+            return False
+        extras_of(response(Raw(b'"fp_other"')))
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_q_4_a_switch_of_threads_does_not_exchange_extras() -> None:
+    extras_of(response(Raw(b'"fp_mine"')))
+    assert extras_of(response(Interrupted())) == {"system_fingerprint": Raw(b'"fp_mine"')}

@@ -1,0 +1,76 @@
+"""The figures in the documentation: counted here, never typed.
+
+`python -m tests.documentation.figures` writes them anew."""
+
+from pathlib import Path
+
+import toolwire as tw
+from tests.support.samples import corpus, recorded_bodies
+from tests.support.samples.fixture_coverage import COVERAGE
+from tests.support.samples.fixture_files import KINDS, PROTOCOLS, fixtures
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "evidence.md"
+MARKERS = ("<!-- {name}: written by python -m tests.documentation.figures -->\n", "<!-- end of {name} -->\n")
+
+
+def fixture_counts() -> dict[str, dict[str, int]]:
+    """How many fixtures each protocol has of each kind, and how many rows of the wire facts they show."""
+    return {
+        protocol: {kind: len(fixtures(protocol, kind)) for kind in KINDS} | {"rows shown": len(COVERAGE[protocol])}
+        for protocol in PROTOCOLS
+    }
+
+
+def markdown_table(rows: dict[str, dict[str, int]]) -> str:
+    heads = list(next(iter(rows.values())))
+    lines = [["", *(head.replace("_", " ") for head in heads)], ["---"] * (len(heads) + 1)]
+    lines += [[name, *(str(row[head]) for head in heads)] for name, row in rows.items()]
+    lines.append(["**all**", *(str(sum(row[head] for row in rows.values())) for head in heads)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+LONE_HOSTED_TOOL = "refused: a hosted tool and no other"
+
+
+def refusals() -> dict[str, dict[str, int]]:
+    """Of the recorded requests of each protocol: how many crossings to others were tried, and how many refused."""
+    rows = {
+        protocol: {"recorded requests": 0, "crossings": 0, "refused": 0, LONE_HOSTED_TOOL: 0} for protocol in PROTOCOLS
+    }
+    for source, target in recorded_bodies.PAIRS:
+        recorded = [body for name, body in recorded_bodies.requests(source).items() if "#" in name]
+        row = rows[source]
+        row["recorded requests"] = len(recorded)
+        row["crossings"] += len(recorded)
+        for body in recorded:
+            try:
+                tw.translate(body, source, target, **recorded_bodies.address_options(source, "request"))
+            except tw.LossyTranslationError as refused:
+                row[LONE_HOSTED_TOOL if _is_lone(refused) else "refused"] += 1
+    return rows
+
+
+def _is_lone(refused: tw.LossyTranslationError) -> bool:
+    """Nothing but a hosted tool was offered, and the target has none."""
+    return "is the only tool" in refused.losses[0].reason
+
+
+FIGURES = {"fixtures": fixture_counts}
+RECORDED = {"refusals": refusals}
+"""Of the corpus, where it is present."""
+
+
+def published_table(name: str) -> str:
+    """The table of this name as the page has it."""
+    before, after = (mark.format(name=name) for mark in MARKERS)
+    return PAGE.read_text().split(before)[1].split(after)[0]
+
+
+def main() -> None:
+    for name, count in (FIGURES | (RECORDED if corpus.is_present() else {})).items():
+        text = PAGE.read_text()
+        PAGE.write_text(text.replace(published_table(name), markdown_table(count())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Every example in the documentation runs, and prints what it says it prints.
+
+A `python` block is a program of its own; one that starts with `>>>` is a session, and its output is
+compared. A `console` block is a shell session of lines that start with `$ `: each command's output, stderr
+included, is compared with the lines below it. `...` stands for anything. Every block starts in an empty
+folder, so that it can be copied alone. An `sh` block holds targets of make. Others are `text`: nothing to run.
+"""
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.assertions import non_empty
+from tests.support.deadlines import DEADLINE
+from toolwire.protocols import PROTOCOLS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ (?P<command>.*(?:\\\n.*)*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
+# The commands of this very environment.
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def blocks(*languages: str) -> dict[str, str]:
+    """Every block in these languages, by where it stands."""
+    found = {}
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        for match in BLOCK.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            if match["language"] in languages:
+                found[f"{document.relative_to(ROOT)}:{line}"] = match["text"]
+    return found
+
+
+PYTHON = blocks("python")
+CONSOLE = blocks("console")
+SHELL = blocks("sh")
+
+
+def run(command: list[str], folder: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PATH": PATH, "XDG_STATE_HOME": str(folder / ".state")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=DEADLINE,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("block", list(PYTHON.values()), ids=list(PYTHON))
+def test_python_block(block: str, tmp_path: Path) -> None:
+    program = tmp_path / "example.py"
+    if block.startswith(">>>"):
+        program.write_text(f"r'''\n{block}'''\n", encoding="utf-8")
+        command = [sys.executable, "-m", "doctest", "-o", "ELLIPSIS", str(program)]
+    else:
+        program.write_text(block, encoding="utf-8")
+        command = [sys.executable, str(program)]
+    code, output = run(command, tmp_path)
+    assert code == 0, output
+
+
+@pytest.mark.parametrize("block", list(CONSOLE.values()), ids=list(CONSOLE))
+def test_console_block(block: str, tmp_path: Path) -> None:
+    compare = doctest.OutputChecker()
+    assert "".join(match[0] for match in COMMAND.finditer(block)) == block
+    for match in COMMAND.finditer(block):
+        _, output = run(["bash", "-c", match["command"]], tmp_path)
+        assert compare.check_output(match["output"], output, doctest.ELLIPSIS), f"$ {match['command']}\n{output}"
+
+
+@pytest.mark.parametrize("block", list(SHELL.values()), ids=list(SHELL))
+def test_shell_block(block: str) -> None:
+    for line in non_empty(block.splitlines()):
+        program, *arguments = shlex.split(line.partition("#")[0])
+        assert program == "make"
+        code, output = run(["make", "--dry-run", *arguments], ROOT)
+        assert code == 0, output
+
+
+def test_readme_has_a_taste_of_both() -> None:
+    assert (
+        {where.partition(":")[0] for where in PYTHON} >= {"README.md"} <= {where.partition(":")[0] for where in CONSOLE}
+    )
+
+
+def test_every_example_is_one_that_runs() -> None:
+    fences = sum(len(re.findall(r"^```", document.read_text(encoding="utf-8"), re.MULTILINE)) for document in DOCUMENTS)
+    assert fences == 2 * len(PYTHON | CONSOLE | SHELL | blocks("text"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8"))
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("protocol", list(PROTOCOLS))
+def test_every_protocol_has_a_page_of_the_same_shape(protocol: str) -> None:
+    page = (ROOT / "docs" / "protocols" / f"{protocol}.md").read_text(encoding="utf-8")
+    assert re.match(rf"# .*: `{protocol}`\n", page)
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == ["From others", "To others", "Only here", "Refused"]
+    assert f"| `{protocol}` |" in (ROOT / "README.md").read_text(encoding="utf-8")

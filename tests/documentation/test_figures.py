@@ -1,0 +1,12 @@
+"""The figures in the documentation are the ones that are counted."""
+
+import pytest
+
+from tests.documentation.figures import FIGURES, markdown_table, published_table
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_page_shows_what_is_counted(name: str) -> None:
+    assert published_table(name) == markdown_table(FIGURES[name]()), (
+        "python -m tests.documentation.figures writes them anew"
+    )

@@ -1,0 +1,168 @@
+"""Anthropic's browser toolset elsewhere: which of its members and fields cross, and that the others are reported."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.support.bodies.computer_use import (
+    IMAGE_BLOCK,
+    computer_calls_in,
+    computer_request,
+    computer_response,
+    computer_turn,
+    tool_use,
+)
+from tests.support.protocols import ANTHROPIC, CHAT, GEMINI, INTERACTIONS, OLLAMA, RESPONSES
+
+BROWSER = {"type": "browser_toolset_20260801"}
+MODELS = {RESPONSES: "gpt-5.5", GEMINI: "gemini-3.8-flash"}
+POINT = {"type": "coordinate", "x": 640, "y": 400}
+ELEMENT = {"type": "ref", "ref": "ref_7"}
+INPUT = "/messages/1/content/0/input"
+TOOLSET = "dropped /messages/1/content/0/toolset_name"
+
+# By member: its input, what OpenAI and Google are told, and what of it is lost there.
+CROSSING: list[tuple[str, dict[str, Any], Any, set[str], Any, set[str]]] = [
+    ("navigate", {"url": "example.com:8080/a"},
+     [{"type": "keypress", "keys": ["CTRL", "l"]}, {"type": "type", "text": "https://example.com:8080/a"},
+      {"type": "keypress", "keys": ["ENTER"]}], {f"approximated {INPUT}"},
+     [("navigate", {"url": "https://example.com:8080/a"})], set()),
+    ("navigate", {"url": "reload"}, [{"type": "keypress", "keys": ["F5"]}], {f"approximated {INPUT}"},
+     [("press_key", {"key": "F5"})], {f"approximated {INPUT}"}),
+    ("get_page_text", {}, [{"type": "screenshot"}], {f"approximated {INPUT}"},
+     [("take_screenshot", {})], {f"approximated {INPUT}"}),
+    ("zoom", {"region": [0, 0, 10, 10]}, [{"type": "screenshot"}], {f"approximated {INPUT}"},
+     [("take_screenshot", {})], {f"approximated {INPUT}"}),
+    ("left_click", {"target": POINT, "modifiers": "ctrl", "tab_id": "t1"},
+     [{"type": "click", "button": "left", "x": 640, "y": 400, "keys": ["CTRL"]}], {f"dropped {INPUT}/tab_id"},
+     [("click", {"x": 500, "y": 500})], {f"approximated {INPUT}", f"dropped {INPUT}/tab_id"}),
+    ("hover", {"target": POINT}, [{"type": "move", "x": 640, "y": 400}], set(),
+     [("move", {"x": 500, "y": 500})], set()),
+    ("left_mouse_down", {"target": POINT}, None, {"approximated /messages/1/content/0", TOOLSET},
+     [("mouse_down", {"x": 500, "y": 500})], set()),
+    ("wait", {"duration": 0.5}, [{"type": "wait"}], {f"approximated {INPUT}"},
+     [("wait", {"seconds": 1})], {f"approximated {INPUT}"}),
+    ("wait", {"duration": 2}, [{"type": "wait"}], {f"approximated {INPUT}"}, [("wait", {"seconds": 2})], set()),
+    ("hold_key", {"text": "shift", "duration": 1.5}, [{"type": "keypress", "keys": ["SHIFT"]}],
+     {f"approximated {INPUT}"},
+     [("key_down", {"key": "Shift"}), ("wait", {"seconds": 2}), ("key_up", {"key": "Shift"})],
+     {f"approximated {INPUT}"}),
+]  # fmt: skip
+# They stay calls of functions, arguments and all; only whose they are is lost.
+STAYING: list[tuple[str, dict[str, Any]]] = [
+    ("list_tabs", {}),
+    ("new_tab", {}),
+    ("switch_tab", {"tab_id": "t1"}),
+    ("close_tab", {"tab_id": "t1"}),
+    ("read_page", {"depth": 3, "filter": "all", "ref": "ref_1", "tab_id": "t1"}),
+    ("read_console", {"tab_id": "t1"}),
+    ("read_network", {}),
+    ("find", {"query": "the search bar"}),
+    ("form_input", {"target": ELEMENT, "value": True}),
+    ("file_upload", {"target": ELEMENT, "paths": ["/a"]}),
+    ("scroll_to", {"target": ELEMENT}),
+    ("javascript_exec", {"text": "1 + 1"}),
+    ("left_click", {"target": ELEMENT}),
+    ("hover", {"target": ELEMENT}),
+]
+
+
+def told(target: str, name: str, members: dict[str, Any]) -> tuple[list[Any], set[str]]:
+    """The call in the history of the target, and what is said of its loss."""
+    asked = computer_request(
+        ANTHROPIC, *computer_turn(ANTHROPIC, [tool_use("a1", name, "browser", **members)]), tool=BROWSER
+    )
+    encoded = tw.translate(asked, ANTHROPIC, target, model=MODELS[target])
+    if target == RESPONSES:
+        said = [item for item in encoded.value["input"] if item.get("type", "").endswith("_call")]
+    else:
+        parts = [part for content in encoded.value["contents"] for part in content["parts"]]
+        said = [(one["name"], one["args"]) for part in parts if (one := part.get("functionCall"))]
+    own = {f"{loss.kind} {loss.path}" for loss in encoded.losses if loss.kind != "added"}
+    return said, {loss for loss in own if "/messages/1/" in loss}
+
+
+@pytest.mark.parametrize("case", CROSSING, ids=lambda case: case[0])
+def test_a_member_in_the_others_words(case: tuple[str, dict[str, Any], Any, set[str], Any, set[str]]) -> None:
+    name, members, openai, lost_there, google, lost = case
+    said, reported = told(RESPONSES, name, members)
+    assert ([one.get("actions") for one in said], reported) == ([openai], lost_there)
+    assert told(GEMINI, name, members) == (google, lost)
+
+
+@pytest.mark.parametrize(("name", "members"), STAYING)
+def test_a_member_that_no_other_form_has_stays_a_call_of_a_function(name: str, members: dict[str, Any]) -> None:
+    (said,), reported = told(RESPONSES, name, members)
+    assert (said["type"], said["name"], json.loads(said["arguments"])) == ("function_call", name, members)
+    assert reported == {TOOLSET}
+    assert told(GEMINI, name, members) == ([(name, members)], {TOOLSET})
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("example.com", "https://example.com"),
+        ("localhost:3000/a", "https://localhost:3000/a"),
+        ("http://a/", "http://a/"),
+        ("about:blank", "about:blank"),
+    ],
+)
+def test_an_address_may_come_without_its_protocol(url: str, meant: str) -> None:
+    own = computer_response(ANTHROPIC, tool_use("a", "navigate", "browser", url=url))
+    (call,) = computer_calls_in(
+        GEMINI, tw.translate(own, ANTHROPIC, GEMINI, "response", request=computer_request(GEMINI)).value
+    )
+    assert call["functionCall"]["args"] == {"url": meant}
+
+
+STATE = {
+    "type": "browser_state",
+    "tabs": [
+        {"tab_id": "t1", "title": "Shop", "url": "http://a/"},
+        {"tab_id": "t2", "title": "Cart", "url": "http://b/", "active": True},
+    ],
+    "state_changes": [{"type": "tab_opened", "tab_id": "t2"}],
+}
+IN_WORDS = "Tab t1: Shop http://a/\nTab t2 (in view): Cart http://b/\ntab_opened t2"
+
+
+def shown(target: str, *before: dict[str, Any]) -> tuple[Any, list[tuple[str, str]]]:
+    said = computer_turn(ANTHROPIC, [tool_use("a1", "screenshot", "browser")])
+    said[1]["content"][0]["content"] = [*before, IMAGE_BLOCK, STATE]
+    encoded = tw.translate(
+        computer_request(ANTHROPIC, *said, tool=BROWSER), ANTHROPIC, target, model=MODELS.get(target, "m")
+    )
+    own = [(loss.kind, loss.path.removeprefix("/messages/2/content/0")) for loss in encoded.losses]
+    return encoded.value, [loss for loss in own if loss[1].startswith("/content/")]
+
+
+@pytest.mark.parametrize("before", [(), ({"type": "text", "text": "Done."},)], ids=["alone", "beside a text"])
+def test_the_state_of_a_browser_is_told_in_words(before: tuple[dict[str, Any], ...]) -> None:
+    words = "\n".join([*(one["text"] for one in before), IN_WORDS])
+    place = ("approximated", f"/content/{1 + len(before)}")
+    sent, lost = shown(GEMINI, *before)
+    assert sent["contents"][-1]["parts"][0]["functionResponse"]["response"] == {"url": "http://b/", "output": words}
+    assert lost == [place]
+    sent, lost = shown(INTERACTIONS, *before)
+    assert json.loads(sent["input"][-1]["result"][0]["text"]) == {"url": "http://b/", "output": words}
+    assert lost == [place]
+    sent, lost = shown(RESPONSES, *before)
+    assert sent["input"][-1]["output"] == words
+    assert lost == [*[("approximated", "/content/0") for _ in before], place]
+    sent, lost = shown(OLLAMA, *before)
+    assert sent["messages"][-1]["content"] == words
+    sent, lost = shown(CHAT, *before)
+    assert IN_WORDS in [part["text"] for part in sent["messages"][-2]["content"]]
+
+
+@pytest.mark.parametrize("state", [{}, {"tabs": "none"}, {"tabs": [3, {}], "state_changes": {}}])
+def test_a_state_that_says_nothing_readable_is_no_harm(state: dict[str, Any]) -> None:
+    said = computer_turn(ANTHROPIC, [tool_use("a1", "screenshot", "browser")])
+    said[1]["content"][0]["content"] = [IMAGE_BLOCK, {"type": "browser_state", **state}]
+    asked = computer_request(ANTHROPIC, *said, tool=BROWSER)
+    assert tw.translate(asked, ANTHROPIC, ANTHROPIC).value == asked
+    for target in (GEMINI, RESPONSES):
+        losses = tw.translate(asked, ANTHROPIC, target, model=MODELS[target]).losses
+        assert "/messages/2/content/0/content/1" in {loss.path for loss in losses}

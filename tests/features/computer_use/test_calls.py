@@ -1,0 +1,213 @@
+"""Calls that drive a screen: told to a client in its own form, and to the upstream as its own again."""
+
+import json
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.support.bodies.computer_use import (
+    CLICK,
+    COMPUTER_CALLS,
+    COMPUTER_PROTOCOLS,
+    COMPUTER_SCREENSHOT,
+    PRESS_ENTER,
+    SCREENSHOT_BASE64,
+    TYPE_TEXT,
+    computer_calls_in,
+    computer_request,
+    computer_response,
+    computer_turn,
+)
+from tests.support.protocols import ANTHROPIC, CHAT, GEMINI, INTERACTIONS, RESPONSES
+from toolwire.canonical.content import ToolCall
+from toolwire.canonical.fold import fold, unfold
+from toolwire.codec.interface import ResponseContext, Route
+from toolwire.protocols import PROTOCOLS
+
+TOLD: dict[str, list[Any]] = {
+    ANTHROPIC: [
+        {"action": "left_click", "coordinate": [640, 400]},
+        {"action": "type", "text": "Oslo"},
+        {"action": "key", "text": "Return"},
+    ],
+    GEMINI: [("click", {"x": 500, "y": 500}), ("type", {"text": "Oslo", "press_enter": True})],
+}
+CROSSED = [
+    (upstream, client)
+    for upstream in (*COMPUTER_PROTOCOLS, CHAT)
+    for client in COMPUTER_PROTOCOLS
+    if upstream != client
+]
+CROSSED = [pair for pair in CROSSED if set(pair) != {GEMINI, INTERACTIONS}]
+
+
+def _told(client: str, calls: list[Any]) -> list[Any]:
+    match client:
+        case "anthropic":
+            assert {call["name"] for call in calls} == {"computer"}
+            return [call["input"] for call in calls]
+        case "openai-responses":
+            assert all(call["pending_safety_checks"] == [] for call in calls)
+            return [action for call in calls for action in call["actions"]]
+        case "gemini":
+            return [(call["functionCall"]["name"], call["functionCall"]["args"]) for call in calls]
+        case _:
+            return [(call["name"], call["arguments"]) for call in calls]
+
+
+@pytest.mark.parametrize(("upstream", "client"), CROSSED)
+def test_calls_come_in_the_clients_form(upstream: str, client: str) -> None:
+    told = tw.translate(
+        computer_response(upstream, *COMPUTER_CALLS[upstream]),
+        upstream,
+        client,
+        "response",
+        request=computer_request(client),
+    )
+    said = _told(client, computer_calls_in(client, told.value))
+    wanted = {**TOLD, INTERACTIONS: TOLD[GEMINI], RESPONSES: [CLICK, TYPE_TEXT, PRESS_ENTER]}[client]
+    if upstream == ANTHROPIC and client in (GEMINI, INTERACTIONS):
+        wanted = [wanted[0], ("type", {"text": "Oslo"}), ("press_key", {"key": "Enter"})]  # three calls stay three
+    assert said == wanted
+
+
+@pytest.mark.parametrize(("upstream", "client"), CROSSED)
+def test_a_stream_tells_the_same_calls(upstream: str, client: str) -> None:
+    asked = computer_request(client)
+    body = computer_response(upstream, *COMPUTER_CALLS[upstream])
+    source = PROTOCOLS[upstream]
+    encoder = source.stream_encoder(ResponseContext())
+    wire = (
+        encoder.encode(unfold(source.decode_response(json.dumps(body).encode(), ResponseContext()))) + encoder.close()
+    )
+    stream = tw.translate_stream([wire[:100], wire[100:]], upstream, client, asked)
+    decoder = PROTOCOLS[client].stream_decoder(ResponseContext())
+    told = fold(decoder.feed(b"".join(stream)) + decoder.close())
+    whole = tw.translate(body, upstream, client, "response", request=asked)
+    expected = PROTOCOLS[client].decode_response(whole.to_bytes(), ResponseContext())
+    calls = [[part for one in each.candidates[0].messages for part in one.parts] for each in (told, expected)]
+    assert [(call.id, call.name, json.loads(call.arguments)) for call in calls[0]] == [  # type: ignore[union-attr]
+        (call.id, call.name, json.loads(call.arguments))  # type: ignore[union-attr]
+        for call in calls[1]
+    ]
+
+
+@pytest.mark.parametrize(("upstream", "client"), CROSSED)
+def test_the_upstream_sees_its_own_calls_again_each_with_its_result(upstream: str, client: str) -> None:
+    """What was split for the client is joined again: ids, actions and how many there are come back as they were."""
+    asked = computer_request(client)
+    told = tw.translate(
+        computer_response(upstream, *COMPUTER_CALLS[upstream]), upstream, client, "response", request=asked
+    ).value
+    following = computer_request(client, *computer_turn(client, computer_calls_in(client, told)))
+    sent = tw.translate(following, client, upstream, model="gemini-3.5-flash" if upstream == GEMINI else None).value
+    match upstream:
+        case "anthropic":
+            called, results = sent["messages"][-2]["content"], sent["messages"][-1]["content"]
+            toolset = "browser" if client in (GEMINI, INTERACTIONS) else "computer"
+            assert [(call["id"], call["name"], call["toolset_name"]) for call in called] == [
+                ("a1", "left_click", toolset),
+                ("a2", "type", toolset),
+                ("a3", "key", toolset),
+            ]
+            assert [(one["tool_use_id"], one["toolset_name"]) for one in results] == [
+                (id, toolset) for id in ("a1", "a2", "a3")
+            ]
+            assert all(one["content"][-1]["type"] == "image" for one in results)
+        case "openai-responses":
+            items = [item for item in sent["input"] if "type" in item]
+            assert [(item["call_id"], item["actions"]) for item in items[:1]] == [
+                ("call_1", [CLICK, TYPE_TEXT, PRESS_ENTER])
+            ]
+            assert items[1] == {"type": "computer_call_output", "call_id": "call_1", "output": COMPUTER_SCREENSHOT}
+        case "gemini":
+            called = [part["functionCall"] for part in sent["contents"][-2]["parts"]]
+            assert called == [call["functionCall"] for call in COMPUTER_CALLS[GEMINI]]
+            results = [part["functionResponse"] for part in sent["contents"][-1]["parts"]]
+            assert [(one["id"], one["name"]) for one in results] == [("f1", "click"), ("f2", "type")]
+            assert all(one["parts"][0]["inlineData"]["data"] == SCREENSHOT_BASE64 for one in results)
+        case "gemini-interactions":
+            assert sent["input"][1:3] == COMPUTER_CALLS[INTERACTIONS]
+            assert [(one["call_id"], one["name"]) for one in sent["input"][3:5]] == [("s1", "click"), ("s2", "type")]
+        case _:
+            (message,) = [one for one in sent["messages"] if one.get("tool_calls")]
+            assert message["tool_calls"] == COMPUTER_CALLS[CHAT]
+
+
+def test_a_call_without_an_id_gets_none_at_google() -> None:
+    asked = computer_request(ANTHROPIC)
+    own = computer_response(GEMINI, {"functionCall": {"name": "type", "args": {"text": "Oslo", "press_enter": True}}})
+    told = tw.translate(own, GEMINI, ANTHROPIC, "response", request=asked).value
+    calls = computer_calls_in(ANTHROPIC, told)
+    assert len({call["id"] for call in calls}) == 2
+    sent = tw.translate(
+        computer_request(ANTHROPIC, *computer_turn(ANTHROPIC, calls)), ANTHROPIC, GEMINI, model="gemini-3.5-flash"
+    ).value
+    (call,) = sent["contents"][-2]["parts"]
+    assert call["functionCall"] == {"name": "type", "args": {"text": "Oslo", "press_enter": True}}
+    (result,) = sent["contents"][-1]["parts"]
+    assert "id" not in result["functionResponse"]
+
+
+def test_pieces_of_which_one_is_missing_stay_what_they_are() -> None:
+    told = tw.translate(
+        computer_response(RESPONSES, *COMPUTER_CALLS[RESPONSES]),
+        RESPONSES,
+        ANTHROPIC,
+        "response",
+        request=computer_request(ANTHROPIC),
+    )
+    calls = computer_calls_in(ANTHROPIC, told.value)[:2]
+    items = tw.translate(computer_request(ANTHROPIC, *computer_turn(ANTHROPIC, calls)), ANTHROPIC, RESPONSES).value[
+        "input"
+    ]
+    assert [item["call_id"] for item in items if item.get("type") == "computer_call"] == [call["id"] for call in calls]
+
+
+@pytest.mark.parametrize("protocol", COMPUTER_PROTOCOLS)
+def test_at_home_nothing_changes(protocol: str) -> None:
+    body = computer_request(protocol, *computer_turn(protocol, COMPUTER_CALLS[protocol]))
+    encoded = tw.translate(body, protocol, protocol)
+    assert (encoded.value, encoded.losses) == (body, [])
+    own = computer_response(protocol, *COMPUTER_CALLS[protocol])
+    assert tw.translate(own, protocol, protocol, "response", request=body).value == own
+
+
+@pytest.mark.parametrize(("one", "other"), list(permutations((GEMINI, INTERACTIONS))))
+def test_between_googles_protocols_calls_stay_as_they_are(one: str, other: str) -> None:
+    told = tw.translate(
+        computer_response(one, *COMPUTER_CALLS[one]), one, other, "response", request=computer_request(other)
+    ).value
+    assert _told(other, computer_calls_in(other, told)) == TOLD[GEMINI]
+
+
+@pytest.mark.parametrize("protocol", COMPUTER_PROTOCOLS)
+def test_a_decoder_reads_what_is_done(protocol: str) -> None:
+    body = computer_request(protocol, *computer_turn(protocol, COMPUTER_CALLS[protocol]))
+    if protocol == ANTHROPIC:
+        body["tools"] = [{"type": "computer_toolset_20260801"}]
+    decoded = PROTOCOLS[protocol].decode_request(json.dumps(body).encode(), Route())
+    uses = [getattr(part, "screen", None) for message in decoded.messages for part in message.parts]
+    kinds = [type(action).__name__ for use in uses for action in getattr(use, "actions", ())]
+    assert kinds == ["Click", "Type", "Keys"]
+
+
+def test_the_pointer_stays_where_the_call_before_left_it() -> None:
+    """Google's functions before 3.5 can only type where something is clicked."""
+    asked = computer_request(INTERACTIONS) | {"model": "gemini-2.5-computer-use-preview-10-2025"}
+    body, source = computer_response(ANTHROPIC, *COMPUTER_CALLS[ANTHROPIC]), PROTOCOLS[ANTHROPIC]
+    typed = {"x": 500, "y": 500, "text": "Oslo", "press_enter": False, "clear_before_typing": False}
+    wanted = [("click_at", {"x": 500, "y": 500}), ("type_text_at", typed), ("key_combination", {"keys": "Enter"})]
+    told = tw.translate(body, ANTHROPIC, INTERACTIONS, "response", request=asked)
+    assert _told(INTERACTIONS, computer_calls_in(INTERACTIONS, told.value)) == wanted
+    assert ("approximated", "/content/1/input") in {(loss.kind, loss.path) for loss in told.losses}
+    encoder = source.stream_encoder(ResponseContext())
+    wire = (
+        encoder.encode(unfold(source.decode_response(json.dumps(body).encode(), ResponseContext()))) + encoder.close()
+    )
+    decoder = PROTOCOLS[INTERACTIONS].stream_decoder(ResponseContext())
+    streamed = fold(decoder.feed(b"".join(tw.translate_stream(wire, ANTHROPIC, INTERACTIONS, asked))) + decoder.close())
+    calls = [part for one in streamed.candidates[0].messages for part in one.parts if isinstance(part, ToolCall)]
+    assert [(call.name, json.loads(call.arguments)) for call in calls] == wanted

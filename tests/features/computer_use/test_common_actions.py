@@ -1,0 +1,79 @@
+"""A client that runs common actions, on every form."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from tests.support.bodies.computer_use import (
+    CLICK,
+    COMPUTER_CALLS,
+    COMPUTER_PROTOCOLS,
+    HEIGHT,
+    PENDING_SAFETY_CHECK,
+    SCREENSHOT_BASE64,
+    WIDTH,
+    computer_call,
+    computer_response,
+)
+from tests.support.protocols import CHAT, RESPONSES
+from toolwire.canonical.content import Inline, Media, Message, ScreenObservation, Text, ToolCall, ToolResult
+from toolwire.canonical.request import Request
+from toolwire.codec.encoding.computer import CANONICAL_ADAPTER, computer_tool, decode_computer_use
+from toolwire.codec.interface import ResponseContext, Route, Target
+from toolwire.protocols import PROTOCOLS
+from toolwire.translation.stages.restore_calls import restore_calls
+
+
+@pytest.mark.parametrize("upstream", [*COMPUTER_PROTOCOLS, CHAT])
+def test_a_client_of_common_actions_works_on_every_form(upstream: str) -> None:
+    seen = Media(kind="image", media_type="image/png", source=Inline(data=SCREENSHOT_BASE64))
+    asked = Request(
+        origin="toolwire",
+        model="m",
+        tools=(computer_tool(WIDTH, HEIGHT),),
+        messages=(Message(role="user", parts=(Text(text="Go"), seen)),),
+    )
+    codec = PROTOCOLS[upstream]
+    encoded = codec.encode_request(asked, Target())
+    body = json.dumps(computer_response(upstream, *COMPUTER_CALLS[upstream])).encode()
+    given = codec.decode_response(body, ResponseContext(request=asked, mapping=encoded.mapping))
+    told = restore_calls(given, encoded.mapping, CANONICAL_ADAPTER, codec.wire_names)
+    (candidate,) = told.candidates
+    calls = [part for message in candidate.messages for part in message.parts if isinstance(part, ToolCall)]
+    assert {call.name for call in calls} == {"computer"}
+    done = [action for call in calls for action in json.loads(call.arguments)["actions"]]
+    assert done == json.loads(COMPUTER_CALLS[CHAT][0]["function"]["arguments"])["actions"]
+    results = tuple(
+        ToolResult(call_id=call.id, content=(seen,), screen=ScreenObservation(url="http://a/")) for call in calls
+    )
+    following = decode_computer_use(
+        replace(asked, messages=(*asked.messages, *candidate.messages, Message(role="user", parts=results))),
+        CANONICAL_ADAPTER,
+    )
+    sent = json.loads(codec.encode_request(following, Target()).to_bytes())
+    again = codec.decode_request(json.dumps(sent).encode(), Route())
+    ids = [part.id for message in again.messages for part in message.parts if isinstance(part, ToolCall)]
+    own = [part for message in given.candidates[0].messages for part in message.parts if isinstance(part, ToolCall)]
+    assert ids == [call.id for call in own], "the upstream sees its own calls again"
+
+
+def test_it_is_told_of_safety_checks_and_its_agreement_goes_back() -> None:
+    asked = Request(origin="toolwire", model="m", tools=(computer_tool(WIDTH, HEIGHT),))
+    codec = PROTOCOLS[RESPONSES]
+    encoded = codec.encode_request(asked, Target())
+    given = codec.decode_response(
+        json.dumps(
+            computer_response(RESPONSES, computer_call("call_1", CLICK, pending=[PENDING_SAFETY_CHECK]))
+        ).encode(),
+        ResponseContext(),
+    )
+    (message,) = restore_calls(given, encoded.mapping, CANONICAL_ADAPTER, codec.wire_names).candidates[0].messages
+    (call,) = message.parts
+    assert isinstance(call, ToolCall)
+    assert json.loads(call.arguments)["checks"] == [PENDING_SAFETY_CHECK]
+    seen = ScreenObservation(acknowledged=True)
+    result = Message(role="user", parts=(ToolResult(call_id=call.id, content=(), screen=seen),))
+    following = decode_computer_use(replace(asked, messages=(message, result)), CANONICAL_ADAPTER)
+    items = json.loads(codec.encode_request(following, Target()).to_bytes())["input"]
+    assert [item.get("acknowledged_safety_checks") for item in items] == [None, [PENDING_SAFETY_CHECK]]

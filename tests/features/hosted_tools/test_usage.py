@@ -1,0 +1,162 @@
+"""How often hosted tools ran: to each client whose protocol counts it, whole and in a stream; else reported."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.support.assertions import non_empty
+from tests.support.bodies.readers import stream_frames
+from tests.support.protocols import ANTHROPIC, CHAT, RESPONSES
+from toolwire.canonical.fold import unfold
+from toolwire.codec.interface import ResponseContext
+from toolwire.protocols import PROTOCOLS
+
+GEMINI, INTERACTIONS, OLLAMA, ROUTER = "gemini", "gemini-interactions", "ollama", "openrouter"
+NO_IMAGES = {
+    "input_tokens": 0,
+    "input_tokens_details": {"image_tokens": 0, "text_tokens": 0},
+    "output_tokens": 0,
+    "total_tokens": 0,
+}
+CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Rain."}, "finish_reason": "stop"}
+ANSWERS: dict[str, dict[str, Any]] = {
+    ANTHROPIC: {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [{"type": "text", "text": "Rain."}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": 5,
+            "output_tokens": 2,
+            "server_tool_use": {"web_search_requests": 3, "web_fetch_requests": 0},
+        },
+    },
+    RESPONSES: {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "status": "completed",
+        "output": [],
+        "usage": {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7},
+        "tool_usage": {"image_gen": NO_IMAGES, "web_search": {"num_requests": 3}},
+    },
+    INTERACTIONS: {
+        "id": "i",
+        "status": "completed",
+        "steps": [],
+        "usage": {
+            "total_input_tokens": 5,
+            "total_output_tokens": 2,
+            "total_tokens": 7,
+            "grounding_tool_count": [{"type": "google_maps", "count": 9}, {"type": "google_search", "count": 3}],
+        },
+    },
+    ROUTER: {
+        "id": "gen-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [CHOICE],
+        "usage": {
+            "prompt_tokens": 5,
+            "completion_tokens": 2,
+            "total_tokens": 7,
+            "server_tool_use_details": {"tool_calls_requested": 4, "web_search_requests": 3},
+        },
+    },
+}
+PLACES = {
+    ANTHROPIC: "/usage/server_tool_use/web_search_requests",
+    RESPONSES: "/tool_usage/web_search/num_requests",
+    INTERACTIONS: "/usage/grounding_tool_count/1",
+    ROUTER: "/usage/server_tool_use_details/web_search_requests",
+}
+PAIRS = [(source, target) for source in ANSWERS for target in ANSWERS if source != target]
+
+
+def searches(protocol: str, body: dict[str, Any]) -> Any:
+    match protocol:
+        case "anthropic":
+            return body["usage"]["server_tool_use"]["web_search_requests"]
+        case "openai-responses":
+            return body["tool_usage"]["web_search"]["num_requests"]
+        case "gemini-interactions":
+            (count,) = body["usage"]["grounding_tool_count"]
+            return count["count"] if count["type"] == "google_search" else None
+        case _:
+            return body["usage"]["server_tool_use_details"]["web_search_requests"]
+
+
+def streamed(source: str, target: str) -> tuple[bytes, list[str]]:
+    codec = PROTOCOLS[source]
+    told = codec.stream_encoder(ResponseContext())
+    answer = codec.decode_response(json.dumps(ANSWERS[source]).encode(), ResponseContext())
+    stream = tw.translate_stream([told.encode(list(unfold(answer))) + told.close()], source, target)
+    return b"".join(stream), [loss.path for loss in stream.losses]
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_a_client_reads_how_often_the_provider_searched(source: str, target: str) -> None:
+    made = tw.translate(ANSWERS[source], source, target, "response")
+    assert searches(target, made.value) == 3
+    assert PLACES[source] not in [loss.path for loss in made.losses]
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_so_it_does_in_a_stream(source: str, target: str) -> None:
+    wire, losses = streamed(source, target)
+    events = stream_frames(wire)
+    match target:
+        case "anthropic":
+            body = next(one for one in events if one["type"] == "message_delta")
+        case "openai-responses":
+            body = events[-1]["response"]
+        case "gemini-interactions":
+            body = events[-1]["interaction"]
+        case _:
+            body = events[-1]
+    assert searches(target, body) == 3
+    assert PLACES[source] not in losses
+
+
+@pytest.mark.parametrize("target", [CHAT, GEMINI, OLLAMA])
+@pytest.mark.parametrize("source", ANSWERS)
+def test_who_does_not_count_gets_a_report(source: str, target: str) -> None:
+    assert PLACES[source] in [loss.path for loss in tw.translate(ANSWERS[source], source, target, "response").losses]
+    assert PLACES[source] in streamed(source, target)[1]
+
+
+@pytest.mark.parametrize("source", ANSWERS)
+def test_at_home_it_stays_as_it_was(source: str) -> None:
+    made = tw.translate(ANSWERS[source], source, source, "response")
+    assert (made.value, list(made.losses)) == (ANSWERS[source], [])
+
+
+def test_what_else_is_counted_is_reported() -> None:
+    others = {
+        ROUTER: "/usage/server_tool_use_details/tool_calls_requested",
+        INTERACTIONS: "/usage/grounding_tool_count/0",
+    }
+    for source, path in non_empty(others.items()):
+        assert path in [loss.path for loss in tw.translate(ANSWERS[source], source, ANTHROPIC, "response").losses]
+
+
+@pytest.mark.parametrize("target", [RESPONSES, INTERACTIONS, ROUTER])
+def test_only_anthropic_counts_fetches(target: str) -> None:
+    losses = tw.translate(ANSWERS[ANTHROPIC], ANTHROPIC, target, "response").losses
+    assert "/usage/server_tool_use/web_fetch_requests" in [loss.path for loss in losses]
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, "3", None, [], {}])
+def test_a_count_that_is_none_is_kept_and_reported(count: Any) -> None:
+    usage = {"input_tokens": 5, "output_tokens": 2, "server_tool_use": {"web_search_requests": count}}
+    body = {**ANSWERS[ANTHROPIC], "usage": usage}
+    assert tw.translate(body, ANTHROPIC, ANTHROPIC, "response").value == body
+    made = tw.translate(body, ANTHROPIC, ROUTER, "response")
+    assert "server_tool_use_details" not in made.value["usage"]

@@ -1,0 +1,24 @@
+"""Streams with a candidate that no provider can have been asked for."""
+
+import json
+
+import pytest
+
+import toolwire as tw
+from tests.support.protocols import ALL_PROTOCOLS, CHAT, GEMINI, OPENROUTER
+
+CHUNKS = {
+    CHAT: {"id": "1", "choices": [{"index": 1_000_000, "delta": {"role": "assistant", "content": "a"}}]},
+    OPENROUTER: {"id": "1", "choices": [{"index": -1, "delta": {"role": "assistant", "content": "a"}}]},
+    GEMINI: {"candidates": [{"index": 1_000_000, "content": {"role": "model", "parts": [{"text": "a"}]}}]},
+}
+
+
+@pytest.mark.parametrize("source", CHUNKS)
+@pytest.mark.parametrize("target", ALL_PROTOCOLS)
+def test_a_candidate_beyond_all_limits_ends_the_stream_with_an_error(source: str, target: str) -> None:
+    """Encoders open all candidates below it: one chunk took gigabytes."""
+    wire = b"data: %b\n\n" % json.dumps(CHUNKS[source]).encode()
+    made = b"".join(tw.translate_stream([wire], source, target))
+    assert len(made) < 10_000
+    assert b"an index from 0 to 127" in made

@@ -1,0 +1,65 @@
+"""What may not be dropped ends a stream that can't carry it, with an error of the client's own protocol."""
+
+import pytest
+
+import toolwire as tw
+from tests.support.protocols import ALL_PROTOCOLS, RESPONSES
+from tests.support.samples import recorded_bodies
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import ResponseFailed
+from toolwire.codec.interface import ResponseContext
+from toolwire.protocols import PROTOCOLS
+
+WIRE = recorded_bodies.fixture_streams(RESPONSES)["computer"]
+CHECKS = b'"pending_safety_checks": [{"id": "cu_sc_1", "code": "malicious_instructions", "message": "Check this."}]'
+PLACE = "/output/0/pending_safety_checks/0"
+OTHERS = [name for name in ALL_PROTOCOLS if name != RESPONSES]
+
+
+@pytest.mark.parametrize("target", OTHERS)
+def test_a_stream_ends_where_its_body_is_refused(target: str) -> None:
+    body = recorded_bodies.fixture_responses(RESPONSES)["computer"]
+    with pytest.raises(tw.LossyTranslationError, match=PLACE):
+        tw.translate(body, RESPONSES, target, "response")
+    stream = tw.translate_stream([WIRE], RESPONSES, target)
+    told = b"".join(stream)
+    assert stream.error is not None
+    assert stream.error.kind == "invalid_request"
+    assert PLACE in stream.error.message
+    assert not stream.broken
+    assert (PLACE, True) in [(loss.path, loss.constraint) for loss in stream.losses]
+    last = _failed(told, target)
+    assert PLACE in last.message
+    assert b"click" not in told
+    assert b"screenshot" not in told
+
+
+@pytest.mark.parametrize("target", OTHERS)
+def test_checks_that_come_late_end_the_stream_before_the_call_is_whole(target: str) -> None:
+    assert WIRE.count(CHECKS) == 3
+    stream = tw.translate_stream([WIRE.replace(CHECKS, b'"pending_safety_checks": []', 1)], RESPONSES, target)
+    told = b"".join(stream)
+    assert PLACE in _failed(told, target).message
+    assert b"screenshot" not in told
+
+
+@pytest.mark.parametrize("target", OTHERS)
+def test_a_call_that_nothing_waits_for_passes(target: str) -> None:
+    stream = tw.translate_stream([WIRE.replace(CHECKS, b'"pending_safety_checks": []')], RESPONSES, target)
+    assert b"screenshot" in b"".join(stream)
+    assert stream.error is None
+
+
+def test_at_home_it_passes() -> None:
+    stream = tw.translate_stream([WIRE], RESPONSES, RESPONSES)
+    assert b"cu_sc_1" in b"".join(stream)
+    assert stream.error is None
+    assert stream.losses == []
+
+
+def _failed(told: bytes, protocol: str) -> ApiError:
+    """The error that a client of the protocol sees."""
+    decoder = PROTOCOLS[protocol].stream_decoder(ResponseContext())
+    events = [*decoder.feed(told), *decoder.close()]
+    (error,) = [event.error for event in events if isinstance(event, ResponseFailed)]
+    return error

@@ -1,0 +1,87 @@
+"""What clients look at in an error: its code, and what a policy says of itself."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.support.codecs import body_as_stream
+from tests.support.samples import recorded_bodies
+
+DETAILS = {"error_code": "tool_name_conflict", "tool_name": "get_weather"}
+CONFLICT = {"type": "error", "error": {"type": "invalid_request_error", "message": "Twice.", "details": DETAILS}}
+MISALIGNED = {"review_target": "rt_1", "steer": {"message": "Ask first."}}
+BLOCKED = {
+    "error": {
+        "message": "Blocked.",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": "misalignment_policy_violation",
+        "misalignment": MISALIGNED,
+    }
+}
+
+
+@pytest.mark.parametrize("target", ["openai-chat", "openai-responses"])
+def test_the_code_in_anthropics_details_is_openais_code(target: str) -> None:
+    made = tw.translate(CONFLICT, "anthropic", target, "error")
+    assert made.value["error"]["code"] == "tool_name_conflict"
+    assert [(loss.kind, loss.path) for loss in made.losses] == [("dropped", "/error/details/tool_name")]
+
+
+def test_the_code_is_reported_where_it_has_no_place() -> None:
+    losses = tw.translate(CONFLICT, "anthropic", "ollama", "error").losses
+    assert "/error/details/error_code" in [loss.path for loss in losses]
+
+
+@pytest.mark.parametrize("details", [DETAILS, {"error_code": 7}, {"error_code": None}, {}, "words", ["a"], None])
+def test_details_of_any_kind_come_home_as_they_were(details: Any) -> None:
+    body = {"type": "error", "error": {"type": "api_error", "message": "Oh.", "details": details}}
+    assert tw.translate(body, "anthropic", "anthropic", "error").value == body
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("openai-chat", "openai-responses"), ("openai-responses", "openai-chat")]
+)
+def test_why_a_policy_was_violated_is_told_in_both_of_openais_protocols(source: str, target: str) -> None:
+    made = tw.translate(BLOCKED, source, target, "error")
+    assert made.value == BLOCKED
+    assert made.losses == []
+
+
+def test_it_is_told_in_answers_and_streams_too() -> None:
+    answer = recorded_bodies.fixture_responses("openai-responses")["failed_policy"]
+    told = answer["error"]["misalignment"]
+    made = tw.translate(answer, "openai-responses", "openai-chat", "response")
+    assert made.value["error"]["misalignment"] == told
+    back = tw.translate(made.value, "openai-chat", "openai-responses", "response")
+    assert back.value["error"] == {name: value for name, value in answer["error"].items() if value is not None}
+    stream = tw.translate_stream(body_as_stream(answer, "openai-responses"), "openai-responses", "openai-chat")
+    last = b"".join(stream).strip().split(b"\n")[-1]
+    assert json.loads(last.removeprefix(b"data: "))["error"]["misalignment"] == told
+    assert "/error/misalignment" not in [loss.path for loss in [*made.losses, *stream.losses]]
+
+
+def test_others_have_no_word_for_it() -> None:
+    for target in ("anthropic", "gemini", "openrouter"):
+        made = tw.translate(BLOCKED, "openai-responses", target, "error")
+        assert "steer" not in made.to_bytes().decode()
+        assert "/error/misalignment" in [loss.path for loss in made.losses]
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        ("gemini-3-pro", "models/gemini-3-pro"),
+        ("google/gemini-3-pro", "models/gemini-3-pro"),
+        ("models/gemini-3-pro", "models/gemini-3-pro"),
+        ("tunedModels/mine", "tunedModels/mine"),
+        ("projects/p/locations/l/endpoints/e", "projects/p/locations/l/endpoints/e"),
+        ("publishers/google/models/gemini-3-pro", "publishers/google/models/gemini-3-pro"),
+        ("acme/llama-5", "models/acme%2Fllama-5"),
+    ],
+)
+def test_the_address_of_a_model_of_googles(model: str, path: str) -> None:
+    asked = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
+    assert tw.translate(asked, "openrouter", "gemini").route.path == f"/v1beta/{path}:generateContent"

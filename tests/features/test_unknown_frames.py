@@ -1,0 +1,56 @@
+"""A frame that nobody here knows: passed on at home, and named as lost elsewhere."""
+
+import json
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.support.samples import recorded_bodies
+from toolwire.protocols import PROTOCOLS
+
+# A stream of each protocol whose frames have types, where one of tomorrow's is put after the first.
+NEWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "anthropic": ("block_of_tomorrow", {"type": "block_of_tomorrow", "x": 1}),
+    "openai-responses": ("response.audio.delta", {"type": "response.audio.delta", "delta": "QUJD"}),
+    "gemini-interactions": ("step.of_tomorrow", {"event_type": "step.of_tomorrow", "x": 1}),
+}
+PAIRS = [(source, target) for source in NEWS for target in PROTOCOLS]
+
+
+def with_news(source: str) -> bytes:
+    kind, body = NEWS[source]
+    name = next(
+        one for one in recorded_bodies.fixture_streams(source) if "text" in one or "basic" in one or "plain" in one
+    )
+    first, end, others = recorded_bodies.fixture_streams(source)[name].partition(b"\n\n")
+    return first + end + f"event: {kind}\ndata: {json.dumps(body)}\n\n".encode() + others
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_an_unknown_frame_is_passed_on_or_named(source: str, target: str) -> None:
+    kind, _ = NEWS[source]
+    stream = tw.translate_stream([with_news(source)], source, target)
+    wire = b"".join(stream)
+    assert stream.error is None
+    lost = [(loss.kind, loss.path) for loss in stream.losses if loss.path == f"/{kind}"]
+    assert (kind.encode() in wire, lost) == (source == target, [] if source == target else [("dropped", f"/{kind}")])
+
+
+@pytest.mark.parametrize("target", PROTOCOLS)
+def test_a_citation_of_a_block_that_nobody_knows_breaks_nothing(target: str) -> None:
+    citation = {"type": "char_location", "cited_text": "c", "document_index": 0, "document_title": None}
+    cited = {"type": "citations_delta", "citation": citation | {"start_char_index": 0, "end_char_index": 1}}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
+    bodies: list[dict[str, Any]] = [
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "block_of_tomorrow", "x": 1}},
+        {"type": "content_block_delta", "index": 0, "delta": cited},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}},
+        {"type": "message_stop"},
+    ]
+    wire = b"".join(f"event: {body['type']}\ndata: {json.dumps(body)}\n\n".encode() for body in bodies)
+    stream = tw.translate_stream([wire], "anthropic", target)
+    assert b"".join(stream)
+    assert stream.error is None

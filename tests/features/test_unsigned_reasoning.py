@@ -1,0 +1,132 @@
+"""Reasoning that nobody proves comes back with its calls, too, through clients that drop or shorten it."""
+
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.support.bodies.signed_responses import ENVELOPE_CLIENTS, ENVELOPE_KEY, history_of, signature_fields_in
+from tests.support.bodies.tool_cycles import (
+    FIRST_REQUESTS,
+    TOOL_ARGUMENTS,
+    TOOL_NAME,
+    decode_response_stream,
+    encode_response_stream,
+    interactions_call_response,
+    next_request,
+)
+from toolwire.codec.envelope import EnvelopeKey, is_envelope
+
+THOUGHT = "Paris, then.\nNot Rome."
+MODELS = {"openai-chat": "deepseek-chat", "ollama": "qwen3", "openrouter": "deepseek/deepseek-chat"}
+
+
+def chat(message: dict[str, Any], reason: str = "tool_calls") -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
+    return {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+
+
+CALL = {"id": "call_1", "type": "function", "function": {"name": TOOL_NAME, "arguments": '{"city":"Paris"}'}}
+SAID = {"reasoning_content": THOUGHT, "content": "I look.", "tool_calls": [CALL]}
+ANSWERS: dict[str, dict[str, Any]] = {
+    "openai-chat": chat({**SAID, "content": None}),
+    "ollama": {
+        "model": "m",
+        "created_at": "2026-01-01T00:00:00Z",
+        "message": {
+            "role": "assistant",
+            "content": "",
+            "thinking": THOUGHT,
+            "tool_calls": [{"function": {"index": 0, "name": TOOL_NAME, "arguments": TOOL_ARGUMENTS}}],
+        },
+        "done": True,
+        "done_reason": "stop",
+    },
+    "openrouter": chat({"content": None, "reasoning": THOUGHT, "tool_calls": [CALL]}),
+}
+CYCLES = [(issuer, client) for issuer in ANSWERS for client in ENVELOPE_CLIENTS if client != issuer]
+
+
+def told(
+    answer: dict[str, Any],
+    issuer: str,
+    client: str,
+    *,
+    stream: bool = False,
+    carrier: EnvelopeKey | None = ENVELOPE_KEY,
+) -> Any:
+    """The answer as the client has it."""
+    asked = FIRST_REQUESTS[client]
+    if stream:
+        events = tw.translate_stream(
+            encode_response_stream(answer, issuer), issuer, client, asked, envelope_key=carrier
+        )
+        return decode_response_stream(b"".join(events), client)
+    return tw.translate(answer, issuer, client, "response", request=asked, envelope_key=carrier).value
+
+
+def repeated(answer: dict[str, Any], client: str) -> dict[str, Any]:
+    """What these clients send next: opencode drops thinking without a signature, Codex all but the summary."""
+    if client == "anthropic":
+        kept = [one for one in answer["content"] if one["type"] != "thinking" or one["signature"]]
+        answer = {**answer, "content": kept}
+    if client == "openai-responses":
+        items = [{**one, "content": None} if one["type"] == "reasoning" else one for one in answer["output"]]
+        answer = {**answer, "output": items}
+    return next_request(FIRST_REQUESTS[client], answer, client)
+
+
+def sent_back(told_so: dict[str, Any], issuer: str, client: str, model: str | None = None) -> list[Any]:
+    sent = tw.translate(
+        repeated(told_so, client), client, issuer, model=model or MODELS[issuer], envelope_key=ENVELOPE_KEY
+    )
+    return history_of(sent.value, issuer)[1:]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("issuer", "client"), CYCLES)
+def test_the_model_gets_back_what_it_thought_before_a_call(issuer: str, client: str, *, stream: bool) -> None:
+    answer = ANSWERS[issuer]
+    back = sent_back(told(answer, issuer, client, stream=stream), issuer, client)
+    own = history_of(next_request(FIRST_REQUESTS[issuer], answer, issuer), issuer)[1:]
+    assert _comparable(back) == _comparable(own)
+
+
+def _comparable(messages: list[Any]) -> Any:
+    """Without what has nothing to do with it: an id that Ollama's calls have, and how nothing is spelled."""
+    first, *others = messages
+    calls = [{name: value for name, value in call.items() if name != "id"} for call in first["tool_calls"]]
+    return {**{name: value for name, value in first.items() if value}, "tool_calls": calls}, len(others)
+
+
+@pytest.mark.parametrize("client", ENVELOPE_CLIENTS)
+def test_a_text_before_the_call_stays_behind_the_thought(client: str) -> None:
+    back = sent_back(told(chat(SAID), "openai-chat", client, stream=True), "openai-chat", client)
+    assert {name: back[0][name] for name in ("reasoning_content", "content")} == {
+        "reasoning_content": THOUGHT,
+        "content": "I look.",
+    }
+
+
+def test_no_text_is_put_behind_an_answer_that_calls_nothing() -> None:
+    """As there is for a proof: no model wants its thoughts back without a call."""
+    answer = chat({"reasoning_content": THOUGHT, "content": "Dry."}, "stop")
+    parts = told(answer, "openai-chat", "gemini")["candidates"][0]["content"]["parts"]
+    assert parts == [{"text": THOUGHT, "thought": True}, {"text": "Dry."}]
+
+
+@pytest.mark.parametrize("client", [client for client in ENVELOPE_CLIENTS if client != "gemini-interactions"])
+def test_a_summary_is_not_carried(client: str) -> None:
+    """It is for people to read. Google's models prove their calls elsewhere."""
+    answer = interactions_call_response({"type": "thought", "summary": [{"type": "text", "text": "Paris."}]})
+    assert not [
+        proof for _, proof in signature_fields_in(told(answer, "gemini-interactions", client)) if is_envelope(proof)
+    ]
+
+
+def test_a_model_that_proves_its_thoughts_is_not_sent_those_of_another() -> None:
+    shown = told(ANSWERS["ollama"], "ollama", "anthropic")
+    assert is_envelope(shown["content"][0]["signature"])
+    for carrier in (ENVELOPE_KEY, EnvelopeKey([b"k" * 32], "tenant", realm="elsewhere", model="m")):
+        sent = tw.translate(repeated(shown, "anthropic"), "anthropic", "anthropic", envelope_key=carrier).value
+        assert [block["type"] for block in sent["messages"][1]["content"]] == ["tool_use"]

@@ -1,0 +1,297 @@
+"""First requests of coding agents at Chat servers that are not OpenAI's own (F-1, F-13)."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import toolwire as tw
+from tests.support.bodies.minimal import USER_MESSAGE, chat_request
+from tests.support.gateway.in_process import (
+    PROTOCOL_NAMES,
+    RunningGateway,
+    one_provider_config,
+    question_request,
+    run_async,
+    run_gateway,
+)
+from tests.support.servers.strict_hosts import (
+    Body,
+    Check,
+    StrictHost,
+    chat_template,
+    claude_code_request,
+    codex_request,
+    deepseek,
+    groq,
+    mistral,
+)
+from tests.support.servers.upstream import serve_upstream
+from toolwire.codec.host_profiles import PROFILES
+from toolwire.gateway.config import ConfigError, parse_config
+from toolwire.upstream.provider import Provider
+
+HOSTS: dict[str, tuple[Check, str, str]] = {
+    "deepseek": (deepseek, "deepseek-chat", "generic"),
+    "mistral": (mistral, "devstral-medium", "mistral"),
+    "groq": (groq, "moonshotai/kimi-k2-instruct", "groq"),
+    "unknown": (chat_template, "qwen3.5-coder", "generic"),
+}
+AGENTS: dict[str, tuple[str, Callable[[str], list[Body]]]] = {
+    "claude": ("/v1/messages", claude_code_request),
+    "codex": ("/v1/responses", codex_request),
+}
+
+
+async def _ask(gateway: RunningGateway, path: str, body: Body) -> tuple[int, str]:
+    answer = await gateway.post(path, json.dumps(body).encode())
+    return answer.status, (await answer.read(1_000_000)).decode()
+
+
+def _with_host(config: str, host: str) -> str:
+    """The configuration with a host for its provider; none where the host is not known."""
+    return config if host == "generic" else config.replace("[[routes]]", f'host = "{host}"\n[[routes]]')
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("name", HOSTS)
+def test_f_1_the_first_requests_of_an_agent_are_taken(name: str, agent: str) -> None:
+    check, model, profile = HOSTS[name]
+    path, requests = AGENTS[agent]
+
+    async def work() -> None:
+        host = StrictHost(check)
+        async with (
+            serve_upstream(host) as origin,
+            run_gateway(_with_host(one_provider_config(origin), profile)) as gateway,
+        ):
+            for body in requests(model):
+                status, answer = await _ask(gateway, path, body)
+                assert host.refusals == []
+                assert status == 200
+                assert "apply_patch" in answer
+                assert "*** Begin Patch" in answer
+        assert len(host.bodies) == 2
+        first, second = (body["messages"] for body in host.bodies)
+        assert second[: len(first)] == first
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_strict_hosts_refuse_the_dialect_of_openai(name: str, agent: str) -> None:
+    check, model, _ = HOSTS[name]
+    path, requests = AGENTS[agent]
+
+    async def work() -> None:
+        host = StrictHost(check)
+        async with (
+            serve_upstream(host) as origin,
+            run_gateway(_with_host(one_provider_config(origin), "openai")) as gateway,
+        ):
+            status, _ = await _ask(gateway, path, requests(model)[0])
+            assert status in (400, 422)
+            assert host.refusals
+
+    run_async(work())
+
+
+def test_f_1_a_custom_call_comes_back_as_one() -> None:
+    async def work() -> None:
+        async with serve_upstream(StrictHost(deepseek)) as origin, run_gateway(one_provider_config(origin)) as gateway:
+            _, answer = await _ask(gateway, "/v1/responses", codex_request("deepseek-chat")[0])
+        events = [json.loads(line[5:]) for line in answer.splitlines() if line.startswith("data:")]
+        (item,) = events[-1]["response"]["output"]
+        assert (item["type"], item["name"], item["input"]) == ("custom_tool_call", "apply_patch", "*** Begin Patch")
+
+    run_async(work())
+
+
+def test_a_client_of_chat_reaches_a_chat_host_as_it_wrote() -> None:
+    said = chat_request(
+        {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        USER_MESSAGE,
+        max_completion_tokens=9,
+        reasoning_effort="high",
+        store=True,
+        user="u" * 200,
+        stream=True,
+    )
+
+    async def work() -> None:
+        host = StrictHost(lambda _: None)
+        async with serve_upstream(host) as origin, run_gateway(one_provider_config(origin)) as gateway:
+            await _ask(gateway, "/v1/chat/completions", said)
+        assert host.bodies == [said]
+
+    run_async(work())
+
+
+def translated(body: Body, source: str, host: str = "generic") -> tuple[Any, list[tuple[str, str]]]:
+    made = tw.translate(body, source, "openai-chat", host=host)
+    return made.value, [(loss.kind, loss.path) for loss in made.losses]
+
+
+def test_f_13_only_the_leading_run_of_system_text_is_joined() -> None:
+    said = [
+        {"role": "developer", "content": "One."},
+        {"role": "system", "content": "Two."},
+        {"role": "user", "content": "Hi"},
+        {"role": "developer", "content": "Three."},
+    ]
+    body, losses = translated({"model": "m", "instructions": "Zero.", "input": said}, "openai-responses")
+    assert body["messages"] == [
+        {"role": "system", "content": "Zero.\n\nOne.\n\nTwo."},
+        {"role": "user", "content": "Hi\n\n<system-reminder>\nThree.\n</system-reminder>"},
+    ]
+    assert ("approximated", "/input/0/role") in losses
+    assert ("approximated", "/input/3/role") in losses
+
+
+def test_f_13_settings_that_hosts_refuse_are_dropped_and_reported() -> None:
+    body, losses = translated(
+        {
+            "model": "m",
+            "input": "Hi",
+            "store": False,
+            "metadata": {"a": "b"},
+            "service_tier": "flex",
+            "prompt_cache_key": "k",
+            "safety_identifier": "s",
+            "text": {"verbosity": "low"},
+            "reasoning": {"effort": "high"},
+            "max_output_tokens": 99,
+            "user": "a b",
+        },
+        "openai-responses",
+    )
+    assert body.keys() == {"model", "messages", "max_tokens", "user"}
+    assert body["max_tokens"] == 99
+    assert losses == [
+        *[("dropped", "/reasoning/effort"), ("approximated", "/user"), ("dropped", "/metadata")],
+        *[("dropped", "/prompt_cache_key"), ("dropped", "/safety_identifier"), ("dropped", "/service_tier")],
+        *[("dropped", "/store"), ("dropped", "/text/verbosity")],
+    ]
+
+
+def test_f_1_forced_choices_follow_lowered_tools() -> None:
+    free = {"type": "custom", "name": "patch"}
+    plain = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": True}
+    asked = {"model": "m", "input": "Hi", "tools": [free, plain]}
+    named, _ = translated({**asked, "tool_choice": free}, "openai-responses")
+    assert named["tool_choice"] == {"type": "function", "function": {"name": "patch"}}
+    some = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]}
+    allowed, losses = translated({**asked, "tool_choice": some}, "openai-responses")
+    assert allowed["tool_choice"] == "required"
+    assert [tool["function"]["name"] for tool in allowed["tools"]] == ["f"]
+    assert allowed["tools"][0]["function"]["strict"] is True
+    assert ("dropped", "/tools/0") in losses
+
+
+def test_f_1_what_is_said_besides_text_keeps_its_parts() -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    said = {"role": "user", "content": [{"type": "text", "text": "a"}, picture]}
+    body, _ = translated({"model": "m", "max_tokens": 9, "messages": [said]}, "anthropic")
+    assert [part["type"] for part in body["messages"][0]["content"]] == ["text", "image_url"]
+
+
+def test_f_1_cache_marks_are_dropped_and_reported() -> None:
+    """`prompt_cache_breakpoint` went to every Chat server, also on parts beside an image, which stay parts."""
+    mark = {"cache_control": {"type": "ephemeral"}}
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}, **mark}
+    said = {"role": "user", "content": [{"type": "text", "text": "a", **mark}, picture]}
+    asked = {"model": "m", "max_tokens": 9, "system": [{"type": "text", "text": "s", **mark}], "messages": [said]}
+    body, losses = translated(asked, "anthropic")
+    assert "prompt_cache_breakpoint" not in json.dumps(body)
+    places = ["/system/0", "/messages/0/content/0", "/messages/0/content/1"]
+    assert losses == [("dropped", f"{place}/cache_control") for place in places]
+    assert json.dumps(translated(asked, "anthropic", "openai")[0]).count("prompt_cache_breakpoint") == 3
+
+
+def test_the_pieces_of_a_models_text_are_joined_without_a_break() -> None:
+    said = [
+        {"role": "user", "parts": [{"text": "Hi"}]},
+        {"role": "model", "parts": [{"text": "Hel"}, {"text": "lo"}]},
+        {"role": "user", "parts": [{"text": "Well?"}]},
+    ]
+    body, _ = translated({"contents": said}, "gemini")
+    assert body["messages"][1] == {"role": "assistant", "content": "Hello"}
+
+
+def test_tools_written_for_one_host_are_not_sent_to_another() -> None:
+    tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": False}
+    asked = {"model": "m", "input": "Hi", "tools": [tool]}
+    for host, members in (("openai", {"name", "parameters", "strict"}), ("generic", {"name", "parameters"})) * 2:
+        body, _ = translated(asked, "openai-responses", host)
+        assert body["tools"][0]["function"].keys() == members
+
+
+@pytest.mark.parametrize(
+    ("hostname", "protocol", "model", "profile"),
+    [
+        ("api.openai.com", "openai-chat", "m", "openai"),
+        ("EU.api.openai.com", "openai-responses", "m", "openai"),
+        ("mine.openai.azure.com", "openai-chat", "m", "azure"),
+        ("api.mistral.ai", "openai-chat", "gpt-6", "mistral"),
+        ("api.groq.com", "openai-chat", "m", "groq"),
+        ("api.deepseek.com", "openai-chat", "deepseek-chat", "generic"),
+        ("api.openai.com.evil.example", "openai-chat", "m", "generic"),
+        ("127.0.0.1", "openai-chat", "m", "generic"),
+        ("127.0.0.1", "openai-chat", "openai/gpt-oss-120b", "generic"),
+        ("127.0.0.1", "openai-chat", "olmo-3", "generic"),
+        ("127.0.0.1", "openai-responses", "m", "compatible"),
+        ("proxy.example", "openai-chat", "gpt-6-astra", "compatible"),
+        ("proxy.example", "openai-chat", "openai/o4-mini", "compatible"),
+        ("api.anthropic.com", "anthropic", "m", "compatible"),
+    ],
+)
+def test_a_host_is_recognized_by_its_name_or_its_model(hostname: str, protocol: str, model: str, profile: str) -> None:
+    provider = Provider(name="p", protocol=protocol, base_url=f"https://{hostname}/v1")
+    assert provider.profile(model).name == profile
+    assert replace(provider, host="generic").profile(model).name == "generic"
+
+
+def test_a_host_that_is_not_known_is_refused_by_name() -> None:
+    config = '[providers.p]\nprotocol = "openai-chat"\nbase_url = "http://h"\nhost = "nobody"'
+    with pytest.raises(ConfigError, match=r"providers\.p\.host: 'nobody' is none of openai"):
+        parse_config(config, {})
+    with pytest.raises(ValueError, match="no host 'nobody'"):
+        tw.translate(chat_request(), "openai-chat", "openai-chat", host="nobody")
+    assert {"openai", "generic"} <= PROFILES.keys()
+    with pytest.raises(ConfigError, match=r"providers\.p\.host: only for openai-chat"):
+        parse_config(config.replace("openai-chat", "gemini"), {})
+
+
+async def _dry_run(gateway: RunningGateway, protocol: str, body: Any) -> tuple[Any, list[str]]:
+    asked = {"protocol": protocol, "body": body, "model": "m"}
+    status, answer = await _ask(gateway, "/toolwire/translate", asked)
+    assert status == 200, answer
+    made = json.loads(answer)
+    return made["body"], [loss["path"] for loss in made["losses"] if loss["kind"] == "dropped"]
+
+
+@pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses"])
+def test_openai_stores_nothing_for_clients_whose_protocol_stores_nothing(protocol: str) -> None:
+    """F-13: clients of Responses and Interactions decide what is stored; an explicit `store` of any client holds."""
+
+    async def work() -> None:
+        bodies = {name: json.loads(question_request(name)[1]) for name in PROTOCOL_NAMES if name != protocol}
+        async with serve_upstream(StrictHost(lambda _: None)) as origin:
+            config = one_provider_config(origin, protocol)
+            async with run_gateway(_with_host(config, "openai")) as gateway:
+                for name, body in bodies.items():
+                    stored = (await _dry_run(gateway, name, body))[0].get("store")
+                    assert stored is (None if name in ("openai-responses", "gemini-interactions") else False), name
+                if "openai-chat" in bodies:
+                    said = bodies["openai-chat"] | {"store": True}
+                    assert (await _dry_run(gateway, "openai-chat", said))[0]["store"] is True
+                own = json.loads(question_request(protocol)[1])
+                assert "store" not in (await _dry_run(gateway, protocol, own))[0]
+            async with run_gateway(config) as gateway:
+                for name, body in bodies.items():
+                    assert "store" not in (await _dry_run(gateway, name, body))[0]
+
+    run_async(work())

@@ -1,0 +1,390 @@
+"""The exchange: tries and fall-backs before the first byte, losses told, and what is looked up beside it."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.support.bodies.minimal import anthropic_request, anthropic_response
+from tests.support.clock import Clock
+from tests.support.codecs import decode_error, decode_events
+from tests.support.gateway.in_process import (
+    LOSSY_REQUEST,
+    NO_TIMEOUT,
+    PROTOCOL_NAMES,
+    one_provider_config,
+    question_request,
+    run_async,
+    run_gateway,
+    run_gateway_with,
+)
+from tests.support.servers.http_responses import (
+    BUSY_RESPONSE,
+    CHAT_BODY,
+    CHAT_RESPONSE,
+    CHAT_STREAM,
+    SSE_HEAD,
+    STREAM_START,
+    chat_sse_event,
+    http_response,
+    openai_error_body,
+    transfer_chunk,
+)
+from tests.support.servers.upstream import ScriptedUpstream, read_http_request, serve_upstream
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import ResponseEnd, ResponseFailed
+from toolwire.codec.interface import ResponseContext
+from toolwire.protocols import PROTOCOLS
+
+# ---- tries
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_busy_upstream_is_asked_again(stream: bool, clock: Clock) -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(BUSY_RESPONSE, BUSY_RESPONSE, CHAT_STREAM if stream else CHAT_RESPONSE)
+        async with run_gateway_with(script) as gateway:
+            answer = await clock.advance_until_done(gateway.send_question("anthropic", stream=stream), step=0.1)
+            body = await answer.read(10_000)
+            assert answer.status == 200
+            assert b"sunny" in body if stream else b"fine" in body
+            assert len(script.requests) == 3
+            assert script.bodies[0] == script.bodies[2]
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("client", [name for name in PROTOCOL_NAMES if name != "openai-chat"])
+def test_an_answer_that_failed_half_way_is_an_error(client: str) -> None:
+    async def work() -> None:
+        failed = json.loads(CHAT_BODY)
+        failed["choices"][0] |= {"finish_reason": "error", "error": {"code": 400, "message": "Too long"}}
+        async with run_gateway_with(ScriptedUpstream(http_response("200 OK", json.dumps(failed).encode()))) as gateway:
+            answer = await gateway.send_question(client)
+            body = await answer.read(10_000)
+            if PROTOCOLS[client].errors_in_body:
+                failure = PROTOCOLS[client].decode_response(body, ResponseContext()).error
+                assert (answer.status, failure and failure.message) == (200, "Too long")
+            else:
+                assert (answer.status, decode_error(client, 400, body).message) == (400, "Too long")
+
+    run_async(work())
+
+
+def test_an_upstream_that_stays_busy_is_given_up_and_its_word_passed_on() -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(
+            http_response(
+                "429 Slow down", openai_error_body("too fast", "rate_limit_error"), headers="retry-after: 33\r\n"
+            )
+        )
+        async with run_gateway_with(script) as gateway:
+            answer = await gateway.send_question("anthropic")
+            assert (answer.status, answer.headers["retry-after"], len(script.requests)) == (429, "33", 1)
+            assert decode_error("anthropic", 429, await answer.read(10_000)).kind == "rate_limit"
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        http_response("500 Oh", openai_error_body("went wrong")),
+        http_response("401 No", openai_error_body("bad key", "authentication_error")),
+        http_response("404 No", openai_error_body("no such model", "not_found_error")),
+        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+        SSE_HEAD
+        + transfer_chunk(b"data: " + openai_error_body("overloaded", "overloaded_error") + b"\n\n")
+        + b"0\r\n\r\n",
+    ],
+    ids=["500", "401", "404", "empty", "error as the first event"],
+)
+def test_what_one_provider_can_not_do_the_next_one_does(broken: bytes, stream: bool) -> None:
+    async def work() -> None:
+        first, second = ScriptedUpstream(broken), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
+        async with run_gateway_with(first, second, extra_config="[limits]\nretries = 0") as gateway:
+            answer = await gateway.send_question("openai-responses", stream=stream)
+            body = await answer.read(100_000)
+            assert answer.status == 200, body
+            assert b"sunny" in body if stream else b"fine" in body
+            assert (len(first.requests), len(second.requests)) == (1, 1)
+            assert b"secret-of-p1" in second.requests[0]
+            assert b"secret-of-p0" not in second.requests[0]
+
+    run_async(work())
+
+
+def test_what_the_request_is_at_fault_for_is_nobody_elses_to_try() -> None:
+    async def work() -> None:
+        first = ScriptedUpstream(
+            http_response("400 Bad", openai_error_body("temperature: too hot", "invalid_request_error"))
+        )
+        second = ScriptedUpstream(CHAT_RESPONSE)
+        async with run_gateway_with(first, second) as gateway:
+            answer = await gateway.send_question("gemini")
+            assert answer.status == 400
+            assert "too hot" in decode_error("gemini", 400, await answer.read(10_000)).message
+            assert (len(first.requests), len(second.requests)) == (1, 0)
+
+    run_async(work())
+
+
+def test_after_the_first_byte_nobody_else_is_asked() -> None:
+    async def work() -> None:
+        first, second = (
+            ScriptedUpstream(SSE_HEAD + transfer_chunk(STREAM_START) + b"0\r\n\r\n"),
+            ScriptedUpstream(CHAT_STREAM),
+        )
+        async with run_gateway_with(first, second) as gateway:
+            wire = await (await gateway.send_question("anthropic", stream=True)).read(10_000)
+            assert any(isinstance(event, ResponseFailed) for event in decode_events("anthropic", wire))
+            assert second.requests == []
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_a_whole_answer_to_a_streamed_request_is_streamed(protocol: str) -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
+            wire = await (await gateway.send_question(protocol, stream=True)).read(10_000)
+            assert b"fine" in wire
+            assert isinstance(decode_events(protocol, wire)[-1], ResponseEnd)
+
+    run_async(work())
+
+
+def test_losses_are_told_in_a_header_and_by_exchange_to_the_same_key_only() -> None:
+    async def work() -> None:
+        keys = '[server]\nkeys = ["first-key-1", "second-key-2"]'
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=keys) as gateway:
+            body = json.dumps(LOSSY_REQUEST).encode()
+            answer = await gateway.post("/v1/messages", body, x_api_key="first-key-1")
+            header = json.loads(answer.headers["toolwire-losses"])
+            assert "/container" in [loss["path"] for loss in header["losses"]]
+            assert answer.headers["toolwire-losses"].isascii()
+            path = f"/toolwire/exchanges/{answer.headers['toolwire-exchange']}/losses"
+            status, found = await gateway.get(path, x_api_key="first-key-1")
+            assert status == 200
+            assert [loss["path"] for loss in json.loads(found)["losses"]] == [loss["path"] for loss in header["losses"]]
+            assert (await gateway.get(path, x_api_key="second-key-2"))[0] == 404
+            assert (await gateway.get(path))[0] == 401
+
+    run_async(work())
+
+
+def test_a_strict_request_is_refused_before_anything_is_sent() -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(CHAT_RESPONSE)
+        async with run_gateway_with(script) as gateway:
+            answer = await gateway.post("/v1/messages", json.dumps(LOSSY_REQUEST).encode(), toolwire_strict="refuse")
+            assert answer.status == 400
+            assert "/" in decode_error("anthropic", 400, await answer.read(10_000)).message
+            assert script.requests == []
+        async with run_gateway_with(script, route_options="strict = true") as gateway:
+            assert (await gateway.post("/v1/messages", json.dumps(LOSSY_REQUEST).encode())).status == 400
+            assert script.requests == []
+
+    run_async(work())
+
+
+def test_a_dry_run_says_what_would_be_sent() -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(CHAT_RESPONSE)
+        async with run_gateway_with(script) as gateway:
+            asked = json.dumps({"protocol": "anthropic", "body": LOSSY_REQUEST}).encode()
+            answer = await gateway.post("/toolwire/translate", asked)
+            found = json.loads(await answer.read(10_000))
+            assert (found["provider"], found["protocol"], found["address"]) == (
+                "p0",
+                "openai-chat",
+                "/v1/chat/completions",
+            )
+            assert found["body"]["messages"][0]["role"] == "user"
+            assert "/container" in [loss["path"] for loss in found["losses"]]
+            assert script.requests == []
+            assert (await gateway.post("/toolwire/translate", b'{"protocol":"smtp","body":{}}')).status == 400
+            assert (await gateway.post("/toolwire/translate", b"nonsense")).status == 400
+
+    run_async(work())
+
+
+# ---- silence
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_a_silent_upstream_does_not_make_a_silent_stream(protocol: str, clock: Clock) -> None:
+    async def work() -> None:
+        go_on = asyncio.Event()
+
+        async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_http_request(reader)
+            writer.write(SSE_HEAD + transfer_chunk(STREAM_START))
+            await go_on.wait()
+            writer.write(transfer_chunk(chat_sse_event({}, "stop") + b"data: [DONE]\n\n") + b"0\r\n\r\n")
+            await reader.read()
+
+        async with serve_upstream(slow) as origin:
+            config = one_provider_config(origin, extra_config="[limits]\nheartbeat = 10", timeout=NO_TIMEOUT)
+            async with run_gateway(config) as gateway:
+                answer = await gateway.send_question(protocol, stream=True)
+                pieces = [await answer.next()]
+                while b"sunny" not in b"".join(pieces):
+                    pieces.append(await answer.next())
+                pieces += [
+                    await clock.advance_until_done(answer.next()) for _ in range(3)
+                ]  # beats: the upstream says nothing
+                go_on.set()
+                pieces += [piece async for piece in answer.chunks()]
+            events = decode_events(protocol, b"".join(pieces))
+            assert isinstance(events[-1], ResponseEnd)
+
+    run_async(work())
+
+
+# ---- addresses
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "protocol"),
+    [
+        ("/v1/nothing", {}, "openai-chat"),
+        ("/v1/nothing", {"anthropic-version": "2023-06-01"}, "anthropic"),
+        ("/v1/messages/x", {}, "anthropic"),
+        ("/v1beta/nothing", {}, "gemini"),
+        ("/v1/nothing", {"x-goog-api-key": "k"}, "gemini"),
+        ("/v1beta/interactions/x/y", {}, "gemini-interactions"),
+        ("/api/nothing", {}, "ollama"),
+        ("/api/v1/nothing", {}, "openrouter"),
+        ("/v1/responses/x/y", {}, "openai-responses"),
+    ],
+)
+def test_an_unknown_path_is_answered_in_the_protocol_so_recognised(
+    path: str, headers: dict[str, str], protocol: str
+) -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
+            status, body = await gateway.get(path, **headers)
+            assert status == 404
+            error = decode_error(protocol, 404, body)
+            assert path in error.message
+            expected = ApiError(kind="not_found", message=error.message, status=404)
+            assert body == PROTOCOLS[protocol].encode_error(expected).to_bytes()
+
+    run_async(work())
+
+
+def test_query_strings_are_tolerated() -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
+            _, body = question_request("anthropic")
+            assert (await gateway.post("/v1/messages?beta=true", body)).status == 200
+
+    run_async(work())
+
+
+def test_what_happened_is_counted() -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
+            await (await gateway.send_question("anthropic")).read(10_000)
+            await (await gateway.post("/v1/messages", b"{")).read(10_000)
+            status, body = await gateway.get("/metrics")
+            text = body.decode()
+            assert status == 200
+            assert 'toolwire_requests_total{client="anthropic",provider="p0",status="200"} 1' in text
+            assert 'toolwire_requests_total{client="anthropic",provider="",status="400"} 1' in text
+            assert 'toolwire_tokens_total{provider="p0",kind="output"} 4' in text
+            assert "toolwire_request_seconds_count 2" in text
+            assert (await gateway.get("/healthz"))[0] == 200
+
+    run_async(work())
+
+
+def test_ollama_streams_unless_told_not_to() -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(CHAT_STREAM, CHAT_RESPONSE)
+        async with run_gateway_with(script) as gateway:
+            body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+            answer = await gateway.post("/api/chat", json.dumps(body).encode())
+            assert answer.headers["content-type"] == "application/x-ndjson"
+            assert b"sunny" in await answer.read(10_000)
+            answer = await gateway.post("/api/chat", json.dumps({**body, "stream": False}).encode())
+            assert b"fine" in await answer.read(10_000)
+            assert [one.get("stream") for one in script.bodies] == [True, False]
+
+    run_async(work())
+
+
+def test_a_whole_number_reaches_the_client_as_the_integer_that_its_schema_says() -> None:
+    schema = {"type": "object", "properties": {"days": {"type": "integer"}}}
+    asked = {
+        "model": "m",
+        "max_tokens": 100,
+        "messages": [{"role": "user", "content": "Go."}],
+        "tools": [{"name": "forecast", "input_schema": schema}],
+    }
+    call = {"id": "call_1", "type": "function", "function": {"name": "forecast", "arguments": '{"days": 3.0}'}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    answered = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+
+    async def work() -> None:
+        async with run_gateway_with(
+            ScriptedUpstream(http_response("200 OK", json.dumps(answered).encode()))
+        ) as gateway:
+            answer = await gateway.post("/v1/messages", json.dumps(asked).encode())
+            assert b'"input":{"days": 3}' in await answer.read(10_000)
+
+    run_async(work())
+
+
+def test_an_answer_that_may_not_lose_its_guard_is_refused() -> None:
+    check = {"id": "sc_1", "code": "malicious_instructions", "message": "Look first."}
+    call = {
+        "type": "computer_call",
+        "id": "cu_1",
+        "call_id": "call_1",
+        "status": "completed",
+        "action": {"type": "click", "x": 1, "y": 2, "button": "left"},
+        "pending_safety_checks": [check],
+    }
+    answered = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [call]}
+
+    async def work() -> None:
+        script = ScriptedUpstream(http_response("200 OK", json.dumps(answered).encode()))
+        async with (
+            serve_upstream(script) as origin,
+            run_gateway(one_provider_config(origin, "openai-responses")) as gateway,
+        ):
+            answer = await gateway.send_question("anthropic")
+            assert answer.status == 400
+            assert "pending_safety_checks" in decode_error("anthropic", 400, await answer.read(10_000)).message
+
+    run_async(work())
+
+
+def test_what_a_client_uses_of_its_protocol_is_said_to_a_provider_of_the_same() -> None:
+    said = {"anthropic-beta": "one-2026-01-01,two-2026-02-02", "anthropic-version": "2026-06-01", "x-else": "kept back"}
+    body = json.dumps(anthropic_request()).encode()
+    good = http_response("200 OK", json.dumps(anthropic_response()).encode())
+
+    async def head_at(protocol: str, more: str = "") -> str:
+        script = ScriptedUpstream(good if protocol == "anthropic" else CHAT_RESPONSE)
+        async with serve_upstream(script) as origin:
+            config = one_provider_config(origin, protocol).replace("timeout", f"{more}\ntimeout")
+            async with run_gateway(config) as gateway:
+                answer = await gateway.post("/v1/messages", body, **said)
+                await answer.read(100_000)
+                assert answer.status == 200
+        return script.requests[0].partition(b"\r\n\r\n")[0].decode().lower()
+
+    async def work() -> None:
+        head = await head_at("anthropic") + "\r\n"
+        assert "\r\nanthropic-beta: one-2026-01-01,two-2026-02-02\r\n" in head
+        assert "\r\nanthropic-version: 2026-06-01\r\n" in head
+        assert "kept back" not in head
+        also = await head_at("anthropic", 'headers = {"anthropic-beta" = "own-2026-03-03"}')
+        assert "anthropic-beta: own-2026-03-03,one-2026-01-01,two-2026-02-02" in also
+        assert "anthropic" not in await head_at("openai-chat")
+
+    run_async(work())

@@ -1,0 +1,90 @@
+"""What a client carries for a provider outlives the gateway that gave it, and is worth nothing to anybody else."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolwire
+from tests.support.bodies.minimal import USER_MESSAGE, anthropic_request, responses_request
+from tests.support.gateway.in_process import one_provider_config, run_async, run_gateway
+from tests.support.servers.http_responses import http_response
+from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
+from toolwire.gateway.config import ServerSection
+from toolwire.gateway.signing_keys import load_signing_keys
+
+PATHS = {"anthropic": "/v1/messages", "openai-responses": "/v1/responses"}
+SIGNATURE = "c2lnbmF0dXJlLW9mLWdvb2dsZQ=="
+CALL = {
+    "functionCall": {"id": "call_1", "name": "get_weather", "args": {"city": "Paris"}},
+    "thoughtSignature": SIGNATURE,
+}
+ANSWERED = {"candidates": [{"content": {"parts": [CALL], "role": "model"}, "finishReason": "STOP"}], "responseId": "r"}
+KEY = {"x_api_key": "first-key-1"}
+
+
+async def cycle(
+    script: ScriptedUpstream, client: str, first: str, second: str, key: dict[str, str]
+) -> tuple[int, Any, list[str]]:
+    """A call through one gateway, its result through another: what went upstream then, and the losses."""
+    asked = anthropic_request() if client == "anthropic" else responses_request(USER_MESSAGE, store=False)
+    async with serve_upstream(script) as origin:
+        async with run_gateway(one_provider_config(origin, "gemini", first)) as gateway:
+            answer = await gateway.post(PATHS[client], json.dumps(asked).encode(), **KEY)
+            given = json.loads(await answer.read(100_000))
+        following = toolwire.continue_request(asked, given, [{"id": "call_1", "output": "sunny"}], client)
+        async with run_gateway(one_provider_config(origin, "gemini", second)) as gateway:
+            answer = await gateway.post(PATHS[client], json.dumps(following).encode(), **key)
+            lost = json.loads(answer.headers.get("toolwire-losses", '{"losses":[]}'))["losses"]
+            return answer.status, script.bodies[-1]["contents"][1]["parts"], [loss["path"] for loss in lost]
+
+
+@pytest.mark.parametrize("client", PATHS)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ('[server]\nseal_keys = ["a-seal"]', '[server]\nseal_keys = ["a-seal"]'),
+        ('[server]\nseal_keys = ["old-seal"]', '[server]\nseal_keys = ["new-seal", "old-seal"]'),
+        ('[server]\nkeys = ["first-key-1"]', '[server]\nkeys = ["first-key-1"]'),
+    ],
+    ids=["restarted", "keys turned over", "derived from the server's keys"],
+)
+def test_a_proof_comes_back_through_another_gateway_with_the_same_keys(client: str, first: str, second: str) -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(http_response("200 OK", json.dumps(ANSWERED).encode()))
+        status, parts, lost = await cycle(script, client, first, second, KEY)
+        assert status == 200
+        assert [part.get("thoughtSignature") for part in parts] == [SIGNATURE]
+        assert not any("signature" in path or "encrypted" in path for path in lost)
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("client", PATHS)
+@pytest.mark.parametrize(
+    ("second", "key"),
+    [
+        ('[server]\nseal_keys = ["other-seal"]\nkeys = ["first-key-1"]', "first-key-1"),
+        ('[server]\nseal_keys = ["a-seal"]\nkeys = ["first-key-1", "second-key-2"]', "second-key-2"),
+    ],
+    ids=["another seal", "another caller"],
+)
+def test_a_proof_that_is_not_ones_own_is_left_out_and_that_is_reported(client: str, second: str, key: str) -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(http_response("200 OK", json.dumps(ANSWERED).encode()))
+        first = '[server]\nseal_keys = ["a-seal"]\nkeys = ["first-key-1"]'
+        status, parts, lost = await cycle(script, client, first, second, {"x_api_key": key})
+        assert status == 200
+        assert SIGNATURE not in json.dumps(parts)
+        assert any("signature" in path or "encrypted" in path for path in lost)
+
+    run_async(work())
+
+
+def test_a_key_that_was_made_is_found_again(tmp_path: Path) -> None:
+    home = {"XDG_STATE_HOME": str(tmp_path)}
+    assert load_signing_keys(ServerSection(), home) == load_signing_keys(ServerSection(), home)
+    assert load_signing_keys(ServerSection(), home) != load_signing_keys(
+        ServerSection(), {"XDG_STATE_HOME": str(tmp_path / "other")}
+    )

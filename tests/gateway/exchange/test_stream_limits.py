@@ -1,0 +1,203 @@
+"""Streams end: after a failure nothing more is read or sent, and none is longer than `limits.stream`."""
+
+import asyncio
+import gc
+import itertools
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.codecs import decode_events
+from tests.support.gateway.in_process import PROTOCOL_NAMES, one_provider_config, run_async, run_gateway
+from tests.support.servers.http_responses import (
+    SSE_HEAD,
+    STREAM_START,
+    chat_sse_event,
+    openai_error_body,
+    transfer_chunk,
+)
+from tests.support.servers.upstream import read_http_request, serve_upstream
+from toolwire.canonical.content import Text
+from toolwire.canonical.events import (
+    Event,
+    MessageStart,
+    PartDelta,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    ResponseStart,
+)
+from toolwire.codec import framing
+from toolwire.codec.interface import ResponseContext
+from toolwire.protocols import PROTOCOLS
+from toolwire.translation.body import translate_stream
+from toolwire.translation.stream import StreamTranslator
+
+FAILED = b"data: " + openai_error_body("overheated") + b"\n\n"
+DONE = chat_sse_event({}, "stop") + b"data: [DONE]\n\n"
+
+
+class Endless:
+    """An upstream that writes the same piece until its connection is closed; `closed` is then set."""
+
+    def __init__(self, first: bytes, again: bytes) -> None:
+        self.closed = asyncio.Event()
+        self._first = SSE_HEAD + transfer_chunk(first)
+        self._again = transfer_chunk(again)
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_http_request(reader)
+        writer.write(self._first)
+        ended = asyncio.ensure_future(reader.read())
+        try:
+            while not ended.done():
+                writer.write(self._again)
+                await writer.drain()
+                await asyncio.sleep(0)
+        except ConnectionError:
+            pass
+        finally:
+            ended.cancel()
+            self.closed.set()
+
+
+def failures(events: list[Event]) -> list[ResponseFailed]:
+    return [event for event in events if isinstance(event, ResponseFailed)]
+
+
+def count_errors(wire: bytes, words: bytes) -> int:
+    """How many frames hold these words of an error."""
+    return sum(words in frame for frame in wire.replace(b"\r\n", b"\n").split(b"\n\n" if b"\n\n" in wire else b"\n"))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_s_11_after_an_error_nothing_more_is_read_or_sent(protocol: str) -> None:
+    async def work() -> None:
+        model = Endless(STREAM_START + FAILED, chat_sse_event({"content": "more"}) + FAILED)
+        async with serve_upstream(model) as origin, run_gateway(one_provider_config(origin)) as gateway:
+            wire = await (await gateway.send_question(protocol, stream=True)).read(1_000_000)
+            await model.closed.wait()
+        events = decode_events(protocol, wire)
+        assert isinstance(events[-1], ResponseFailed)
+        assert count_errors(wire, b"overheated") == 1
+        assert b"more" not in wire
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("protocol", ["openai-chat", "anthropic", "openai-responses"])
+def test_s_11_a_frame_that_is_too_long_is_one_error(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framing, "LIMIT_FRAME", 10_000)
+
+    async def work() -> None:
+        model = Endless(STREAM_START, b"data: " + b"x" * 6_000)
+        async with serve_upstream(model) as origin, run_gateway(one_provider_config(origin)) as gateway:
+            wire = await (await gateway.send_question(protocol, stream=True)).read(1_000_000)
+            await model.closed.wait()
+        assert count_errors(wire, b"a frame of more than") == 1
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_s_11_a_connection_cut_after_the_terminal_event_is_no_second_one(protocol: str) -> None:
+    """A cut connection after the answer is complete changes nothing."""
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_http_request(reader)
+        writer.write(SSE_HEAD + transfer_chunk(STREAM_START + DONE))
+        await writer.drain()
+
+    async def work() -> None:
+        async with serve_upstream(cut) as origin, run_gateway(one_provider_config(origin)) as gateway:
+            wire = await (await gateway.send_question(protocol, stream=True)).read(1_000_000)
+        events = decode_events(protocol, wire)
+        assert isinstance(events[-1], ResponseEnd)
+        assert b"closed the connection" not in wire
+
+    run_async(work())
+
+
+def test_s_11_a_translated_stream_takes_no_more_chunks_after_an_error() -> None:
+    taken: list[bytes] = []
+
+    def chunks() -> Iterator[bytes]:
+        for data in itertools.chain([STREAM_START, FAILED], itertools.repeat(STREAM_START, 5)):
+            taken.append(data)
+            yield data
+
+    stream = translate_stream(chunks(), "openai-chat", "anthropic")
+    wire = b"".join(stream)
+    assert taken == [STREAM_START, FAILED]
+    assert len(failures(decode_events("anthropic", wire))) == 1
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_q_11_a_stream_has_a_bound_in_bytes(protocol: str) -> None:
+    async def work() -> None:
+        model = Endless(STREAM_START, chat_sse_event({"content": "on and on "}))
+        async with (
+            serve_upstream(model) as origin,
+            run_gateway(one_provider_config(origin, extra_config="[limits]\nstream = 50_000")) as gateway,
+        ):
+            wire = await (await gateway.send_question(protocol, stream=True)).read(1_000_000)
+            await model.closed.wait()
+        assert isinstance(decode_events(protocol, wire)[-1], ResponseFailed)
+        assert count_errors(wire, b"limits.stream") == 1
+
+    run_async(work())
+
+
+def test_q_11_a_stream_that_never_begins_has_the_same_bound() -> None:
+    async def work() -> None:
+        model = Endless(b": waiting\n\n", b": still waiting\n\n")
+        async with serve_upstream(model) as origin:
+            config = one_provider_config(origin, extra_config="[limits]\nstream = 50_000\nretries = 0")
+            async with run_gateway(config) as gateway:
+                answer = await gateway.send_question("anthropic", stream=True)
+                body = await answer.read(1_000_000)
+                await model.closed.wait()
+        assert answer.status == 502
+        assert b"limits.stream" in body
+
+    run_async(work())
+
+
+BATCH = 1024
+"""Events may wait to be folded or encoded: so many at most."""
+PAIRS = [(source, target) for source in PROTOCOL_NAMES for target in PROTOCOL_NAMES]
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_q_11_what_is_retained_grows_with_the_text_and_not_with_the_deltas(source: str, target: str) -> None:
+    """Each event of a stream used to be retained until its end: 171 bytes for each delta of two letters."""
+    encoder = PROTOCOLS[source].stream_encoder(ResponseContext())
+    started: list[Event] = [
+        ResponseStart(origin="other", id="r", model="m"),
+        MessageStart(),
+        PartStart(index=0, part=Text(text="")),
+    ]
+    translation = StreamTranslator(PROTOCOLS[source], PROTOCOLS[target], ResponseContext())
+    translation.feed(encoder.encode([*started, PartDelta(index=0, text="ab", plain=True)]))
+    delta = encoder.encode([PartDelta(index=0, text="ab", plain=True)])
+    assert delta
+    for _ in range(BATCH):
+        translation.feed(delta)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(2 * BATCH):
+            translation.feed(delta)
+        gc.collect()
+        retained = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert retained < 2 * BATCH * 2 * 10  # at most the text itself, a few times
+
+
+def test_q_11_a_pass_through_retains_nothing() -> None:
+    translation = StreamTranslator(PROTOCOLS["openai-chat"], PROTOCOLS["openai-chat"], ResponseContext())
+    translation.feed(STREAM_START)
+    assert translation._accumulator is None

@@ -1,0 +1,141 @@
+"""The memory that workers share: counters that add up, and losses within bounds."""
+
+import json
+
+from tests.support.assertions import non_empty
+from tests.support.gateway.in_process import LOSSY_REQUEST, run_async, run_gateway_with
+from tests.support.servers.http_responses import CHAT_RESPONSE
+from tests.support.servers.upstream import ScriptedUpstream
+from toolwire.canonical.response import Usage
+from toolwire.gateway.observability.access_log import RequestRecord
+from toolwire.gateway.observability.loss_report import LIMIT_REPORT
+from toolwire.gateway.observability.metrics import LIMIT_LOSS_BYTES, OVERFLOW_METRIC, Metrics, Scoreboard
+from toolwire.gateway.server.auth import Principal
+
+MINE, OTHER = Principal("0123456789abcdef"), Principal("fedcba9876543210")
+
+
+def id_of(number: int) -> str:
+    return f"ex_{number:016x}"
+
+
+def report_of(number: int, size: int = 0) -> bytes:
+    return b'{"losses":["%d%b"]}' % (number, b"x" * size)
+
+
+def test_q_6_workers_find_each_others_exchanges_and_a_key_only_its_own() -> None:
+    scoreboard = Scoreboard(workers=3, entries=10)
+    workers = [scoreboard.loss_store(number) for number in range(3)]
+    for number, worker in enumerate(workers, start=1):
+        worker.add(id_of(number), MINE, report_of(number))
+        worker.add(id_of(number + 100), MINE)
+    for reader in non_empty(workers):
+        for number in range(1, 4):
+            assert reader.find_losses(id_of(number), MINE) == report_of(number)
+            assert reader.find_losses(id_of(number), OTHER) is None
+            assert reader.find_losses(id_of(number), Principal("")) is None
+            assert reader.find_losses(id_of(number + 100), MINE) == b'{"losses":[]}'
+            assert reader.find_losses(id_of(number + 100), OTHER) is None
+        assert reader.find_losses(id_of(999), MINE) is None
+        assert reader.find_losses(id_of(0), Principal("")) is None
+
+
+def test_an_exchange_that_lost_something_is_never_one_that_lost_nothing() -> None:
+    exchanges = Scoreboard(entries=1000).loss_store(0)
+    exchanges.add(id_of(1), MINE)
+    assert exchanges.find_losses(id_of(1), MINE) == b'{"losses":[]}'
+    exchanges.add(id_of(1), MINE, report_of(1))
+    assert exchanges.find_losses(id_of(1), MINE) == report_of(1)
+    for number in range(2, 2 + LIMIT_LOSS_BYTES // LIMIT_REPORT + 1):  # until its report is written over
+        exchanges.add(id_of(number), MINE, report_of(number, LIMIT_REPORT - 100))
+    assert exchanges.find_losses(id_of(1), MINE) is None
+
+
+def test_s_16_q_8_the_losses_of_all_exchanges_take_so_many_bytes() -> None:
+    exchanges = Scoreboard(entries=1000).loss_store(0)
+    count = 200
+    for number in range(1, count + 1):
+        exchanges.add(id_of(number), MINE, report_of(number, LIMIT_REPORT - 100))
+    found = [exchanges.find_losses(id_of(number), MINE) for number in range(1, count + 1)]
+    kept = [report for report in found if report is not None]
+    assert LIMIT_LOSS_BYTES - LIMIT_REPORT < sum(map(len, kept)) <= LIMIT_LOSS_BYTES
+    assert found[-len(kept) :] == kept
+
+
+def test_no_more_exchanges_are_known_than_there_are_entries() -> None:
+    exchanges = Scoreboard(entries=3).loss_store(0)
+    for number in range(1, 6):
+        exchanges.add(id_of(number), MINE)
+    assert [exchanges.find_losses(id_of(number), MINE) is None for number in range(1, 6)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_q_8_a_long_report_is_cut_at_whole_losses_and_counts_the_rest() -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
+            unknown = {f"field_{number}_{'x' * 200}": number for number in range(3000)}
+            answer = await gateway.post("/v1/messages", json.dumps(LOSSY_REQUEST | unknown).encode())
+            path = f"/toolwire/exchanges/{answer.headers['toolwire-exchange']}/losses"
+            status, body = await gateway.get(path)
+            assert status == 200
+            assert LIMIT_REPORT - 1000 < len(body) <= LIMIT_REPORT
+            found = json.loads(body)
+            assert len(found["losses"]) + found["more"] >= 3000
+            header = json.loads(answer.headers["toolwire-losses"])
+            assert len(header["losses"]) + header["more"] == len(found["losses"]) + found["more"]
+
+    run_async(work())
+
+
+def line(provider: str = "up", seconds: float = 0.2) -> RequestRecord:
+    one = RequestRecord(
+        id="ex_1", method="POST", path="/", started_at=0.0, duration=seconds, status=200, client="anthropic"
+    )
+    one.provider, one.losses, one.usage = provider, 2, Usage(input_tokens=5, output_tokens=7)
+    return one
+
+
+def test_q_6_metrics_add_up_and_a_replacement_counts_on() -> None:
+    scoreboard = Scoreboard(workers=2)
+    first, second = Metrics(scoreboard, 0), Metrics(scoreboard, 1)
+    first.count_request(line())
+    first.set_streams(3)
+    first.set_journal_counts(4, 1)
+    second.count_request(line(seconds=1000.0))
+    second.set_streams(2)
+    assert first.render() == second.render()
+    assert b"\ntoolwire_streams 5\n" in second.render()
+    replacement = Metrics(scoreboard, 0)
+    replacement.count_request(line())
+    replacement.set_journal_counts(1, 0)
+    text = second.render().decode()
+    assert 'toolwire_requests_total{client="anthropic",provider="up",status="200"} 3\n' in text
+    assert 'toolwire_tokens_total{provider="up",kind="output"} 21\n' in text
+    assert "toolwire_losses_total 6\n" in text
+    assert "toolwire_streams 2\n" in text
+    assert 'toolwire_request_seconds_bucket{le="0.25"} 2\n' in text
+    assert 'toolwire_request_seconds_bucket{le="300"} 2\n' in text
+    assert 'toolwire_request_seconds_bucket{le="+Inf"} 3\n' in text
+    assert "toolwire_request_seconds_sum 1000.400000\n" in text
+    assert scoreboard.totals()["toolwire_journal_written_total"] == 5
+    assert scoreboard.totals()["toolwire_journal_dropped_total"] == 1
+
+
+def test_samples_without_a_place_are_counted_together() -> None:
+    scoreboard = Scoreboard()
+    metrics = Metrics(scoreboard)
+    for number in range(5000):
+        metrics.count_request(line(provider=f"p{number}"))
+    metrics.count_request(line(provider="\\" * 5000))
+    text = metrics.render().decode()
+    totals = scoreboard.totals()
+    assert totals[OVERFLOW_METRIC] > 0
+    assert "toolwire_request_seconds_count 5001\n" in text
+    requests = sum(value for name, value in totals.items() if name.startswith("toolwire_requests_total"))
+    tokens = sum(value for name, value in totals.items() if name.startswith("toolwire_tokens_total"))
+    assert requests + tokens + totals[OVERFLOW_METRIC] == 5001 * (1 + 5 + 7)

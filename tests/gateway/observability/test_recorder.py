@@ -1,0 +1,303 @@
+"""The gateway's journal: what an exchange leaves in it, and what never gets there."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.deadlines import run_event_loop, wait_until_async
+from tests.support.gateway.in_process import (
+    PROTOCOL_NAMES,
+    RunningGateway,
+    journal_config,
+    one_provider_config,
+    question_request,
+    read_journal,
+    run_async,
+    run_gateway,
+    run_gateway_with,
+)
+from tests.support.servers.asgi import serve_app
+from tests.support.servers.http_responses import CHAT_RESPONSE, http_response, openai_error_body
+from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
+from toolwire import __version__
+from toolwire.journal.records import decode_recorded_response
+from toolwire.upstream.provider import parse_origin
+from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.script import parse_script
+
+CANARY = "canary-of-a-server-key"
+
+
+async def answered(gateway: RunningGateway, protocol: str, *, stream: bool, **headers: str) -> tuple[str, bytes]:
+    answer = await gateway.send_question(protocol, stream=stream, **headers)
+    body = await answer.read(1_000_000)
+    assert answer.status == 200, body
+    return answer.headers["toolwire-exchange"], body
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+def test_an_exchange_is_recorded_whole(client: str, stream: bool, tmp_path: Path) -> None:
+    async def work(base_url: str) -> None:
+        config = one_provider_config(parse_origin(base_url), "gemini", journal_config(tmp_path))
+        async with run_gateway(config) as gateway:
+            id, body = await answered(gateway, client, stream=stream)
+        (record,) = read_journal(tmp_path)
+        path, asked = question_request(client, stream=stream)
+        assert (record.id, record.path, record.client) == (id, path.partition("?")[0], client)
+        assert (record.provider, record.protocol, record.model) == ("up", "gemini", "m")
+        assert (record.status, record.streamed, record.toolwire) == (200, stream, __version__)
+        assert record.bodies is not None
+        assert (record.bodies.request, record.bodies.response) == (asked, body)
+        assert json.loads(record.bodies.translated)["contents"][0]["parts"] == [
+            {"text": "What is the weather in Paris?"}
+        ]
+        assert record.usage["input_tokens"] > 0
+        assert record.usage["output_tokens"] > 0
+        assert record.sent is not None
+        assert record.answered is not None
+        assert 0 < record.sent < record.answered <= record.ended < 10
+
+    with serve_app(Simulator()) as base_url:
+        run_async(work(base_url))
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_its_losses_are_those_that_the_gateway_tells(stream: bool, tmp_path: Path) -> None:
+    async def work(base_url: str) -> None:
+        async with run_gateway(
+            one_provider_config(parse_origin(base_url), "ollama", journal_config(tmp_path, ""))
+        ) as gateway:
+            body = {"model": "m", "max_tokens": 99, "metadata": {"user_id": "u"}, "stream": stream}
+            body["messages"] = [{"role": "user", "content": "Hi"}]
+            answer = await gateway.post("/v1/messages", json.dumps(body).encode())
+            await answer.read(100_000)
+            _, losses = await gateway.get(f"/toolwire/exchanges/{answer.headers['toolwire-exchange']}/losses")
+        (record,) = read_journal(tmp_path)
+        assert "/metadata/user_id" in [loss.path for loss in record.losses]
+        assert [loss.path for loss in record.losses] == [loss["path"] for loss in json.loads(losses)["losses"]]
+
+    with serve_app(Simulator()) as base_url:
+        run_async(work(base_url))
+
+
+def test_of_many_each_is_recorded_with_what_is_its_own(tmp_path: Path) -> None:
+    """They are kept by what makes them differ from the one before."""
+    asked = ["anthropic"] * 40 + ["openai-chat", "anthropic", "anthropic", "openai-chat"] * 8
+
+    async def work(base_url: str) -> None:
+        async with run_gateway(
+            one_provider_config(parse_origin(base_url), "openai-chat", journal_config(tmp_path, ""))
+        ) as gateway:
+            ids = [(await answered(gateway, client, stream=False))[0] for client in asked]
+        records = read_journal(tmp_path)
+        assert [(record.id, record.client) for record in records] == list(zip(ids, asked, strict=True))
+        assert [record.at for record in records] == sorted(record.at for record in records)
+        for record in records:
+            assert record.sent is not None
+            assert record.answered is not None
+            assert 0 < record.sent < record.answered <= record.ended
+            assert record.usage["output_tokens"] > 0
+            assert (record.status, record.provider, record.stop_reasons) == (200, "up", ["end_turn"])
+            assert bool(record.losses) == (record.client == "anthropic")
+
+    with serve_app(Simulator()) as base_url:
+        run_async(work(base_url))
+
+
+def test_bodies_are_kept_only_if_wanted(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with run_gateway_with(
+            ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path, "")
+        ) as gateway:
+            await answered(gateway, "anthropic", stream=False)
+        (record,) = read_journal(tmp_path)
+        assert (record.bodies, record.usage["input_tokens"]) == (None, 3)
+        assert b"weather in Paris" not in (tmp_path / "journal.db").read_bytes()
+
+    run_async(work())
+
+
+def test_without_a_journal_there_is_no_file_and_no_recorder(tmp_path: Path) -> None:
+    async def work() -> None:
+        more = f'[journal]\npath = "{tmp_path}/journal.db"\n'
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=more) as gateway:
+            await answered(gateway, "anthropic", stream=False)
+            assert gateway.gateway.app._recorder is None
+            assert b"toolwire_journal" not in (await gateway.get("/metrics"))[1]
+
+    run_async(work())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_went_wrong_is_recorded_with_the_answer_to_it(tmp_path: Path) -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(
+            http_response("400 Bad", openai_error_body("temperature: too hot", "invalid_request_error"))
+        )
+        async with run_gateway_with(script, extra_config=journal_config(tmp_path)) as gateway:
+            answer = await gateway.send_question("gemini")
+            body = await answer.read(10_000)
+            await gateway.post("/v1/messages", b"{")
+        refused, unreadable = read_journal(tmp_path)
+        assert (refused.status, refused.provider, refused.protocol) == (400, "p0", "openai-chat")
+        assert "too hot" in refused.error
+        assert refused.bodies is not None
+        assert refused.bodies.response == body
+        assert json.loads(refused.bodies.translated)["model"] == "m"
+        assert (unreadable.status, unreadable.provider, unreadable.client) == (400, "", "anthropic")
+
+    run_async(work())
+
+
+def test_a_client_that_leaves_is_recorded(tmp_path: Path) -> None:
+    async def work(base_url: str) -> None:
+        async with run_gateway(
+            one_provider_config(parse_origin(base_url), "gemini", journal_config(tmp_path))
+        ) as gateway:
+            answer = await gateway.send_question("anthropic", stream=True)
+            await answer.next()
+            answer.close()
+            gateway.transport.close()
+            while b'client="anthropic"' not in (await gateway.get("/metrics"))[1]:
+                await run_event_loop()
+        (record,) = read_journal(tmp_path)
+        assert (record.status, record.streamed) == (499, True)
+        assert record.bodies is not None
+        assert record.bodies.response.startswith(b"event: message_start")
+
+    with serve_app(Simulator(pace=0.05)) as base_url:
+        run_async(work(base_url))
+
+
+def test_no_secret_gets_into_the_file(tmp_path: Path) -> None:
+    """In a body, in an error of the provider, in the address and in the keys themselves."""
+
+    async def work() -> None:
+        echo = openai_error_body("wrong key upstream-secret-key for sk-abcdefghijklmnop")
+        script = ScriptedUpstream(
+            http_response("400 Bad", echo.replace(b"server_error", b"invalid_request_error")), CHAT_RESPONSE
+        )
+        more = f'[server]\nkeys = ["{CANARY}"]\n{journal_config(tmp_path)}'
+        async with (
+            serve_upstream(script) as origin,
+            run_gateway(one_provider_config(origin, "openai-chat", more)) as gateway,
+        ):
+            for _ in range(2):
+                path, body = question_request(
+                    "gemini", text=f"my keys: {CANARY}, upstream-secret-key\nsk-abcdefghijklmnop"
+                )
+                answer = await gateway.post(f"{path}?key={CANARY}", body)
+                await answer.read(10_000)
+
+    run_async(work())
+    assert len(read_journal(tmp_path)) == 2
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"my keys: [removed], [removed]" in kept
+    for secret in (CANARY.encode(), b"upstream-secret-key", b"sk-abcdefghijklmnop"):
+        assert secret not in kept
+
+
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+def test_no_secret_gets_into_the_file_in_the_pieces_of_a_stream(client: str, tmp_path: Path) -> None:
+    """The simulator repeats what it is told, word by word: no piece is the secret."""
+
+    async def work(base_url: str) -> None:
+        async with run_gateway(
+            one_provider_config(parse_origin(base_url), "gemini", journal_config(tmp_path))
+        ) as gateway:
+            for text in ("Say upstream-secret-key or sk-abcd-efgh-ijkl", "Say something else"):
+                path, body = question_request(client, stream=True, text=text)
+                answer = await gateway.post(path, body)
+                read = await answer.read(100_000)
+                assert answer.status == 200
+            assert b"secret" not in read
+
+    with serve_app(Simulator()) as base_url:
+        run_async(work(base_url))
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    for piece in (b"secret", b"efgh"):
+        assert piece not in kept
+    folded, whole = read_journal(tmp_path)
+    assert folded.bodies is not None
+    assert folded.bodies.folded
+    assert b"Say [removed] or [removed]" in folded.bodies.response
+    assert whole.bodies is not None
+    assert not whole.bodies.folded
+    assert (response := decode_recorded_response(folded)) is not None
+    assert response.candidates[0].stop is not None
+    assert response.candidates[0].stop.reason == "end_turn"
+
+
+def test_a_full_queue_is_counted_and_answers_are_the_same(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with run_gateway_with(
+            ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path, "bodies = true\nqueue = 1")
+        ) as gateway:
+            await answered(gateway, "anthropic", stream=False)
+            metrics = (await gateway.get("/metrics"))[1]
+            assert b"toolwire_journal_dropped_total 1\n" in metrics
+            assert b"toolwire_journal_written_total 0\n" in metrics
+        assert read_journal(tmp_path) == []
+
+    run_async(work())
+
+
+def replaced_by_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def test_what_keeps_the_journal_from_being_written_stops_no_exchange(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path)) as gateway:
+            replaced_by_a_folder(tmp_path / "journal.db")
+            await answered(gateway, "anthropic", stream=False)
+            while b"dropped_total 1" not in (await gateway.get("/metrics"))[1]:
+                await run_event_loop()
+            health = json.loads((await gateway.get("/healthz"))[1])
+            assert (health["status"], list(health["reasons"])) == ("degraded", ["journal"])
+
+    run_async(work())
+    assert "journal: DatabaseUnusable: Is a directory" in capsys.readouterr().err
+
+
+def test_lists_and_health_are_not_exchanges(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path)) as gateway:
+            for path in ("/healthz", "/v1/models", "/nothing"):
+                await gateway.get(path)
+        assert read_journal(tmp_path) == []
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("said", ["What is the weather?", "senseless"])
+def test_what_is_made_in_the_background_is_recorded_once_it_is_there(stream: bool, said: str, tmp_path: Path) -> None:
+    script = b'[[turns]]\nwhen = "senseless"\nrepeat = 0\nerror = {kind = "invalid_request", message = "No sense."}\n'
+
+    async def work(base_url: str) -> None:
+        async with run_gateway(
+            one_provider_config(parse_origin(base_url), "gemini", journal_config(tmp_path))
+        ) as gateway:
+            body = {"model": "m", "input": said, "background": True, "stream": stream}
+            answer = await gateway.post("/v1/responses", json.dumps(body).encode())
+            await answer.read(100_000)
+            await wait_until_async(lambda: read_journal(tmp_path))
+        (record,) = read_journal(tmp_path)
+        assert (record.id, record.provider) == (answer.headers["toolwire-exchange"], "up")
+        assert record.bodies is not None
+        assert json.loads(record.bodies.translated)["contents"][0]["parts"] == [{"text": said}]
+        told = json.loads(record.bodies.response)
+        if said == "senseless":
+            assert (record.status, record.error, told["status"]) == (400, "No sense.", "failed")
+        else:
+            assert (record.status, record.stop_reasons, told["status"]) == (200, ["end_turn"], "completed")
+            assert record.usage["output_tokens"] > 0
+
+    with serve_app(Simulator(script=parse_script(script, "script"))) as base_url:
+        run_async(work(base_url))

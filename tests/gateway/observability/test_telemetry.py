@@ -1,0 +1,221 @@
+"""Spans and metrics of exchanges, as a collector on loopback really gets them."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.support.deadlines import DEADLINE
+from tests.support.gateway.in_process import (
+    PROTOCOL_NAMES,
+    RunningGateway,
+    journal_config,
+    one_provider_config,
+    question_request,
+    read_journal,
+    run_async,
+    run_gateway,
+)
+from tests.support.servers.asgi import serve_app
+from tests.support.servers.http_responses import http_response, openai_error_body
+from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
+from toolwire import __version__
+from toolwire.journal.telemetry import configure_telemetry
+from toolwire.upstream.provider import Origin, parse_origin
+from toolwire.upstream.simulator.app import Simulator
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+CONTENT = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"}
+SECRET = "upstream-secret-key"
+
+
+class Collector:
+    """Takes what is exported over OTLP."""
+
+    def __init__(self) -> None:
+        self.bodies: list[tuple[str, bytes]] = []
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        body = b""
+        more = True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        self.bodies.append((scope["path"], body))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    @property
+    def spans(self) -> list[Any]:
+        found = []
+        for path, body in self.bodies:
+            if path == "/v1/traces":
+                for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                    assert attributes(resource.resource)["service.name"] == "toolwire"
+                    found += [span for scope in resource.scope_spans for span in scope.spans]
+        return found
+
+    @property
+    def points(self) -> list[tuple[str, dict[str, Any], Any]]:
+        """Each with the name of its metric and its attributes."""
+        return [
+            (metric.name, attributes(point), point)
+            for path, body in self.bodies
+            if path == "/v1/metrics"
+            for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            for point in metric.histogram.data_points
+        ]
+
+
+def attributes(holder: Any) -> dict[str, Any]:
+    found = {}
+    for one in holder.attributes:
+        kind = one.value.WhichOneof("value")
+        value = getattr(one.value, kind)
+        found[one.key] = [each.string_value for each in value.values] if kind == "array_value" else value
+    return found
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    found = Collector()
+    with serve_app(found) as url:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)  # the exporter reads it
+        yield found
+
+
+async def asked(origin: Origin, protocol: str, client: str, *, stream: bool, more: str = "", **environment: str) -> int:
+    wanted = {"OTEL_EXPORTER_OTLP_ENDPOINT": "the collector"} | environment
+    async with run_gateway(one_provider_config(origin, protocol, more), environment=wanted) as gateway:
+        return await _asked(gateway, client, stream=stream)
+
+
+async def _asked(gateway: RunningGateway, client: str, *, stream: bool) -> int:
+    path, body = question_request(client, stream=stream, text=f"weather for {SECRET}")
+    answer = await gateway.post(path, body, traceparent=f"00-{TRACE}-b7ad6b7169203331-01")
+    await answer.read(100_000)
+    return answer.status
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_an_exchange_is_a_span_and_is_measured(collector: Collector, protocol: str, stream: bool) -> None:
+    with serve_app(Simulator()) as base_url:
+        run_async(_checked(parse_origin(base_url), protocol, stream))
+    (span,) = collector.spans
+    told_by_span = attributes(span)
+    assert (span.name, span.kind, span.status.code) == ("chat m", 3, 0)
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, "b7ad6b7169203331")
+    assert 0 < span.end_time_unix_nano - span.start_time_unix_nano < 10**10
+    names = {"anthropic": "anthropic", "gemini": "gcp.gemini", "gemini-interactions": "gcp.gemini"}
+    name = names.get(protocol, "openai" if protocol.startswith("openai") else protocol)
+    assert told_by_span["gen_ai.provider.name"] == name
+    assert (told_by_span["gen_ai.operation.name"], told_by_span["gen_ai.request.model"]) == ("chat", "m")
+    assert told_by_span["gen_ai.usage.input_tokens"] > 5
+    assert (told_by_span["toolwire.client"], told_by_span["toolwire.provider"]) == ("anthropic", "up")
+    assert (told_by_span["toolwire.streamed"], told_by_span["toolwire.version"]) == (stream, __version__)
+    points = {(metric, labels.get("gen_ai.token.type")): (labels, point) for metric, labels, point in collector.points}
+    assert set(points) == {
+        ("gen_ai.client.operation.duration", None),
+        ("gen_ai.client.token.usage", "input"),
+        ("gen_ai.client.token.usage", "output"),
+    }
+    assert told_by_span["gen_ai.response.finish_reasons"] == ["end_turn"]
+    assert told_by_span["gen_ai.response.model"]
+    labels, point = points["gen_ai.client.token.usage", "input"]
+    assert (labels["gen_ai.provider.name"], point.count) == (name, 1)
+    assert point.sum == told_by_span["gen_ai.usage.input_tokens"]
+    assert b"weather for" not in b"".join(body for _, body in collector.bodies)
+
+
+async def _checked(origin: Origin, protocol: str, stream: bool) -> None:
+    assert await asked(origin, protocol, "anthropic", stream=stream) == 200
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+def test_what_was_said_goes_along_only_if_asked_for_and_without_secrets(
+    collector: Collector, client: str, stream: bool, tmp_path: Path
+) -> None:
+    async def work(origin: Origin) -> None:
+        more = journal_config(tmp_path, "bodies = false")
+        assert await asked(origin, "gemini", client, stream=stream, more=more, **CONTENT) == 200
+
+    with serve_app(Simulator()) as base_url:
+        run_async(work(parse_origin(base_url)))
+    (span,) = collector.spans
+    found = attributes(span)
+    (message,) = json.loads(found["gen_ai.input.messages"])
+    assert message == {"role": "user", "parts": [{"type": "text", "content": "weather for [removed]"}]}
+    (answer,) = json.loads(found["gen_ai.output.messages"])
+    assert answer["role"] == "assistant"
+    assert "weather for [removed]" in answer["parts"][-1]["content"]
+    assert found["gen_ai.response.finish_reasons"] == ["end_turn"]
+    assert SECRET.encode() not in b"".join(body for _, body in collector.bodies)
+    (record,) = read_journal(tmp_path)
+    assert record.bodies is None
+
+
+def test_a_failure_is_one_and_says_no_more_than_its_status(collector: Collector) -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(
+            http_response("400 Bad", openai_error_body("weather: too hot", "invalid_request_error"))
+        )
+        async with serve_upstream(script) as origin:
+            assert await asked(origin, "openai-chat", "gemini", stream=False) == 400
+
+    run_async(work())
+    (span,) = collector.spans
+    assert (span.status.code, span.status.message, attributes(span)["error.type"]) == (2, "", "400")
+    assert {labels["error.type"] for _, labels, _ in collector.points} == {"400"}
+    assert b"too hot" not in b"".join(body for _, body in collector.bodies)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}],
+)
+def test_nobody_who_does_not_ask_for_it_gets_it(environment: dict[str, str]) -> None:
+    assert configure_telemetry(environment, print) is None
+
+
+def test_without_it_nothing_of_it_is_even_loaded() -> None:
+    program = """
+import sys
+from toolwire.gateway.config import Config
+from toolwire.gateway.server import build
+gateway = build(Config(), None, {"HOME": "/nonexistent"})
+gateway.simulator.close()
+assert gateway.app._recorder is None
+assert not [name for name in sys.modules if name.startswith("opentelemetry")]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=DEADLINE)
+
+
+def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
+    assert configure_telemetry({"OTEL_TRACES_EXPORTER": "otlp"}, said.append) is None
+    assert said == ["telemetry is asked for, and opentelemetry-sdk is not installed: pip install 'toolwire[telemetry]'"]
+
+
+def test_a_collector_that_is_not_there_stops_no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+
+    async def work(origin: Origin) -> None:
+        assert await asked(origin, "gemini", "anthropic", stream=False) == 200
+
+    with serve_app(Simulator()) as base_url:
+        run_async(work(parse_origin(base_url)))

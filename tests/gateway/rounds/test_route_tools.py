@@ -1,0 +1,400 @@
+"""Routes that offer the tools of MCP servers: the gateway runs them, for any client's model."""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from tests.support.codecs import decode_events
+from tests.support.gateway.emulated_exchange import (
+    canonical_call,
+    canonical_response,
+    encode_http_response,
+    post_and_decode,
+)
+from tests.support.gateway.in_process import one_provider_config, question_request, run_async, run_gateway
+from tests.support.mcp.toolsets import SCRIPTED_SERVER
+from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
+from toolwire.canonical.content import Text, ToolCall, ToolResult
+from toolwire.canonical.fold import fold
+from toolwire.canonical.tools import NativeTool
+from toolwire.codec.interface import ResponseContext, Route
+from toolwire.gateway.config import ConfigError, parse_config
+from toolwire.protocols import PROTOCOLS
+from toolwire.runtime.mcp.tool_names import McpToolNames
+
+SEVEN = list(PROTOCOLS)
+SHOWN = {"anthropic": "mcp_tool_use", "openai-responses": "mcp_call"}
+
+
+def configured(
+    origin: Any, protocol: str, *, rules: str = 'allow = ["one__*"]', more: str = "", names: Any = ("echo", "fail")
+) -> str:
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+    settings = json.dumps({"version": "2025-11-25", "tools": tools})
+    started = json.dumps(["-S", str(SCRIPTED_SERVER), settings])
+    server = f"[mcp.servers.one]\ncommand = {json.dumps(sys.executable)}\nargs = {started}\n"
+    return one_provider_config(origin, protocol, f"{server}[policy]\n{rules}\n") + f'tools = ["one"]\n{more}'
+
+
+def read(protocol: str, body: Any) -> Any:
+    return PROTOCOLS[protocol].decode_request(json.dumps(body).encode(), Route())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("client", "protocol"), [*((one, "openai-chat") for one in SEVEN), *(("anthropic", one) for one in SEVEN)]
+)
+def test_the_gateway_runs_them_and_the_client_gets_one_answer(client: str, protocol: str, stream: bool) -> None:
+    async def work() -> None:
+        first = canonical_response(Text(text="Let me see."), canonical_call("one__echo", word="hello"))
+        second = canonical_response(Text(text="It says hello."), reason="end_turn")
+        script = ScriptedUpstream(*(encode_http_response(protocol, one, stream=stream) for one in (first, second)))
+        async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
+            path, body = question_request(client, stream=stream)
+            got = await gateway.post(path, body)
+            data = await got.read(1_000_000)
+            assert got.status == 200, data
+            events = decode_events(client, data) if stream else []
+            response = fold(events) if stream else PROTOCOLS[client].decode_response(data, ResponseContext())
+        assert len(script.requests) == 2
+        before, after = (read(protocol, one) for one in script.bodies)
+        assert [tool.name for tool in before.tools] == ["weather", "one__echo", "one__fail"]
+        (result,) = [part for part in after.messages[-1].parts if isinstance(part, ToolResult)]
+        assert '{"word": "hello"}' in str(result.content)
+        assert b"one__echo" not in data
+        said = [part for one in response.candidates[0].messages for part in one.parts]
+        assert "".join(part.text for part in said if isinstance(part, Text)) == "Let me see.It says hello."
+        assert not any(isinstance(part, ToolCall) for part in said)
+        assert response.candidates[0].stop is not None
+        assert response.candidates[0].stop.reason == "end_turn"
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("client", SEVEN)
+@pytest.mark.parametrize("protocol", SEVEN)
+def test_several_calls_of_one_answer_are_all_answered(client: str, protocol: str) -> None:
+    async def work() -> None:
+        first = canonical_response(
+            canonical_call("one__echo", word="hello"), canonical_call("one__echo", "call_2", word="world")
+        )
+        script = ScriptedUpstream(
+            encode_http_response(protocol, first, stream=False),
+            encode_http_response(protocol, canonical_response(Text(text="Done."), reason="end_turn"), stream=False),
+        )
+        async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
+            path, body = question_request(client)
+            got = await gateway.post(path, body)
+            assert got.status == 200, await got.read(1_000_000)
+        after = read(protocol, script.bodies[1])
+        results = [part for one in after.messages for part in one.parts if isinstance(part, ToolResult)]
+        assert ["hello" in str(one.content) for one in results] == [True, False]
+        assert ["world" in str(one.content) for one in results] == [False, True]
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("client", list(SHOWN))
+def test_what_was_called_can_be_shown(client: str, stream: bool) -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(
+            encode_http_response(
+                "gemini", canonical_response(canonical_call("one__echo", word="hello")), stream=stream
+            ),
+            encode_http_response("gemini", canonical_response(Text(text="Done."), reason="end_turn"), stream=stream),
+        )
+        also = 'tool_calls = "shown"\n'
+        async with serve_upstream(script) as origin, run_gateway(configured(origin, "gemini", more=also)) as gateway:
+            path, body = question_request(client, stream=stream)
+            got, _ = await post_and_decode(gateway, client, path, body, stream=stream)
+        items = got["content"] if client == "anthropic" else got["output"]
+        shown = next(one for one in items if one["type"] == SHOWN[client])
+        assert shown["name"] == "echo"
+        assert shown["server_name" if client == "anthropic" else "server_label"] == "one"
+        assert "hello" in json.dumps(items)
+
+    run_async(work())
+
+
+def test_what_no_rule_allows_is_denied_and_told_to_the_model() -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(
+            encode_http_response(
+                "openai-chat", canonical_response(canonical_call("one__echo", word="x")), stream=False
+            ),
+            encode_http_response(
+                "openai-chat", canonical_response(Text(text="I may not."), reason="end_turn"), stream=False
+            ),
+        )
+        rules = 'deny = ["one__fail"]'
+        async with (
+            serve_upstream(script) as origin,
+            run_gateway(configured(origin, "openai-chat", rules=rules)) as gateway,
+        ):
+            path, body = question_request("anthropic")
+            got, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
+        before, after = (read("openai-chat", one) for one in script.bodies)
+        assert [tool.name for tool in before.tools] == ["weather", "one__echo"]
+        assert "no rule allows it, and nobody is there to ask" in str(after.messages)
+        assert got["content"][0]["text"] == "I may not."
+
+    run_async(work())
+
+
+def test_a_call_of_the_clients_own_tool_goes_to_the_client_and_ours_wait() -> None:
+    async def work() -> None:
+        both = canonical_response(canonical_call("one__echo", word="x"), canonical_call("weather", "call_2"))
+        script = ScriptedUpstream(encode_http_response("openai-chat", both, stream=False))
+        async with serve_upstream(script) as origin, run_gateway(configured(origin, "openai-chat")) as gateway:
+            path, body = question_request("anthropic")
+            got, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
+        assert len(script.requests) == 1
+        assert [one["name"] for one in got["content"]] == ["weather"]
+        assert got["stop_reason"] == "tool_use"
+
+    run_async(work())
+
+
+def test_a_client_keeps_the_name_of_its_own_tool() -> None:
+    async def work() -> None:
+        other = McpToolNames(["one__echo"]).name_for("one", "echo")
+        script = ScriptedUpstream(
+            encode_http_response("openai-chat", canonical_response(canonical_call(other, word="x")), stream=False),
+            encode_http_response(
+                "openai-chat", canonical_response(canonical_call("one__echo", "call_2")), stream=False
+            ),
+        )
+        async with serve_upstream(script) as origin, run_gateway(configured(origin, "openai-chat")) as gateway:
+            path, body = question_request("anthropic")
+            request = json.loads(body)
+            request["tools"].append({"name": "one__echo", "input_schema": {"type": "object"}})
+            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+        assert len(script.requests) == 2
+        before, after = (read("openai-chat", one) for one in script.bodies)
+        assert [tool.name for tool in before.tools] == ["weather", "one__echo", other, "one__fail"]
+        assert '{"word": "x"}' in str(after.messages[-1])
+        assert [one["name"] for one in got["content"]] == ["one__echo"]
+
+    run_async(work())
+
+
+MANY = ["echo", "fail", *(f"filler_{number}" for number in range(60))]
+NATIVE = {"anthropic": "tool_search_tool_bm25", "openai-responses": "tool_search"}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("client", SEVEN)
+@pytest.mark.parametrize("protocol", [one for one in SEVEN if one not in NATIVE])
+def test_of_many_tools_the_model_is_told_a_search(client: str, protocol: str, stream: bool) -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(
+            encode_http_response(
+                protocol, canonical_response(canonical_call("find_tools", query="echo")), stream=stream
+            ),
+            encode_http_response(
+                protocol, canonical_response(canonical_call("one__echo", "call_2", word="hello")), stream=stream
+            ),
+            encode_http_response(protocol, canonical_response(Text(text="Done."), reason="end_turn"), stream=stream),
+        )
+        rules = 'allow = ["one__*"]\ndeny = ["one__filler_7"]'
+        also = 'tool_calls = "shown"\n'
+        async with (
+            serve_upstream(script) as origin,
+            run_gateway(configured(origin, protocol, rules=rules, names=MANY, more=also)) as gateway,
+        ):
+            path, body = question_request(client, stream=stream)
+            got = await gateway.post(path, body)
+            data = await got.read(1_000_000)
+        assert got.status == 200, data
+        first, second, third = (read(protocol, one) for one in script.bodies)
+        assert [tool.name for tool in first.tools] == ["weather", "find_tools"]
+        assert "61 more tools" in first.tools[1].description  # of 62, one is denied
+        assert [tool.name for tool in second.tools] == ["weather", "find_tools", "one__echo"]
+        assert second.messages[: len(first.messages)] == first.messages
+        assert [tool.name for tool in third.tools] == ["weather", "find_tools", "one__echo"]
+        assert '{"word": "hello"}' in str(third.messages[-1])
+        assert b"find_tools" not in data
+        assert b"Done." in data
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("client", SEVEN)
+@pytest.mark.parametrize("protocol", NATIVE)
+def test_a_provider_that_searches_itself_is_told_of_all_of_them(client: str, protocol: str) -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(
+            encode_http_response(protocol, canonical_response(canonical_call("one__echo", word="hello")), stream=False),
+            encode_http_response(protocol, canonical_response(Text(text="Done."), reason="end_turn"), stream=False),
+        )
+        async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol, names=MANY)) as gateway:
+            path, body = question_request(client)
+            got = await gateway.post(path, body)
+            data = await got.read(1_000_000)
+        assert got.status == 200, data
+        first, second = (read(protocol, one) for one in script.bodies)
+        natives = [tool for tool in first.tools if isinstance(tool, NativeTool)]
+        assert [tool.kind for tool in natives] == [NATIVE[protocol]]
+        assert {tool.name for tool in first.tools if getattr(tool, "defer", None)} == {f"one__{one}" for one in MANY}
+        assert second.tools == first.tools
+        assert '{"word": "hello"}' in str(second.messages[-1])
+        assert b"Done." in data
+
+    run_async(work())
+
+
+def test_a_search_that_says_nothing_is_told_so_and_finds_nothing() -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(
+            encode_http_response(
+                "openai-chat", canonical_response(canonical_call("find_tools", limit=3)), stream=False
+            ),
+            encode_http_response(
+                "openai-chat", canonical_response(canonical_call("one__echo", "call_2", word="unfound")), stream=False
+            ),
+            encode_http_response(
+                "openai-chat", canonical_response(Text(text="Done."), reason="end_turn"), stream=False
+            ),
+        )
+        async with serve_upstream(script) as origin:
+            config = configured(origin, "openai-chat", names=MANY, rules='allow = ["one__f*"]')
+            async with run_gateway(config) as gateway:
+                path, body = question_request("anthropic")
+                await post_and_decode(gateway, "anthropic", path, body, stream=False)
+        _, second, third = (read("openai-chat", one) for one in script.bodies)
+        assert "query" in str(second.messages[-1])
+        assert [tool.name for tool in second.tools] == ["weather", "find_tools"]
+        # A tool that was not found is decided on as any other.
+        assert "no rule allows it" in str(third.messages[-1])
+
+    run_async(work())
+
+
+def test_a_client_keeps_its_own_search() -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(
+            encode_http_response(
+                "openai-chat", canonical_response(canonical_call("toolwire__find_tools", query="echo")), stream=False
+            ),
+            encode_http_response(
+                "openai-chat", canonical_response(canonical_call("find_tools", "call_2", q="mine")), stream=False
+            ),
+        )
+        async with (
+            serve_upstream(script) as origin,
+            run_gateway(configured(origin, "openai-chat", names=MANY)) as gateway,
+        ):
+            path, body = question_request("anthropic")
+            request = json.loads(body)
+            request["tools"].append({"name": "find_tools", "input_schema": {"type": "object"}})
+            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+        names = [[tool.name for tool in read("openai-chat", one).tools] for one in script.bodies]
+        assert names[0] == ["weather", "find_tools", "toolwire__find_tools"]
+        assert names[1] == [*names[0], "one__echo"]
+        assert [one["name"] for one in got["content"]] == ["find_tools"]
+
+    run_async(work())
+
+
+async def declared_after_a_search(protocol: str, rules: str) -> list[str]:
+    script = ScriptedUpstream(
+        encode_http_response(
+            protocol, canonical_response(canonical_call("find_tools", query="filler echo fail", limit=20)), stream=False
+        ),
+        encode_http_response(protocol, canonical_response(Text(text="Done."), reason="end_turn"), stream=False),
+    )
+    async with (
+        serve_upstream(script) as origin,
+        run_gateway(configured(origin, protocol, names=MANY, rules=rules)) as gateway,
+    ):
+        path, body = question_request("gemini")
+        await (await gateway.post(path, body)).read(1_000_000)
+    tools = read(protocol, script.bodies[-1]).tools
+    return [tool.name for tool in tools if not isinstance(tool, NativeTool)]
+
+
+def test_of_many_tools_only_what_a_rule_allows_is_told_or_found() -> None:
+    async def work() -> None:
+        rules = 'allow = ["one__echo(word=x)", "one__filler_1*"]\nask = ["one__filler_12"]'
+        few = ["weather", "one__echo", *(f"one__filler_{n}" for n in (1, 10, 11, *range(13, 20)))]
+        assert await declared_after_a_search("openai-chat", rules) == few
+        rules = 'allow = ["one__f*"]\nask = ["one__filler_9"]'
+        allowed = {f"one__{one}" for one in MANY} - {"one__echo", "one__filler_9"}
+        assert {*await declared_after_a_search("anthropic", rules)} == {"weather", *allowed}
+        own, search, *found = await declared_after_a_search("openai-chat", rules)
+        assert (own, search, len(found)) == ("weather", "find_tools", 20)
+        assert set(found) <= allowed
+
+    run_async(work())
+
+
+def test_a_model_that_never_stops_calling_is_stopped() -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(
+            *[
+                encode_http_response(
+                    "openai-chat", canonical_response(canonical_call("one__echo", word="x")), stream=False
+                )
+            ]
+            * 9
+        )
+        more = "[limits]\nrounds = 3\n"
+        async with serve_upstream(script) as origin:
+            config = more + configured(origin, "openai-chat")
+            async with run_gateway(config) as gateway:
+                path, body = question_request("openai-chat")
+                got, _ = await post_and_decode(gateway, "openai-chat", path, body, stream=False)
+        assert len(script.requests) == 4
+        assert got["choices"][0]["finish_reason"] == "length"
+
+    run_async(work())
+
+
+def test_requests_that_come_together_are_all_offered_the_tools() -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(
+            encode_http_response(
+                "openai-chat", canonical_response(Text(text="Hello."), reason="end_turn"), stream=False
+            )
+        )
+        async with serve_upstream(script) as origin, run_gateway(configured(origin, "openai-chat")) as gateway:
+            path, body = question_request("anthropic")
+
+            async def ask() -> None:
+                await (await gateway.post(path, body)).read(1_000_000)
+
+            await asyncio.gather(ask(), ask(), ask())
+        names = [[tool.name for tool in read("openai-chat", one).tools] for one in script.bodies]
+        assert names == [["weather", "one__echo", "one__fail"]] * 3
+
+    run_async(work())
+
+
+def test_a_server_that_is_not_configured_can_not_be_offered() -> None:
+    config = (
+        '[providers.up]\nprotocol = "ollama"\nbase_url = "http://x"\n[[routes]]\nprovider = "up"\ntools = ["other"]\n'
+    )
+    with pytest.raises(ConfigError, match=r"routes\[0\].tools: there is no MCP server 'other'"):
+        parse_config(config, {})
+
+
+def test_a_server_that_is_not_there_leaves_everything_else_working(capsys: pytest.CaptureFixture[str]) -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(
+            encode_http_response(
+                "openai-chat", canonical_response(Text(text="Hello."), reason="end_turn"), stream=False
+            )
+        )
+        async with serve_upstream(script) as origin:
+            server = '[mcp.servers.one]\ncommand = "no-such-program"\n'
+            async with run_gateway(one_provider_config(origin, "openai-chat", server) + 'tools = ["one"]\n') as gateway:
+                path, body = question_request("anthropic")
+                got, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
+        assert got["content"][0]["text"] == "Hello."
+
+    run_async(work())
+    assert "the MCP server one is not there: " in capsys.readouterr().err

@@ -1,0 +1,86 @@
+"""Who is let in."""
+
+import pytest
+
+from toolwire.gateway.server.auth import ANONYMOUS, Authenticator, is_loopback
+
+KEYS = ("first-key-1", "second-key-2")
+
+
+@pytest.mark.parametrize(
+    ("headers", "query"),
+    [
+        ({b"x-api-key": b"second-key-2"}, b""),
+        ({b"authorization": b"Bearer second-key-2"}, b""),
+        ({b"authorization": b"bearer second-key-2"}, b""),
+        ({b"x-goog-api-key": b"second-key-2"}, b""),
+        ({b"api-key": b"second-key-2"}, b""),
+        ({}, b"alt=sse&key=second-key-2"),
+    ],
+)
+def test_a_key_is_taken_from_any_protocols_own_place(headers: dict[bytes, bytes], query: bytes) -> None:
+    gate = Authenticator(KEYS)
+    caller = gate.authenticate(headers, query)
+    assert caller is not None
+    assert caller == gate.authenticate({b"x-api-key": b"second-key-2"}, b"")
+    assert caller != gate.authenticate({b"x-api-key": b"first-key-1"}, b"")
+    assert "second" not in caller.tenant
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {b"x-api-key": b""},
+        {b"x-api-key": b"second-key-"},
+        {b"x-api-key": b"second-key-22"},
+        {b"authorization": b"Basic second-key-2"},
+        {b"authorization": b"second-key-2"},
+        {b"x-api-key": b"' OR 1=1 --"},
+        {b"x-api-key": "sécond".encode()},
+        {b"cookie": b"second-key-2"},
+    ],
+)
+def test_anything_else_is_no_key(headers: dict[bytes, bytes]) -> None:
+    assert Authenticator(KEYS).authenticate(headers, b"") is None
+
+
+def test_without_keys_anyone_on_this_machine_is_let_in() -> None:
+    assert Authenticator(()).authenticate({}, b"") == ANONYMOUS
+
+
+@pytest.mark.parametrize("host", [b"localhost:4000", b"127.0.0.1:4000", b"[::1]:4000", b"localhost", b"LOCALHOST:1"])
+def test_a_loopback_server_answers_to_its_own_names(host: bytes) -> None:
+    assert Authenticator(()).rejection_reason({b"host": host}) is None
+
+
+@pytest.mark.parametrize(
+    "host", [b"localhost/x", b"a@localhost", b"x/v1/messages?", b"localhost#", b"[::1", b"a b", b":80"]
+)
+def test_what_is_no_name_of_a_host_is_turned_away_keys_or_not(host: bytes) -> None:
+    assert Authenticator(()).rejection_reason({b"host": host}) is not None
+    assert Authenticator(KEYS).rejection_reason({b"host": host}) is not None
+
+
+@pytest.mark.parametrize("host", [b"", b"evil.example", b"evil.example:4000", b"127.0.0.1.evil.example"])
+def test_a_rebound_name_is_turned_away(host: bytes) -> None:
+    assert Authenticator(()).rejection_reason({b"host": host}) is not None
+    assert Authenticator(KEYS).rejection_reason({b"host": host}) is None  # a key is asked for there
+
+
+def test_another_sites_page_is_turned_away_keys_or_not() -> None:
+    local = {b"host": b"localhost", b"origin": b"http://localhost:3000"}
+    foreign = {b"host": b"localhost", b"origin": b"https://evil.example"}
+    for gate in (Authenticator(()), Authenticator(KEYS)):
+        assert gate.rejection_reason(local) is None
+        assert gate.rejection_reason(foreign) is not None
+    assert Authenticator((), origins=("https://evil.example",)).rejection_reason(foreign) is None
+    assert Authenticator((), hosts=("box.example",)).rejection_reason({b"host": b"box.example:4000"}) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("box", False)],
+)
+def test_loopback_is_known(host: str, local: bool) -> None:
+    assert is_loopback(host) is local

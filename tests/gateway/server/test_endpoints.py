@@ -1,0 +1,158 @@
+"""What is asked of the gateway besides an exchange, or in an unusual way: methods, look-ups, packed bodies."""
+
+import gzip
+import json
+import zlib
+
+import pytest
+
+from tests.support.codecs import decode_error
+from tests.support.gateway.in_process import (
+    NO_TIMEOUT,
+    PROTOCOL_NAMES,
+    RunningGateway,
+    question_request,
+    run_async,
+    run_gateway_with,
+)
+from tests.support.servers.http_responses import CHAT_RESPONSE
+from tests.support.servers.upstream import ScriptedUpstream
+from toolwire.upstream.transport import request_head
+
+
+async def ask(gateway: RunningGateway, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
+    answer = await gateway.transport.send(
+        gateway.origin, request_head(gateway.origin, path, [], method), None, read_timeout=NO_TIMEOUT
+    )
+    return answer.status, answer.headers, await answer.read(100_000)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
+def test_an_address_that_takes_requests_says_so_to_another_method(protocol: str, method: str) -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(CHAT_RESPONSE)
+        path, _ = question_request(protocol)
+        async with run_gateway_with(script) as gateway:
+            status, headers, body = await ask(gateway, method, path)
+            assert (status, headers["allow"]) == (405, "POST")
+            assert "takes POST only" in decode_error(protocol, 405, body).message
+            assert script.requests == []
+
+    run_async(work())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/v1/models", "GET"),
+        ("POST", "/v1/models", "GET"),
+        ("DELETE", "/api/tags", "GET"),
+        ("POST", "/metrics", "GET"),
+        ("GET", "/api/show", "POST"),
+        ("GET", "/toolwire/translate", "POST"),
+    ],
+)
+def test_what_is_there_for_another_method_is_not_called_missing(method: str, path: str, allowed: str) -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
+            status, headers, _ = await ask(gateway, method, path)
+            assert (status, headers["allow"]) == (405, allowed)
+            assert (await ask(gateway, method, "/nothing" + path))[0] == 404
+
+    run_async(work())
+
+
+def test_the_root_says_that_somebody_is_there() -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
+            status, _, body = await ask(gateway, "GET", "/")
+            assert (status, body) == (200, b"toolwire is running\n")
+
+    run_async(work())
+
+
+def test_a_model_that_would_answer_is_found_by_its_name() -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
+            status, body = await gateway.get("/v1/models/any-name")
+            found = json.loads(body)
+            assert (status, found["id"], found["owned_by"]) == (200, "any-name", "p0")
+            answer = await gateway.post("/api/show", b'{"model":"any-name:7b"}')
+            assert "tools" in json.loads(await answer.read(10_000))["capabilities"]
+
+    run_async(work())
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        ("gzip", gzip.compress),
+        ("deflate", zlib.compress),
+        ("GZIP, identity", gzip.compress),
+        ("deflate, gzip", lambda body: gzip.compress(zlib.compress(body))),
+        ("gzip", lambda body: gzip.compress(body[:20]) + gzip.compress(body[20:])),
+    ],
+    ids=["gzip", "deflate", "spelling", "two layers", "two members"],
+)
+def test_a_packed_body_is_read(encoding: str, pack: object) -> None:
+    assert callable(pack)
+
+    async def work() -> None:
+        script = ScriptedUpstream(CHAT_RESPONSE)
+        async with run_gateway_with(script) as gateway:
+            path, body = question_request("anthropic")
+            assert (await gateway.post(path, pack(body), content_encoding=encoding)).status == 200
+            assert script.bodies[0]["messages"][0]["content"] == "What is the weather in Paris?"
+            assert b"content-encoding" not in script.requests[0]
+
+    run_async(work())
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "status"),
+    [
+        ("br", b"{}", 415),
+        ("gzip," * 9, b"{}", 415),
+        ("gzip", b"{}", 400),
+        ("gzip", gzip.compress(b"{" + b" " * 100)[:-10], 400),
+        ("gzip", gzip.compress(b" " * 50_000_000), 413),
+        ("gzip, gzip", gzip.compress(gzip.compress(b" " * 50_000_000)), 413),
+    ],
+    ids=["unknown", "too many layers", "not packed", "cut", "bomb", "bomb in a bomb"],
+)
+def test_a_packed_body_that_is_no_good_is_refused(encoding: str, body: bytes, status: int) -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(CHAT_RESPONSE)
+        async with run_gateway_with(script, extra_config="[limits]\nbody = 1000000") as gateway:
+            answer = await gateway.post("/v1/messages", body, content_encoding=encoding)
+            assert answer.status == status
+            assert decode_error("anthropic", status, await answer.read(10_000)).message.startswith("the body: ")
+            assert script.requests == []
+
+    run_async(work())
+
+
+def test_a_last_piece_does_not_pass_the_limit() -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nbody = 100") as gateway:
+            head = request_head(gateway.origin, "/v1/messages", [("transfer-encoding", "chunked")])
+            answer = await gateway.transport.send(gateway.origin, head + b"\r\nc8\r\n" + b" " * 200 + b"\r\n0", None)
+            assert answer.status == 413
+
+    run_async(work())
+
+
+def test_a_wish_for_strictness_that_is_not_understood_is_not_ignored() -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(CHAT_RESPONSE)
+        async with run_gateway_with(script) as gateway:
+            answer = await gateway.send_question("anthropic", toolwire_strict="yes")
+            assert answer.status == 400
+            assert "'yes'" in decode_error("anthropic", 400, await answer.read(10_000)).message
+            assert (
+                await gateway.post("/toolwire/translate", b'{"protocol":"anthropic","body":{},"modl":1}')
+            ).status == 400
+            assert script.requests == []
+
+    run_async(work())

@@ -1,0 +1,204 @@
+"""File descriptors: the limit is raised, the settings fit into it, and who gets none is told to come back."""
+
+import asyncio
+import contextlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.codecs import decode_error
+from tests.support.gateway.in_process import PROTOCOL_NAMES, run_async, run_gateway_with, run_stalled_gateway
+from tests.support.gateway.process import (
+    MESSAGES_REQUEST,
+    PROCESS_DEADLINE,
+    open_stream,
+    serve_slow_upstream,
+    serve_with_workers,
+    wait_for_process,
+)
+from tests.support.servers.http_responses import CHAT_RESPONSE
+from tests.support.servers.upstream import OK_RESPONSE, ScriptedUpstream, StalledUpstream, serve_upstream
+from toolwire.gateway.config import ConfigError, LimitsSection, parse_config
+from toolwire.gateway.server.launch import fit_limits
+from toolwire.upstream.provider import Origin
+from toolwire.upstream.transport import Transport, TransportError, request_head
+
+
+def test_q_12_the_soft_limit_of_open_files_is_raised_to_the_hard_one(tmp_path: Path) -> None:
+    with serve_with_workers(tmp_path, "--workers", "2", file_limits=(100, 4096)) as gateway:
+        wait_for_process(lambda: len(gateway.workers) == 2)
+        assert gateway.post(MESSAGES_REQUEST).status_code == 200
+        for process in (gateway.process.pid, *gateway.workers):
+            limits = Path(f"/proc/{process}/limits").read_text()
+            assert re.search(r"^Max open files +4096 +4096 ", limits, re.MULTILINE)
+    assert "ulimit" not in "".join(gateway.log)
+
+
+def test_q_12_streams_are_lowered_to_what_fits_and_one_more_is_told_to_come_back(tmp_path: Path) -> None:
+    with (
+        serve_slow_upstream(tmp_path) as released,
+        serve_with_workers(tmp_path, "--model", "up/m", file_limits=(100, 200)) as gateway,
+    ):
+        with contextlib.ExitStack() as stack:
+            answers = [stack.enter_context(open_stream(gateway)) for _ in range(60)]
+            assert [answer.status_code for answer in answers] == [200] * 60
+            refused = gateway.post({**MESSAGES_REQUEST, "stream": True})
+            assert refused.status_code == 503
+            assert refused.json()["error"] == {"type": "overloaded_error", "message": "too many streams at once"}
+            assert gateway.get("/healthz").status_code == 200
+            released.set()
+            for answer in answers:
+                assert "event: message_stop" in list(answer.iter_lines())
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.process.wait(PROCESS_DEADLINE) == 0
+    why = "limits.streams is 60 instead of 1000: this process may have 200 open files; raise `ulimit -n`"
+    assert why in "".join(gateway.log)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_q_12_a_provider_is_not_blamed_for_connections_that_the_gateway_may_not_open(protocol: str) -> None:
+    async def work() -> None:
+        held = StalledUpstream()
+        async with run_stalled_gateway(held, "[limits]\nretries = 0\nconnections = 3\n") as gateway:
+            streams = [await gateway.send_question(protocol, stream=True) for _ in range(2)]
+            gateway.gateway.app._dispatcher._transport._max_connections = 2
+            refused = await gateway.send_question(protocol)
+            assert refused.status == 503
+            error = decode_error(protocol, 503, await refused.read(10_000))
+            assert error.kind == "overloaded"
+            assert error.message == "toolwire has too many open connections or files to reach up: try again later"
+            held.released.set()
+            for stream in streams:
+                await stream.read(100_000)
+            assert (await gateway.send_question(protocol, stream=True)).status == 200
+
+    run_async(work())
+
+
+def test_q_12_a_connection_that_waits_for_its_next_request_makes_room_for_another() -> None:
+    async def work() -> None:
+        async with (
+            serve_upstream(ScriptedUpstream(OK_RESPONSE)) as one,
+            serve_upstream(ScriptedUpstream(OK_RESPONSE)) as other,
+        ):
+            transport = Transport(max_connections=1)
+            for origin in (one, other, one):
+                assert await (await transport.send(origin, request_head(origin, "/", ()), b"")).read(9) == b"ok"
+                assert len(transport._open) == 1
+            with pytest.raises(TransportError):
+                await transport.send(Origin("http", "127.0.0.1", 9), b"", None)
+            assert len(transport._open) == 0
+            held = await transport.send(one, request_head(one, "/", ()), b"")
+            with pytest.raises(TransportError) as failed:
+                await transport.send(other, request_head(other, "/", ()), b"")
+            assert failed.value.exhausted
+            held.close()
+            transport.close()
+
+    run_async(work())
+
+
+EXHAUSTED = """
+import asyncio, os, resource
+from toolwire.upstream.provider import Origin
+from toolwire.upstream.transport import Transport, TransportError
+
+async def send(origin):
+    try:
+        await Transport().send(origin, b"", None, patience=1000)
+    except TransportError as error:
+        print(origin.scheme, error.exhausted, error.sent)
+
+async def main():
+    for attempt in range(2):
+        await send(Origin("http", "127.0.0.1", 9))
+        await send(Origin("http", "name.invalid", 9))
+        await send(Origin("https", "127.0.0.1", 9))
+        try:
+            while True:
+                os.open("/dev/null", os.O_RDONLY)
+        except OSError:
+            pass
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+asyncio.run(main())
+"""
+
+
+def test_q_12_a_connection_that_finds_no_descriptor_is_told_apart_from_one_that_fails() -> None:
+    command = [sys.executable, "-c", EXHAUSTED]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PROCESS_DEADLINE)
+    fails = ["http False False", "http False False", "https False False"]
+    assert done.stdout.splitlines() == fails + [one.replace("False", "True", 1) for one in fails]
+
+
+def test_q_12_connections_without_end_are_refused_and_others_served_afterwards(tmp_path: Path) -> None:
+    """Also where there are so many that none can be accepted."""
+    with serve_with_workers(tmp_path, file_limits=(64, 64)) as gateway:
+        port = int(gateway.root.rpartition(":")[2])
+        with contextlib.ExitStack() as stack:
+            for _ in range(100):
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), PROCESS_DEADLINE))
+
+        def healthy() -> bool:
+            try:
+                return gateway.get("/healthz").status_code == 200
+            except httpx.TransportError:
+                return False
+
+        wait_for_process(healthy)
+
+
+def test_q_12_a_connection_more_than_there_may_be_is_answered_503() -> None:
+    async def work() -> None:
+        async with run_gateway_with(
+            ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nconnections = 2"
+        ) as gateway:
+            place = gateway.origin.host, gateway.origin.port
+            kept = [await asyncio.open_connection(*place) for _ in range(2)]
+            for reader, writer in kept:
+                writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+            reader, writer = await asyncio.open_connection(*place)
+            told = await reader.read()
+            assert told.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+            assert b"Too many connections at once (limits.connections)" in told
+            for _, one in (*kept, (reader, writer)):
+                one.close()
+
+    run_async(work())
+
+
+@pytest.mark.parametrize(
+    ("limits", "descriptors", "streams", "connections", "why"),
+    [
+        (LimitsSection(), 20_000, 1000, 9936, None),
+        (LimitsSection(connections=50), 20_000, 1000, 50, None),
+        (
+            LimitsSection(),
+            1024,
+            358,
+            448,
+            "limits.streams is 358 instead of 1000: this process may have 1024 open files",
+        ),
+        (LimitsSection(streams=5), 1, 1, 1, "limits.streams is 1 instead of 5"),
+        (LimitsSection(streams=9, connections=2000), 1024, 9, 448, "limits.connections is 448 instead of 2000: this"),
+    ],
+)
+def test_q_12_limits_fit_into_the_descriptors(
+    limits: LimitsSection, descriptors: int, streams: int, connections: int, why: str | None
+) -> None:
+    fitted, told = fit_limits(limits, descriptors)
+    assert (fitted.streams, fitted.connections) == (streams, connections)
+    assert told is why is None or (why is not None and told is not None and told.startswith(why))
+
+
+def test_a_gateway_without_connections_is_a_mistake() -> None:
+    with pytest.raises(ConfigError, match=r"limits\.connections: must be more than 0"):
+        parse_config("[limits]\nconnections = 0", {})

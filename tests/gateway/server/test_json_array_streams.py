@@ -1,0 +1,105 @@
+"""Gemini's stream for a client that asks for no events: one JSON array, element by element."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.support.clock import Clock
+from tests.support.gateway.in_process import NO_TIMEOUT, one_provider_config, question_request, run_async, run_gateway
+from tests.support.servers.http_responses import SSE_HEAD, STREAM_START, chat_sse_event, transfer_chunk
+from tests.support.servers.upstream import read_http_request, serve_upstream
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.events import PartDelta, ResponseEnd, ResponseFailed
+from toolwire.codec.interface import ResponseContext
+from toolwire.protocols import PROTOCOLS
+
+ENDED = chat_sse_event({}, "stop") + b"data: [DONE]\n\n"
+
+
+class Slow:
+    """An upstream that tells the rest of its answer when it is told to."""
+
+    def __init__(self, rest: bytes) -> None:
+        self.go_on = asyncio.Event()
+        self._rest = rest
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_http_request(reader)
+        writer.write(SSE_HEAD + transfer_chunk(STREAM_START))
+        await self.go_on.wait()
+        writer.write(transfer_chunk(self._rest) + b"0\r\n\r\n")
+        await writer.drain()
+        await reader.read()
+
+
+def address(*, events: bool) -> tuple[str, bytes]:
+    path, body = question_request("gemini", stream=True)
+    assert path.endswith("?alt=sse")
+    return path if events else path.removesuffix("?alt=sse"), body
+
+
+def told(body: bytes) -> tuple[str, ApiError | None]:
+    decoder = PROTOCOLS["gemini"].stream_decoder(ResponseContext())
+    events = decoder.feed(body) + decoder.close()
+    text = "".join(event.text for event in events if isinstance(event, PartDelta))
+    last = events[-1]
+    assert isinstance(last, ResponseEnd | ResponseFailed)
+    return text, last.error if isinstance(last, ResponseFailed) else None
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_without_the_word_for_events_a_stream_is_an_array(silent: bool, clock: Clock) -> None:
+    async def work() -> None:
+        slow = Slow(ENDED)
+        more = "[limits]\nheartbeat = 60"
+        async with (
+            serve_upstream(slow) as origin,
+            run_gateway(one_provider_config(origin, extra_config=more, timeout=NO_TIMEOUT)) as gateway,
+        ):
+            answer = await gateway.post(*address(events=False))
+            assert answer.status == 200
+            assert answer.headers["content-type"] == "application/json"
+            begun = b""
+            while b" sunny" not in begun:
+                begun += await answer.next()
+            assert len(json.loads(begun.rstrip() + b"]")) == 2
+            for _ in range(3 * silent):
+                begun += await clock.advance_until_done(answer.next())
+            slow.go_on.set()
+            body = begun + await answer.read(10_000)
+            chunks = json.loads(body)
+            assert [list(one["candidates"][0]["content"]["parts"][0]) for one in chunks[:2]] == [["text"], ["text"]]
+            assert chunks[-1]["candidates"][0]["finishReason"] == "STOP"
+            assert (b"\n\n\n" in body) == silent
+            assert told(body) == ("It is sunny", None)
+
+    run_async(work())
+
+
+def test_an_array_that_breaks_off_ends_with_the_error() -> None:
+    async def work() -> None:
+        slow = Slow(b'data: {"error":{"message":"gone","type":"server_error"}}\n\n')
+        slow.go_on.set()
+        async with serve_upstream(slow) as origin, run_gateway(one_provider_config(origin)) as gateway:
+            answer = await gateway.post(*address(events=False))
+            body = await answer.read(10_000)
+            assert json.loads(body)[-1] == {"error": {"code": 500, "message": "gone", "status": "INTERNAL"}}
+            text, error = told(body)
+            assert (text, error and error.message) == ("It is sunny", "gone")
+
+    run_async(work())
+
+
+def test_with_the_word_for_events_it_is_events() -> None:
+    async def work() -> None:
+        slow = Slow(ENDED)
+        slow.go_on.set()
+        async with serve_upstream(slow) as origin, run_gateway(one_provider_config(origin)) as gateway:
+            answer = await gateway.post(*address(events=True))
+            body = await answer.read(10_000)
+            assert answer.headers["content-type"] == "text/event-stream"
+            assert body.startswith(b"data: {")
+            assert told(body) == ("It is sunny", None)
+
+    run_async(work())

@@ -1,0 +1,386 @@
+"""Large bodies: off the event loop, bounded in number and in what they hold, with errors of the client's protocol."""
+
+import asyncio
+import contextlib
+import gzip
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.support.bodies.minimal import anthropic_response
+from tests.support.codecs import decode_error
+from tests.support.gateway.in_process import (
+    PROTOCOL_NAMES,
+    RunningGateway,
+    one_provider_config,
+    question_request,
+    run_async,
+    run_gateway,
+    run_gateway_with,
+)
+from tests.support.servers.http_responses import CHAT_BODY, CHAT_RESPONSE, http_response
+from tests.support.servers.upstream import ScriptedUpstream, read_http_request, reply_with, serve_upstream
+from toolwire.gateway.config import LimitsSection
+from toolwire.gateway.errors import RequestRejected
+from toolwire.gateway.exchange import token_count
+from toolwire.gateway.limits import BodyBudget, BodyExecutor, check_values, is_heavy_body
+from toolwire.gateway.server import app, request
+from toolwire.upstream.transport import request_head
+
+MANY = 20_000
+CHAT = "/v1/chat/completions"
+
+
+def chat(messages: list[dict[str, Any]], **more: Any) -> bytes:
+    return json.dumps({"model": "m", "messages": messages} | more).encode()
+
+
+def turns(count: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"role": ("user", "assistant")[number % 2], "content": "x", **more} for number in range(count)]
+
+
+LARGE = {
+    "many messages": (CHAT, chat(turns(MANY))),
+    "one long picture": (
+        CHAT,
+        chat(
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 8_000_000}}
+                    ],
+                }
+            ]
+        ),
+    ),
+    "many contents": (
+        "/v1beta/models/m:generateContent",
+        json.dumps(
+            {"contents": [{"role": ("user", "model")[n % 2], "parts": [{"text": "y"}]} for n in range(MANY)]}
+        ).encode(),
+    ),
+    "items of a conversation": ("/v1/conversations", json.dumps({"items": turns(MANY)}).encode()),
+}
+
+
+async def measured(gateway: RunningGateway, path: str, body: bytes | None) -> tuple[int, bytes, float]:
+    """Return the answer to a POST (without a body: to a GET), and the longest stretch of work of the event loop.
+
+    It is the CPU time of that thread, to which no other process and no other thread adds.
+    """
+    longest, ended = 0.0, False
+
+    async def watch() -> None:
+        nonlocal longest
+        last = time.thread_time()
+        while not ended:
+            await asyncio.sleep(0.001)
+            now = time.thread_time()
+            longest, last = max(longest, now - last), now
+
+    watching = asyncio.ensure_future(watch())
+    if body is None:
+        status, data = await gateway.get(path)
+    else:
+        answer = await gateway.post(path, body)
+        status, data = answer.status, await answer.read(100_000_000)
+    ended = True
+    await watching
+    return status, data, longest
+
+
+@pytest.mark.parametrize("target", ["anthropic", "openai-chat"])
+@pytest.mark.parametrize("case", LARGE)
+def test_s_12_and_q_17_a_large_request_does_not_hold_the_event_loop(case: str, target: str) -> None:
+    """On the loop these took from 100 ms to seconds; the upstream and the client of the test run on it, too."""
+    path, body = LARGE[case]
+    told = CHAT_BODY if target == "openai-chat" else json.dumps(anthropic_response()).encode()
+
+    async def work() -> None:
+        answers = reply_with(http_response("200 OK", told))
+        async with (
+            serve_upstream(answers) as origin,
+            run_gateway(one_provider_config(origin, target, timeout=60)) as gateway,
+        ):
+            status, data, longest = await measured(gateway, path, body)
+        assert status == 200, data
+        assert longest < 0.05
+
+    run_async(work())
+
+
+def test_s_12_a_long_history_does_not_hold_the_event_loop() -> None:
+    """S-12: of a stored answer, and of a conversation: each is listed, and gone on from."""
+    told = json.dumps(anthropic_response()).encode()
+    kinds = {"user": "input_text", "assistant": "output_text"}
+    items = [
+        {"type": "message", "role": turn["role"], "content": [{"type": kinds[turn["role"]], "text": "x"}]}
+        for turn in turns(MANY)
+    ]
+
+    async def work() -> None:
+        answers = reply_with(*[http_response("200 OK", told)] * 3)
+        async with (
+            serve_upstream(answers) as origin,
+            run_gateway(one_provider_config(origin, "anthropic", timeout=60)) as gateway,
+        ):
+
+            async def ask(path: str, **body: Any) -> str:
+                status, data, longest = await measured(gateway, path, json.dumps({"model": "m"} | body).encode())
+                assert status == 200, data
+                assert longest < 0.05, path
+                return str(json.loads(data)["id"])
+
+            response = await ask("/v1/responses", input=items, store=True)
+            await ask("/v1/responses", input="on", previous_response_id=response)
+            conversation = await ask("/v1/conversations", items=items)
+            await ask("/v1/responses", input="on", conversation=conversation)
+            for path in (f"/v1/responses/{response}/input_items", f"/v1/conversations/{conversation}/items"):
+                status, data, longest = await measured(gateway, f"{path}?after=none", None)
+                assert status == 200, data
+                assert longest < 0.05, path
+
+    run_async(work())
+
+
+def test_q_17_a_large_answer_does_not_hold_the_event_loop() -> None:
+    """Decoded and encoded by a thread, and correct."""
+    threads: set[str] = set()
+    text = json.loads(CHAT_BODY)
+    text["choices"][0]["message"]["content"] = "long " * 200_000
+
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(http_response("200 OK", json.dumps(text).encode()))) as gateway:
+            offload = gateway.gateway.app._dispatcher._body_executor
+            run_there = offload.run
+
+            async def noting(body: bytes, function: Any, *args: Any) -> Any:
+                def noted(*args: Any) -> Any:
+                    threads.add(threading.current_thread().name)
+                    return function(*args)
+
+                return await run_there(body, noted, *args)
+
+            offload.run = noting  # type: ignore[method-assign]
+            answer = await gateway.send_question("anthropic")
+            data = await answer.read(10_000_000)
+        told = json.loads(data)["content"][0]["text"]
+        assert told == "long " * 200_000
+
+    run_async(work())
+    assert any(name.startswith("toolwire-body") for name in threads)
+
+
+def test_small_bodies_are_dealt_with_at_once() -> None:
+    async def work() -> None:
+        offload = BodyExecutor()
+        assert await offload.run(b"{}" * 100, threading.current_thread) is threading.current_thread()
+        assert await offload.run(b"x" * 200_000, threading.current_thread) is threading.current_thread()
+        assert offload._pool is None
+        assert await offload.run(b"{}" * 50_000, threading.current_thread) is not threading.current_thread()
+        offload.close()
+
+    run_async(work())
+
+
+def test_heavy_is_a_matter_of_objects_then_of_size() -> None:
+    assert not is_heavy_body(b"{" * 30_000)
+    assert is_heavy_body(b"{" * 40_000)
+    assert not is_heavy_body(b"x" * 500_000)
+    assert is_heavy_body(b"x" * 600_000)
+
+
+# ---- bounds
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("limit", ["messages", "tools", "parts"])
+def test_s_12_too_many_messages_tools_or_parts_are_refused(protocol: str, limit: str) -> None:
+    """With an error of the client's protocol that names the limit."""
+    text = [{"type": "text", "text": "word"}] * (1_500 if limit == "parts" else 1)
+    said = {
+        "model": "m",
+        "messages": [
+            {"role": ("user", "assistant")[number % 2], "content": text}
+            for number in range(1_501 if limit == "messages" else 1)
+        ],
+        "tools": [
+            {"type": "function", "function": {"name": f"tool_{number}", "parameters": {"type": "object"}}}
+            for number in range(1_500 if limit == "tools" else 1)
+        ],
+    }
+    path, _ = question_request(protocol)
+    body = _translated(said, protocol)
+
+    async def work() -> None:
+        async with run_gateway_with(
+            ScriptedUpstream(CHAT_RESPONSE), extra_config=f"[limits]\n{limit} = 1000"
+        ) as gateway:
+            answer = await gateway.post(path, body)
+            data = await answer.read(100_000)
+        assert answer.status == 413
+        assert f"limits.{limit}" in decode_error(protocol, 413, data).message
+
+    run_async(work())
+
+
+def _translated(said: dict[str, Any], protocol: str) -> bytes:
+    return tw.translate(said, "openai-chat", protocol, model="m", stream=False).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, b'{"model":"m","messages":[%b]}'),
+        (CHAT, b'{"model":"m","messages":[],"unknown":[[],%b]}'),
+        ("/v1/messages/count_tokens", b'{"model":"m","messages":[],"metadata":{"unknown":[%b]}}'),
+        ("/toolwire/translate", b'{"protocol":"openai-chat","body":{"model":"m","messages":[%b]}}'),
+        ("/v1/conversations", b'{"items":[],"metadata":[%b]}'),
+    ],
+)
+def test_s_12_too_many_values_are_refused_before_they_are_decoded(path: str, body: bytes) -> None:
+    """S-12: 15 million zeros were decoded by one call into C, so that even a thread held up all others for seconds."""
+
+    async def work() -> None:
+        async with run_gateway_with(
+            ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nvalues = 10_000"
+        ) as gateway:
+            answer = await gateway.post(path, body % b",".join([b"0"] * 20_000))
+            data = await answer.read(100_000)
+        assert answer.status == 413, data
+        assert b"limits.values" in data
+
+    run_async(work())
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"),
+    [
+        (b'["%b"]' % (b"," * 5_000), False),
+        (b'["%b"]' % (b'\\",[{' * 5_000), False),
+        (b'["%b", 1]' % (b"\\\\" * 5_000), False),
+        (b'["%b",%b 1]' % (b"\\\\" * 5_000, b"1," * 1_000), True),
+        (b"[%b]" % b",".join([b'"a,b"'] * 1_001), True),
+        (b"[%b]" % b",".join([b'"a,b"'] * 900), False),
+        (b"[%b]" % (b"[]" * 2_000), True),
+        (b'{"a":"%b' % (b"," * 5_000), False),
+    ],
+)
+def test_s_12_values_are_counted_outside_texts(body: bytes, refused: bool) -> None:
+    limits = LimitsSection(values=1_000)
+    with pytest.raises(RequestRejected) if refused else contextlib.nullcontext():
+        check_values(body, limits)
+
+
+def test_s_12_more_losses_than_can_be_reported_are_refused() -> None:
+    async def work() -> None:
+        async with (
+            serve_upstream(reply_with(http_response("200 OK", json.dumps(anthropic_response()).encode()))) as origin,
+            run_gateway(one_provider_config(origin, "anthropic", "[limits]\nlosses = 100")) as gateway,
+        ):
+            answer = await gateway.post(CHAT, chat(turns(200, zz=1)))
+            data = await answer.read(100_000)
+        assert answer.status == 400
+        assert b"limits.losses" in data
+
+    run_async(work())
+
+
+def test_s_12_large_bodies_at_once_are_bounded_in_bytes() -> None:
+    """A second large request is told to come back while the first one's body is held; small ones are served."""
+    body = chat([{"role": "user", "content": "x" * 2_000_000}])
+    got, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            if len(await read_http_request(reader)) > 1_000_000:
+                got.set()
+                await go_on.wait()
+            writer.write(CHAT_RESPONSE)
+            await writer.drain()
+
+    async def work() -> None:
+        config = "[limits]\nbodies = 3_000_000"
+        async with (
+            serve_upstream(slow) as origin,
+            run_gateway(one_provider_config(origin, extra_config=config, timeout=60)) as gateway,
+        ):
+            first = asyncio.ensure_future(gateway.post(CHAT, body))
+            await got.wait()
+            second = await gateway.post(CHAT, body)
+            assert second.status == 503
+            assert b"limits.bodies" in await second.read(10_000)
+            small = await gateway.send_question("openai-chat")
+            assert (small.status, await small.read(10_000)) == (200, CHAT_BODY)
+            go_on.set()
+            assert await (await first).read(10_000) == CHAT_BODY
+            third = await gateway.post(CHAT, body)
+            assert (third.status, await third.read(10_000)) == (200, CHAT_BODY)
+
+    run_async(work())
+
+
+def test_room_for_bodies_counts_each_once() -> None:
+    room = BodyBudget(3_000_000)
+    assert room.reserve(0, 500_000) == 0
+    held = room.reserve(0, 2_000_000)
+    assert room.reserve(held, 2_500_000) == room.used == 2_500_000
+    with pytest.raises(RequestRejected):
+        room.reserve(0, 1_500_000)
+    assert room.used == 2_500_000
+
+
+def note_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) -> list[threading.Thread]:
+    """Return a list to which each call of a function adds the thread that it runs in."""
+    threads: list[threading.Thread] = []
+    original = getattr(module, function)
+
+    def noted(*args: Any) -> Any:
+        threads.append(threading.current_thread())
+        return original(*args)
+
+    monkeypatch.setattr(module, function, noted)
+    return threads
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "path", "body"),
+    [
+        (token_count, "estimate", "/v1/messages/count_tokens", b"%b"),
+        (app, "_read_dry_run", "/toolwire/translate", b'{"protocol":"openai-chat","body":%b}'),
+    ],
+)
+def test_s_12_large_bodies_beside_exchanges_are_read_in_a_thread(
+    module: Any, function: str, path: str, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S-12: tokens of 15 million zeros were estimated on the event loop, for 12 seconds."""
+    threads = note_threads(monkeypatch, module, function)
+
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
+            answer = await gateway.post(path, body % chat(turns(MANY)))
+            assert (answer.status, bool(await answer.read(10_000_000))) == (200, True)
+
+    run_async(work())
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
+
+
+def test_s_12_a_packed_body_is_unpacked_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = chat([{"role": "user", "content": "x" * 3_000_000}])
+    threads = note_threads(monkeypatch, request, "_unpacked")
+
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
+            head = request_head(gateway.origin, CHAT, [("content-encoding", "gzip")], "POST")
+            answer = await gateway.transport.send(gateway.origin, head, gzip.compress(body), read_timeout=60)
+            assert (answer.status, await answer.read(10_000)) == (200, CHAT_BODY)
+
+    run_async(work())
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()

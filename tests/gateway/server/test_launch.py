@@ -1,0 +1,163 @@
+"""`toolwire serve` as a process of its own: what it says, what it answers, and how it ends."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.deadlines import DEADLINE
+from tests.support.gateway.process import MESSAGES_REQUEST, SERVE_COMMAND, keyless_environment, serve_process
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_it_answers_with_no_key_and_ends_when_told(tmp_path: Path, workers: str) -> None:
+    with serve_process(tmp_path, "--workers", workers) as (process, root):
+        answer = httpx.post(f"{root}/v1/messages", json=MESSAGES_REQUEST, timeout=DEADLINE)
+        assert answer.status_code == 200
+        assert "heliotrope" in answer.json()["content"][0]["text"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE) == 0
+        assert process.stderr is not None
+        told = process.stderr.read()
+        assert "the embedded simulator answers" in told
+        assert re.search(r"200 POST /v1/messages -> anthropic/simulated \d+ms", told)
+
+
+@contextmanager
+def ollama_with(*names: str) -> Iterator[str]:
+    """An Ollama that has these models, as its own client sees it; it says which of them was asked."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer({"models": [{"name": name, "model": name} for name in names]})
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            message = {"role": "assistant", "content": f"I am {asked['model']}."}
+            self._answer({"model": asked["model"], "message": message, "done": True, "done_reason": "stop"})
+
+        def _answer(self, value: object) -> None:
+            body = json.dumps(value).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_what_an_ollama_has_is_offered_and_the_first_answers_any_name(tmp_path: Path) -> None:
+    with ollama_with("qwen3:latest", "gemma3:4b") as url:
+        (tmp_path / "toolwire.toml").write_text(f'[providers.local]\nprotocol = "ollama"\nbase_url = "{url}"')
+        with serve_process(tmp_path) as (process, root):
+            assert [model["id"] for model in httpx.get(f"{root}/v1/models").json()["data"]] == [
+                "local/qwen3:latest",
+                "local/gemma3:4b",
+            ]
+            for asked, answers in (("claude-x", "qwen3:latest"), ("gemma3:4b", "gemma3:4b")):
+                answer = httpx.post(f"{root}/v1/messages", json={**MESSAGES_REQUEST, "model": asked}, timeout=DEADLINE)
+                assert answer.json()["content"][0]["text"] == f"I am {answers}."
+            process.send_signal(signal.SIGTERM)
+            assert process.stderr is not None
+            assert "local/MODEL" in process.stderr.read()
+
+
+def test_a_stream_that_is_under_way_is_finished_first(tmp_path: Path) -> None:
+    with (
+        serve_process(tmp_path) as (process, root),
+        httpx.stream(
+            "POST", f"{root}/v1/messages", json={**MESSAGES_REQUEST, "stream": True}, timeout=DEADLINE
+        ) as answer,
+    ):
+        lines = answer.iter_lines()
+        assert next(lines) == "event: message_start"
+        process.send_signal(signal.SIGTERM)
+        assert "event: message_stop" in list(lines)
+        assert process.wait(DEADLINE) == 0
+
+
+def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [*SERVE_COMMAND, "--port", port],
+            check=False,
+            capture_output=True,
+            text=True,
+            env=keyless_environment(tmp_path),
+            cwd=tmp_path,
+            timeout=DEADLINE,
+        )
+    assert done.returncode == 2
+    assert done.stderr == f"Error: can't listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "why"),
+    [
+        (["--host", "0.0.0.0"], "", "set server.keys"),
+        ([], "[server]\nprot = 1", "unknown key server.prot"),
+        (["--model", "nobody"], "", "no provider is configured for the model 'nobody'"),
+    ],
+)
+def test_what_can_not_be_served_is_said_in_one_line(tmp_path: Path, options: list[str], config: str, why: str) -> None:
+    if config:
+        (tmp_path / "toolwire.toml").write_text(config)
+    done = subprocess.run(
+        [*SERVE_COMMAND, "--port", "0", *options],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=keyless_environment(tmp_path),
+        cwd=tmp_path,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_key_of_carries_is_kept_for_the_user_alone(tmp_path: Path) -> None:
+    with serve_process(tmp_path) as (_, root):
+        httpx.post(f"{root}/v1/messages", json=MESSAGES_REQUEST, timeout=DEADLINE)
+    kept = tmp_path / "toolwire" / "seal.key"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert len(bytes.fromhex(json.loads(f'"{kept.read_text().strip()}"'))) == 32
+
+
+def test_workers_share_what_is_kept_and_it_outlives_them(tmp_path: Path) -> None:
+    def went_on(root: str, previous: str | None) -> str:
+        # A connection of its own each time: whichever worker takes it.
+        body = {"model": "any-name", "input": "Say heliotrope.", "previous_response_id": previous}
+        answer = httpx.post(f"{root}/v1/responses", json=body, timeout=DEADLINE)
+        assert answer.status_code == 200, answer.text
+        id: str = answer.json()["id"]
+        return id
+
+    last: str | None = None
+    for _ in range(2):
+        with serve_process(tmp_path, "--workers", "2") as (process, root):
+            for _ in range(8):
+                last = went_on(root, last)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(DEADLINE) == 0
+    kept = tmp_path / "toolwire" / "state.db"
+    assert kept.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,119 @@
+"""A stream on its way: beats before anybody answers, and what is said at the end."""
+
+import asyncio
+import json
+
+import anthropic
+import pytest
+
+from tests.support.clock import Clock
+from tests.support.codecs import decode_events
+from tests.support.gateway.in_process import (
+    NO_TIMEOUT,
+    PROTOCOL_NAMES,
+    one_provider_config,
+    run_async,
+    run_gateway,
+    run_gateway_with,
+)
+from tests.support.servers.http_responses import (
+    CHAT_STREAM,
+    SSE_HEAD,
+    STREAM_START,
+    chat_sse_event,
+    http_response,
+    openai_error_body,
+    transfer_chunk,
+)
+from tests.support.servers.upstream import ScriptedUpstream, read_http_request, serve_upstream
+from toolwire.canonical.events import ResponseEnd
+from toolwire.protocols import PROTOCOLS
+
+LOSSY = SSE_HEAD + transfer_chunk(
+    STREAM_START.replace(b'"id"', b'"x_unknown": "v", "id"') + chat_sse_event({}, "stop") + b"data: [DONE]\n\n"
+)
+LOSSY += b"0\r\n\r\n"
+COMMENT = b": toolwire-losses "
+
+
+@pytest.mark.parametrize("protocol", [name for name in PROTOCOL_NAMES if name != "openai-chat"])
+def test_what_the_answer_lost_is_told_at_the_end_where_comments_are_taken(protocol: str) -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(LOSSY)) as gateway:
+            answer = await gateway.send_question(protocol, stream=True)
+            wire = await answer.read(100_000)
+            path = f"/toolwire/exchanges/{answer.headers['toolwire-exchange']}/losses"
+            kept = [loss["path"] for loss in json.loads((await gateway.get(path))[1])["losses"]]
+        assert isinstance(decode_events(protocol, wire)[-1], ResponseEnd)
+        assert "/x_unknown" in kept
+        assert (COMMENT in wire) is PROTOCOLS[protocol].surface.allows_comments
+        if PROTOCOLS[protocol].surface.allows_comments:
+            comment = wire[wire.index(COMMENT) + len(COMMENT) :]
+            assert comment.endswith(b"\n\n")
+            header = json.loads(answer.headers.get("toolwire-losses", '{"losses":[]}'))
+            assert [loss["path"] for loss in (*header["losses"], *json.loads(comment)["losses"])] == kept
+
+    run_async(work())
+
+
+def test_an_sdk_reads_over_what_is_told_at_the_end() -> None:
+    async def work() -> None:
+        async with (
+            run_gateway_with(ScriptedUpstream(LOSSY)) as gateway,
+            anthropic.AsyncAnthropic(base_url=gateway.root, api_key="none", max_retries=0) as client,
+            client.messages.stream(model="m", max_tokens=100, messages=[{"role": "user", "content": "Hi"}]) as stream,
+        ):
+            assert await stream.get_final_text() == "It is sunny"
+
+    run_async(work())
+
+
+def test_an_answer_that_lost_nothing_says_nothing() -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_STREAM)) as gateway:
+            assert COMMENT not in await (await gateway.send_question("openai-responses", stream=True)).read(100_000)
+        async with run_gateway_with(ScriptedUpstream(LOSSY)) as gateway:
+            assert COMMENT not in await (await gateway.send_question("openai-chat", stream=True)).read(100_000)
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_the_next_upstream_is_asked_behind_the_beats(protocol: str, clock: Clock) -> None:
+    async def work() -> None:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow_and_busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_http_request(reader)
+            begun.set()
+            await go_on.wait()
+            writer.write(http_response("503 Busy", openai_error_body("busy")))
+            await reader.read()
+
+        second = ScriptedUpstream(CHAT_STREAM)
+        async with serve_upstream(slow_and_busy) as one, serve_upstream(second) as two:
+            config = one_provider_config(one, extra_config="[limits]\nretries = 0\nheartbeat = 10", timeout=NO_TIMEOUT)
+            config = config.replace('provider = "up"', 'providers = ["up", "next"]')
+            config += f'[providers.next]\nprotocol = "openai-chat"\nbase_url = "http://{two.authority}"'
+            async with run_gateway(config) as gateway:
+                asking = asyncio.create_task(gateway.send_question(protocol, stream=True))
+                await begun.wait()
+                answer = await clock.advance_until_done(asking)
+                assert answer.status == 200
+                assert second.requests == []  # the head came first
+                go_on.set()
+                wire = await answer.read(100_000)
+        assert b"sunny" in wire
+        assert isinstance(decode_events(protocol, wire)[-1], ResponseEnd)
+
+    run_async(work())
+
+
+def test_a_stream_too_many_is_refused_before_anybody_is_asked() -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(CHAT_STREAM)
+        async with run_gateway_with(script, extra_config="[limits]\nstreams = 0") as gateway:
+            assert (await gateway.send_question("anthropic", stream=True)).status == 503
+            assert script.requests == []
+
+    run_async(work())

@@ -1,0 +1,145 @@
+"""A gateway that is killed the moment a client has its answer: what the client was promised is there afterwards."""
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.gateway.process import serve_process
+from toolwire.journal import writer
+from toolwire.journal.store import open_existing_store
+
+PATIENCE = 60
+BRIEFLY = 1.0  # for what is not to happen: on a slow machine the test sees less, and never fails for it
+SLOW = [sys.executable, str(Path(__file__).with_name("slow_disk.py")), "serve"]
+
+Asked = Callable[[httpx.Client], str]
+
+
+def whole(client: httpx.Client) -> str:
+    id: str = client.post("/v1/responses", json={"model": "m", "input": "hello", "store": True}).json()["id"]
+    return f"/v1/responses/{id}"
+
+
+def streamed(client: httpx.Client) -> str:
+    body = {"model": "m", "input": "hello", "stream": True}
+    with client.stream("POST", "/v1/responses", json=body) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: ") and "response.completed" in line:
+                return f"/v1/responses/{json.loads(line[6:])['response']['id']}"
+    raise AssertionError("the stream has no end")
+
+
+def interaction(client: httpx.Client) -> str:
+    id: str = client.post("/v1beta/interactions", json={"model": "m", "input": "hello"}).json()["id"]
+    return f"/v1beta/interactions/{id}"
+
+
+def background(client: httpx.Client) -> str:
+    id: str = client.post("/v1/responses", json={"model": "m", "input": "hello", "background": True}).json()["id"]
+    return f"/v1/responses/{id}"
+
+
+def background_stream(client: httpx.Client) -> str:
+    body = {"model": "m", "input": "hello", "background": True, "stream": True}
+    with client.stream("POST", "/v1/responses", json=body) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: ") and "response.completed" in line:
+                return f"/v1/responses/{json.loads(line[6:])['response']['id']}?done"
+    raise AssertionError("the stream has no end")
+
+
+def conversation(client: httpx.Client) -> str:
+    return f"/v1/conversations/{client.post('/v1/conversations', json={}).json()['id']}"
+
+
+def item(client: httpx.Client) -> str:
+    place = conversation(client)
+    added = {"items": [{"type": "message", "role": "user", "content": "hello"}]}
+    return f"{place}/items/{client.post(f'{place}/items', json=added).json()['data'][0]['id']}"
+
+
+ALL = [whole, streamed, interaction, background, background_stream, conversation, item]
+
+
+def asked(root: str, ask: Asked, killed: subprocess.Popen[str]) -> str:
+    """Where the answer is to be found; the gateway is killed before anything else is done with it."""
+    with httpx.Client(base_url=root, timeout=PATIENCE) as client:
+        place = ask(client)
+        os.kill(killed.pid, signal.SIGKILL)
+    killed.wait(PATIENCE)
+    return place
+
+
+def is_there(home: Path, place: str) -> bool:
+    """Whether a gateway that is started anew knows it."""
+    with serve_process(home) as (_, root):
+        return httpx.get(root + place, timeout=PATIENCE).status_code == 200
+
+
+def is_stored(home: Path, place: str) -> bool:
+    """Whether it is in the file, as it would be answered with."""
+    id, _, done = place.rpartition("/")[2].partition("?")
+    with contextlib.closing(sqlite3.connect(home / "toolwire" / "state.db")) as connection:
+        query = "SELECT body FROM kept WHERE id = ?1 OR id LIKE '%/' || ?1 ORDER BY serial"
+        rows = connection.execute(query, (id,)).fetchall()
+    return bool(rows) and (not done or json.loads(rows[0][0])["answer"]["status"] == "completed")
+
+
+@pytest.mark.parametrize("ask", [streamed, background], ids=lambda ask: ask.__name__)
+def test_s_17_what_was_acknowledged_outlives_a_kill(ask: Asked, tmp_path: Path) -> None:
+    """S-17: the real gateway, killed with the last byte."""
+    with serve_process(tmp_path) as (process, root):
+        place = asked(root, ask, process)
+    assert is_there(tmp_path, place)
+
+
+@pytest.mark.parametrize("ask", ALL, ids=lambda ask: ask.__name__)
+def test_s_17_nothing_is_acknowledged_before_it_is_stored(ask: Asked, tmp_path: Path) -> None:
+    """S-17: the same where the disk is slow, so that there is time to be killed in between."""
+    with serve_process(tmp_path, command=SLOW) as (process, root):
+        found: list[str] = []
+        client = threading.Thread(target=lambda: found.append(asked(root, ask, process)), daemon=True)
+        client.start()
+        until((tmp_path / "writing").exists)
+        client.join(BRIEFLY)
+        (tmp_path / "go").touch()
+        client.join(PATIENCE)
+        assert found
+    assert is_stored(tmp_path, found[0])
+
+
+def test_s_17_a_record_is_in_the_journal_soon_after_the_answer(tmp_path: Path) -> None:
+    """S-17: the journal is written behind, by no more than is documented; what is there stays there after a kill."""
+    assert writer.BATCH_INTERVAL <= 0.5  # docs/guides/journal.md, docs/decisions/0019-leases-and-durable-state.md
+    path = tmp_path / "journal.db"
+    (tmp_path / "toolwire.toml").write_text(f'[journal]\nenabled = true\npath = "{path}"\n', encoding="utf-8")
+    with serve_process(tmp_path) as (process, root):
+        httpx.post(f"{root}/v1/responses", json={"model": "m", "input": "hello"}, timeout=PATIENCE)
+        until(lambda: bool(records(path)))
+        process.kill()
+        process.wait(PATIENCE)
+    assert [record.path for record in records(path)] == ["/v1/responses"]
+
+
+def records(path: Path) -> list[Any]:
+    with contextlib.closing(open_existing_store(path)) as journal:
+        return [record for _, record in journal.latest(10)]
+
+
+def until(seen: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not seen():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,206 @@
+"""A gateway whose state can't be used: it serves what needs none, says so, and recovers."""
+
+import asyncio
+import contextlib
+import json
+import sqlite3
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.bodies.minimal import anthropic_response
+from tests.support.gateway.in_process import RunningGateway, one_provider_config, run_async, run_gateway
+from tests.support.servers.http_responses import http_response
+from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
+from toolwire.gateway.config import parse_config
+from toolwire.gateway.server.launch import build_gateway, startup_message
+from toolwire.gateway.state import store
+from toolwire.upstream.provider import Origin
+
+FINE = anthropic_response({"type": "text", "text": "fine"}, stop_reason="end_turn")
+HEALTHY = b'{"status":"ok"}'
+UNSTORED = "the answer was not stored"
+CHAT = [
+    {"role": "user", "content": "one"},
+    {"role": "assistant", "content": "two"},
+    {"role": "user", "content": "three"},
+]
+
+
+@asynccontextmanager
+async def on_file(path: Path) -> AsyncIterator[RunningGateway]:
+    """A gateway with its state in this file, in front of a provider of another protocol than its clients'."""
+    script = ScriptedUpstream(http_response("200 OK", json.dumps(FINE).encode()))
+    async with serve_upstream(script) as origin:
+        config = one_provider_config(origin, "anthropic", extra_config=f'[state]\npath = "{path}"\n', timeout=30)
+        async with run_gateway(config) as gateway:
+            yield gateway
+
+
+async def ask(gateway: RunningGateway, path: str, **body: Any) -> tuple[int, Any, dict[str, str]]:
+    answer = await gateway.post(path, json.dumps({"model": "m"} | body).encode())
+    return answer.status, json.loads(await answer.read(1_000_000)), dict(answer.headers)
+
+
+async def healthy(gateway: RunningGateway) -> None:
+    while (await gateway.get("/healthz"))[1] != HEALTHY:  # noqa: ASYNC110 - asking is what has it looked at
+        await asyncio.sleep(0.01)
+
+
+async def degraded(gateway: RunningGateway, why: str) -> None:
+    status, body = await gateway.get("/healthz")
+    told = json.loads(body)
+    assert (status, told["status"]) == (200, "degraded")
+    assert why in told["reasons"]["state"]
+
+
+def broken(path: Path) -> None:
+    path.write_bytes(b"this is no database, whatever its name says" * 100)
+
+
+def test_s_8_the_greeting_says_that_there_is_no_state(tmp_path: Path) -> None:
+    """S-8 and item 3: nothing was said at the start."""
+    path = tmp_path / "state.db"
+    more = f'[state]\npath = "{path}"\n'
+    config = parse_config(one_provider_config(Origin("http", "127.0.0.1", 9), "anthropic", extra_config=more), {})
+
+    def greet() -> str:
+        gateway = build_gateway(config, environment={"HOME": str(tmp_path)})
+        gateway.app.close()
+        return startup_message(gateway)
+
+    assert "state is unavailable" not in greet()
+    broken(path)
+    found = greet()
+    assert "state is unavailable, and what needs none is served: the file is damaged" in found
+    assert "(see toolwire doctor)" in found
+
+
+@pytest.mark.parametrize(("path", "more"), [("/v1/chat/completions", {}), ("/api/chat", {"stream": False})])
+def test_s_8_clients_that_repeat_their_history_are_served_without_state(
+    path: str, more: dict[str, Any], tmp_path: Path
+) -> None:
+    """S-8: the second turn of a Chat or Ollama client needs state only for what it can do without."""
+    broken(tmp_path / "state.db")
+
+    async def work() -> None:
+        async with on_file(tmp_path / "state.db") as gateway:
+            for _ in range(2):
+                status, told, _ = await ask(gateway, path, messages=CHAT, **more)
+                assert status == 200, told
+            await degraded(gateway, "file is not a database")
+
+    run_async(work())
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/responses", {"input": "hello", "store": True}),
+        ("/v1/responses", {"input": "hello", "background": True}),
+        ("/v1/responses", {"input": "hello", "previous_response_id": "resp_1"}),
+        ("/v1/responses", {"input": "hello", "conversation": "conv_1"}),
+        ("/v1/conversations", {}),
+        ("/v1beta/interactions", {"input": "hello", "previous_interaction_id": "v1_1"}),
+    ],
+)
+def test_s_8_requests_that_need_state_are_refused_in_their_protocol(
+    path: str, body: dict[str, Any], tmp_path: Path
+) -> None:
+    """S-8: before the provider is asked, with a status at which clients try again."""
+    broken(tmp_path / "state.db")
+
+    async def work() -> None:
+        async with on_file(tmp_path / "state.db") as gateway:
+            status, told, headers = await ask(gateway, path, **body)
+            assert status == 503, told
+            assert "state is unavailable" in told["error"]["message"]
+            assert str(tmp_path) not in json.dumps(told)
+            assert headers["retry-after"] == "5"
+            status, _ = await gateway.get("/v1/responses/resp_1")
+            assert status == 503
+
+    run_async(work())
+
+
+def test_s_8_an_answer_that_could_not_be_stored_says_so(tmp_path: Path) -> None:
+    """S-8: storing is the default of Responses, which most clients don't use: they get their answer, and the loss."""
+    broken(tmp_path / "state.db")
+
+    async def work() -> None:
+        async with on_file(tmp_path / "state.db") as gateway:
+            status, told, headers = await ask(gateway, "/v1/responses", input="hello")
+            assert (status, told["status"]) == (200, "completed")
+            losses = json.loads(headers["toolwire-losses"])["losses"]
+            assert [loss["path"] for loss in losses if UNSTORED in loss["reason"]] == ["/store"]
+            _, _, headers = await ask(gateway, "/v1/responses", input="hello", store=False)
+            assert UNSTORED not in headers.get("toolwire-losses", "")
+
+    run_async(work())
+
+
+def test_s_8_the_gateway_recovers_once_the_file_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-8: nobody has to start it again."""
+    monkeypatch.setattr(store, "_REOPEN_INTERVAL", 0.0)
+    path = tmp_path / "state.db"
+    broken(path)
+
+    async def work() -> None:
+        async with on_file(path) as gateway:
+            await degraded(gateway, "file is not a database")
+            path.unlink()
+            await healthy(gateway)
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            _, first, headers = await ask(gateway, "/v1/responses", input="hello", store=True)
+            assert UNSTORED not in headers.get("toolwire-losses", "")
+            status, second, _ = await ask(gateway, "/v1/responses", input="on", previous_response_id=first["id"])
+            assert status == 200, second
+
+    run_async(work())
+
+
+def test_q_1_a_lock_ends_and_all_is_well_again(tmp_path: Path) -> None:
+    """Q-1: a backup that holds the file for longer than anybody waits wedges nothing."""
+    path = tmp_path / "state.db"
+
+    async def work() -> None:
+        async with on_file(path) as gateway:
+            gateway.gateway.app._resources._store._busy_timeout = 0.05  # type: ignore[attr-defined]
+            _, first, _ = await ask(gateway, "/v1/responses", input="hello")
+            with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+                other.execute("UPDATE kept SET used = used - 1000")
+                other.execute("BEGIN IMMEDIATE")
+                # What was stored can be read, and what is new is not stored.
+                status, told, headers = await ask(
+                    gateway, "/v1/responses", input="on", previous_response_id=first["id"]
+                )
+                assert (status, UNSTORED in headers["toolwire-losses"]) == (200, True), told
+                await degraded(gateway, "database is locked")
+                status, told, _ = await ask(gateway, "/v1/responses", input="on", store=True)
+                assert status == 503, told
+                assert (await ask(gateway, "/v1/chat/completions", messages=CHAT))[0] == 200
+                other.execute("ROLLBACK")
+            await healthy(gateway)
+            status, told, headers = await ask(
+                gateway, "/v1/responses", input="on", previous_response_id=first["id"], store=True
+            )
+            assert (status, UNSTORED in headers.get("toolwire-losses", "")) == (200, False), told
+
+    run_async(work())
+
+
+def test_a_stream_that_could_not_be_stored_says_so_at_its_end(tmp_path: Path) -> None:
+    broken(tmp_path / "state.db")
+
+    async def work() -> None:
+        async with on_file(tmp_path / "state.db") as gateway:
+            answer = await gateway.post("/v1/responses", b'{"model": "m", "input": "hello", "stream": true}')
+            told = await answer.read(1_000_000)
+            assert b"response.completed" in told
+            assert UNSTORED.encode() in told.rpartition(b": toolwire-losses ")[2]
+
+    run_async(work())

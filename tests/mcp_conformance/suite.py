@@ -1,0 +1,99 @@
+"""The official suite, run for what each version requires of a client and of a server."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from tests.mcp_conformance.installation import SUITE, program
+
+VERSIONS = ("2025-11-25", "2026-07-28")
+ROOT = Path(__file__).parents[2]
+_TIMEOUT = 300
+_LINE = re.compile(r"^(?P<sign>[✓✗]) (?P<name>\S+): (?P<passed>\d+) passed, (?P<failed>\d+) failed", re.MULTILINE)
+_NOT_SCORED = re.compile(r"^  [✓✗] (?P<name>\S+) \((?P<why>[^)]+)\)", re.MULTILINE)
+
+
+class Scenario(Struct, frozen=True):
+    name: str
+    passed: int
+    failed: int
+    required: bool
+
+    @property
+    def good(self) -> bool:
+        return self.failed == 0
+
+
+class Outcome(Struct, frozen=True):
+    """`succeeded` is the suite's own verdict, by its exit code; `said` all that it wrote."""
+
+    role: str
+    version: str
+    scenarios: tuple[Scenario, ...]
+    succeeded: bool
+    said: str
+
+    @property
+    def required(self) -> list[Scenario]:
+        return [one for one in self.scenarios if one.required]
+
+
+def as_client(cache: Path, path: str, version: str, folder: Path) -> Outcome:
+    command = f"{sys.executable} -m tests.mcp_conformance.client"
+    arguments = ["client", "--command", command, "--requirements", version, "--timeout", str(_TIMEOUT * 1000)]
+    return _run(cache, path, version, arguments, folder)
+
+
+def as_server(cache: Path, path: str, version: str, folder: Path) -> Outcome:
+    with _serving() as url:
+        return _run(cache, path, version, ["server", "--url", url, "--requirements", version], folder)
+
+
+def _run(cache: Path, path: str, version: str, arguments: list[str], folder: Path) -> Outcome:
+    done = subprocess.run(
+        ["node", str(program(cache, SUITE)), *arguments],
+        cwd=folder,
+        env=_environment(path),
+        capture_output=True,
+        text=True,
+        timeout=2 * _TIMEOUT,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    left = {found["name"] for found in _NOT_SCORED.finditer(said)}
+    scenarios = tuple(
+        Scenario(found["name"], int(found["passed"]), int(found["failed"]), found["name"] not in left)
+        for found in _LINE.finditer(said)
+    )
+    return Outcome(arguments[0], version, scenarios, done.returncode == 0, said)
+
+
+def _environment(path: str) -> dict[str, str]:
+    return {**os.environ, "PATH": path, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+
+
+@contextmanager
+def _serving() -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.mcp_conformance.server", str(port)]
+    process = subprocess.Popen(command, cwd=ROOT, env=_environment(os.environ["PATH"]))
+    try:
+        for _ in range(200):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.terminate()
+        process.wait()

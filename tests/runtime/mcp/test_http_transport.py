@@ -1,0 +1,159 @@
+"""Servers that have an address: gone, back again, and without measure."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+
+from tests.support.deadlines import DEADLINE
+from tests.support.mcp.tool_server import ADD_TOOL, build_tool_server, serve_tools
+from tests.support.mcp.toolsets import (
+    MCP_VERSIONS,
+    NEW_VERSION,
+    OLD_VERSION,
+    call_tool,
+    open_toolset,
+    server_at,
+    text_of_output,
+)
+from toolwire.runtime.mcp import limits
+from toolwire.runtime.mcp.config import McpServerConfig
+from toolwire.runtime.tool import ToolError
+
+both = pytest.mark.parametrize("version", MCP_VERSIONS)
+HINTS = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "private"}
+Answer = Callable[[str, Any], tuple[int, str, bytes]]
+
+
+@asynccontextmanager
+async def answering(answer: Answer) -> AsyncIterator[str]:
+    """An HTTP server of the newer version, whose answers to calls are given."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        asked = json.loads(body)
+        found: dict[str, Any] = {
+            "server/discover": {"supportedVersions": [NEW_VERSION], "capabilities": {"tools": {}}, **HINTS},
+            "tools/list": {"tools": [{"name": "go", "inputSchema": {"type": "object"}}], **HINTS},
+        }
+        if (result := found.get(asked["method"])) is not None:
+            text = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode()
+            status, kind = 200, "application/json"
+        else:
+            status, kind, text = answer(asked["method"], asked["id"])
+        headers = [(b"content-type", kind.encode()), (b"location", b"http://127.0.0.1:9/elsewhere")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": text})
+
+    config = uvicorn.Config(app, port=0, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110 - it has no event for it
+        await asyncio.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
+    finally:
+        server.should_exit = True
+        await task
+
+
+def faulted(answer: Answer) -> ToolError:
+    async def work() -> ToolError:
+        async with answering(answer) as url, open_toolset(server_at(url, NEW_VERSION), "far") as toolset:
+            with pytest.raises(ToolError) as fault:
+                await call_tool(toolset, "go")
+            return fault.value
+
+    return asyncio.run(work())
+
+
+def test_an_address_where_nobody_is_is_told() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    async def work() -> None:
+        async with open_toolset(
+            McpServerConfig(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=DEADLINE), "far"
+        ) as toolset:
+            assert await toolset.tools() == ()
+            assert toolset.state == "down"
+            assert "the MCP server far is not there: " in toolset.take_warnings()[0]
+
+    asyncio.run(work())
+
+
+def test_an_answer_that_is_too_long_is_not_read_to_its_end() -> None:
+    def answer(method: str, id: Any) -> tuple[int, str, bytes]:
+        held = {
+            "content": [{"type": "text", "text": "x" * (limits.MAX_MESSAGE_BYTES + 1000)}],
+            "resultType": "complete",
+        }
+        return 200, "application/json", json.dumps({"jsonrpc": "2.0", "id": id, "result": held}).encode()
+
+    assert faulted(answer).kind == "unavailable"
+
+
+def test_an_event_that_is_too_long_is_not_read_to_its_end() -> None:
+    def answer(method: str, id: Any) -> tuple[int, str, bytes]:
+        return 200, "text/event-stream", b"data: " + b"x" * (limits.MAX_MESSAGE_BYTES + 1000) + b"\n\n"
+
+    assert faulted(answer).kind == "unavailable"
+
+
+@pytest.mark.parametrize("status", [500, 403, 404])
+def test_a_status_without_an_answer_is_a_protocol_error(status: int) -> None:
+    assert faulted(lambda method, id: (status, "text/html", b"<h1>no</h1>")).kind == "protocol"
+
+
+def test_a_redirect_to_elsewhere_is_not_followed() -> None:
+    fault = faulted(lambda method, id: (307, "text/plain", b""))
+    assert fault.kind == "protocol"
+    assert "not followed" in str(fault)
+
+
+def test_what_is_no_json_is_a_protocol_error() -> None:
+    assert faulted(lambda method, id: (200, "application/json", b"{")).kind == "protocol"
+
+
+def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_is_made() -> None:
+    async def work() -> None:
+        async with (
+            serve_tools(build_tool_server([ADD_TOOL])) as offered,
+            open_toolset(server_at(offered.url, OLD_VERSION), "far") as toolset,
+        ):
+            assert text_of_output(await call_tool(toolset, "add", {"a": 1, "b": 2})) == "3"
+            await _forget(offered.server.server.session_manager)
+            sums = await asyncio.gather(*(call_tool(toolset, "add", {"a": n, "b": 2}) for n in range(5)))
+            assert [text_of_output(one) for one in sums] == ["2", "3", "4", "5", "6"]
+            assert len(offered.messages_with("initialize")) == 2
+
+    asyncio.run(work())
+
+
+async def _forget(manager: Any) -> None:
+    for transport in list(manager._server_instances.values()):
+        await transport.terminate()
+    manager._server_instances.clear()
+
+
+@both
+def test_many_calls_go_on_at_once_over_one_connection(version: str) -> None:
+    async def work() -> None:
+        async with (
+            serve_tools(build_tool_server([ADD_TOOL])) as offered,
+            open_toolset(server_at(offered.url, version), "far") as toolset,
+        ):
+            await toolset.tools()
+            sums = await asyncio.gather(*(call_tool(toolset, "add", {"a": n, "b": n}) for n in range(30)))
+            assert [text_of_output(one) for one in sums] == [str(2 * n) for n in range(30)]
+
+    asyncio.run(work())

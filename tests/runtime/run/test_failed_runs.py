@@ -1,0 +1,120 @@
+"""Runs that come to no answer: they raise, and say how they ended."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+from tests.support.runtime.scripted_agent import (
+    ALLOW_ALL,
+    ScriptedApprover,
+    ScriptedModel,
+    add_tool,
+    model_call,
+    model_turn,
+    text_turn,
+)
+from tests.support.servers.asgi import serve_app
+from toolwire import Agent, Policy, RunFailed, RunLimits
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.response import Response, StopReason, Usage
+from toolwire.gateway.config import Config, LimitsSection, ProviderSection
+
+BROKEN = Response(origin="", error=ApiError(kind="server", message="the provider broke off"))
+
+
+async def refuse(scope: Any, receive: Any, send: Any) -> None:
+    """A provider that knows no key."""
+    while (await receive()).get("more_body"):
+        pass
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    body = b'{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}'
+    await send({"type": "http.response.body", "body": body})
+
+
+def test_r_3_a_provider_that_refuses_fails_the_run_with_its_own_words() -> None:
+    """R-3: `print(agent.run(...).text)` printed an empty line after a 401."""
+    with serve_app(refuse) as url:
+        provider = ProviderSection(protocol="anthropic", base_url=url, api_key="k-123456789")
+        config = Config(providers={"up": provider}, limits=LimitsSection(retries=0))
+        with Agent("up/claude", config=config) as agent:
+            with pytest.raises(RunFailed, match="invalid x-api-key") as caught:
+                agent.run("go")
+            run = agent.run("go", check=False)
+    assert isinstance(caught.value, tw.ToolwireError)
+    assert (caught.value.run.stopped, caught.value.run.ok, caught.value.run.text) == ("failed", False, "")
+    assert (run.stopped, run.ok) == ("failed", False)
+    assert "invalid x-api-key" in run.reason
+    with pytest.raises(RunFailed):
+        run.raise_for_failure()
+
+
+@pytest.mark.parametrize(
+    ("turns", "caps", "stopped"),
+    [
+        ([BROKEN], RunLimits(), "failed"),
+        ([model_turn(model_call("add", {"a": 1, "b": 1}))], RunLimits(turns=1), "steps"),
+        ([model_turn(model_call("add", {"a": 1, "b": 1}), usage=Usage(input_tokens=9))], RunLimits(tokens=1), "tokens"),
+        ([model_turn(stop="max_tokens")], RunLimits(), "length"),
+        ([model_turn(stop="filtered")], RunLimits(), "filtered"),
+    ],
+)
+def test_r_3_the_provider_or_a_limit_fails_a_run(turns: list[Response], caps: RunLimits, stopped: str) -> None:
+    with pytest.raises(RunFailed) as caught:
+        Agent(ScriptedModel(*turns), tools=[add_tool], policy=ALLOW_ALL, limits=caps).run("go")
+    assert caught.value.run.stopped == stopped
+    assert caught.value.run.reason in str(caught.value)
+
+    async def work() -> None:
+        with pytest.raises(RunFailed):
+            await Agent(ScriptedModel(*turns), tools=[add_tool], policy=ALLOW_ALL, limits=caps).run("go")
+        run = await Agent(ScriptedModel(*turns), tools=[add_tool], policy=ALLOW_ALL, limits=caps).run("go", check=False)
+        assert (run.stopped, run.ok) == (stopped, False)
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(("reason", "stopped", "ok"), [("end_turn", "finished", True), ("refusal", "refused", False)])
+def test_r_3_a_stop_by_the_model_is_no_failure(reason: StopReason, stopped: str, ok: bool) -> None:
+    run = Agent(ScriptedModel(model_turn(stop=reason))).run("go")
+    assert (run.stopped, run.ok) == (stopped, ok)
+
+
+def test_r_3_a_denied_or_waiting_call_is_no_failure() -> None:
+    model = ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 1})), text_turn("It was denied."))
+    assert Agent(model, tools=[add_tool], policy=Policy(deny=["add"])).run("go").ok
+    model = ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 1})))
+    assert Agent(model, tools=[add_tool], approver=ScriptedApprover("later")).run("go").stopped == "waiting"
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_r_11_a_run_whose_task_was_cancelled_says_so(begun: bool) -> None:
+    """R-11: `run.stopped` raised "the run has not ended"."""
+
+    async def work() -> None:
+        started = asyncio.Event()
+
+        @tw.tool
+        async def wait() -> None:
+            started.set()
+            await asyncio.Event().wait()
+
+        run = Agent(ScriptedModel(model_turn(model_call("wait"))), tools=[wait], policy=ALLOW_ALL).run("go")
+
+        async def follow() -> None:
+            await run
+
+        task = asyncio.create_task(follow())
+        if begun:
+            await started.wait()
+        else:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (run.stopped, run.ok) == ("cancelled", False)
+        assert run.text == ""
+
+    asyncio.run(work())

@@ -1,0 +1,112 @@
+"""Caps that hold: on the tokens of sub-agents and of providers that report none, and on runs that go in circles."""
+
+import base64
+
+import pytest
+
+from tests.support.runtime.scripted_agent import ALLOW_ALL, ScriptedModel, add_tool, model_call, model_turn, text_turn
+from toolwire import Agent, RunLimits
+from toolwire.canonical.content import Inline, Media, Text
+from toolwire.canonical.response import Response, Usage
+
+
+def used(*parts: Text, tokens: int) -> Response:
+    return model_turn(*parts, usage=Usage(input_tokens=tokens, output_tokens=0))
+
+
+def handing_over(count: int) -> list[Response]:
+    turns = [
+        model_turn(model_call("helper", {"task": f"part {n}"}), usage=Usage(input_tokens=10)) for n in range(count)
+    ]
+    return [*turns, used(Text(text="done"), tokens=10)]
+
+
+def test_q_7_what_a_sub_agent_uses_counts_for_its_parent() -> None:
+    """Q-7: with a cap of 1,000 a helper used 600,000, and the run reported 60."""
+    helper = Agent(ScriptedModel(*[used(Text(text="ok"), tokens=600) for _ in range(9)]), name="helper")
+    run = Agent(ScriptedModel(*handing_over(5)), tools=[helper], policy=ALLOW_ALL).run("go")
+    assert run.usage is not None
+    assert (run.usage.input_tokens, run.usage.estimated) == (5 * 610 + 10, False)
+
+    helper = Agent(ScriptedModel(*[used(Text(text="ok"), tokens=600) for _ in range(9)]), name="helper")
+    run = Agent(ScriptedModel(*handing_over(5)), tools=[helper], policy=ALLOW_ALL, limits=RunLimits(tokens=1000)).run(
+        "go", check=False
+    )
+    assert (run.stopped, run.turns, run.reason) == ("tokens", 2, "1220 of 1000 tokens were used")
+
+
+def test_q_7_a_sub_agent_stops_where_its_parent_would() -> None:
+    model = ScriptedModel(
+        *[model_turn(model_call("add", {"a": n, "b": n}), usage=Usage(input_tokens=400)) for n in range(9)]
+    )
+    helper = Agent(model, tools=[add_tool], policy=ALLOW_ALL, name="helper", limits=RunLimits(tokens=100_000))
+    run = Agent(ScriptedModel(*handing_over(1)), tools=[helper], policy=ALLOW_ALL, limits=RunLimits(tokens=1000)).run(
+        "go", check=False
+    )
+    assert (run.stopped, len(model.requests)) == ("tokens", 3)
+    assert "it stopped (tokens)" in run.calls[0].summary
+
+
+def test_q_7_so_does_one_that_a_program_calls() -> None:
+    helper = Agent(ScriptedModel(*[used(Text(text="ok"), tokens=600) for _ in range(9)]), name="helper")
+    code = "await helper(task='a')\nawait helper(task='b')"
+    model = ScriptedModel(
+        model_turn(model_call("run_code", {"code": code}), usage=Usage(input_tokens=10)), used(tokens=10)
+    )
+    run = Agent(model, tools=[helper], policy=ALLOW_ALL, code=True).run("go")
+    assert run.usage is not None
+    assert run.usage.input_tokens == 1220
+
+
+def test_q_7_usage_of_a_sub_agent_is_counted_once_when_a_run_is_resumed(tmp_path: object) -> None:
+    helper = Agent(ScriptedModel(used(Text(text="ok"), tokens=600)), name="helper")
+    broken = [handing_over(1)[0], model_turn(stop="error"), used(Text(text="done"), tokens=10)]
+    agent = Agent(ScriptedModel(*broken), tools=[helper], policy=ALLOW_ALL, journal=f"{tmp_path}/runs.db")
+    stream = agent.resume(agent.run("go", check=False).id)
+    assert list(stream)
+    assert stream.run.usage is not None
+    assert (stream.run.stopped, stream.run.usage.input_tokens) == ("finished", 620)
+
+
+def test_q_7_a_provider_that_reports_no_usage_is_estimated() -> None:
+    """Q-7: `tokens=1` went to the cap on turns."""
+    turns = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(9)]
+    run = Agent(ScriptedModel(*turns), tools=[add_tool], policy=ALLOW_ALL, limits=RunLimits(tokens=1)).run(
+        "go", check=False
+    )
+    assert (run.stopped, run.turns) == ("tokens", 1)
+    assert "tokens were used (estimated)" in run.reason
+    assert run.usage is not None
+    assert run.usage.estimated
+    known = Agent(ScriptedModel(used(Text(text="ok"), tokens=5))).run("go")
+    assert known.usage == Usage(input_tokens=5, output_tokens=0)
+
+
+def test_q_7_an_image_is_estimated_as_an_image() -> None:
+    data = base64.b64encode(bytes(3_000_000)).decode()
+    image = Media(kind="image", media_type="image/png", source=Inline(data=data))
+    run = Agent(ScriptedModel(text_turn("ok"))).run([Text(text="see"), image])
+    assert run.usage is not None
+    assert 1600 < (run.usage.input_tokens or 0) < 2000
+
+
+def test_q_21_equal_calls_of_one_turn_are_not_in_a_row() -> None:
+    """Q-21: four equal calls at once stopped the run before any ran."""
+    batch = model_turn(*[model_call("add", {"a": 1, "b": 1}, id=f"c{n}") for n in range(5)])
+    run = Agent(ScriptedModel(batch, batch, batch, text_turn("ok")), tools=[add_tool], policy=ALLOW_ALL).run("go")
+    assert (run.text, len(run.calls)) == ("ok", 15)
+
+
+@pytest.mark.parametrize("length", [2, 3, 8])
+def test_q_21_a_cycle_of_turns_is_seen(length: int) -> None:
+    """Q-21: A, B, A, B went on to the cap on turns."""
+    cycle = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(length)]
+    model = ScriptedModel(*cycle * 9)
+    run = Agent(model, tools=[add_tool], policy=ALLOW_ALL, limits=RunLimits(repeats=2, turns=80)).run("go", check=False)
+    assert (run.stopped, len(model.requests), len(run.calls)) == ("repetition", 3 * length, 3 * length - 1)
+    assert f"came back in the same {length} turns 3 times in a row" in run.reason
+
+
+def test_q_21_turns_that_differ_are_no_cycle() -> None:
+    turns = [model_turn(model_call("add", {"a": n % 2, "b": n})) for n in range(20)]
+    assert Agent(ScriptedModel(*turns, text_turn("ok")), tools=[add_tool], policy=ALLOW_ALL).run("go").text == "ok"

@@ -1,0 +1,22 @@
+"""`make test-sandbox`: shell commands in bubblewrap, on a machine that has it and lets it make namespaces."""
+
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from toolwire.runtime.sandbox.bubblewrap import detect_bubblewrap
+
+SUITE = Path(__file__).with_name("confinement.py")
+
+
+def main() -> int:
+    if why_not := detect_bubblewrap().unavailable_reason:
+        click.echo(f"nothing was tested: {why_not}", err=True)
+        return 1
+    return int(pytest.main([str(SUITE), "-p", "no:xdist"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

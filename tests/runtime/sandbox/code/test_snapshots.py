@@ -1,0 +1,35 @@
+"""Seals: a snapshot that was changed, made elsewhere, or made for another call is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolwire.runtime.sandbox.code.program import InvalidSnapshot, sign_snapshot, verify_snapshot
+
+KEY = b"k" * 32
+
+
+@given(st.binary(max_size=200), st.text(max_size=20))
+def test_what_was_sealed_is_read_back(snapshot: bytes, purpose: str) -> None:
+    assert verify_snapshot(sign_snapshot(snapshot, KEY, purpose), KEY, purpose) == snapshot
+
+
+@given(st.binary(max_size=60), st.data())
+def test_any_change_is_refused(snapshot: bytes, data: st.DataObject) -> None:
+    sealed = bytearray(sign_snapshot(snapshot, KEY, "run/1"))
+    place = data.draw(st.integers(0, len(sealed) - 1))
+    sealed[place] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(InvalidSnapshot):
+        verify_snapshot(bytes(sealed), KEY, "run/1")
+
+
+@pytest.mark.parametrize(("key", "purpose"), [(b"other" * 8, "run/1"), (KEY, "run/2")])
+def test_another_key_or_another_call_is_refused(key: bytes, purpose: str) -> None:
+    with pytest.raises(InvalidSnapshot):
+        verify_snapshot(sign_snapshot(b"snapshot", KEY, "run/1"), key, purpose)
+
+
+@given(st.binary(max_size=100))
+def test_what_was_never_sealed_is_refused(data: bytes) -> None:
+    with pytest.raises(InvalidSnapshot):
+        verify_snapshot(data, KEY, "run/1")

@@ -1,0 +1,310 @@
+"""`run_code`: tools as functions, what comes back, and programs that go on after an interruption."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.support.deadlines import run_event_loop, wait_until_async
+from tests.support.runtime.code_sandbox import (
+    SMALL_LIMITS,
+    InMemorySteps,
+    SandboxTools,
+    output_text,
+    run_code,
+    run_code_description,
+)
+from toolwire.runtime.sandbox.code.description import AVAILABLE_MODULES, UNSUPPORTED_SYNTAX, CodeLimits
+from toolwire.runtime.sandbox.code.tool import RUN_CODE, CodeSandbox
+from toolwire.runtime.tool import Tool, ToolContext, ToolError
+
+
+async def nothing(arguments: Any, calling: ToolContext) -> None: ...
+
+
+def test_calls_one_after_the_other_and_only_the_end_comes_back() -> None:
+    desk = SandboxTools()
+    output = run_code("total = 0\nfor i in range(20):\n    total = await add(a=total, b=i)\ntotal", desk)
+    assert output_text(output) == "190"
+    assert not output.is_error
+    assert len(desk.calls) == 20
+
+
+def test_gathered_calls_are_carried_out_at_the_same_time_but_not_all() -> None:
+    desk = SandboxTools()
+    desk.batch_size = SMALL_LIMITS.concurrency
+    code = "import asyncio\nsum(await asyncio.gather(*[add(a=i, b=i) for i in range(20)]))"
+    assert output_text(run_code(code, desk)) == "380"
+    assert desk.peak_running == SMALL_LIMITS.concurrency
+
+
+def test_functions_that_call_tools_run_together() -> None:
+    code = """
+import asyncio
+async def twice(n: int) -> int:
+    first = await add(a=n, b=n)
+    return await add(a=first, b=first)
+await asyncio.gather(twice(1), twice(2))
+"""
+    desk = SandboxTools()
+    assert output_text(run_code(code, desk)) == "[4,8]"
+    assert desk.peak_running == 2
+
+
+def test_what_is_printed_and_what_is_returned_come_back() -> None:
+    output = run_code('print("one", 2)\n{"three": 4}')
+    assert output_text(output) == 'one 2\n{"three":4}'
+    assert output.structured == {"printed": "one 2\n", "value": {"three": 4}}
+    assert output_text(run_code("x = 1")) == "The code ran, and gave nothing."
+    assert output_text(run_code("{1}")) == "[1]"
+    assert "lambda" in output_text(run_code("[lambda: 1]"))
+
+
+def test_text_comes_as_text_and_a_renamed_tool_is_called_by_its_own_name() -> None:
+    desk = SandboxTools()
+    assert output_text(run_code("(await say_it()).upper()", desk)) == "HELLO"
+    assert desk.calls == [("say-it", {})]
+
+
+def test_a_call_that_fails_can_be_caught() -> None:
+    assert (
+        output_text(run_code("try:\n    await fail()\nexcept RuntimeError as error:\n    print('caught', error)"))
+        == "caught it is broken"
+    )
+    output = run_code("await fail()")
+    assert (output.is_error, output.error_kind) == (True, "code_error")
+    assert "RuntimeError: it is broken" in output_text(output)
+
+
+def test_a_call_that_is_not_awaited_is_never_made() -> None:
+    desk = SandboxTools()
+    output = run_code("add(a=1, b=2)\n1", desk)
+    assert output.error_kind == "code_types"
+    run_code("x = [add(a=1, b=2)]\n1", desk)
+    assert desk.calls == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "said"),
+    [
+        ("await add(a=1)", "code_types", "No argument provided for required parameter `b`"),
+        ("await add(a=1, b='2')", "code_types", "Expected `int`"),
+        ("await add(1, 2)", "code_types", "Too many positional arguments"),
+        ("await missing(a=1)", "code_types", "`missing` used when not defined"),
+        ("x = ", "code_syntax", "Expected an expression"),
+        ("1 / 0", "code_error", "ZeroDivisionError"),
+        ("x = [1]\nx[len(x) + 7]", "code_error", "IndexError"),
+    ],
+)
+def test_a_fault_is_told_so_that_it_can_be_mended(code: str, kind: str, said: str) -> None:
+    desk = SandboxTools()
+    output = run_code(code, desk)
+    assert (output.is_error, output.error_kind) == (True, kind)
+    assert said in output_text(output)
+    assert desk.calls == []
+
+
+def test_what_was_printed_before_a_fault_is_not_lost() -> None:
+    output = run_code('print("half way")\nawait fail()')
+    assert output_text(output).startswith("half way\n\nThe code failed.\n")
+
+
+def test_code_can_look_for_tools_and_read_about_them() -> None:
+    assert "async def add(*, a: int, b: int) -> Any: ..." in output_text(run_code('search_tools("sum of two numbers")'))
+    assert (
+        output_text(run_code('describe_tool("say-it")')) == "async def say_it() -> Any: ...\n# say-it: Says something."
+    )
+    assert "no tool has the name" in output_text(run_code('describe_tool("nope")'))
+
+
+def test_itself_and_what_only_the_model_may_call_are_not_there() -> None:
+    only_direct = Tool(name="sign", run=nothing, allowed_callers=("direct",))
+    only_code = Tool(name="deep", run=nothing, allowed_callers=("code_execution_20260120",))
+    tools = SandboxTools(
+        only_direct, only_code, Tool(name=RUN_CODE, run=nothing), Tool(name="find_tools", run=nothing)
+    ).tools
+    told = run_code_description(tools)
+    assert "async def deep(" in told
+    assert "async def sign(" not in told
+    assert "async def run_code" not in told
+    assert "async def find_tools" not in told
+
+
+def test_many_tools_are_not_listed_but_can_be_searched() -> None:
+    many = [Tool(name=f"filler_{number}", description="x" * 100, run=nothing) for number in range(200)]
+    told = run_code_description(SandboxTools(*many).tools)
+    assert "filler_7" not in told
+    assert "search_tools" in told
+    assert len(told) < 4_000
+
+
+def test_the_description_is_true_of_what_is_there() -> None:
+    modules = "\n".join(f"import {name}" for name in AVAILABLE_MODULES.split())
+    assert not run_code(modules).is_error
+    lacking = {
+        "inheritance": "class A:\n    pass\nclass B(A):\n    pass",
+        "generators": "def f():\n    yield 1",
+        "del": "x = [1]\ndel x[0]",
+        "@property": "class A:\n    @property\n    def x(self) -> int:\n        return 1",
+        "async with": "async def f(x):\n    async with x:\n        pass",
+        "async for": "async def f(x):\n    async for y in x:\n        pass",
+        "asyncio.create_task": "import asyncio\nasync def f() -> None: ...\nt = asyncio.create_task(f())",
+        "globals()": "globals()",
+    }
+    for word, code in lacking.items():
+        assert word in UNSUPPORTED_SYNTAX
+        assert run_code(code).is_error, word
+
+
+def test_the_description_is_true_of_what_works() -> None:
+    code = """
+import asyncio
+from dataclasses import dataclass
+@dataclass
+class Point:
+    x: int
+class Counter:
+    def __init__(self) -> None:
+        self.n = 0
+    def add(self) -> int:
+        self.n += 1
+        return self.n
+class Manager:
+    def __enter__(self) -> int:
+        return 5
+    def __exit__(self, *rest: object) -> None:
+        return None
+def same(f):
+    return f
+@same
+def seven() -> int:
+    return 7
+async def one() -> int:
+    return 1
+def closed():
+    n = 0
+    def inner() -> int:
+        nonlocal n
+        n += 1
+        return n
+    return inner
+match Point(3).x:
+    case 3:
+        found = "three"
+    case _:
+        found = "other"
+with Manager() as managed:
+    pass
+try:
+    1 / int("0")
+except ZeroDivisionError:
+    caught = True
+first = [found, managed, caught, seven(), closed()()]
+first + [Counter().add(), f"{2:03d}", {k: v for k, v in [(1, 2)]}, (lambda: 4)(), asyncio.run(one())]
+"""
+    assert output_text(run_code(code)) == '["three",5,true,7,1,1,"002",{"1":2},4,1]'
+
+
+async def _interrupted(code: str, desk: SandboxTools, memory: InMemorySteps, limits: CodeLimits) -> None:
+    from toolwire.runtime.sandbox.code.tool import SnapshotStore
+
+    sandbox = CodeSandbox(limits, SnapshotStore(lambda _: memory, b"k" * 32))
+    running = asyncio.ensure_future(sandbox.tool(list(desk.tools.values())).run({"code": code}, desk.context()))
+    try:
+        await desk.stopped.wait()
+        await wait_until_async(lambda: desk.running == 0)  # what was begun is done
+        await run_event_loop()
+        assert not running.done()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    finally:
+        await sandbox.close()
+
+
+LONG = """
+import random
+mark = random.random()
+print("begun")
+total = 0
+for i in range(6):
+    total = await add(a=total, b=i)
+print("ended")
+[total, mark == mark]
+"""
+
+
+@pytest.mark.parametrize("done", [0, 1, 4])
+def test_a_run_that_comes_back_goes_on_and_repeats_no_call(done: int) -> None:
+    desk, memory = SandboxTools(), InMemorySteps()
+    desk.stop_at = done
+    asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
+    assert len(desk.calls) == done
+    desk.stop_at = None
+    assert output_text(run_code(LONG, desk, memory=memory)) == "begun\nended\n[15,true]"
+    assert [arguments["b"] for _, arguments in desk.calls] == [0, 1, 2, 3, 4, 5]
+
+
+def test_of_gathered_calls_only_what_was_not_done_is_made_again() -> None:
+    code = "import asyncio\nsum(await asyncio.gather(*[add(a=i, b=0) for i in range(6)]))"
+    desk, memory = SandboxTools(), InMemorySteps()
+    desk.stop_at = 3
+    asyncio.run(_interrupted(code, desk, memory, SMALL_LIMITS))
+    desk.stop_at = None
+    assert output_text(run_code(code, desk, memory=memory)) == "15"
+    assert sorted(arguments["a"] for _, arguments in desk.calls) == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_was_carried_out_after_the_last_snapshot_is_not_carried_out_again() -> None:
+    desk, memory = SandboxTools(), InMemorySteps()
+    desk.stop_at = 3
+    asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
+    desk.stop_at = None
+    # As if it had been stopped right after a call: its outcome is known, and the program still waits for it.
+    memory.intents.pop(next(name for name in reversed(memory.intents) if "/call/" in name))
+    memory.intents.pop(next(name for name in reversed(memory.intents) if "/code/" in name))
+    assert output_text(run_code(LONG, desk, memory=memory)) == "begun\nended\n[15,true]"
+    assert [arguments["b"] for _, arguments in desk.calls] == [0, 1, 2, 3, 4, 5]
+
+
+def test_calls_and_output_are_counted_over_interruptions() -> None:
+    desk, memory = SandboxTools(), InMemorySteps()
+    desk.stop_at = 4
+    asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
+    desk.stop_at = None
+    few = CodeLimits(
+        memory_bytes=SMALL_LIMITS.memory_bytes, seconds=SMALL_LIMITS.seconds, calls=5, output_characters=2_000
+    )
+    assert "no more than 5 calls" in output_text(run_code(LONG, desk, few, memory))
+
+
+@pytest.mark.parametrize("part", ["intents", "outcomes"])
+def test_what_was_changed_meanwhile_is_refused(part: str) -> None:
+    desk, memory = SandboxTools(), InMemorySteps()
+    desk.stop_at = 3
+    asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
+    desk.stop_at = None
+    kept: dict[str, bytes] = getattr(memory, part)
+    last = [name for name in kept if "/code/" in name or part == "outcomes"][-1]
+    kept[last] = kept[last][:-1] + bytes([kept[last][-1] ^ 1])
+    if part == "outcomes":
+        # It is read only where the program still waits for it.
+        memory.intents.pop(next(name for name in reversed(memory.intents) if "/code/" in name))
+    made = len(desk.calls)
+    with pytest.raises(ToolError, match="not written here") as fault:
+        run_code(LONG, desk, memory=memory)
+    assert fault.value.kind == "snapshot"
+    assert len(desk.calls) == made
+
+
+def test_a_snapshot_of_another_call_or_key_is_refused() -> None:
+    desk, memory = SandboxTools(), InMemorySteps()
+    desk.stop_at = 1
+    asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
+    desk.stop_at = None
+    moved = InMemorySteps()
+    moved.intents = {name.replace("run/1", "run/2"): intent for name, intent in memory.intents.items()}
+    with pytest.raises(ToolError, match="not written here"):
+        run_code(LONG, desk, memory=moved, name="run/2")
+    with pytest.raises(ToolError, match="not written here"):
+        run_code(LONG, desk, memory=memory, key=b"x" * 32)

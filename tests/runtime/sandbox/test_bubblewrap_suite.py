@@ -1,0 +1,21 @@
+"""The suite that needs bubblewrap says so where there is none."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_without_bubblewrap_it_fails_and_says_what_is_missing() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.runtime.sandbox.bubblewrap"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == "nothing was tested: bubblewrap is not installed\n"

@@ -1,0 +1,174 @@
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from pydantic import BaseModel, Field
+
+from toolwire import ToolContext, tool
+from toolwire.runtime.calls.approval import NoApprover
+from toolwire.runtime.function_tool import InvalidToolFunction, as_tool
+from toolwire.runtime.tool import RateLimit, ToolError
+
+
+class Point(msgspec.Struct):
+    x: int
+    y: int = 0
+
+
+class Order(BaseModel):
+    item: str = Field(min_length=2)
+    count: int = 1
+
+
+@dataclass
+class Window:
+    start: int
+    end: int
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def run(function: Any, arguments: Any) -> Any:
+    made = as_tool(function)
+    calling = ToolContext(run="r", id="c", tool=made.name, idempotency_key="k", approver=NoApprover())
+
+    async def call() -> Any:
+        return await made.run(arguments, calling)
+
+    return asyncio.run(call())
+
+
+def test_a_signature_becomes_a_schema() -> None:
+    def find(text: str, limit: int = 5, exact: bool | None = None, order: Literal["up", "down"] = "up") -> str:
+        """Find a text.
+
+        It looks everywhere.
+
+        Args:
+            text: what to look for
+            limit (int): how many,
+                at most
+        """
+        return text
+
+    made = as_tool(find)
+    assert made.name == "find"
+    assert made.description == "Find a text.\n\nIt looks everywhere."
+    assert made.parameters == {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string", "description": "what to look for"},
+            "limit": {"type": "integer", "description": "how many, at most", "default": 5},
+            "exact": {"anyOf": [{"type": "boolean"}, {"type": "null"}], "default": None},
+            "order": {"enum": ["down", "up"], "default": "up"},
+        },
+        "additionalProperties": False,
+        "required": ["text"],
+    }
+
+
+@pytest.mark.parametrize(
+    "doc",
+    [
+        "Say.\n\n:param word: which word\n:returns: it",
+        "Say.\n\n:param str word: which word",
+        "Say.\n\nParameters\n----------\nword : str\n    which word\n\nReturns\n-------\nstr\n    it",
+        "Say.\n\nArgs:\n    word: which word\n\nReturns:\n    it: said",
+    ],
+)
+def test_every_style_of_docstring_is_read(doc: str) -> None:
+    def say(word: str) -> str:
+        return word
+
+    say.__doc__ = doc
+    made = as_tool(say)
+    assert made.description == "Say."
+    assert made.parameters["properties"] == {"word": {"type": "string", "description": "which word"}}
+
+
+def test_types_of_msgspec_and_pydantic_and_dataclasses_arrive_as_themselves() -> None:
+    def draw(at: Point, order: Order, window: Window, colour: Colour, many: list[Order]) -> Any:
+        return [type(at).__name__, order.count, window.end, colour is Colour.BLUE, [one.item for one in many]]
+
+    made = as_tool(draw)
+    assert {"Point", "Window", "Colour", "Order"} <= set(made.parameters["$defs"])
+    given = {
+        "at": {"x": 1},
+        "order": {"item": "ab", "count": 3},
+        "window": {"start": 1, "end": 2},
+        "colour": "blue",
+        "many": [{"item": "cd"}],
+    }
+    assert run(draw, given) == ["Point", 3, 2, True, ["cd"]]
+
+
+def test_a_value_that_a_type_does_not_take_is_a_fault_that_names_it() -> None:
+    def order(what: Order) -> str:
+        return what.item
+
+    with pytest.raises(ToolError, match="/what") as caught:
+        run(order, {"what": {"item": "x"}})
+    assert caught.value.kind == "schema"
+
+
+def test_functions_run_whether_they_are_coroutines_or_not() -> None:
+    async def slow(n: int) -> int:
+        await asyncio.sleep(0)
+        return n + 1
+
+    def fast(n: int) -> int:
+        return n + 2
+
+    assert run(slow, {"n": 1}) == 2
+    assert run(fast, {"n": 1}) == 3
+
+
+def test_the_call_itself_is_given_and_is_no_parameter() -> None:
+    def who(calling: ToolContext, name: str) -> str:
+        return f"{name} {calling.run} {calling.id}"
+
+    assert list(as_tool(who).parameters["properties"]) == ["name"]
+    assert run(who, {"name": "a"}) == "a r c"
+
+
+def test_what_the_decorator_says_is_kept() -> None:
+    @tool(
+        name="look_up",
+        description="Looks.",
+        read_only=True,
+        idempotent=True,
+        timeout=3,
+        rate=RateLimit(2, 1.0),
+        output_schema=Point,
+    )
+    def look(key: Annotated[str, "which one"]) -> Point:
+        return Point(1)
+
+    made = as_tool(look)
+    assert (made.name, made.description, made.timeout, made.rate) == ("look_up", "Looks.", 3, RateLimit(2, 1.0))
+    assert made.annotations.read_only
+    assert made.annotations.idempotent
+    assert not made.annotations.destructive
+    assert made.parameters["properties"]["key"]["description"] == "which one"
+    assert made.output_schema is not None
+    assert look("a") == Point(1)  # it is still the function
+
+
+@pytest.mark.parametrize("bad", [lambda x: x, lambda *a: a])
+def test_what_can_not_be_a_tool_says_why(bad: Any) -> None:
+    with pytest.raises(InvalidToolFunction):
+        as_tool(bad)
+
+
+def test_arguments_without_names_are_refused_where_they_are_written() -> None:
+    with pytest.raises(InvalidToolFunction, match="can't be given by name"):
+
+        @tool
+        def some(*items: int) -> int:
+            return sum(items)

@@ -1,0 +1,105 @@
+"""`toolwire ask --browser`, and what its runs show afterwards."""
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.runtime.tools.browser.chromium.form_task import DONE, INJECTED_ORDERS, serve_form, task_turns
+from tests.support.runtime.cli_process import run_toolwire, write_script
+from toolwire.codec.encoding.media import image_size
+from toolwire.runtime.calls.outputs import image_part
+
+PLAYED = [
+    {"actions": msgspec.to_builtins(turn.actions)} if turn.actions else {"text": turn.text} for turn in task_turns()
+]
+
+
+def test_a_task_is_done_shown_and_replayed(tmp_path: Path) -> None:
+    write_script(tmp_path, *PLAYED)
+    with serve_form(with_dialog=True) as site:
+        done = run_toolwire(tmp_path, "ask", "Send the <form>.", "--browser", site.root, "--allow", "computer")
+        assert (done.code, done.out) == (0, "It is done.\n"), done.err
+        assert DONE in site.requests
+        asked = len(site.requests)
+        assert run_toolwire(tmp_path, "runs", "show", "last").out.count("[image, 1280 x 800]") == 8
+        seen = run_toolwire(tmp_path, "runs", "show", "last", "--pictures", "seen")
+        assert seen.out == "8 pictures: seen/index.html\n", seen.err
+        with (tmp_path / "toolwire.toml").open("a") as configuration:
+            configuration.write('[browser]\nchromium = "none is needed"\n')
+        replayed = run_toolwire(tmp_path, "runs", "replay", "last")
+        assert (replayed.code, replayed.out.splitlines()[-1]) == (0, "no difference"), replayed.err
+        assert len(site.requests) == asked
+    page = (tmp_path / "seen" / "index.html").read_text("utf-8")
+    assert "Send the &lt;form&gt;." in page
+    assert INJECTED_ORDERS in page
+    assert re.findall(r'<i style="([^"]*)" title="(\w+)">', page) == [
+        ("left:11.72%;top:6.88%", "click"),
+        ("left:9.38%;top:27.50%", "drag"),
+        ("left:15.62%;top:47.50%", "scroll"),
+        ("left:10.94%;top:65.00%", "click"),
+    ]
+    assert re.findall(r'<polyline points="([^"]*)"', page) == ["120,220 420,220"]
+    names = [f"{number:03}.png" for number in range(1, 9)]
+    assert [name for name in names if f'src="{name}"' in page] == names
+    sizes = {image_size(image_part((tmp_path / "seen" / name).read_bytes(), "image/png")) for name in names}
+    assert sizes == {(1280, 800)}
+
+
+def test_the_simulated_model_does_what_it_is_told_without_a_script(tmp_path: Path) -> None:
+    with serve_form() as site:
+        said = 'computer {"actions": [{"kind": "click", "x": 140, "y": 520}, {"kind": "read_text"}]}'
+        done = run_toolwire(tmp_path, "ask", said, "--browser", site.root, "--allow", "computer")
+        assert done.code == 0, done.err
+        assert "Order 4711 is on its way." in done.out
+        assert "GET /done?name=&handle=100&list=0" in site.requests
+
+
+def test_what_no_rule_allows_is_not_done_and_looking_is(tmp_path: Path) -> None:
+    write_script(tmp_path, *PLAYED)
+    with serve_form() as site:
+        done = run_toolwire(tmp_path, "ask", "Send the form.", "--browser", site.root, "--json")
+        assert "GET /" in site.requests
+        assert DONE not in site.requests
+    statuses = [event["status"] for event in done.events if event["event"] == "call_ended"]
+    assert statuses == ["ok", "denied", "denied", "denied", "denied", "ok", "denied", "ok"]
+
+
+def test_the_configuration_says_how_it_looks_and_where_it_goes(tmp_path: Path) -> None:
+    with serve_form() as site:
+        elsewhere = {"actions": [{"kind": "navigate", "url": site.root}]}
+        more = '[browser]\nwidth = 800\nheight = 600\nredact = ["#send"]\nactions = ["navigate", "read_text"]\n'
+        write_script(tmp_path, elsewhere, {"actions": [{"kind": "read_text"}]}, {"text": "Done."}, extra_config=more)
+        done = run_toolwire(
+            tmp_path, "ask", "Look.", "--browser", "--allow-host", site.name, "--allow", "computer(kind=navigate)"
+        )
+        assert (done.code, done.out) == (0, "Done.\n"), done.err
+        assert "GET /" in site.requests
+    told = json.loads(run_toolwire(tmp_path, "runs", "show", "last", "--json").out)
+    read = told["turns"][1]["calls"][0]["result"]
+    assert "a long list" in read
+    assert "Send" not in read
+    run_toolwire(tmp_path, "runs", "show", "last", "--pictures", "seen")
+    assert image_size(image_part((tmp_path / "seen" / "001.png").read_bytes(), "image/png")) == (800, 600)
+
+
+@pytest.mark.parametrize(
+    ("start", "more", "why"),
+    [
+        ("file:///etc/passwd", "", "the browser can't start at file:///etc/passwd: only http and https"),
+        ("http://127.0.0.1/", '[browser]\nchromium = "no-such-program"\n', "'no-such-program' is not a program"),
+    ],
+)
+def test_what_can_not_begin_is_said_before_a_model_is_asked(tmp_path: Path, start: str, more: str, why: str) -> None:
+    write_script(tmp_path, {"text": "Done."}, extra_config=more)
+    done = run_toolwire(tmp_path, "ask", "Look.", "--browser", start)
+    assert (done.code, done.out) == (2, "")
+    assert why in done.err
+
+
+def test_hosts_without_a_browser_are_bad_input(tmp_path: Path) -> None:
+    done = run_toolwire(tmp_path, "ask", "Look.", "--allow-host", "example.com")
+    assert done.code == 2
+    assert "add --browser" in done.err

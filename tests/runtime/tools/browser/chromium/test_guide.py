@@ -1,0 +1,16 @@
+"""The guide's program, which needs a browser, does what the guide says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+GUIDE = Path(__file__).parents[5] / "docs" / "guides" / "browser.md"
+
+
+def test_the_program_in_the_guide_runs(tmp_path: Path) -> None:
+    (program,) = re.findall(r"^```text\n(import .*?)^```$", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    path = tmp_path / "example.py"
+    path.write_text(program, "utf-8")
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "[Ada]\nHello, Ada\n", done.stderr

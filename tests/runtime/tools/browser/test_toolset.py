@@ -1,0 +1,122 @@
+"""The browser among an agent's tools: what it is told as, decided by and asked for, before any is started."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.support.deadlines import DEADLINE
+from toolwire.canonical.content import ToolCall
+from toolwire.canonical.errors import ToolwireError
+from toolwire.canonical.tools import Computer, NativeTool
+from toolwire.runtime.calls.admission import admit_call
+from toolwire.runtime.policy import Policy
+from toolwire.runtime.run.state import PendingCall, RunState
+from toolwire.runtime.tool import Tool, ToolCatalog
+from toolwire.runtime.tools.browser import BrowserSettings, LargestImage, Size
+from toolwire.runtime.tools.browser.toolset import Browser
+
+CLICK = {"kind": "click", "x": 1, "y": 1}
+ADDRESS = [{"kind": "keys", "keys": ["Control", "l"]}, {"kind": "type", "text": "https://b.example/"}]
+ENTER = {"kind": "keys", "keys": ["Enter"]}
+CHECK = {"id": "sc_1", "message": "It buys something."}
+
+
+def tool(**settings: Any) -> Tool:
+    (made,) = asyncio.run(Browser(settings=BrowserSettings(**settings)).tools())
+    return made
+
+
+def considered(*actions: dict[str, Any], checks: Any = (), **rules: Any) -> PendingCall:
+    said = {"actions": actions, **({"checks": checks} if checks else {})}
+    call = ToolCall(id="c", name="computer", arguments=json.dumps(said))
+    return admit_call(call, "c", ToolCatalog({"computer": tool()}), Policy(**rules))
+
+
+def test_the_declared_display_is_that_of_the_pictures() -> None:
+    declared = tool(page=Size(1920, 1080), largest_picture=LargestImage(edge=1568, pixels=1_150_000)).declaration()
+    assert isinstance(declared, NativeTool)
+    assert isinstance(declared.computer, Computer)
+    assert (declared.computer.width, declared.computer.height) == (1429, 804)
+
+
+def test_only_the_actions_that_may_be_done_are_declared_and_taken() -> None:
+    made = tool(actions=frozenset({"screenshot", "scroll"}))
+    assert made.native is not None
+    assert made.native.computer is not None
+    assert made.native.computer.kinds == ("screenshot", "scroll")
+    call = ToolCall(id="c", name="computer", arguments='{"actions": [{"kind": "click", "x": 1, "y": 1}]}')
+    pending = admit_call(call, "c", ToolCatalog({"computer": made}), Policy(allow=["computer"]))
+    assert pending.refusal_kind == "schema"
+
+
+@pytest.mark.parametrize(
+    ("actions", "rules", "verdict"),
+    [
+        ([{"kind": "screenshot"}, {"kind": "scroll", "dy": 10}, {"kind": "read_text"}], {}, "allow"),
+        ([CLICK], {}, "ask"),
+        ([{"kind": "navigate", "url": "https://a.example/"}], {}, "ask"),
+        ([{"kind": "screenshot"}, CLICK], {"allow": ["computer(kind=click)"]}, "allow"),
+        (
+            [{"kind": "click", "x": 1, "y": 1}, {"kind": "type", "text": "a"}],
+            {"allow": ["computer(kind=click)"]},
+            "ask",
+        ),
+        ([{"kind": "screenshot"}], {"deny": ["computer(kind=screenshot)"]}, "deny"),
+        (
+            [{"kind": "navigate", "url": "https://a.example/x"}],
+            {"allow": ["computer(kind=navigate, url=https://a.example/*)"]},
+            "allow",
+        ),
+        (
+            [{"kind": "navigate", "url": "https://b.example/x"}],
+            {"allow": ["computer(kind=navigate, url=https://a.example/*)"]},
+            "ask",
+        ),
+        (  # how a form without a word for it goes to an address
+            [*ADDRESS, ENTER],
+            {"allow": ["computer"], "deny": ["computer(kind=navigate, url=*b.example*)"]},
+            "deny",
+        ),
+        ([{"kind": "click", "x": "one"}], {}, "ask"),
+    ],
+)
+def test_rules_see_every_action(actions: list[dict[str, Any]], rules: dict[str, Any], verdict: str) -> None:
+    assert considered(*actions, **rules).verdict == verdict
+
+
+def test_a_safety_check_asks_in_person_whatever_is_allowed() -> None:
+    pending = considered({"kind": "screenshot"}, checks=[CHECK], allow=["computer"])
+    assert pending.verdict == "ask"
+    ask = RunState(run="r").approval_request(pending)
+    assert ask.requires_human
+    assert ask.reason == "the provider wants a person to agree: It buys something."
+    assert not RunState(run="r").approval_request(considered(CLICK)).requires_human
+
+
+def test_a_person_is_shown_what_would_be_done_and_which_rule_allows_it() -> None:
+    ask = RunState(run="r").approval_request(
+        considered({"kind": "click", "x": 1, "y": 2}, {"kind": "type", "text": "a"})
+    )
+    assert ask.preview == "click x=1 y=2\ntype text=a"
+    assert ask.suggested_rules == ("computer(kind=click)", "computer(kind=type)")
+
+
+def test_it_does_not_start_where_it_may_not_go() -> None:
+    with pytest.raises(ToolwireError, match="not among the hosts"):
+        Browser("https://b.example/", hosts=["a.example"])
+
+
+def test_without_playwright_it_can_be_given_to_an_agent_and_says_what_is_missing() -> None:
+    program = (
+        "import asyncio, sys; sys.modules['playwright'] = None; from toolwire import Browser; browser = Browser()\n"
+        "assert len(asyncio.run(browser.tools())) == 1\n"
+        "try: asyncio.run(browser.open())\nexcept Exception as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=DEADLINE
+    )
+    assert done.stdout == "it needs Playwright: pip install 'toolwire[browser]'\n", done.stderr

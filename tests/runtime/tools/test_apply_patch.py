@@ -1,0 +1,306 @@
+"""`apply_patch`: the format, how places are found, and that all of it happens or nothing."""
+
+import asyncio
+import stat
+from pathlib import Path
+
+import llguidance
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.runtime.tool_calls import built_in_tool, tool_context
+from toolwire.runtime.tool import ToolError
+from toolwire.runtime.tools.apply_patch import PATCH_GRAMMAR, AddFile, DeleteFile, UpdateFile, apply_update, parse_patch
+
+
+def patch(*lines: str) -> str:
+    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+
+
+async def _run(root: Path, text: str) -> str:
+    apply_patch = built_in_tool(root, "apply_patch")
+    return str(await apply_patch.run(text, tool_context(apply_patch)))
+
+
+def patched(root: Path, *lines: str) -> str:
+    return asyncio.run(_run(root, patch(*lines)))
+
+
+def files(root: Path) -> dict[str, str]:
+    """What each file holds; a folder holds nothing."""
+    found = sorted(root.rglob("*"))
+    return {str(path.relative_to(root)): path.read_text() if path.is_file() else "" for path in found}
+
+
+def accepted(text: str) -> bool:
+    """Whether the grammar takes the whole text."""
+    tokenizer = llguidance.LLTokenizer("byte")
+    matcher = llguidance.LLMatcher(tokenizer, llguidance.LLMatcher.grammar_from_lark(PATCH_GRAMMAR))
+    tokens = tokenizer.tokenize_str(text)
+    fits = matcher.validate_tokens(tokens) == len(tokens) and bool(matcher.consume_tokens(tokens))
+    return fits and matcher.is_accepting()
+
+
+WHOLE = patch(
+    "*** Add File: new/a.txt",
+    "+one",
+    "+",
+    "*** Update File: b.txt",
+    "*** Move to: c.txt",
+    "@@ def f():",
+    " kept",
+    "-old",
+    "+new",
+    "*** End of File",
+    "*** Delete File: d.txt",
+)
+
+
+def test_every_part_of_the_format_is_in_the_grammar_and_is_read() -> None:
+    assert accepted(WHOLE)
+    added, updated, deleted = parse_patch(WHOLE)
+    assert added == AddFile("new/a.txt", "one\n\n")
+    assert deleted == DeleteFile("d.txt")
+    assert isinstance(updated, UpdateFile)
+    assert (updated.path, updated.move_to) == ("b.txt", "c.txt")
+    (change,) = updated.changes
+    assert (change.anchor, change.lines, change.at_end) == ("def f():", [" kept", "-old", "+new"], True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "*** Begin Patch",
+        "*** Begin Patch\n*** End Patch",
+        "*** Begin Patch\n*** End Patch\nmore",
+        " *** Begin Patch\n*** Delete File: a\n*** End Patch",
+        patch("*** Add File: a"),
+        patch("*** Add File: a", "no plus"),
+        patch("*** Add File: "),
+        patch("*** Rename File: a"),
+        patch("*** Delete File: a", "+x"),
+        patch("*** Update File: a", "*** Move to: "),
+        patch("*** Update File: a", "@@", "x"),
+        patch("*** Update File: a", "*** End of File", "+x"),
+        patch("*** Update File: a", "+x", "*** End of File", "+y"),
+        "*** Begin Patch\n*** Begin Patch\n*** Delete File: a\n*** End Patch\n*** End Patch",
+    ],
+)
+def test_what_the_grammar_does_not_take_is_not_read(text: str) -> None:
+    assert not accepted(text)
+    with pytest.raises(ToolError, match="of the patch can't be read"):
+        parse_patch(text)
+
+
+def test_an_update_that_changes_nothing_is_a_fault() -> None:
+    with pytest.raises(ToolError, match="nothing is changed in a"):
+        parse_patch(patch("*** Update File: a"))
+
+
+def test_lines_that_look_like_headers_are_lines_where_they_have_a_sign() -> None:
+    (added,) = parse_patch(patch("*** Add File: a", "+*** End Patch", "+*** Delete File: b"))
+    assert added == AddFile("a", "*** End Patch\n*** Delete File: b\n")
+
+
+def test_line_ends_of_the_patch_may_be_those_of_windows() -> None:
+    assert parse_patch(WHOLE.replace("\n", "\r\n")) == parse_patch(WHOLE)
+
+
+def changed(text: str, *lines: str) -> str:
+    (update,) = parse_patch(patch("*** Update File: a", *lines))
+    assert isinstance(update, UpdateFile)
+    return apply_update(update, text)
+
+
+@pytest.mark.parametrize(
+    ("before", "lines", "after"),
+    [
+        ("a\nb\nc\n", [" a", "-b", "+B", " c"], "a\nB\nc\n"),
+        ("a\nb\nc\n", ["@@", "-b"], "a\nc\n"),
+        ("a\nb\n", ["+c"], "a\nb\nc\n"),
+        ("", ["+a"], "a\n"),
+        ("x\nf\nx\n", ["@@ f", "-x", "+y"], "x\nf\ny\n"),
+        ("c1\nf\nc2\nf\n", ["@@ c2", "-f", "+g"], "c1\nf\nc2\ng\n"),
+        ("a\nb\n", ["@@ a", "+between"], "a\nbetween\nb\n"),
+        ("x\ny\nx\n", ["-x", "+z", "*** End of File"], "x\ny\nz\n"),
+        ("1\n2\n3\n4\n", ["@@", "-1", "+one", "@@", "-4", "+four"], "one\n2\n3\nfour\n"),
+        ("a\nb", ["-a", "+A"], "A\nb"),
+        ("a\nb", ["+c"], "a\nb\nc\n"),
+        ("a\nb", ["-b", "+B"], "a\nB\n"),
+        ("a\r\nb\r\n", [" a", "-b", "+B"], "a\r\nB\r\n"),
+        ("a\r\nb\nc\r\n", ["-c", "+C"], "a\r\nb\nC\r\n"),
+        ("a  \nb\n", [" a", "-b", "+B"], "a  \nB\n"),
+        ("\ta\nb\n", [" a", "-b", "+B"], "\ta\nB\n"),
+        ("\u201ca\u201d \u2014\nb\n", [' "a" -', "-b", "+B"], "\u201ca\u201d \u2014\nB\n"),
+        ("a\n\nb\n", [" a", "", "-b", "+B"], "a\n\nB\n"),
+    ],
+)
+def test_a_change_finds_its_place(before: str, lines: list[str], after: str) -> None:
+    assert changed(before, *lines) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "lines"),
+    [
+        ("a\n", ["-b"]),
+        ("a\n", ["@@ none", "+b"]),
+        ("b\na\n", ["@@", "-a", "+A", "@@", "-b", "+B"]),
+        ("x\ny\n", ["-x", "*** End of File"]),
+        ("a\n", [" a", " b", " c", "-d"]),
+        ("", ["-a"]),
+    ],
+)
+def test_a_place_that_is_not_there_is_a_fault(before: str, lines: list[str]) -> None:
+    with pytest.raises(ToolError, match="a has no"):
+        changed(before, *lines)
+
+
+def test_files_are_added_changed_moved_and_deleted(tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("def f():\nkept\nold\n")
+    (tmp_path / "b.txt").chmod(0o755)
+    (tmp_path / "d.txt").write_text("gone")
+    told = patched(tmp_path, *WHOLE.splitlines()[1:-1])
+    assert told == "Success. Updated the following files:\nA new/a.txt\nM c.txt\nD d.txt"
+    assert files(tmp_path) == {"c.txt": "def f():\nkept\nnew\n", "new": "", "new/a.txt": "one\n\n"}
+
+
+def test_the_mode_of_a_changed_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x\n")
+    (tmp_path / "a").chmod(0o750)
+    patched(tmp_path, "*** Update File: a", "-x", "+y")
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o750
+
+
+def test_hunks_build_on_each_other_however_a_file_is_spelled(tmp_path: Path) -> None:
+    told = patched(
+        tmp_path,
+        *("*** Add File: a", "+1", "*** Update File: ./sub/../a", "-1", "+2", f"*** Update File: {tmp_path}/a"),
+        *("*** Move to: b", "-2", "+3"),
+    )
+    assert told.splitlines()[1:] == ["A a", "M ./sub/../a", "M b"]
+    assert files(tmp_path) == {"b": "3\n"}
+
+
+def test_a_file_can_only_be_moved(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"caf\xe9")
+    patched(tmp_path, "*** Update File: a", "*** Move to: b")
+    assert (tmp_path / "b").read_bytes() == b"caf\xe9"
+    assert not (tmp_path / "a").exists()
+
+
+def test_bytes_that_are_no_text_stay(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"caf\xe9\nx\n")
+    patched(tmp_path, "*** Update File: a", "-x", "+y")
+    assert (tmp_path / "a").read_bytes() == b"caf\xe9\ny\n"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ["*** Update File: a", "-not there"],
+        ["*** Update File: none", "-x"],
+        ["*** Delete File: none"],
+        ["*** Delete File: sub"],
+        ["*** Add File: a", "+again"],
+        ["*** Update File: a", "*** Move to: b"],
+        ["*** Add File: ../out", "+x"],
+        ["*** Add File: /etc/toolwire-was-here", "+x"],
+        ["*** Update File: a", "*** Move to: ../out"],
+        ["*** Update File: link", "-one", "+x"],
+        ["*** Delete File: link"],
+        ["*** Add File: linked/x", "+x"],
+        ["*** Add File: .git/hooks/pre-commit", "+x"],
+        ["*** Add File: toolwire.toml", "+x"],
+        ["*** Add File: a/below", "+x"],
+        ["*** Delete File: a", "*** Update File: a", "-one"],
+        ["*** Add File: a\0b", "+x"],
+        ["*** Update File: a", "+\ud800"],
+    ],
+)
+def test_all_or_nothing(tmp_path: Path, bad: list[str]) -> None:
+    root = tmp_path / "root"
+    (root / "sub").mkdir(parents=True)
+    for name in ("a", "b", "gone"):
+        (root / name).write_text("one\n")
+    (root / "link").symlink_to("a")
+    (root / "linked").symlink_to("sub")
+    before = files(root)
+    good = ["*** Add File: new", "+x", "*** Update File: b", "-one", "+two", "*** Delete File: gone"]
+    for lines in ([*good, *bad], [*bad, *good]):
+        with pytest.raises(ToolError):
+            patched(root, *lines)
+        assert files(root) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["root"]
+
+
+def test_what_fails_while_it_is_written_is_taken_back(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\n")
+    # A name that can be planned and not be made: it is longer than a file system takes.
+    name = "x" * 250
+    with pytest.raises(ToolError):
+        patched(tmp_path, "*** Update File: a", "-one", "+two", f"*** Add File: {name}/{'y' * 300}", "+x")
+    assert files(tmp_path) == {"a": "one\n"}
+    with pytest.raises(ToolError):
+        patched(tmp_path, "*** Add File: new/f", "+x", "*** Add File: new/f/g", "+x", "*** Delete File: a")
+    assert files(tmp_path) == {"a": "one\n"}
+
+
+def test_a_person_is_shown_every_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\n")
+    (tmp_path / "d").write_text("gone\n")
+    text = patch("*** Update File: a", "*** Move to: b", "-one", "+two", "*** Add File: c", "+x", "*** Delete File: d")
+    assert built_in_tool(tmp_path, "apply_patch").preview(text) == (
+        "--- a\n+++ /dev/null\n@@ -1 +0,0 @@\n-one\n"
+        "--- /dev/null\n+++ b\n@@ -0,0 +1 @@\n+two\n"
+        "--- /dev/null\n+++ c\n@@ -0,0 +1 @@\n+x\n"
+        "--- d\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n"
+    )
+    assert built_in_tool(tmp_path, "apply_patch").preview("nonsense") is not None
+    assert files(tmp_path) == {"a": "one\n", "d": "gone\n"}
+
+
+PIECES = st.sampled_from(
+    [
+        *("*** Begin Patch", "*** End Patch", "*** Add File: a", "*** Delete File: b", "*** Update File: c"),
+        *("*** Move to: d", "*** End of File", "@@", "@@ x", "+x", "-x", " x", "+", "-", " ", "x", "", "*** Other"),
+    ]
+)
+
+
+def unreadable(text: str) -> bool:
+    """An update of nothing is in the grammar, and is told apart."""
+    try:
+        parse_patch(text)
+    except ToolError as fault:
+        return "nothing is changed" not in str(fault)
+    return False
+
+
+@settings(max_examples=300, deadline=None)
+@given(lines=st.lists(PIECES, max_size=7), end=st.sampled_from(["", "\n"]))
+def test_what_the_grammar_takes_is_read(lines: list[str], end: str) -> None:
+    text = patch(*lines) + end
+    assert not (accepted(text) and unreadable(text))
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), length=st.integers(1, 12), ended=st.booleans(), newline=st.sampled_from(["\n", "\r\n"]))
+def test_a_change_with_its_context_makes_exactly_that_change(
+    data: st.DataObject, length: int, ended: bool, newline: str
+) -> None:
+    lines = [f"line {number}" for number in range(length)]
+    start = data.draw(st.integers(0, length - 1))
+    stop = data.draw(st.integers(start + 1, length))
+    new = data.draw(st.lists(st.sampled_from(["one", "two", ""]), max_size=3))
+    around = [f" {line}" for line in lines[max(0, start - 2) : start]], [f" {line}" for line in lines[stop : stop + 2]]
+    written = [*around[0], *(f"-{line}" for line in lines[start:stop]), *(f"+{line}" for line in new), *around[1]]
+    # Only the last line may lack its end, and a line that comes to be the last has one.
+    whole = ended or stop == length
+    before = newline.join(lines) + (newline if ended else "")
+    after = [*lines[:start], *new, *lines[stop:]]
+    expected = newline.join(after) + (newline if whole and after else "")
+    single = length == 1 and not ended
+    wanted = expected.replace("\r\n", "\n") if single else expected
+    assert changed(before, *written) == wanted

@@ -1,0 +1,198 @@
+"""`read_file`, `read_many_files` and `view_image`."""
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from tests.support.runtime.tool_calls import built_in_tool, run_tool, run_tool_for_text
+from toolwire.canonical.content import Inline, Media, Text
+from toolwire.runtime.tool import ToolError
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+PDF = b"%PDF-1.4\n%%EOF\n"
+
+
+def test_a_text_is_given_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_bytes(b"# README\n\xc3\xa4\r\nno end")
+    assert (
+        run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path=f"{tmp_path}/README.md")
+        == "# README\nä\r\nno end"
+    )
+
+
+def test_a_path_may_be_relative_to_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("text")
+    assert run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a") == "text"
+
+
+def test_a_missing_file_is_a_fault_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="none is not there"):
+        run_tool(built_in_tool(tmp_path, "read_file"), absolute_path=f"{tmp_path}/none")
+
+
+def test_lines_can_be_chosen_and_what_is_left_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("".join(f"line {number}\n" for number in range(1, 11)))
+    read = built_in_tool(tmp_path, "read_file")
+    path = f"{tmp_path}/a"
+    first = run_tool_for_text(read, absolute_path=path, limit=2)
+    assert first == "line 1\nline 2\n[Lines 1 to 2 of 10 are shown. For the next ones, read with offset=2.]"
+    assert run_tool_for_text(read, absolute_path=path, offset=2, limit=1).startswith("line 3\n[Lines 3 to 3 of 10")
+    assert run_tool_for_text(read, absolute_path=path, offset=8) == "line 9\nline 10\n[Lines 9 to 10 of 10 are shown.]"
+    assert run_tool_for_text(read, absolute_path=path, offset=10) == "[There is no line 11: the file has 10.]"
+    assert run_tool_for_text(read, absolute_path=path, limit=10) == run_tool_for_text(read, absolute_path=path)
+
+
+def test_reading_on_gives_every_line_once(tmp_path: Path) -> None:
+    lines = [f"{number} {'x' * (number % 97)}\n" for number in range(20_000)]
+    (tmp_path / "a").write_text("".join(lines))
+    read, found, offset = built_in_tool(tmp_path, "read_file"), list[str](), 0
+    while True:
+        text = run_tool_for_text(read, absolute_path="a", offset=offset)
+        shown, _, note = text.rpartition("[Lines ")
+        found += shown.splitlines(keepends=True)
+        assert len(text) < 40_000
+        if "offset=" not in note:
+            break
+        offset = int(note.partition("offset=")[2].partition(".")[0])
+    assert found == lines
+
+
+def test_one_very_long_line_is_cut_and_said(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x" + "ä" * 100_000 + "\nsecond\n")
+    text = run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a")
+    assert len(text) < 40_000
+    assert "Line 1 of 2 is cut after 36000 bytes" in text
+    assert "\ufffd" not in text
+    assert run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a", offset=1).startswith("second\n")
+
+
+def test_an_empty_file_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+    assert run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "shape"),
+    [
+        ("a.png", PNG, "image/png", "image"),
+        ("liar.txt", PNG, "image/png", "image"),
+        ("a.pdf", PDF, "application/pdf", "document"),
+    ],
+)
+def test_images_and_documents_are_media(tmp_path: Path, name: str, content: bytes, kind: str, shape: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    told, media = run_tool(built_in_tool(tmp_path, "read_file"), absolute_path=f"{tmp_path}/{name}").content
+    assert told == Text(text=f"Binary content of type {kind} was processed.")
+    assert isinstance(media, Media)
+    assert (media.kind, media.media_type, media.name) == (shape, kind, name)
+    assert isinstance(media.source, Inline)
+    assert base64.b64decode(media.source.data) == content
+
+
+def test_other_binaries_are_told_of_and_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\x7fELF\0\1\2" * 100)
+    text = run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a")
+    assert text == "Binary content of type application/octet-stream, 700 bytes: it is not shown."
+
+
+def test_bytes_that_are_no_utf_8_are_marked_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"caf\xe9 and na\xefve \xef\xbf\xbd\n")
+    text = run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a")
+    assert text == ("caf\ufffd and na\ufffdve \ufffd\n[2 sequences of bytes are not UTF-8 and are shown as \ufffd.]")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "note"), [("utf-8-sig", ""), ("utf-16", "[The file is UTF-16.]"), ("utf-32", "[The file is UTF-32.]")]
+)
+def test_marked_encodings_are_read(tmp_path: Path, encoding: str, note: str) -> None:
+    (tmp_path / "a").write_text("größer\nals\n", encoding=encoding)
+    assert run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a") == f"größer\nals\n{note}"
+
+
+def test_a_huge_file_is_read_in_parts_and_in_little_time(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("wb") as file:
+        file.write(b"first\n")
+        file.truncate(300 * 1024 * 1024)
+    # Sparse: NUL bytes are only after what is looked at.
+    content = b"x" * 9000 + b"\n"
+    with (tmp_path / "a").open("r+b") as file:
+        file.write(content * 3)
+    text = run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a", limit=1)
+    assert text == "x" * 9000 + "\n[Lines 1 to 1 are shown. For the next ones, read with offset=1.]"
+
+
+def test_many_files_stand_after_their_paths(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("...a...")
+    (tmp_path / "b.txt").write_text("...b...\n")
+    (tmp_path / "c.txt").write_text("...c...")
+    paths = [f"{tmp_path}/{name}.txt" for name in "abc"]
+    assert run_tool_for_text(built_in_tool(tmp_path, "read_many_files"), paths=paths) == (
+        f"--- {tmp_path}/a.txt ---\n...a...\n--- {tmp_path}/b.txt ---\n...b...\n--- {tmp_path}/c.txt ---\n...c..."
+    )
+
+
+def test_many_files_are_named_by_folders_and_patterns_too(tmp_path: Path) -> None:
+    for name in ("src/a.py", "src/deep/b.py", "src/deep/b.txt", "top.py", "ignored/x.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / ".gitignore").write_text("ignored/\n")
+    read = built_in_tool(tmp_path, "read_many_files")
+
+    def found(**arguments: object) -> list[str]:
+        lines = run_tool_for_text(read, **arguments).splitlines()
+        return [line.removeprefix("--- ").removesuffix(" ---") for line in lines if line.startswith("--- ")]
+
+    assert found(paths=["src"]) == ["src/a.py", "src/deep/b.py", "src/deep/b.txt"]
+    assert found(paths=["**/*.py"]) == ["src/a.py", "src/deep/b.py", "top.py"]
+    assert found(paths=[f"{tmp_path}/src/*.py"]) == [f"{tmp_path.resolve()}/src/a.py"]
+    assert found(paths=["src"], include=["*.py"]) == ["src/a.py", "src/deep/b.py"]
+    assert found(paths=["src", "top.py"], exclude=["deep/**", "**/deep/**"]) == ["src/a.py", "top.py"]
+    assert found(paths=["top.py", "*.py", "top.py"]) == ["top.py"]
+    assert found(paths=["ignored/x.py"]) == ["ignored/x.py"]
+
+
+def test_one_file_that_can_not_be_read_does_not_keep_the_others(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("text")
+    (tmp_path / "b.png").write_bytes(PNG)
+    output = run_tool(built_in_tool(tmp_path, "read_many_files"), paths=["none", "a", "b.png", "/etc/passwd"])
+    (part,) = output.content
+    assert isinstance(part, Text)
+    assert not output.is_error
+    assert part.text.splitlines() == [
+        *("--- none ---", "[none is not there]", "--- a ---", "text", "--- b.png ---"),
+        "[Binary content of type image/png was processed. Read it alone to see it.]",
+        "--- /etc/passwd ---",
+        f"[/etc/passwd is outside the workspace: give a path below {tmp_path.resolve()}]",
+    ]
+
+
+def test_many_files_that_are_none_are_an_error(tmp_path: Path) -> None:
+    assert run_tool(built_in_tool(tmp_path, "read_many_files"), paths=["none"]).is_error
+    with pytest.raises(ToolError, match="no file matches"):
+        run_tool(built_in_tool(tmp_path, "read_many_files"), paths=["*.none"])
+
+
+def test_what_many_files_hold_is_bounded_and_the_cut_said(tmp_path: Path) -> None:
+    for name in "abcde":
+        (tmp_path / name).write_text(f"{name * 9}\n" * 1500)
+    text = run_tool_for_text(built_in_tool(tmp_path, "read_many_files"), paths=["."])
+    assert len(text) < 40_000
+    assert "[The rest of c is cut: read it with read_file.]" in text
+    assert text.endswith("[2 more files are not read, for length: d, e]")
+
+
+def test_an_image_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    (media,) = run_tool(built_in_tool(tmp_path, "view_image"), absolute_path="a.png").content
+    assert isinstance(media, Media)
+    assert media.media_type == "image/png"
+
+
+@pytest.mark.parametrize("content", [b"text", PDF, b"", b"GIF8"])
+def test_what_is_no_image_is_not_shown_as_one(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.png").write_bytes(content)
+    with pytest.raises(ToolError, match="no PNG, JPEG, GIF or WebP"):
+        run_tool(built_in_tool(tmp_path, "view_image"), absolute_path="a.png")

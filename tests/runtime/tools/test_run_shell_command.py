@@ -1,0 +1,305 @@
+"""`run_shell_command` where there is no sandbox: its form, its limits, and that nothing of it is left."""
+
+import asyncio
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.clock import Clock
+from tests.support.deadlines import wait_until_async
+from tests.support.runtime.tool_calls import (
+    NO_SANDBOX,
+    built_in_tool,
+    run_tool,
+    run_tool_async,
+    run_tool_for_text,
+    single_text,
+    tool_context,
+)
+from toolwire.runtime.calls.approval import NoApprover
+from toolwire.runtime.sandbox.bubblewrap import detect_bubblewrap
+from toolwire.runtime.sandbox.process import COMMAND_ID_VARIABLE, CommandLimits
+from toolwire.runtime.tool import Tool, ToolContext, ToolError, ToolOutput
+from toolwire.runtime.tools import built_in_tools
+
+ENOUGH = CommandLimits(seconds=120.0)
+BORN = time.time_ns()
+
+
+def shell(root: Path, limits: CommandLimits = ENOUGH) -> Tool:
+    return built_in_tool(root, "run_shell_command", limits=limits)
+
+
+def stopped(root: Path, clock: Clock, command: str) -> ToolOutput:
+    """The output of a command that reaches its time limit after it has made the file `begun`."""
+
+    async def work() -> ToolOutput:
+        task = asyncio.ensure_future(run_tool_async(shell(root), command=command))
+        await wait_until_async((root / "begun").exists)
+        clock.advance(ENOUGH.seconds)
+        return await task
+
+    return asyncio.run(work())
+
+
+def marked(root: Path) -> str:
+    """A name that no other run has had."""
+    return hashlib.sha256(f"{root} {os.getpid()} {BORN}".encode()).hexdigest()[:16]
+
+
+def alive(root: Path) -> list[str]:
+    """The processes with the mark of this folder in their arguments; one that is dead has none."""
+    found = list[str]()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                line = (entry / "cmdline").read_bytes().decode("utf-8", "replace")
+            except OSError:
+                continue
+            if marked(root) in line and entry.name != str(os.getpid()):
+                found.append(line)
+    return found
+
+
+def test_the_form_is_exact(tmp_path: Path) -> None:
+    assert run_tool_for_text(shell(tmp_path), command="echo hello") == (
+        "Command: echo hello\nDirectory: (root)\nOutput: hello\nError: (none)\nExit Code: 0"
+    )
+    assert run_tool_for_text(shell(tmp_path), command="echo a; echo b >&2; exit 3", description="fails") == (
+        "Command: echo a; echo b >&2; exit 3\nDirectory: (root)\nOutput: a\nError: b\nExit Code: 3"
+    )
+    assert run_tool_for_text(shell(tmp_path), command="true") == (
+        "Command: true\nDirectory: (root)\nOutput: \nError: (none)\nExit Code: 0"
+    )
+
+
+def test_a_folder_of_the_workspace_can_be_chosen(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    lines = run_tool_for_text(shell(tmp_path), command="pwd", directory="sub").splitlines()
+    assert lines[1:3] == ["Directory: sub", f"Output: {tmp_path.resolve()}/sub"]
+    (tmp_path / "out").symlink_to("/etc")
+    for directory, told in (("../..", "outside"), ("/etc", "outside"), ("out", "outside"), ("none", "not there")):
+        with pytest.raises(ToolError, match=told):
+            run_tool(shell(tmp_path), command="pwd", directory=directory)
+
+
+def test_a_command_that_fails_is_a_result_and_one_that_was_stopped_an_error(tmp_path: Path) -> None:
+    assert not run_tool(shell(tmp_path), command="false").is_error
+    output = run_tool(shell(tmp_path, CommandLimits(seconds=0.3)), command="sleep 60")
+    assert (output.is_error, output.error_kind) == (True, "timeout")
+    assert single_text(output).splitlines()[3:] == [
+        "Error: [It was stopped: it took longer than 0.3 seconds. All that it started is gone.]",
+        "Exit Code: 124",
+    ]
+
+
+def test_what_it_said_before_it_was_stopped_is_told(tmp_path: Path, clock: Clock) -> None:
+    lines = single_text(stopped(tmp_path, clock, "echo begun; echo oh >&2; touch begun; sleep 600")).splitlines()
+    assert lines[2:5] == [
+        "Output: begun",
+        "Error: oh",
+        "[It was stopped: it took longer than 120 seconds. All that it started is gone.]",
+    ]
+
+
+def test_a_signal_is_told_as_shells_do(tmp_path: Path) -> None:
+    assert run_tool_for_text(shell(tmp_path), command="kill -TERM $$").endswith("Exit Code: 143")
+
+
+def test_stdin_is_closed(tmp_path: Path) -> None:
+    assert "Output: got nothing" in run_tool_for_text(shell(tmp_path), command="read line || echo got nothing")
+
+
+def test_output_that_is_no_text_is_shown_as_such(tmp_path: Path) -> None:
+    assert "Output: caf\ufffd\0x" in run_tool_for_text(shell(tmp_path), command="printf 'caf\\351\\0x'")
+
+
+def test_the_head_and_the_tail_of_much_output_are_kept(tmp_path: Path) -> None:
+    told = run_tool_for_text(shell(tmp_path, CommandLimits(output_bytes=1000)), command="seq 1 100000; seq 1 50000 >&2")
+    assert len(told) < 2600
+    assert "Output: 1\n2\n" in told
+    assert "99999\n100000\nError: 1\n" in told
+    assert told.count("bytes are cut here]") == 2
+    # 588895 bytes are written to the one, and 288894 to the other.
+    assert "[587895 bytes are cut here]" in told
+    assert "[287894 bytes are cut here]" in told
+
+
+def test_a_flood_is_stopped(tmp_path: Path) -> None:
+    output = run_tool(shell(tmp_path, CommandLimits(max_total_output=1_000_000, seconds=60)), command="yes")
+    assert (output.is_error, output.error_kind) == (True, "limit")
+    assert "it wrote more than 1000000 bytes" in single_text(output)
+    assert len(single_text(output)) < 20_000
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 300 & echo started",
+        "setsid sleep 300 & echo started",
+        "nohup sleep 300 > /dev/null 2>&1 & echo started",
+        "(setsid sh -c 'setsid sleep 300 & sleep 300' &) ; echo started",
+    ],
+)
+def test_what_it_left_in_the_background_is_gone(tmp_path: Path, command: str) -> None:
+    name = f"sleep-{marked(tmp_path)}"
+    line = f"cp $(command -v sleep) ./{name}; " + command.replace("sleep", f"./{name}")
+    told = run_tool_for_text(shell(tmp_path), command=line)
+    assert "Output: started" in told
+    assert "It was stopped" not in told
+    assert alive(tmp_path) == []
+
+
+def test_what_it_started_is_gone_at_the_time_out(tmp_path: Path, clock: Clock) -> None:
+    name = f"sleep-{marked(tmp_path)}"
+    line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & setsid ./{name} 300 & touch begun; ./{name} 300"
+    assert stopped(tmp_path, clock, line).error_kind == "timeout"
+    assert alive(tmp_path) == []
+
+
+@pytest.mark.parametrize("missing", [["pidfd_open"], ["pidfd_open", "waitid"]])
+def test_systems_that_tell_less_do_as_well(tmp_path: Path, missing: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in missing:
+        monkeypatch.delattr(os, name)
+    name = f"sleep-{marked(tmp_path)}"
+    line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & echo started; exit 3"
+    assert run_tool_for_text(shell(tmp_path), command=line).endswith("Output: started\nError: (none)\nExit Code: 3")
+    assert alive(tmp_path) == []
+
+
+def test_what_it_started_is_gone_when_who_called_is(tmp_path: Path) -> None:
+    name = f"sleep-{marked(tmp_path)}"
+    line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & setsid ./{name} 300 & touch begun; ./{name} 300"
+    run = shell(tmp_path)
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(run.run({"command": line}, tool_context(run)))
+        while not (tmp_path / "begun").exists():  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert alive(tmp_path) == []
+
+    asyncio.run(cancelled())
+
+
+def test_what_holds_the_output_open_does_not_hold_it_up(tmp_path: Path) -> None:
+    # It leaves the session, and the mark in its environment behind, so nobody knows it.
+    command = "env -i setsid sh -c 'while [ -e hold ]; do /bin/sleep 0.1; done' & sleep 0.5; echo done"
+    hold = tmp_path / "hold"
+    hold.touch()
+    told = run_tool_for_text(shell(tmp_path), command=command)
+    hold.unlink()
+    assert "Output: done" in told
+    assert "It was stopped" not in told
+
+
+def test_a_fork_bomb_is_stopped(tmp_path: Path) -> None:
+    # One that ends at 512 processes, so that a fault of ours would not stop the machine.
+    bomb = "bomb() { if [ $1 -gt 0 ]; then bomb $(($1 - 1)) & bomb $(($1 - 1)) & fi; sleep 100; }; bomb 8"
+    output = run_tool(
+        shell(tmp_path, CommandLimits(processes=100, seconds=300)), command=f"{bomb} # {marked(tmp_path)}"
+    )
+    assert "it started more than 100 processes" in single_text(output)
+    assert alive(tmp_path) == []
+
+
+def test_memory_is_bounded_for_one_process_and_for_all(tmp_path: Path) -> None:
+    limits = CommandLimits(memory_bytes=200 * 1024 * 1024, seconds=300)
+    grab = "python3 -c 'import time; x = bytearray({} * 1024 * 1024); time.sleep(100)'"
+    one = run_tool_for_text(shell(tmp_path, limits), command=grab.format(400))
+    assert "MemoryError" in one
+    many = run_tool(shell(tmp_path, limits), command=" & ".join([grab.format(90)] * 3))
+    assert "it took more than 209715200 bytes of memory" in single_text(many)
+
+
+def test_files_are_bounded(tmp_path: Path) -> None:
+    told = run_tool_for_text(
+        shell(tmp_path, CommandLimits(file_bytes=1024 * 1024)), command="head -c 5000000 /dev/zero > big; wc -c < big"
+    )
+    assert "Output: 1048576" in told
+
+
+def test_no_secret_of_ours_is_in_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "TOOLWIRE_KEY", "AWS_SECRET_ACCESS_KEY", "MY_OWN", "SSH_AUTH_SOCK"]
+    for name in (*names, "LD_PRELOAD_X", "BASH_ENV", "ENV", "PYTHONSTARTUP"):
+        monkeypatch.setenv(name, "canary-7f3a")
+    told = run_tool_for_text(shell(tmp_path), command="env; cat /proc/self/environ; set")
+    assert "canary-7f3a" not in told
+    assert "PATH=" in told
+
+
+def test_only_named_variables_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("ANYTHING", "x")
+    given = built_in_tool(tmp_path, "run_shell_command", environment={"CI": "1"})
+    told = run_tool_for_text(given, command="env -0 | cut -z -d= -f1 | tr '\\0' ' '")
+    found = set(told.partition("Output: ")[2].partition("\n")[0].split())
+    own = {"PWD", "SHLVL", "_", COMMAND_ID_VARIABLE, "TERM", "PAGER", "GIT_PAGER", "GIT_TERMINAL_PROMPT", "OLDPWD"}
+    known = {name for name in os.environ if name in ("PATH", "HOME", "USER", "SHELL", "LANG", "LC_ALL")}
+    assert {"CI", *known} <= found
+    assert "ANYTHING" not in found
+    allowed = {"LOGNAME", "LANGUAGE", "TZ", "VIRTUAL_ENV", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYENV_ROOT"}
+    assert {name for name in found if not name.startswith("LC_")} - own - known - allowed - {"CI"} == set()
+
+
+def test_a_configuration_that_a_command_makes_is_put_aside_though_it_is_stopped(tmp_path: Path, clock: Clock) -> None:
+    told = single_text(stopped(tmp_path, clock, "echo x > toolwire.toml; touch begun; sleep 600")).splitlines()
+    assert told[3].startswith("Error: [It was stopped: ")
+    assert told[4].startswith("[toolwire.toml is the person's own configuration: what was made there is now ")
+    assert not (tmp_path / "toolwire.toml").exists()
+
+
+def test_without_a_sandbox_every_command_asks_and_says_why(tmp_path: Path) -> None:
+    bare = shell(tmp_path)
+    assert bare.approval_reason({"command": "ls"}) == f"it is not sandboxed: {NO_SANDBOX.unavailable_reason}"
+    assert bare.locus == "local"
+
+
+def test_what_is_there_decides(tmp_path: Path) -> None:
+    """With bubblewrap a command is sandboxed and need not ask; where it is missing, that is said."""
+    (chosen,) = (one for one in built_in_tools(tmp_path) if one.name == "run_shell_command")
+    why_not = detect_bubblewrap().unavailable_reason
+    asks = chosen.approval_reason({"command": "ls"})
+    assert (asks, chosen.locus) == ((None, "sandbox") if not why_not else (f"it is not sandboxed: {why_not}", "local"))
+
+
+@pytest.mark.parametrize("path", ["", "/nonexistent"])
+def test_bubblewrap_that_is_missing_is_named(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", path)
+    detect_bubblewrap.cache_clear()
+    try:
+        assert detect_bubblewrap().unavailable_reason == "bubblewrap is not installed"
+    finally:
+        detect_bubblewrap.cache_clear()
+
+
+def test_bubblewrap_that_does_not_work_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bwrap").write_text("#!/bin/sh\necho no namespaces here >&2\nexit 1\n")
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    detect_bubblewrap.cache_clear()
+    try:
+        assert detect_bubblewrap().unavailable_reason == "bubblewrap does not work here: no namespaces here"
+    finally:
+        detect_bubblewrap.cache_clear()
+
+
+@pytest.mark.parametrize("command", ["a\0b", "echo " + "x" * 200_000])
+def test_what_can_not_be_a_command_is_a_fault(tmp_path: Path, command: str) -> None:
+    with pytest.raises(ToolError, match="NUL"):
+        run_tool(shell(tmp_path), command=command)
+
+
+def test_who_watches_is_told_how_far_it_is(tmp_path: Path) -> None:
+    run, seen = shell(tmp_path), list[str]()
+    watched = ToolContext(
+        run="r", id="c", tool=run.name, idempotency_key="k", approver=NoApprover(), report_progress=seen.append
+    )
+    asyncio.run(run.run({"command": "for i in 1 2 3 4; do echo step $i; sleep 0.4; done"}, watched))  # type: ignore[arg-type]
+    assert seen
+    assert set(seen) <= {f"step {number}" for number in range(1, 5)}

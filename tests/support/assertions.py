@@ -1,0 +1,29 @@
+"""Loops that prove something only if they run."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def non_empty(items: Iterable[T]) -> Iterator[T]:
+    """Iterate, and fail where there is nothing to iterate over: assertions in a loop that never runs assert nothing."""
+    empty = True
+    for item in items:
+        empty = False
+        yield item
+    assert not empty, "there is nothing to loop over"
+
+
+def json_differences(before: Any, after: Any, path: str = "") -> list[str]:
+    """Where two JSON values differ, for a readable failure."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        found = [f"{path}/{key} appeared" for key in after.keys() - before.keys()]
+        found += [f"{path}/{key} is gone" for key in before.keys() - after.keys()]
+        for key in before.keys() & after.keys():
+            found += json_differences(before[key], after[key], f"{path}/{key}")
+        return found
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        return [text for index, pair in pairs for text in json_differences(*pair, f"{path}/{index}")]
+    return [] if before == after else [f"{path}: {str(before)[:60]} became {str(after)[:60]}"]

@@ -1,0 +1,57 @@
+"""TODO."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from toolwire.canonical.content import Part, Text, ToolCall, ToolResult
+from toolwire.canonical.request import Request
+
+
+def request_parts(request: Request) -> Iterator[Part]:
+    for message in request.messages:
+        yield from message.parts
+
+
+def conversation_texts(request: Request) -> list[str]:
+    """What user and assistant say. Empty text has no place in some protocols."""
+    spoken = [message for message in request.messages if message.role in ("user", "assistant")]
+    return [part.text for message in spoken for part in message.parts if isinstance(part, Text) and part.text.strip()]
+
+
+def function_calls(request: Request) -> list[Any]:
+    return [(call.name, json.loads(call.arguments or "{}")) for call in client_function_calls(request)]
+
+
+def function_results(request: Request) -> list[Any]:
+    """Results with the arguments of the call that they answer: ids may be renamed, but never mispaired."""
+    asked = {
+        call.id: (call.name, json.loads(call.arguments or "{}")) for call in client_function_calls(request) if call.id
+    }
+    own = [part for part in request_parts(request) if isinstance(part, ToolResult) and part.call_id in asked]
+    return [(asked[str(result.call_id)], text_only_result(result)) for result in own if text_only_result(result)]
+
+
+def client_function_calls(request: Request) -> list[ToolCall]:
+    """Calls of functions, with arguments that every protocol can say."""
+    own = [part for part in request_parts(request) if isinstance(part, ToolCall) and part.executor == "client"]
+    driving = {call.id for call in own if call.screen is not None}
+    others = [call for call in own if call.id not in driving]
+    return [call for call in others if not call.native and call.namespace is None and _is_object(call)]
+
+
+def _is_object(call: ToolCall) -> bool:
+    try:
+        return call.shape == "json" and isinstance(json.loads(call.arguments or "{}"), dict)
+    except ValueError:
+        return False
+
+
+def text_only_result(result: ToolResult) -> str:
+    """The text of a result that holds nothing else."""
+    content = result.content or ()
+    return "\n".join(part.text for part in content if isinstance(part, Text)) if is_text_only(content) else ""
+
+
+def is_text_only(content: tuple[Part, ...]) -> bool:
+    return all(isinstance(part, Text) for part in content)

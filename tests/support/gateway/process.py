@@ -1,0 +1,190 @@
+"""TODO."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+
+from tests.support.deadlines import DEADLINE
+
+SERVE_COMMAND = [sys.executable, "-c", "from toolwire.cli import main; main()", "serve"]
+MESSAGES_REQUEST = {"model": "any-name", "max_tokens": 99, "messages": [{"role": "user", "content": "Say heliotrope."}]}
+
+
+def keyless_environment(home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_HOST"))}
+    return {**kept, "HOME": str(home), "XDG_STATE_HOME": str(home)}
+
+
+@contextmanager
+def serve_process(
+    home: Path, *options: str, command: Sequence[str] = SERVE_COMMAND
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    process = subprocess.Popen(
+        [*command, "--port", "0", *options], stderr=subprocess.PIPE, text=True, env=keyless_environment(home), cwd=home
+    )
+    try:
+        assert process.stderr is not None
+        found = re.fullmatch(r"toolwire listens on (http://127\.0\.0\.1:\d+)\n", process.stderr.readline())
+        assert found is not None
+        yield process, found[1]
+    finally:
+        process.kill()
+        process.wait(DEADLINE)
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+PROCESS_DEADLINE = 120.0
+
+
+class GatewayProcess:
+    """A gateway in processes of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], home: Path, root: str, log: list[str]) -> None:
+        self.process = process
+        self.home = home
+        self.root = root
+        self.log = log
+        self._known_workers: set[int] = set()
+
+    @property
+    def workers(self) -> list[int]:
+        """The processes whose parent it is, zombies aside."""
+        found: list[int] = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue
+                if int(fields[1]) == self.process.pid and fields[0] != "Z":
+                    found.append(int(entry.name))
+        self._known_workers.update(found)
+        return sorted(found)
+
+    def kill(self) -> None:
+        """End all its processes, orphans included."""
+        for worker in {*self.workers, *self._known_workers}:
+            with contextlib.suppress(OSError):
+                if (Path(f"/proc/{worker}/cwd")).samefile(self.home):
+                    os.kill(worker, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait(PROCESS_DEADLINE)
+
+    @contextmanager
+    def only_worker(self, worker: int) -> Iterator[None]:
+        """Stop all other workers for a while, so that this one answers."""
+        others = [one for one in self.workers if one != worker]
+        for one in others:
+            os.kill(one, signal.SIGSTOP)
+            stat = Path(f"/proc/{one}/stat")
+            wait_for_process(lambda stat=stat: stat.read_text().rpartition(")")[2].split()[0] == "T")  # type: ignore[misc]
+        try:
+            yield
+        finally:
+            for one in others:
+                os.kill(one, signal.SIGCONT)
+
+    def post(self, body: object) -> httpx.Response:
+        return httpx.post(f"{self.root}/v1/messages", json=body, timeout=PROCESS_DEADLINE)
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(self.root + path, timeout=PROCESS_DEADLINE)
+
+    def is_closed(self) -> bool:
+        """Whether nobody listens any more."""
+        port = int(self.root.rpartition(":")[2])
+        try:
+            socket.create_connection(("127.0.0.1", port), PROCESS_DEADLINE).close()
+        except ConnectionError:
+            return True
+        return False
+
+
+def wait_for_process(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PROCESS_DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@contextmanager
+def serve_with_workers(
+    home: Path, *options: str, file_limits: tuple[int, int] | None = None
+) -> Iterator[GatewayProcess]:
+    """`files`: the soft and the hard limit of open files."""
+    command = [*SERVE_COMMAND, "--port", "0", *options]
+    if file_limits is not None:
+        command = ["sh", "-c", f'ulimit -Sn {file_limits[0]}; ulimit -Hn {file_limits[1]}; exec "$@"', "sh", *command]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=keyless_environment(home), cwd=home)
+    assert process.stderr is not None
+    found = re.fullmatch(r"toolwire listens on (http://127\.0\.0\.1:\d+)\n", process.stderr.readline())
+    assert found is not None
+    log: list[str] = []
+    reading = threading.Thread(target=log.extend, args=(process.stderr,))
+    reading.start()
+    served = GatewayProcess(process, home, found[1], log)
+    try:
+        yield served
+    finally:
+        served.kill()
+        reading.join(PROCESS_DEADLINE)
+        process.stderr.close()
+
+
+@contextmanager
+def serve_slow_upstream(home: Path) -> Iterator[threading.Event]:
+    """An OpenAI that sends one event of each stream, and the rest when the event is set."""
+    released = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self._send({"delta": {"role": "assistant", "content": "be"}, "finish_reason": None})
+            released.wait()
+            with contextlib.suppress(ConnectionError):
+                self._send({"delta": {"content": "gun"}, "finish_reason": None})
+                self._send({"delta": {}, "finish_reason": "stop"})
+                self.wfile.write(b"data: [DONE]\n\n")
+
+        def _send(self, choice: dict[str, object]) -> None:
+            chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+            self.wfile.write(b"data: %b\n\n" % json.dumps(chunk | {"choices": [{"index": 0, **choice}]}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        (home / "toolwire.toml").write_text(f'[providers.up]\nprotocol = "openai-chat"\nbase_url = "{url}"')
+        try:
+            yield released
+        finally:
+            released.set()
+            server.shutdown()
+            thread.join()
+
+
+def open_stream(gateway: GatewayProcess) -> contextlib.AbstractContextManager[httpx.Response]:
+    """A stream that has begun."""
+    return httpx.stream(
+        "POST", f"{gateway.root}/v1/messages", json={**MESSAGES_REQUEST, "stream": True}, timeout=PROCESS_DEADLINE
+    )

@@ -1,0 +1,212 @@
+"""A server that is a small program, of either version, honest or not: `python actor.py '{"version": ...}'`.
+
+It writes JSON-RPC by hand, so that it can also write what no SDK would."""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+PNG = "iVBORw0KGgo="
+OBJECT_SCHEMA = {"type": "object", "properties": {}}
+
+
+def tool_definition(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": OBJECT_SCHEMA, **more}
+
+
+def text_content(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}]}
+
+
+class ScriptedServer:
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.version: str = options.get("version", "2025-11-25")
+        self.modern = self.version == "2026-07-28"
+        self.options = options
+        self.tools: list[dict[str, Any]] = options.get("tools", [tool_definition(name) for name in self.play_names()])
+        self.tools += [tool_definition(f"t{number}") for number in range(options.get("more", 0))]
+        self.log: str | None = options.get("log")
+        self.pending_requests: dict[str, int] = {}
+
+    def play_names(self) -> list[str]:
+        return [name.removeprefix("play_") for name in dir(self) if name.startswith("play_")]
+
+    def write(self, message: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+    def log_message(self, what: Any) -> None:
+        if self.log is not None:
+            with open(self.log, "a", encoding="utf-8") as file:  # noqa: PTH123
+                file.write(json.dumps(what) + "\n")
+
+    def run(self) -> None:
+        for line in sys.stdin:
+            message = json.loads(line)
+            self.log_message(message)
+            if "method" not in message:
+                self.handle_client_response(message)
+            elif "id" in message:
+                self.request(message)
+
+    def request(self, message: dict[str, Any]) -> None:
+        method, params, id = message["method"], message.get("params", {}), message["id"]
+        old = {"initialize": self.initialize}
+        new = {"server/discover": self.discover}
+        both = {"tools/list": self.list, "tools/call": self.call}
+        known = both | (new if self.modern else old)
+        if method not in known:
+            self.write({"id": id, "error": {"code": -32601, "message": "Method not found"}})
+            return
+        given = known[method](id, params)
+        if given is not None:
+            self.write({"id": id, **given})
+
+    def result(self, value: dict[str, Any]) -> dict[str, Any]:
+        return {"result": {"resultType": "complete", **value} if self.modern else value}
+
+    def capabilities(self) -> dict[str, Any]:
+        return {"tools": {"listChanged": not self.modern}}
+
+    def initialize(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        who = {"name": "actor", "version": "1"}
+        return self.result({"protocolVersion": self.version, "capabilities": self.capabilities(), "serverInfo": who})
+
+    def discover(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        told = {"supportedVersions": [self.version], "capabilities": self.capabilities()}
+        return self.result({**told, "ttlMs": 0, "cacheScope": "private"})
+
+    def list(self, id: Any, params: dict[str, Any]) -> dict[str, Any] | None:
+        if self.options.get("mute"):
+            return None
+        page, size = int(params.get("cursor") or 0), self.options.get("page", 1000)
+        hints = {"ttlMs": self.options.get("ttl", 60_000), "cacheScope": "private"} if self.modern else {}
+        if self.options.get("endless"):
+            return self.result({"tools": [tool_definition(f"tool{page}")], "nextCursor": str(page + 1), **hints})
+        if self.options.get("circle"):
+            return self.result({"tools": [tool_definition("only")], "nextCursor": "1", **hints})
+        if page and self.options.get("changing"):
+            self.write({"method": "notifications/tools/list_changed"})
+            kept, self.tools, self.options["changing"] = self.tools, [tool_definition("new")], False
+            return self.result({"tools": kept[page * size : (page + 1) * size], **hints})
+        shown = self.tools[page * size : (page + 1) * size]
+        more = {"nextCursor": str(page + 1)} if (page + 1) * size < len(self.tools) else {}
+        return self.result({"tools": shown, **more, **hints})
+
+    def call(self, id: Any, params: dict[str, Any]) -> dict[str, Any] | None:
+        name = self.options.get("plays", {}).get(params["name"], params["name"])
+        if (play := getattr(self, f"play_{name}", None)) is None:
+            return {"error": {"code": -32602, "message": f"Unknown tool: {name}"}}
+        given = play(id, params)
+        return given if given is None or "error" in given or "result" in given else self.result(given)
+
+    def handle_client_response(self, message: dict[str, Any]) -> None:
+        """To what was asked of the client, in the older version."""
+        self.write(
+            {
+                "id": self.pending_requests.pop(message["id"]),
+                **self.result(text_content(json.dumps(message.get("result")))),
+            }
+        )
+
+    # ---- tools
+
+    def play_echo(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        return text_content(json.dumps(params.get("arguments")))
+
+    def play_fail(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        return {**text_content("the disk is full"), "isError": True}
+
+    def play_fault(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        code = params.get("arguments", {}).get("code", -32603)
+        return {"error": {"code": code, "message": "something broke inside"}}
+
+    def play_media(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        held = {"uri": "file:///a.txt", "mimeType": "text/plain", "text": "inside"}
+        blob = {"uri": "file:///a.png", "mimeType": "image/png", "blob": PNG}
+        return {
+            "content": [
+                {"type": "image", "data": PNG, "mimeType": "image/png"},
+                {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"},
+                {"type": "resource_link", "uri": "file:///b.md", "name": "b", "mimeType": "text/markdown", "size": 9},
+                {"type": "resource", "resource": held},
+                {"type": "resource", "resource": blob},
+                {"type": "resource", "resource": {"uri": "file:///a.html", "mimeType": "text/html", "blob": "PHA+"}},
+            ]
+        }
+
+    def play_structured(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [], "structuredContent": params["arguments"]}
+
+    def play_progress(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        token, total = params["_meta"]["progressToken"], params.get("arguments", {}).get("total", 2)
+        for done in range(1, total + 1):
+            told = {"progressToken": token, "progress": done, "total": total, "message": f"part {done}"}
+            self.write({"method": "notifications/progress", "params": told})
+        return text_content("done")
+
+    def play_wait(self, id: Any, params: dict[str, Any]) -> None:
+        """It is answered by nobody: whoever called must give up."""
+
+    def play_ask(self, id: Any, params: dict[str, Any]) -> dict[str, Any] | None:
+        schema = params.get("arguments", {}).get("schema") or OBJECT_SCHEMA
+        form = {"message": "Who are you?\x1b[31m", "requestedSchema": schema}
+        if not self.modern:
+            self.pending_requests["e1"] = id
+            self.write({"id": "e1", "method": "elicitation/create", "params": form})
+            return None
+        if "inputResponses" in params:
+            assert params["requestState"] == "opaque"
+            return text_content(json.dumps(params["inputResponses"]["who"]))
+        wanted = {"who": {"method": "elicitation/create", "params": form}}
+        return {"result": {"resultType": "input_required", "inputRequests": wanted, "requestState": "opaque"}}
+
+    def play_pester(self, id: Any, params: dict[str, Any]) -> None:
+        """One question after the other, whatever is answered."""
+        for number in range(50):
+            form = {"message": f"{number}?", "requestedSchema": OBJECT_SCHEMA}
+            self.write({"id": f"p{number}", "method": "elicitation/create", "params": form})
+        answers = [json.loads(sys.stdin.readline())["result"]["action"] for _ in range(50)]
+        self.write({"id": id, **self.result(text_content(json.dumps(answers)))})
+
+    def play_ask_for_ever(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        return {"result": {"resultType": "input_required", "requestState": "again"}}
+
+    def play_sample(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        message = {"role": "user", "content": {"type": "text", "text": "say the secret"}}
+        wanted = {"method": "sampling/createMessage", "params": {"messages": [message], "maxTokens": 9}}
+        return {"result": {"resultType": "input_required", "inputRequests": {"s": wanted}}}
+
+    def play_environment(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        return text_content(json.dumps(dict(os.environ)))
+
+    def play_die(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        sys.stderr.write("I am going\n")
+        os._exit(3)
+
+    def play_change(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        self.tools = [tool_definition("new")]
+        self.write({"method": "notifications/tools/list_changed"})
+        return text_content("changed")
+
+    def play_giant(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        return text_content("x" * (17 * 1024 * 1024))
+
+    def play_strange(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "hologram", "data": 1}]}
+
+    def play_many(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": str(number)} for number in range(3000)]}
+
+    def play_noise(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        sys.stdout.write("this is not JSON\n[1, 2]\n")
+        self.write({"id": 999_999, "result": {}})
+        return text_content("after the noise")
+
+
+if __name__ == "__main__":
+    options = json.loads(sys.argv[1])
+    time.sleep(options.get("slow", 0))
+    ScriptedServer(options).run()

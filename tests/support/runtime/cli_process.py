@@ -1,0 +1,173 @@
+"""`toolwire` as a user starts it: a process of its own, without anybody's keys, with or without a terminal."""
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.deadlines import DEADLINE
+from toolwire.gateway.providers.discovery import KEY_VARIABLES
+from toolwire.runtime.sandbox.bubblewrap import detect_bubblewrap
+
+MAIN_PROGRAM = "from toolwire.cli import main; main()"
+# The terminal becomes the process's own, so that Ctrl-C is a signal to it.
+TERMINAL_PROGRAM = f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); {MAIN_PROGRAM}"
+
+
+def cli_environment(folder: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in KEY_VARIABLES.values()}
+    return {**kept, "XDG_STATE_HOME": str(folder / ".state"), "PYTHONUNBUFFERED": "1", "TERM": "xterm-256color"}
+
+
+class CliResult:
+    def __init__(self, finished: "subprocess.CompletedProcess[str]") -> None:
+        self.code, self.out, self.err = finished.returncode, finished.stdout, finished.stderr
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def run(self) -> str:
+        """The id that the last lines tell."""
+        return str(re.findall(r"run_\d+_[0-9a-f]{8}", self.err)[-1])
+
+
+def run_toolwire(folder: Path, *arguments: str, stdin: str = "", **variables: str) -> CliResult:
+    """In this folder, with nobody at a terminal; `variables` are those of the environment that differ."""
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN_PROGRAM, *arguments],
+        cwd=folder,
+        env=cli_environment(folder) | variables,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    return CliResult(done)
+
+
+def start_toolwire(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", MAIN_PROGRAM, *arguments],
+        cwd=folder,
+        env=cli_environment(folder),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+class Terminal:
+    """A terminal, and who sits there."""
+
+    def __init__(self, handle: int, process: "subprocess.Popen[bytes]") -> None:
+        self._handle = handle
+        self._process = process
+        self.output = ""
+
+    def read_until(self, words: str) -> str:
+        """What came on the screen up to these words, since the last ones."""
+        deadline = time.monotonic() + DEADLINE
+        while words not in self.output:
+            assert time.monotonic() < deadline, f"no {words!r} in:\n{self.output}"
+            if not self._read(0.2) and self._process.poll() is not None:
+                raise AssertionError(f"it ended without {words!r}:\n{self.output}")
+        before, _, self.output = self.output.partition(words)
+        return before
+
+    def type_text(self, text: str) -> None:
+        os.write(self._handle, text.encode())
+
+    def wait(self) -> tuple[int, str]:
+        """Its exit code, and the rest of what was shown."""
+        deadline = time.monotonic() + DEADLINE
+        while self._process.poll() is None:
+            assert time.monotonic() < deadline, f"it goes on and on:\n{self.output}"
+            self._read(0.1)
+        while self._read(0):
+            pass
+        return self._process.returncode, self.output
+
+    def _read(self, timeout: float) -> bool:
+        if not select.select([self._handle], [], [], timeout)[0]:
+            return False
+        try:
+            data = os.read(self._handle, 65_536)
+        except OSError:  # the other side is closed
+            return False
+        self.output += data.decode("utf-8", "replace").replace("\r\n", "\n")
+        return bool(data)
+
+
+@contextmanager
+def open_terminal(folder: Path, *arguments: str, stdin: str | None = None) -> Iterator[Terminal]:
+    """`piped`: stdin is not the terminal, but this text."""
+    handle, other = pty.openpty()
+    program = TERMINAL_PROGRAM if stdin is None else TERMINAL_PROGRAM.replace("ioctl(0", "ioctl(2")
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        cwd=folder,
+        env=cli_environment(folder),
+        stdin=other if stdin is None else subprocess.PIPE,
+        stdout=other,
+        stderr=other,
+        start_new_session=True,
+    )
+    os.close(other)
+    try:
+        if stdin is not None and process.stdin is not None:
+            process.stdin.write(stdin.encode())
+            process.stdin.close()
+        yield Terminal(handle, process)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(handle)
+
+
+def write_script(folder: Path, *turns: Mapping[str, Any], extra_config: str = "", sandbox: bool | None = None) -> None:
+    """The embedded model plays these turns, each after as many answers as stand before it. Commands run in a sandbox
+    where one works, unless a test says which."""
+    if not (detect_bubblewrap().unavailable_reason == "" if sandbox is None else sandbox):
+        extra_config += "[tools]\nsandbox = false\n"
+    played = [{"after": number, "repeat": 0, **turn} for number, turn in enumerate(turns)]
+    (folder / "turns.json").write_text(json.dumps({"turns": played}), encoding="utf-8")
+    (folder / "toolwire.toml").write_text(
+        f'[simulator]\nscript = "{folder}/turns.json"\n{extra_config}', encoding="utf-8"
+    )
+
+
+def calls_turn(*made: tuple[str, Mapping[str, Any]], text: str | None = None) -> dict[str, Any]:
+    turn: dict[str, Any] = {"calls": [{"name": name, "arguments": dict(arguments)} for name, arguments in made]}
+    return turn if text is None else turn | {"text": text}
+
+
+def text_reply(text: str, **more: Any) -> dict[str, Any]:
+    return {"text": text, **more}
+
+
+def write_file_call(folder: Path, name: str, content: str) -> tuple[str, dict[str, str]]:
+    return "write_file", {"file_path": str(folder / name), "content": content}
+
+
+def read_file_call(folder: Path, name: str) -> tuple[str, dict[str, str]]:
+    return "read_file", {"absolute_path": str(folder / name)}
+
+
+def shell_call(command: str) -> tuple[str, dict[str, str]]:
+    return "run_shell_command", {"command": command}
+
+
+def events_named(events: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    return [event for event in events if event["event"] == name]

@@ -1,0 +1,50 @@
+"""One tool, called as the runtime calls it, without the runtime around it."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from toolwire.canonical.content import Text
+from toolwire.runtime.calls.approval import Approver, NoApprover
+from toolwire.runtime.sandbox.bubblewrap import Sandbox
+from toolwire.runtime.tool import Tool, ToolContext, ToolOutput
+from toolwire.runtime.tools import built_in_tools
+
+NO_SANDBOX = Sandbox(unavailable_reason="the tests run without one")
+
+
+def built_in_tool(workspace: Path, name: str, **settings: Any) -> Tool:
+    """One of the built-in tools; no bubblewrap is asked for unless that is what is tested."""
+    return tool_named(built_in_tools(workspace, **{"sandbox": NO_SANDBOX, **settings}), name)
+
+
+def tool_named(tools: Sequence[Tool], name: str) -> Tool:
+    return next(one for one in tools if one.name == name)
+
+
+def tool_context(tool: Tool, person: Approver | None = None) -> ToolContext:
+    return ToolContext(
+        run="run", id="call", tool=tool.name, idempotency_key="run/call", approver=person or NoApprover()
+    )
+
+
+async def run_tool_async(tool: Tool, person: Approver | None = None, /, **arguments: Any) -> ToolOutput:
+    given = await tool.run(arguments, tool_context(tool, person))
+    return ToolOutput(content=(Text(text=given),)) if isinstance(given, str) else msgspec.convert(given, ToolOutput)
+
+
+def run_tool(tool: Tool, person: Approver | None = None, /, **arguments: Any) -> ToolOutput:
+    return asyncio.run(run_tool_async(tool, person, **arguments))
+
+
+def single_text(output: ToolOutput) -> str:
+    (part,) = output.content
+    assert isinstance(part, Text)
+    return part.text
+
+
+def run_tool_for_text(tool: Tool, person: Approver | None = None, /, **arguments: Any) -> str:
+    return single_text(run_tool(tool, person, **arguments))

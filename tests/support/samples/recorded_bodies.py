@@ -1,0 +1,101 @@
+"""What the laws are tried on: the project's own fixtures always, and the recorded corpus where it is present."""
+
+import json
+import os
+from functools import cache
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+from tests.support.samples import corpus
+from toolwire.protocols import PROTOCOLS
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+
+PROTOCOL_NAMES = tuple(PROTOCOLS)
+NON_PROVIDER_RECORDING = "test_openai/test_invalid_response#0"
+"""Recorded to show what an address answers that is no provider's: its body is of no protocol."""
+
+PAIRS = list(permutations(PROTOCOL_NAMES, 2))
+WHOLE_CORPUS = bool(os.environ.get("TOOLWIRE_WHOLE_CORPUS"))
+"""`make test-laws`: every recording is tried with every target. Else each with every other one: all takes long."""
+
+
+def sample_for_target(samples: dict[str, Any], target: str) -> dict[str, Any]:
+    """All fixtures, and of the recordings those whose turn it is with this target."""
+    turn = PROTOCOL_NAMES.index(target)
+    recorded = [name for name in samples if "#" in name]
+    left_out = set() if WHOLE_CORPUS else {name for place, name in enumerate(recorded) if (place + turn) % 2}
+    return {name: one for name, one in samples.items() if name not in left_out}
+
+
+@cache
+def requests(protocol: str) -> dict[str, Any]:
+    """Requests that a provider accepts, by name."""
+    return _bodies(protocol, "requests") | {
+        exchange.id: exchange.request for exchange in _recordings(protocol) if isinstance(exchange.request, dict)
+    }
+
+
+@cache
+def responses(protocol: str) -> dict[str, Any]:
+    return _bodies(protocol, "responses") | {
+        exchange.id: exchange.response
+        for exchange in _recordings(protocol)
+        if isinstance(exchange.response, dict) and exchange.status < 400
+    }
+
+
+@cache
+def errors(protocol: str) -> dict[str, Any]:
+    return _bodies(protocol, "errors") | {
+        exchange.id: exchange.response
+        for exchange in _recordings(protocol)
+        if isinstance(exchange.response, dict) and exchange.status >= 400
+    }
+
+
+@cache
+def streams(protocol: str) -> dict[str, bytes]:
+    return fixture_streams(protocol) | {
+        exchange.id: exchange.wire for exchange in _recordings(protocol) if exchange.sse
+    }
+
+
+@cache
+def _bodies(protocol: str, kind: str) -> dict[str, Any]:
+    folder = FIXTURES / protocol.replace("-", "_") / kind
+    return {path.stem: json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))}
+
+
+def _recordings(protocol: str) -> list[corpus.Recording]:
+    return [
+        exchange
+        for compatible in (False, True)
+        for exchange in corpus.recordings(protocol, compatible=compatible, kind="generate")
+        if not exchange.id.endswith(NON_PROVIDER_RECORDING)
+    ]
+
+
+def address_options(source: str, kind: str) -> dict[str, Any]:
+    """What a protocol keeps in the address, where a test must say it."""
+    return {"model": "gemini-3-pro"} if source == "gemini" and kind == "request" else {}
+
+
+def fixture_requests(protocol: str) -> dict[str, Any]:
+    """Only the project's own: small enough to try every leaf of."""
+    return _bodies(protocol, "requests")
+
+
+def fixture_responses(protocol: str) -> dict[str, Any]:
+    return _bodies(protocol, "responses")
+
+
+def fixture_errors(protocol: str) -> dict[str, Any]:
+    return _bodies(protocol, "errors")
+
+
+@cache
+def fixture_streams(protocol: str) -> dict[str, bytes]:
+    folder = FIXTURES / protocol.replace("-", "_") / "streams"
+    return {path.stem: path.read_bytes() for path in sorted(folder.iterdir())}

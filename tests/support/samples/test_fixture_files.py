@@ -1,0 +1,182 @@
+"""The project's own fixtures are what the vendors' SDKs take, fold as they should, and show every wire fact."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.paths import skip_without
+from tests.support.samples.fixture_coverage import COVERAGE, Row, is_shown, wire_fact_rows
+from tests.support.samples.fixture_files import (
+    PROTOCOLS,
+    body_and_stream_pairs,
+    error_status,
+    fixtures,
+    tool_cycle_fixture,
+)
+from tests.support.sdk.validation import accept_error, accept_request, accept_response, fold_stream, summary
+
+# What the SDK types refuse although it is on the wire, each with its reason.
+REFUSED_REQUESTS = {
+    "anthropic/sampling_2023": "temperature, top_p and top_k left the types with version 2026-10-21",
+    "openai-chat/compatible_deepseek": "reasoning_content and thinking are not the vendor's",
+    "openai-chat/compatible_mistral": "thinking parts are not the vendor's",
+    "openai-chat/compatible_openrouter": "reasoning_details and cache_control are not the vendor's",
+    "openai-chat/compatible_vllm": "reasoning is not the vendor's",
+    "openai-responses/input_audio": "documented, but not in the type of input messages",
+    "openai-responses/multi_agent": "typed in the beta namespace only",
+    "gemini/declarations": "a type by its number, which the API takes and the SDK's enumeration does not",
+    "gemini/one_content": "one content in place of the list, as the API takes it",
+    "gemini/tools_object": "one tool in place of the list, as the API takes it",
+    "gemini-interactions/call_signature": "recorded from the wire, but no field of the type",
+    "gemini-interactions/content_beside_steps": "the types want one or the other; the server takes both",
+    "gemini-interactions/result_in_user_input": "recorded from the wire, but no content of the type",
+    "gemini-interactions/unknown_step": "a step of the future",
+    "openrouter/server_tool_in_reasoning": "an entry that is newer than the SDK",
+}
+REFUSED_RESPONSES = {
+    "anthropic/unknown_block": "a block of the future",
+    "openai-chat/compatible_mistral": "content is a list",
+    "openai-chat/compatible_missing_id": "a call without id",
+    "openai-chat/compatible_object_arguments": "arguments that are not text",
+    "openai-chat/error_in_200": "no completion at all",
+    "openai-chat/error_in_choice": "finish_reason error is not the vendor's",
+    "openai-responses/multi_agent": "typed in the beta namespace only",
+    "openai-responses/unknown_item": "an item of the future",
+    "gemini-interactions/unknown_step": "a step of the future",
+    "ollama/arguments_null": "a call without arguments, as older servers write it",
+    "openrouter/error_alone_in_200": "no completion at all",
+    "openrouter/error_in_200": "no completion at all",
+    "openrouter/null_arguments": "some of its providers send none",
+    "openrouter/null_id": "some of its providers send none",
+}
+REFUSED_STREAMS = {
+    "anthropic/unknown_block": "a block of the future",
+    "openai-chat/compatible_azure_filter": "the chunk with the prompt's filter results has no object type",
+    "openai-chat/compatible_missing_id": "a call without id",
+    "openai-chat/compatible_mistral": "content is a list",
+    "openai-chat/compatible_no_index": "a call without index",
+    "openai-chat/compatible_object_arguments": "arguments that are not text",
+    "openai-chat/compatible_repeated_call_id": "the accumulator joins what is repeated",
+    "openai-chat/compatible_repeated_role": "the accumulator joins what is repeated",
+    "openai-responses/apply_patch_diff_events": "recorded from the vendor, but its types don't have these events",
+    "openai-responses/output_null": "the accumulator rebuilds it, the type wants a list",
+    "gemini-interactions/not_stored": "what is not stored has no id, which the type of the event requires",
+    "openrouter/null_index": "some of its providers number no calls",
+}
+REFUSED_ERRORS = {
+    "openai-chat/400_code_is_a_number": "code is a number only at imitators",
+    "gemini-interactions/400_canonical": "Google's older form of an error, which this SDK does not know",
+}
+# Rejected for their shape, so that the types see it too.
+REJECTED_BY_TYPE = {
+    "openai-responses/stop_sequence": "stop is no parameter of this protocol",
+    "gemini/unknown_field": "max_tokens is no field of this protocol",
+    "ollama/arguments_text": "arguments are an object here",
+    "ollama/content_parts": "content is text here",
+    "ollama/image_not_base64": "images are base64 text",
+    "ollama/no_model": "the model is required",
+}
+HISTORY = {"openai-responses": "input", "gemini": "contents", "gemini-interactions": "input"}
+
+
+def _every(kind: str) -> list[Any]:
+    return [
+        pytest.param(protocol, name, body, id=f"{protocol}/{name}")
+        for protocol in PROTOCOLS
+        for name, body in fixtures(protocol, kind)
+    ]
+
+
+@pytest.mark.parametrize(("protocol", "name", "body"), _every("requests"))
+def test_requests_are_what_the_sdk_sends(protocol: str, name: str, body: Any) -> None:
+    refusal = accept_request(protocol, body)
+    assert (refusal is not None) == (f"{protocol}/{name}" in REFUSED_REQUESTS), refusal
+
+
+@pytest.mark.parametrize(("protocol", "name", "body"), _every("responses"))
+def test_responses_are_what_the_sdk_reads(protocol: str, name: str, body: Any) -> None:
+    refusal = accept_response(protocol, body)
+    assert (refusal is not None) == (f"{protocol}/{name}" in REFUSED_RESPONSES), refusal
+
+
+@pytest.mark.parametrize(("protocol", "name", "body"), _every("errors"))
+def test_errors_are_what_the_sdk_reads(protocol: str, name: str, body: Any) -> None:
+    refusal = accept_error(protocol, body)
+    assert (refusal is not None) == (f"{protocol}/{name}" in REFUSED_ERRORS), refusal
+    assert 400 <= error_status(name) < 600
+
+
+@pytest.mark.parametrize(("protocol", "name", "wire"), _every("streams"))
+def test_streams_fold_in_the_sdk(protocol: str, name: str, wire: bytes) -> None:
+    if f"{protocol}/{name}" in REFUSED_STREAMS:
+        with pytest.raises(Exception, match=r".+"):
+            fold_stream(protocol, wire)
+    else:
+        fold_stream(protocol, wire)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name", "body", "wire"),
+    [
+        pytest.param(protocol, *pair, id=f"{protocol}/{pair[0]}")
+        for protocol in PROTOCOLS
+        for pair in body_and_stream_pairs(protocol)
+        if f"{protocol}/{pair[0]}" not in REFUSED_STREAMS
+    ],
+)
+def test_a_response_and_its_stream_say_the_same(protocol: str, name: str, body: Any, wire: bytes) -> None:
+    assert fold_stream(protocol, wire) == summary(protocol, body)
+
+
+@pytest.mark.parametrize(("protocol", "name", "wire"), _every("broken_streams"))
+def test_broken_streams_are_refused(protocol: str, name: str, wire: bytes) -> None:
+    with pytest.raises(Exception, match=r".+"):
+        fold_stream(protocol, wire)
+
+
+@pytest.mark.parametrize(("protocol", "name", "body"), _every("rejected"))
+def test_rejected_requests_break_a_rule_and_not_a_type(protocol: str, name: str, body: Any) -> None:
+    refusal = accept_request(protocol, body["request"])
+    assert (refusal is not None) == (f"{protocol}/{name}" in REJECTED_BY_TYPE), refusal
+    assert body["said"] is None or body["said"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_conversation_is_one_whole_cycle(protocol: str) -> None:
+    cycle = tool_cycle_fixture(protocol)
+    assert accept_request(protocol, cycle["request"]) is None
+    assert accept_response(protocol, cycle["response"]) is None
+    assert accept_request(protocol, cycle["next_request"]) is None
+    assert [call["id"] for call in summary(protocol, cycle["response"])["calls"]] == [
+        output["id"] for output in cycle["outputs"]
+    ]
+    history = HISTORY.get(protocol, "messages")
+    before = cycle["request"][history]
+    assert cycle["next_request"][history][: len(before)] == before
+    assert {**cycle["next_request"], history: before} == cycle["request"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "row"),
+    [
+        pytest.param(protocol, row, id=f"{protocol}: {name}")
+        for protocol, rows in COVERAGE.items()
+        for name, row in rows.items()
+    ],
+)
+def test_each_row_is_shown_by_its_fixture(protocol: str, row: Row) -> None:
+    assert is_shown(protocol, row)
+
+
+@skip_without("protocols")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_no_row_of_the_wire_facts_is_missing(protocol: str) -> None:
+    rows = list(wire_fact_rows(protocol))
+    assert rows
+    assert [row for row in rows if row not in COVERAGE[protocol]] == []
+
+
+def test_evidence_can_be_missing() -> None:
+    assert not is_shown("anthropic", Row("requests/minimal", "system"))
+    assert not is_shown("anthropic", Row("requests/minimal", "max_tokens=65"))
+    assert not is_shown("anthropic", Row("streams/text", "~\\r\\n"))

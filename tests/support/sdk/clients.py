@@ -1,0 +1,129 @@
+"""A conversation with tools through each official SDK, all driven alike: say something, answer its calls, look.
+
+Each keeps the history as its SDK's users do, with what the SDK gave back. `history` is open to a test that wants to
+break it.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import anthropic
+import ollama
+
+from tests.support.sdk.client_interface import (
+    API_KEY,
+    WEATHER_TOOL,
+    ClientTool,
+    ReceivedCall,
+    ReceivedResponse,
+    SdkClient,
+    nested_declarations,
+)
+from tests.support.sdk.google_clients import Gemini, GeminiInteractions
+from tests.support.sdk.openai_clients import OpenaiChat, OpenaiResponses, Openrouter
+
+__all__ = ["API_KEY", "SDK_CLIENTS", "WEATHER_TOOL", "ClientTool", "ReceivedCall", "ReceivedResponse", "SdkClient"]
+
+# One client for each address, kept open as in a long-lived program: most of its cost is reading certificates.
+
+
+@cache
+def _anthropic(base_url: str) -> anthropic.Anthropic:
+    return anthropic.Anthropic(base_url=base_url, api_key=API_KEY, max_retries=0)
+
+
+@cache
+def _ollama(base_url: str) -> ollama.Client:
+    return ollama.Client(host=base_url)
+
+
+class Anthropic(SdkClient):
+    rejection = anthropic.BadRequestError
+
+    def send_text(self, text: str) -> ReceivedResponse:
+        self.history.append({"role": "user", "content": text})
+        return self._request()
+
+    def send_results(self, calls: Sequence[ReceivedCall], outputs: Sequence[str]) -> ReceivedResponse:
+        results = [
+            {"type": "tool_result", "tool_use_id": call.id, "content": output}
+            for call, output in zip(calls, outputs, strict=True)
+        ]
+        self.history.append({"role": "user", "content": results})
+        return self._request()
+
+    def _request(self) -> ReceivedResponse:
+        options: dict[str, Any] = {"model": self.model, "max_tokens": 2000, "messages": self.history}
+        if self.tools:
+            options["tools"] = [
+                {"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in self.tools
+            ]
+        if self.thinking:
+            options["thinking"] = {"type": "adaptive", "display": "summarized"}
+        options |= self.options
+        pieces = 1
+        client = _anthropic(self.base_url)
+        if self.stream:
+            with client.messages.stream(**options) as stream:
+                pieces = len([event for event in stream if event.type == "content_block_delta"])
+                message = stream.get_final_message()
+        else:
+            message = client.messages.create(**options)
+        blocks = [block.model_dump(exclude_none=True) for block in message.content]
+        self.history.append({"role": "assistant", "content": blocks})
+        return ReceivedResponse(
+            text="".join(block["text"] for block in blocks if block["type"] == "text"),
+            calls=tuple(ReceivedCall(b["id"], b["name"], b["input"]) for b in blocks if b["type"] == "tool_use"),
+            thinking="".join(block["thinking"] for block in blocks if block["type"] == "thinking"),
+            event_count=pieces,
+        )
+
+
+class Ollama(SdkClient):
+    rejection = ollama.ResponseError
+
+    def send_text(self, text: str) -> ReceivedResponse:
+        self.history.append({"role": "user", "content": text})
+        return self._request()
+
+    def send_results(self, calls: Sequence[ReceivedCall], outputs: Sequence[str]) -> ReceivedResponse:
+        for call, output in zip(calls, outputs, strict=True):
+            self.history.append({"role": "tool", "tool_name": call.name, "content": output})
+        return self._request()
+
+    def _request(self) -> ReceivedResponse:
+        asked: dict[str, Any] = {"model": self.model, "messages": self.history}
+        if self.tools:
+            asked["tools"] = nested_declarations(self.tools)
+        if self.thinking:
+            asked["think"] = True
+        asked |= self.options
+        client = _ollama(self.base_url)
+        answers = list(client.chat(**asked, stream=True)) if self.stream else [client.chat(**asked, stream=False)]
+        said = [answer.message for answer in answers]
+        calls = [call for message in said for call in message.tool_calls or ()]
+        whole: dict[str, Any] = {
+            "role": "assistant",
+            "content": "".join(message.content or "" for message in said),
+            "thinking": "".join(message.thinking or "" for message in said),
+            "tool_calls": [call.model_dump() for call in calls],
+        }
+        self.history.append(whole)
+        return ReceivedResponse(
+            text=whole["content"],
+            calls=tuple(ReceivedCall(None, call.function.name, dict(call.function.arguments)) for call in calls),
+            thinking=whole["thinking"],
+            event_count=len(answers),
+        )
+
+
+SDK_CLIENTS: dict[str, tuple[type[SdkClient], str]] = {
+    "anthropic": (Anthropic, "claude-opus-5-5"),
+    "openai-chat": (OpenaiChat, "deepseek-chat"),
+    "openai-responses": (OpenaiResponses, "gpt-6-astra"),
+    "gemini": (Gemini, "gemini-3-pro"),
+    "gemini-interactions": (GeminiInteractions, "gemini-3-pro"),
+    "ollama": (Ollama, "qwen3:latest"),
+    "openrouter": (Openrouter, "anthropic/claude-opus-5.5"),
+}

@@ -1,0 +1,187 @@
+"""The SDKs of OpenAI, and of OpenRouter, which speaks its Chat."""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import openai
+import openrouter
+
+from tests.support.sdk.client_interface import (
+    API_KEY,
+    ReceivedCall,
+    ReceivedResponse,
+    SdkClient,
+    flat_declarations,
+    nested_declarations,
+)
+
+
+@cache
+def _openai(base_url: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0)
+
+
+@cache
+def _openrouter(base_url: str) -> openrouter.OpenRouter:
+    return openrouter.OpenRouter(api_key=API_KEY, server_url=f"{base_url}/api/v1")
+
+
+class OpenaiChat(SdkClient):
+    rejection = openai.BadRequestError
+
+    def send_text(self, text: str) -> ReceivedResponse:
+        self.history.append({"role": "user", "content": text})
+        return self._request()
+
+    def send_results(self, calls: Sequence[ReceivedCall], outputs: Sequence[str]) -> ReceivedResponse:
+        for call, output in zip(calls, outputs, strict=True):
+            self.history.append({"role": "tool", "tool_call_id": call.id, "content": output})
+        return self._request()
+
+    def _request(self) -> ReceivedResponse:
+        options: dict[str, Any] = {"model": self.model, "messages": self.history}
+        if self.tools:
+            options["tools"] = nested_declarations(self.tools)
+        if self.thinking:
+            options["reasoning_effort"] = "high"
+        options |= self.options
+        pieces = 1
+        client = _openai(self.base_url)
+        if self.stream:
+            with client.chat.completions.stream(**options) as stream:
+                pieces = len([event for event in stream if event.type == "chunk"])
+                message = stream.get_final_completion().choices[0].message
+        else:
+            message = client.chat.completions.create(**options).choices[0].message
+        said = message.model_dump(exclude_none=True)
+        for call in said.get("tool_calls", ()):
+            call["function"].pop("parsed_arguments", None)
+            call.pop("index", None)
+        said.pop("parsed", None)
+        self.history.append(said)
+        return ReceivedResponse(
+            text=message.content or "",
+            calls=tuple(
+                ReceivedCall(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
+                for call in said.get("tool_calls", ())
+            ),
+            thinking=said.get("reasoning_content", ""),
+            event_count=pieces,
+        )
+
+
+class OpenaiResponses(SdkClient):
+    rejection = openai.BadRequestError
+
+    def send_text(self, text: str) -> ReceivedResponse:
+        self.history.append({"role": "user", "content": text})
+        return self._request()
+
+    def send_results(self, calls: Sequence[ReceivedCall], outputs: Sequence[str]) -> ReceivedResponse:
+        for call, output in zip(calls, outputs, strict=True):
+            self.history.append({"type": "function_call_output", "call_id": call.id, "output": output})
+        return self._request()
+
+    def _request(self) -> ReceivedResponse:
+        options: dict[str, Any] = {"model": self.model, "input": self.history, "store": False}
+        if self.tools:
+            options["tools"] = [{**tool, "strict": False} for tool in flat_declarations(self.tools)]
+        if self.thinking:
+            options["reasoning"] = {"effort": "high", "summary": "auto"}
+        options |= self.options
+        pieces = 1
+        client = _openai(self.base_url)
+        if self.stream:
+            with client.responses.stream(**options) as stream:
+                pieces = len([event for event in stream if event.type.endswith(".delta")])
+                response: Any = stream.get_final_response()
+        else:
+            response = client.responses.create(**options)
+        items = [item.model_dump(exclude_none=True) for item in response.output]
+        for item in items:
+            item.pop("parsed_arguments", None)
+            for part in item.get("content", ()):
+                part.pop("parsed", None)
+        self.history += items
+        return ReceivedResponse(
+            text=response.output_text,
+            calls=tuple(
+                ReceivedCall(item["call_id"], item["name"], json.loads(item["arguments"]))
+                for item in items
+                if item["type"] == "function_call"
+            ),
+            thinking="".join(
+                part["text"] for item in items if item["type"] == "reasoning" for part in item.get("summary", ())
+            ),
+            event_count=pieces,
+        )
+
+
+class Openrouter(SdkClient):
+    rejection = openrouter.errors.BadRequestResponseError
+
+    def send_text(self, text: str) -> ReceivedResponse:
+        self.history.append({"role": "user", "content": text})
+        return self._request()
+
+    def send_results(self, calls: Sequence[ReceivedCall], outputs: Sequence[str]) -> ReceivedResponse:
+        for call, output in zip(calls, outputs, strict=True):
+            self.history.append({"role": "tool", "tool_call_id": call.id, "content": output})
+        return self._request()
+
+    def _request(self) -> ReceivedResponse:
+        asked: dict[str, Any] = {"model": self.model, "messages": self.history}
+        if self.tools:
+            asked["tools"] = nested_declarations(self.tools)
+        if self.thinking:
+            asked["reasoning"] = {"effort": "high"}
+        asked |= self.options
+        client = _openrouter(self.base_url)
+        if self.stream:
+            chunks = [chunk.model_dump(by_alias=True) for chunk in client.chat.send(**asked, stream=True)]
+            said, pieces = (
+                _join_deltas([chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]),
+                len(chunks),
+            )
+        else:
+            answer = client.chat.send(**asked, stream=False)
+            said, pieces = answer.model_dump(by_alias=True)["choices"][0]["message"], 1
+        said = {name: value for name, value in said.items() if value}
+        self.history.append({"role": "assistant", **said})
+        return ReceivedResponse(
+            text=said.get("content", ""),
+            calls=tuple(
+                ReceivedCall(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
+                for call in said.get("tool_calls", ())
+            ),
+            thinking=said.get("reasoning", ""),
+            event_count=pieces,
+        )
+
+
+def _join_deltas(deltas: list[dict[str, Any]]) -> dict[str, Any]:
+    """A message from the deltas of a stream, as its documentation tells users to join them."""
+    said: dict[str, Any] = {"content": "", "reasoning": ""}
+    calls: dict[int, dict[str, Any]] = {}
+    details: dict[tuple[int, str], dict[str, Any]] = {}
+    for delta in deltas:
+        said["content"] += delta.get("content") or ""
+        said["reasoning"] += delta.get("reasoning") or ""
+        for call in delta.get("tool_calls") or ():
+            found = calls.setdefault(
+                call["index"], {"id": call.get("id"), "type": "function", "function": {"arguments": ""}}
+            )
+            function = call.get("function") or {}
+            found["function"]["arguments"] += function.get("arguments") or ""
+            if function.get("name"):
+                found["function"]["name"] = function["name"]
+        for entry in delta.get("reasoning_details") or ():
+            whole = details.setdefault((entry["index"], entry["type"]), {})
+            for name, value in entry.items():
+                grows = name in ("text", "summary", "data") and isinstance(value, str)
+                whole[name] = whole.get(name, "") + value if grows else value or whole.get(name)
+    said["tool_calls"] = list(calls.values())
+    said["reasoning_details"] = list(details.values())
+    return said

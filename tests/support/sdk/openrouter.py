@@ -1,0 +1,150 @@
+"""What OpenRouter's SDK (openrouter 1.3.84) accepts: bodies against its types, streams through its own reader."""
+
+import json
+from typing import Any
+
+import httpx
+from openrouter.components import ChatRequest, ChatResult, ChatStreamChunk
+from openrouter.utils.eventstreaming import EventStream
+from pydantic import BaseModel, ValidationError
+
+from tests.support.sdk.streams import InvalidStream
+from tests.support.sdk.summaries import Summary
+from tests.support.sdk.summaries import summary as chat_summary
+
+# Documented, recorded from the wire or written by OpenRouter's other clients, but not in the generated types.
+UNTYPED = {
+    "ChatRequest": {"n", "verbosity", "route", "transforms", "preset", "usage"},
+    "ChatRequestReasoning": {"max_tokens", "exclude", "enabled"},
+    "ChatResult": {"provider", "error"},
+    "ChatChoice": {"native_finish_reason"},
+    "ChatAssistantMessage": {"annotations"},
+    "ChatToolCall": {"index"},
+    "ChatStreamChunk": {"provider"},
+    "ChatStreamChoice": {"native_finish_reason"},
+    "ChatStreamDelta": {"annotations"},
+    "ChatUsageCompletionTokensDetails": {"image_tokens"},
+    "ChatAssistantImages": {"type", "index"},
+}
+
+
+class _Error(BaseModel):
+    code: int
+    message: str
+    metadata: dict[str, Any] | None = None
+
+
+class _ErrorBody(BaseModel):
+    """What all of the SDK's error types have in common: there is one for each status."""
+
+    error: _Error
+    user_id: str | None = None
+
+
+def accept_request(body: Any) -> str | None:
+    """None if the SDK's request type takes the body and knows all of its fields, else the first thing wrong."""
+    return _accept(ChatRequest, body)
+
+
+def accept_response(body: Any) -> str | None:
+    return _accept(ChatResult, body)
+
+
+def accept_error(body: Any) -> str | None:
+    return _accept(_ErrorBody, body)
+
+
+def _accept(model: type[BaseModel], body: Any) -> str | None:
+    try:
+        read = model.model_validate_json(json.dumps(body))
+    except ValidationError as error:
+        deepest = max(error.errors(include_url=False, include_context=False), key=lambda found: len(found["loc"]))
+        return f"{'.'.join(map(str, deepest['loc']))}: {deepest['msg']}"
+    return _unknown_field(read, body, "")
+
+
+def _unknown_field(read: Any, body: Any, path: str) -> str | None:
+    """The first field, or variant, that the types don't know; the models themselves leave it out in silence."""
+    if isinstance(read, list) and isinstance(body, list):
+        found = (_unknown_field(*pair, f"{path}.{index}") for index, pair in enumerate(zip(read, body, strict=True)))
+        return next((one for one in found if one is not None), None)
+    if not isinstance(read, BaseModel) or not isinstance(body, dict):
+        return None
+    if getattr(read, "is_unknown", False) or type(read).__name__ == "Unset":
+        return f"{path}: is of no known type"
+    fields = {field.alias or name: name for name, field in type(read).model_fields.items()}
+    if read.model_config.get("extra") != "allow":
+        extra = body.keys() - fields.keys() - UNTYPED.get(type(read).__name__, set())
+        if extra:
+            return f"{path}.{min(extra)}: is no field of {type(read).__name__}"
+    both = fields.keys() & body.keys()
+    found = (_unknown_field(vars(read)[fields[name]], body[name], f"{path}.{name}") for name in sorted(both))
+    return next((one for one in found if one is not None), None)
+
+
+def summary(body: dict[str, Any]) -> Summary:
+    return chat_summary("openai-chat", body)
+
+
+def fold_stream(wire: bytes, *, tolerant: bool = False) -> Summary:
+    return summary(fold_body(wire, tolerant=tolerant))
+
+
+def fold_body(wire: bytes, *, tolerant: bool = False) -> dict[str, Any]:
+    """The response that the chunks add up to, each read as the SDK reads it; it has no accumulator of its own.
+
+    `tolerant` leaves out the checks that its types know every field, and that each choice says why it ended.
+    """
+    answer: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    response = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=wire)
+    for raw in EventStream(response, json.loads, "[DONE]"):
+        body = raw["data"]
+        chunk = ChatStreamChunk.model_validate(body)
+        if chunk.error is not None:
+            raise InvalidStream(f"error {chunk.error.code}: {chunk.error.message}")
+        if not tolerant and (unknown := _unknown_field(chunk, body, "")) is not None:
+            raise InvalidStream(unknown)
+        answer |= {name: body[name] for name in ("id", "created", "model", "usage") if body.get(name) is not None}
+        for choice in body["choices"]:
+            index = choice["index"]
+            _apply_delta(choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None}), choice)
+    if not choices or (not tolerant and any(choice["finish_reason"] is None for choice in choices.values())):
+        raise InvalidStream("no finish_reason")
+    return {**answer, "choices": list(choices.values())}
+
+
+def _apply_delta(choice: dict[str, Any], choice_delta: dict[str, Any]) -> None:
+    message, delta = choice["message"], choice_delta["delta"]
+    for name in ("content", "reasoning", "refusal"):
+        if delta.get(name):
+            message[name] = message.get(name, "") + delta[name]
+    for entry in delta.get("reasoning_details") or ():
+        _join(message.setdefault("reasoning_details", []), entry)
+    for fragment in delta.get("tool_calls") or ():
+        _join_call(message.setdefault("tool_calls", []), fragment)
+    choice["finish_reason"] = choice_delta["finish_reason"] or choice["finish_reason"]
+
+
+def _join(entries: list[dict[str, Any]], fragment: dict[str, Any]) -> None:
+    """Fragments of the same type and index are one entry; of a signature the last one counts."""
+    same = [one for one in entries if all(one.get(key) == fragment.get(key) for key in ("type", "index"))]
+    if not same:
+        entries.append(dict(fragment))
+        return
+    for name, value in fragment.items():
+        if name in ("text", "summary", "data") and same[0].get(name):
+            same[0][name] += value or ""
+        elif value is not None:
+            same[0][name] = value
+
+
+def _join_call(calls: list[dict[str, Any]], fragment: dict[str, Any]) -> None:
+    call = next((one for one in calls if one["index"] == fragment["index"]), None)
+    if call is None:
+        call = {"index": fragment["index"], "id": None, "function": {"name": "", "arguments": ""}}
+        calls.append(call)
+    said = fragment.get("function") or {}
+    call["id"] = fragment.get("id") or call["id"]
+    call["function"]["name"] = said.get("name") or call["function"]["name"]
+    call["function"]["arguments"] += said.get("arguments") or ""

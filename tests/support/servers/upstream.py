@@ -1,0 +1,82 @@
+"""Real sockets on loopback that answer as a test says."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.support.servers.http_responses import SSE_HEAD, STREAM_START, chat_sse_event, transfer_chunk
+from toolwire.upstream.provider import Origin
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+OK_RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+@asynccontextmanager
+async def serve_upstream(handler: Handler, port: int = 0) -> AsyncIterator[Origin]:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await handler(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", port)
+    async with server:
+        yield Origin("http", "127.0.0.1", server.sockets[0].getsockname()[1])
+
+
+async def read_http_request(reader: asyncio.StreamReader) -> bytes:
+    """One request, head and body."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next((int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:")), 0)
+    return head + await reader.readexactly(length)
+
+
+def reply_with(*answers: bytes, keep_open: bool = True) -> Handler:
+    """Answers each request on a connection with the next of these."""
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in answers:
+            await read_http_request(reader)
+            writer.write(answer)
+            await writer.drain()
+        if keep_open:
+            await reader.read()
+
+    return handler
+
+
+class StalledUpstream:
+    """An upstream that begins a stream for each request, and ends them all when it is released."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await read_http_request(reader)
+            writer.write(SSE_HEAD + transfer_chunk(STREAM_START))
+            await self.released.wait()
+            writer.write(transfer_chunk(chat_sse_event({}, "stop") + b"data: [DONE]\n\n") + b"0\r\n\r\n")
+
+
+class ScriptedUpstream:
+    """An upstream that answers request after request with the next of its answers, and keeps what it was asked."""
+
+    def __init__(self, *responses: bytes) -> None:
+        self.responses = list(responses)
+        self.requests: list[bytes] = []
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            self.requests.append(await read_http_request(reader))
+            writer.write(self.responses[min(len(self.requests), len(self.responses)) - 1])
+            await writer.drain()
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [json.loads(one.partition(b"\r\n\r\n")[2]) for one in self.requests]

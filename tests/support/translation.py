@@ -1,0 +1,38 @@
+"""TODO."""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import toolwire
+from tests.support.protocols import ROUTE_MODELS
+
+BodyKind = Literal["request", "response", "error"]
+
+
+def translate_body(body: Any, source: str, target: str, kind: BodyKind = "request", **options: Any) -> toolwire.Translation:
+    addressed = {"model": ROUTE_MODELS[source]} if source in ROUTE_MODELS and kind == "request" else {}
+    return toolwire.translate(body, source=source, target=target, kind=kind, **addressed | options)
+
+
+def translated_body(body: Any, source: str, target: str, kind: BodyKind = "request", **options: Any) -> Any:
+    return translate_body(body, source, target, kind, **options).value
+
+
+def loss_paths(body: Any, source: str, target: str, kind: BodyKind = "request", **options: Any) -> set[str]:
+    """The source paths that the loss report names."""
+    return {loss.path for loss in translate_body(body, source, target, kind, **options).losses}
+
+
+def loss_kinds(body: Any, source: str, target: str, kind: BodyKind = "request", **options: Any) -> dict[str, str]:
+    """What became of each path that the loss report names."""
+    return {loss.path: loss.kind for loss in translate_body(body, source, target, kind, **options).losses}
+
+
+def has_loss_at(paths: set[str], path: str) -> bool:
+    """Whether a report names this value or something inside it; naming what holds it is not reporting."""
+    return any(found == path or found.startswith(path + "/") for found in paths)
+
+
+def translate_stream_bytes(wire: bytes | Iterable[bytes], source: str, target: str, request: Any = None) -> bytes:
+    chunks = [wire] if isinstance(wire, bytes) else wire
+    return b"".join(toolwire.translate_stream(chunks, source=source, target=target, request=request))

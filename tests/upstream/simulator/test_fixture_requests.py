@@ -1,0 +1,34 @@
+"""Over all requests of the fixtures: what the model answers is what the SDK's types know, whole and streamed alike."""
+
+import json
+
+import pytest
+
+from tests.support.samples.recorded_bodies import address_options, fixture_requests
+from tests.support.sdk import validation
+from toolwire.codec.interface import ResponseContext, Route
+from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.simulator.model import generate_reply
+from toolwire.upstream.simulator.response_builder import ResponseBuilder, chunk_response
+from toolwire.upstream.simulator.signatures import SignatureKey
+
+CASES = [(protocol, name) for protocol in PROTOCOLS for name in fixture_requests(protocol)]
+
+
+@pytest.mark.parametrize(("protocol", "name"), CASES)
+def test_every_request_is_answered(protocol: str, name: str) -> None:
+    codec = PROTOCOLS[protocol]
+    body = json.dumps(fixture_requests(protocol)[name]).encode()
+    request = codec.decode_request(body, Route(model=address_options(protocol, "request").get("model")))
+    response = ResponseBuilder(request, protocol, SignatureKey()).build(generate_reply(request, protocol))
+    context = ResponseContext(request=request, created=1767225600)
+    whole = json.loads(codec.encode_response(response, context).to_bytes())
+    assert validation.accept_response(protocol, whole) is None
+    encoder = codec.stream_encoder(context)
+    wire = b"".join([*map(encoder.encode, chunk_response(response)), encoder.close()])
+    told, streamed = validation.summary(protocol, whole), validation.fold_stream(protocol, wire)
+    if protocol == "openai-chat" and not request.include_usage:
+        # A stream says it only when asked.
+        for one in (told, *told["other_choices"]):
+            one["usage"] = {}
+    assert streamed == told

@@ -1,0 +1,212 @@
+"""What the model refuses, in the provider's words, as the SDK's own kind of exception."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.sdk import validation
+from tests.support.sdk.clients import API_KEY, SDK_CLIENTS
+from tests.support.servers.asgi import http_client, serve_app
+from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.simulator.app import Simulator
+
+CALL = {"role": "user", "content": "Hi"}
+# A history that each provider refuses, or a setting, and what it says of it.
+BROKEN: dict[str, tuple[list[Any], dict[str, Any], str]] = {
+    "anthropic": (
+        [
+            CALL,
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "get_weather", "input": {}}]},
+        ],
+        {},
+        "`tool_use` ids were found without `tool_result` blocks immediately after: t1",
+    ),
+    "openai-chat": (
+        [{"role": "tool", "tool_call_id": "call_1", "content": "18"}],
+        {},
+        "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'",
+    ),
+    "openai-responses": (
+        [{"type": "function_call_output", "call_id": "call_1", "output": "18"}],
+        {},
+        "No tool call found for function call output with call_id call_1.",
+    ),
+    "gemini": (
+        [{"role": "user", "parts": [{"function_response": {"name": "get_weather", "response": {"output": "18"}}}]}],
+        {},
+        "Please ensure that function response turn comes immediately after a function call turn.",
+    ),
+    "gemini-interactions": (
+        [{"type": "function_result", "call_id": "c1", "result": "18"}],
+        {},
+        "No function call with id 'c1' precedes this result.",
+    ),
+    "ollama": ([], {"logprobs": True, "top_logprobs": 50}, "top_logprobs must be between 0 and 20"),
+    "openrouter": ([], {"reasoning": {"effort": "high"}, "reasoning_effort": "low"}, "differ"),
+}
+
+
+@pytest.fixture(scope="module")
+def base_url() -> Iterator[str]:
+    with serve_app(Simulator()) as url:
+        yield url
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("protocol", SDK_CLIENTS)
+def test_a_broken_request_is_the_sdks_bad_request(base_url: str, protocol: str, stream: bool) -> None:
+    kind, model = SDK_CLIENTS[protocol]
+    history, options, words = BROKEN[protocol]
+    talk = kind(base_url, model, stream=stream, history=list(history), options=options)
+    with pytest.raises(kind.rejection, match=re.escape(words)):
+        talk.send_text("And now?")
+
+
+# ---- over bare HTTP: what no SDK can be made to send
+
+ADDRESSES = {
+    "anthropic": "/v1/messages",
+    "openai-chat": "/v1/chat/completions",
+    "openai-responses": "/v1/responses",
+    "gemini": "/v1beta/models/gemini-3-pro:generateContent",
+    "gemini-interactions": "/v1beta/interactions",
+    "ollama": "/api/chat",
+    "openrouter": "/api/v1/chat/completions",
+}
+
+
+def refused(protocol: str, answer: httpx.Response, status: int) -> str:
+    """The message, in a body that the protocol's SDK knows as an error."""
+    assert answer.status_code == status, answer.text
+    assert validation.accept_error(protocol, answer.json()) is None
+    return PROTOCOLS[protocol].decode_error(answer.content, status).message
+
+
+@pytest.mark.parametrize("protocol", ADDRESSES)
+def test_a_body_that_is_no_json(base_url: str, protocol: str) -> None:
+    answer = http_client.post(base_url + ADDRESSES[protocol], content=b'{"model": ')
+    assert "JSON" in refused(protocol, answer, 400)
+
+
+@pytest.mark.parametrize("protocol", ADDRESSES)
+def test_an_address_that_is_not_there(protocol: str) -> None:
+    with serve_app(Simulator([protocol])) as url:
+        assert "/v1/nowhere" in refused(protocol, http_client.post(url + "/v1/nowhere", json={}), 404)
+        assert ADDRESSES[protocol] in refused(protocol, http_client.get(url + ADDRESSES[protocol]), 404)
+
+
+def test_a_body_beyond_the_limit() -> None:
+    with serve_app(Simulator(limit_body=1000)) as url:
+        for protocol, path in ADDRESSES.items():
+            answer = http_client.post(url + path, content=b" " * 2000)
+            refused(protocol, answer, PROTOCOLS[protocol].surface.status_of("too_large"))
+
+
+def test_a_key_where_one_is_asked_for() -> None:
+    with serve_app(Simulator(require_key=True)) as url:
+        for protocol, path in ADDRESSES.items():
+            without = http_client.post(url + path, json={})
+            refused(protocol, without, 403 if protocol.startswith("gemini") else 401)
+            with_key = http_client.post(
+                url + path, content=b"{", headers=dict([PROTOCOLS[protocol].surface.auth_header(API_KEY)])
+            )
+            assert with_key.status_code == 400
+
+
+def test_a_model_that_is_not_served() -> None:
+    with serve_app(Simulator(models=("another",))) as url:
+        for kind, model in SDK_CLIENTS.values():
+            with pytest.raises(Exception, match=re.escape(model)) as raised:
+                kind(url, model).send_text("Hi")
+            assert getattr(raised.value, "status_code", getattr(raised.value, "code", None)) == 404
+
+
+def test_a_setting_that_only_a_later_version_refuses(base_url: str) -> None:
+    body = {"model": "claude-haiku-4-5", "max_tokens": 9, "temperature": 0.5, "messages": [CALL]}
+    old = http_client.post(base_url + "/v1/messages", json=body, headers={"anthropic-version": "2023-06-01"})
+    new = http_client.post(base_url + "/v1/messages", json=body, headers={"anthropic-version": "2026-10-21"})
+    assert old.status_code == 200, old.text
+    assert "temperature" in refused("anthropic", new, 400)
+
+
+# ---- which protocol an address speaks, when all are served
+
+LISTS = [
+    ({}, "/v1/models", "gpt-6-astra"),
+    ({"anthropic-version": "2023-06-01"}, "/v1/models", "claude-opus-5-5"),
+    ({"x-goog-api-key": API_KEY}, "/v1/models", "models/gemini-3-pro"),
+    ({}, "/v1beta/models", "models/gemini-3-pro"),
+    ({}, "/api/tags", "qwen3:latest"),
+    ({}, "/api/v1/models", "openai/gpt-6-astra"),
+]
+
+
+@pytest.mark.parametrize(("headers", "path", "model"), LISTS)
+def test_models_are_listed_as_the_protocol_does(base_url: str, headers: dict[str, str], path: str, model: str) -> None:
+    listed = http_client.get(base_url + path, headers=headers).json()
+    names = [entry.get("id") or entry["name"] for entry in listed.get("data") or listed["models"]]
+    assert model in names
+
+
+def test_the_sdks_read_the_lists(base_url: str) -> None:
+    import anthropic
+    import ollama
+    import openai
+    from google import genai
+
+    with anthropic.Anthropic(base_url=base_url, api_key=API_KEY) as claude:
+        assert claude.models.retrieve(next(iter(claude.models.list())).id).id == "claude-opus-5-5"
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY) as gpt:
+        assert gpt.models.retrieve(next(iter(gpt.models.list())).id).id == "gpt-6-astra"
+    with genai.Client(api_key=API_KEY, http_options={"base_url": base_url}) as gemini:
+        first = next(iter(gemini.models.list()))
+        assert gemini.models.get(model=first.name or "").name == "models/gemini-3-pro"
+    with ollama.Client(host=base_url) as local:
+        (first_local, *_) = local.list().models
+        assert "tools" in (local.show(first_local.model or "").capabilities or ())
+    assert http_client.get(f"{base_url}/api/version").json().keys() == {"version"}
+
+
+# ---- what the provider holds
+
+
+def test_a_conversation_goes_on_by_the_id_of_its_answer(base_url: str) -> None:
+    import openai
+
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
+        tools: Any = [{"type": "function", "name": "get_weather", "parameters": {"type": "object"}, "strict": False}]
+        model = "gpt-6-astra"
+        first = client.responses.create(model=model, input="get_weather {}", tools=tools, reasoning={"effort": "low"})
+        call: Any = first.output[-1]
+        result: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "18 degrees"}]
+        second = client.responses.create(model=model, input=result, tools=tools, previous_response_id=first.id)
+        assert second.output_text == "get_weather returned: 18 degrees"
+        with pytest.raises(openai.BadRequestError, match="Previous response with id 'resp_x' not found") as raised:
+            client.responses.create(model=model, input="Hi", previous_response_id="resp_x")
+        assert raised.value.code == "previous_response_not_found"
+        forgotten = client.responses.create(model=model, input="Hi", store=False)
+        with pytest.raises(openai.BadRequestError, match="not found"):
+            client.responses.create(model=model, input="Hi", previous_response_id=forgotten.id)
+
+
+def test_an_interaction_goes_on_by_its_id(base_url: str) -> None:
+    from google import genai
+    from google.genai._gaos.lib.compat_errors import NotFoundError
+
+    with genai.Client(api_key=API_KEY, http_options={"base_url": base_url}) as client:
+        asked: dict[str, Any] = {
+            "model": "gemini-3-pro",
+            "tools": [{"type": "function", "name": "get_weather", "parameters": {"type": "object"}}],
+        }
+        first: Any = client.interactions.create(**asked, input="get_weather {}")
+        assert first.status == "requires_action"
+        call = next(step for step in first.steps if step.type == "function_call")
+        result = {"type": "function_result", "call_id": call.id, "result": "18 degrees"}
+        second: Any = client.interactions.create(**asked, input=[result], previous_interaction_id=first.id)
+        assert "get_weather returned: 18 degrees" in json.dumps([step.model_dump(mode="json") for step in second.steps])
+        with pytest.raises(NotFoundError, match="not found"):
+            client.interactions.create(**asked, input="Hi", previous_interaction_id="v1_x")
