@@ -70,10 +70,10 @@ def test_a_cycle_of_several_calls_is_what_the_sdk_takes(protocol: str, count: in
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS)
 def test_every_call_wants_one_output(protocol: str) -> None:
     asked = toolwire.parse_tool_calls(response_body(protocol, "", ("call_1", "Paris"), ("call_2", "Rome")), protocol)
-    with pytest.raises(ValueError, match="no output for call 'call_2'"):
+    with pytest.raises(ValueError, match="missing output for call 'call_2'"):
         toolwire.format_tool_results(asked, [{"id": "call_1", "output": "18C"}], protocol)
     unasked = [{"id": id, "output": "18C"} for id in ("call_1", "call_2", "call_9")]
-    with pytest.raises(ValueError, match="no call has the id 'call_9'"):
+    with pytest.raises(ValueError, match="output for unknown call 'call_9'"):
         toolwire.format_tool_results(asked, unasked, protocol)
 
 

@@ -17,8 +17,8 @@ OTHER = Loss(kind="dropped", path="", reason="nothing fits")
     [
         (DecodeError("acme", "/model", "a string", "1"), "acme: /model: expected a string, got 1"),
         (DecodeError("acme", "", "an object", "an array"), "acme: the body: expected an object, got an array"),
-        (LossyTranslationError([LOSS], "acme"), "acme can't carry /tools/0: there is no such tool"),
-        (LossyTranslationError([OTHER, LOSS, LOSS], "acme"), "acme can't carry the body: nothing fits (and 2 more)"),
+        (LossyTranslationError([LOSS], "acme"), "cannot translate /tools/0 to acme: there is no such tool"),
+        (LossyTranslationError([OTHER, LOSS, LOSS], "acme"), "cannot translate the body to acme: nothing fits (and 2 more)"),
     ],
 )
 def test_messages(error: ToolwireError, said: str) -> None:

@@ -163,7 +163,7 @@ def test_each_kind_of_loss() -> None:
     report.added(("messages", 1), "", "/messages/2", "because")
     report.dropped(("sampling",), "max_tokens", "never", constraint=True)
     assert report.resolve(REQUEST, NAMES) == [
-        Loss(kind="dropped", path="/tools/0", reason="the target has no counterpart"),
+        Loss(kind="dropped", path="/tools/0", reason="the target has no such field"),
         Loss(kind="approximated", path="/turns/3/role", reason="why"),
         Loss(kind="added", path="/messages/1", reason="because", target="/messages/2"),
         Loss(kind="dropped", path="/max_output", reason="never", constraint=True),

@@ -3,6 +3,7 @@
 The type of an exception tells whether the sender's input or the requested target is at fault.
 """
 
+import re
 from typing import TYPE_CHECKING, Literal
 
 from toolwire.canonical.node import Node
@@ -40,6 +41,9 @@ class ApiError(Node, frozen=True):
     retry_after: float | None = None
 
 
+_JSON_SYNTAX_ERROR = re.compile(r"JSON is malformed: (?P<problem>.*) \(byte (?P<offset>\d+)\)")
+
+
 class ToolwireError(Exception):
     """Base class of all errors that toolwire raises itself."""
 
@@ -48,7 +52,7 @@ class DecodeError(ToolwireError):
     """Input that violates its protocol; the sender is at fault."""
 
     def __init__(self, protocol: str, path: str, expected: str, got: str) -> None:
-        super().__init__(f"{protocol}: {path or 'the body'}: expected {expected}, got {got}")
+        super().__init__(f"{protocol}: {path or 'the body'}: {_describe_problem(expected, got)}")
         self.protocol = protocol
         self.path = path
         self.expected = expected
@@ -59,13 +63,22 @@ class DecodeError(ToolwireError):
         return type(self), (self.protocol, self.path, self.expected, self.got)
 
 
+def _describe_problem(expected: str, got: str) -> str:
+    """Word the violation; syntax errors of msgspec's JSON decoder get their position first."""
+    if expected != "JSON":
+        return f"expected {expected}, got {got}"
+    if (error := _JSON_SYNTAX_ERROR.fullmatch(got)) is not None:
+        return f"invalid JSON at byte {error['offset']}: {error['problem']}"
+    return "invalid JSON: unexpected end of input" if got == "Input data was truncated" else f"invalid JSON: {got}"
+
+
 class LossyTranslationError(ToolwireError):
     """A translation refused because the target cannot express part of it."""
 
     def __init__(self, losses: "list[Loss]", target: str) -> None:
         first = losses[0]
         suffix = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
-        super().__init__(f"{target} can't carry {first.path or 'the body'}: {first.reason}{suffix}")
+        super().__init__(f"cannot translate {first.path or 'the body'} to {target}: {first.reason}{suffix}")
         self.losses = losses
         self.target = target
 

@@ -613,7 +613,7 @@ def test_a_step_stops_before_execution() -> None:
     assert "not that one" in result_text(second)
     assert result_text(third) == '{"by": "hand"}'
     assert (state.stopped, state.text) == ("finished", "done")
-    with pytest.raises(Exception, match="the run has ended"):
+    with pytest.raises(Exception, match="the run has already ended"):
         agent.step(state)
 
 

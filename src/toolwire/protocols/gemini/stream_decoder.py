@@ -134,7 +134,7 @@ class JsonObjectSplitter:
         self._pieces.append(data)
         self._size += len(data)
         if self._size > LIMIT_FRAME:
-            raise ValueError(f"a frame of more than {LIMIT_FRAME} bytes")
+            raise ValueError(f"SSE frame exceeds {LIMIT_FRAME} bytes")
 
     def close(self) -> list[bytes]:
         """What was left is no whole object, and whoever reads it will say so."""
