@@ -7,7 +7,7 @@ An encoder sees only canonical values. It reports a *source path* from the root 
 `"//parallel_tool_calls"` for a field at the root.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from operator import attrgetter
 from types import UnionType
@@ -180,19 +180,25 @@ _LossEntry = tuple[LossKind, str, _ExtraKeys, str, str | None, bool]
 
 def _build_losses(*entries: _LossEntry) -> tuple[Loss, ...]:
     """Deduplicate the losses, and omit those below a dropped value."""
+    losses = _distinct_losses(entries)
+    # A field that is missing in one place may be approximated in another; then it is not dropped.
+    approximated = {loss.path for loss in losses if loss.kind == "approximated"}
+    remaining = [loss for loss in losses if loss.reason != NO_SUCH_FIELD or loss.path not in approximated]
+    dropped = {loss.path for loss in remaining if loss.kind == "dropped"}
+    return tuple(
+        [loss for loss in remaining if loss.constraint or loss.kind == "added" or not _is_below(loss.path, dropped)]
+    )
+
+
+def _distinct_losses(entries: Iterable[_LossEntry]) -> list[Loss]:
+    """Return one loss for each kind, path and target; constraints take precedence."""
     losses: dict[tuple[str, str, str | None], Loss] = {}
     for kind, base, keys, reason, target, constraint in entries:
         for path in [f"{base}/{key}" for key in keys] or (base,):
             key = (kind, path, target)
             if constraint or key not in losses:
                 losses[key] = Loss(kind=kind, path=path, reason=reason, target=target, constraint=constraint)
-    # A field that is missing in one place may be approximated in another; then it is not dropped.
-    approximated = {path for kind, path, _ in losses if kind == "approximated"}
-    remaining = [loss for loss in losses.values() if loss.reason != NO_SUCH_FIELD or loss.path not in approximated]
-    dropped = {loss.path for loss in remaining if loss.kind == "dropped"}
-    return tuple(
-        [loss for loss in remaining if loss.constraint or loss.kind == "added" or not _is_below(loss.path, dropped)]
-    )
+    return list(losses.values())
 
 
 # Consecutive responses usually have the same losses.

@@ -58,7 +58,7 @@ class PartSequencer:
     def _enqueue(self, event: Event) -> None:
         """Queue an event; the events of a part wait together, at the position of its start."""
         if self._queued_events >= LIMIT_WAITING:
-            message = f"more than {LIMIT_WAITING} events are waiting for an open part to end"
+            message = f"more than {LIMIT_WAITING} events wait for an open part to end"
             self.failure = ApiError(kind="server", message=message)
             return
         self._queued_events += 1

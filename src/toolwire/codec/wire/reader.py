@@ -326,12 +326,19 @@ def _open_struct(kind: type[WireObject], protocol: str) -> ReadValue:
                         protocol, f"{path}/{escape_pointer(name)}", str(mismatch), describe_json(value)
                     ) from None
                 unknown[name] = value
-        for name, (attribute, _, required, _) in openers.items():
-            if required and attribute not in known:
-                raise DecodeError(protocol, f"{path}/{escape_pointer(name)}", "a value", "nothing")
+        _check_required(openers, known, protocol, path)
         return kind(**known, unknown=unknown or UNSET, nulls=NullFields(nulls) or UNSET)
 
     return open_struct
+
+
+def _check_required(
+    openers: dict[str, tuple[str, ReadValue, bool, bool]], known: dict[str, Any], protocol: str, path: str
+) -> None:
+    """Raise `DecodeError` for a required field that is missing."""
+    for name, (attribute, _, required, _) in openers.items():
+        if required and attribute not in known:
+            raise DecodeError(protocol, f"{path}/{escape_pointer(name)}", "a value", "nothing")
 
 
 class _TypeTag(Struct):
