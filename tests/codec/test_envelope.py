@@ -129,7 +129,7 @@ def test_keys_are_rotated() -> None:
 
 
 def test_a_carrier_needs_a_key() -> None:
-    with pytest.raises(ValueError, match="at least one key"):
+    with pytest.raises(ValueError, match="at least one secret"):
         EnvelopeKey([])
 
 

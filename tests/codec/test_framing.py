@@ -168,7 +168,7 @@ def test_a_frame_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     for _ in range(3):
         assert splitter.feed(b"data: " + b"a" * 80 + b"\n\n") == [b"a" * 80]
     splitter.feed(b"data: " + b"a" * 80)
-    with pytest.raises(ValueError, match="more than 100 bytes"):
+    with pytest.raises(ValueError, match="exceeds 100 bytes"):
         splitter.feed(b"a" * 80)
 
 
@@ -232,7 +232,7 @@ def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         assert splitter.feed(b"a" * 80 + b"\n") == [b"a" * 80]
     splitter.feed(b"a" * 80)
-    with pytest.raises(ValueError, match="more than 100 bytes"):
+    with pytest.raises(ValueError, match="exceeds 100 bytes"):
         splitter.feed(b"a" * 80)
 
 

@@ -41,7 +41,7 @@ def test_a_missing_id_is_made_from_its_place(id: str | None, home: bool, made: b
 
 
 def test_only_a_call_has_an_id() -> None:
-    with pytest.raises(TypeError, match="Text is no call"):
+    with pytest.raises(TypeError, match="Text is not a tool call"):
         plan().id_of(LocatedPart(Text(text="a"), TRAIL))
 
 

@@ -49,7 +49,7 @@ def test_it_is_no_tool_that_anybody_runs(target: str) -> None:
         "ToolSearch",
         "CronList",
     ]
-    with pytest.raises(tw.LossyTranslationError, match="placeholder is to be called"):
+    with pytest.raises(tw.LossyTranslationError, match="placeholder must be called"):
         translated_body(
             request_after_tool_search(tool_choice={"type": "tool", "name": PLACEHOLDER_NAME}), ANTHROPIC, target
         )

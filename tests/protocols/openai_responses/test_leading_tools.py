@@ -31,4 +31,4 @@ def test_the_system_prompt_stays_one(target: str) -> None:
     assert "functions__exec" in str(made.value["tools"])
     assert "You are Codex." not in str({**made.value, field: None})
     changes = [loss for loss in made.losses if loss.path == "/input/0"]
-    assert [loss.reason for loss in changes] == ["tools that come later are declared from the start"]
+    assert [loss.reason for loss in changes] == ["tools that are loaded later are declared from the start"]
