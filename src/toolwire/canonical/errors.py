@@ -78,7 +78,7 @@ class LossyTranslationError(ToolwireError):
     def __init__(self, losses: "list[Loss]", target: str) -> None:
         first = losses[0]
         suffix = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
-        super().__init__(f"cannot translate {first.path or 'the body'} to {target}: {first.reason}{suffix}")
+        super().__init__(f"cannot translate to {target}: {first.path or 'the body'}: {first.reason}{suffix}")
         self.losses = losses
         self.target = target
 

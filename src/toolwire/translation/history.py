@@ -141,12 +141,10 @@ def has_envelopes(request: Request) -> bool:
     for message in request.messages:
         if message.role == "assistant":
             for part in message.parts:
-                if (
-                    type(part) in _SIGNED_TYPES
-                    and (signature := part.signature) is not None
-                    and is_envelope(signature.data)
-                ):  # type: ignore[union-attr]
-                    return True
+                if type(part) in _SIGNED_TYPES:
+                    signature = part.signature  # type: ignore[union-attr]
+                    if signature is not None and is_envelope(signature.data):
+                        return True
     return False
 
 
@@ -242,7 +240,8 @@ class _EnvelopeContents:
         restored: list[Message | None] = []
         for number, message in enumerate(request.messages):
             restored.append(self._restore_message(number, message, wire_names) if number in touched else message)
-        parts = [part for number in touched if (message := restored[number]) is not None for part in message.parts]
+        changed = [restored[number] for number in touched]
+        parts = [part for message in changed if message is not None for part in message.parts]
         if None in restored:  # the remaining messages shift, so they need their source positions
             originals = with_source_positions(request, wire_names, "messages").messages
             pairs = zip(restored, originals, strict=True)

@@ -278,7 +278,7 @@ def test_a_filter_that_can_t_be_kept_is_refused(source: str, tool: Any, path: st
 def test_a_filter_goes_with_the_tool_that_it_bounds(source: str, tool: Any, path: str) -> None:
     made = made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA)
     assert [loss.path for loss in made.losses if loss.kind == "dropped"] == ["/tools/0"]
-    with pytest.raises(tw.LossyTranslationError, match="its filter can't be kept"):
+    with pytest.raises(tw.LossyTranslationError, match="cannot enforce its restrictions"):
         made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA, hosted_tools="function")
 
 

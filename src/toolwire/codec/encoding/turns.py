@@ -128,7 +128,7 @@ def _report_prefill(messages: tuple[Message, ...], report: LossReport) -> None:
     """Report a trailing assistant text that the target does not continue."""
     if ends_with_assistant_text(messages):
         path = ("messages", len(messages) - 1, "parts", len(messages[-1].parts) - 1)
-        report.approximated(path, "", "the target starts a new response instead of continuing this text")
+        report.approximated(path, "", "the target does not continue this text, but starts a new response")
 
 
 def _extend_turn(turn: Turn, start: int, index: int, message: Message) -> None:
