@@ -61,7 +61,7 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
         # The streaming address answers with a list of one.
         listed = _decode_elements(data)
         if len(listed) != 1:
-            raise DecodeError(FAMILY, "", "an error, or a list of one", f"a list of {len(listed)}")
+            raise DecodeError(FAMILY, "", "an error object or a list with one error", f"a list with {len(listed)} elements")
         data, path, form = listed[0], "/0", (_ERROR_FORM, _LIST_FORM, "gemini:name:message=0/error/message")
     shape = _read_error(data, path)
     error = shape.error

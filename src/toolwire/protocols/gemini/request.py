@@ -277,7 +277,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     if not plan.same_protocol and not request.plain:
         plan.report.report_foreign_extras(request, (FAMILY,))
     if model is not None and not is_legal_name(model):
-        why = "the name can't stand in a path: use the model's name without white space, '?', '#' or '..'"
+        why = "invalid model name: it must not contain white space, '?', '#' or '..'"
         plan.report.dropped((), "model", why, constraint=True)
     return EncodedBody(body, plan.report, plan.tools.mapping, _route(request, model, target))
 
@@ -313,9 +313,9 @@ def _encode_top_level(request: Request, body: dict[str, Any], plan: EncodingPlan
     elif request.tier in _SERVICE_TIERS:
         body["serviceTier"] = _SERVICE_TIERS[request.tier]
         if _SERVICE_TIERS[request.tier] != request.tier:
-            plan.report.approximated((), "tier", f"{request.tier} is told as {_SERVICE_TIERS[request.tier]}")
+            plan.report.approximated((), "tier", f"{request.tier} sent as {_SERVICE_TIERS[request.tier]}")
     else:
-        plan.report.dropped((), "tier", f"the target has no tier {request.tier}")
+        plan.report.dropped((), "tier", f"the target has no service tier {request.tier}")
 
 
 def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
@@ -331,13 +331,13 @@ def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
     state = request.continuation
     if state is not None:
         if state.id is not None and state.kind != "cache":
-            plan.report.dropped(("continuation",), "id", "the target holds no conversation of another provider's")
+            plan.report.dropped(("continuation",), "id", "stored by another provider")
         if state.background:
             plan.report.dropped(("continuation",), "background")
     if request.end_user is not None:
-        plan.report.dropped((), "end_user", "the target does not ask who its user is")
+        plan.report.dropped((), "end_user", "the target has no end-user id")
     if request.cache is not None:
-        plan.report.dropped(("cache",), "", "the target finds out by itself what to keep")
+        plan.report.dropped(("cache",), "", "the target caches automatically")
 
 
 def is_call_id(message: Message) -> bool:

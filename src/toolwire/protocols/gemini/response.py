@@ -351,7 +351,7 @@ def encode_stop(stop: Stop | None, number: int, plan: EncodingPlan) -> str | int
     word = WIRE_STOPS[stop.reason]
     trail: SourcePath = ("candidates", number, "stop")
     if stop.reason not in _EXACT_STOPS:
-        plan.report.approximated(trail, "reason", f"{stop.raw or stop.reason} is told as {word}")
+        plan.report.approximated(trail, "reason", f"{stop.raw or stop.reason} sent as {word}")
     if stop.sequence is not None:
         plan.report.dropped(trail, "sequence")
     return word
@@ -378,7 +378,7 @@ def encode_usage(usage: Usage, plan: EncodingPlan) -> Any:
 
 def report_response(response: Response, plan: EncodingPlan) -> None:
     if response.error is not None:
-        plan.report.dropped(("error",), "", "the target tells errors apart from answers")
+        plan.report.dropped(("error",), "", "the target reports errors outside the response")
     if response.continuation is not None and response.continuation.id is not None:
         plan.report.dropped(("continuation",), "id")
     stopped = any(candidate.stop is not None for candidate in response.candidates)

@@ -218,7 +218,7 @@ def encode_sampling(request: Request, out: dict[str, Any], plan: EncodingPlan) -
         if (value := getattr(sampling, name)) is not None:
             out[wire] = value
     if not plan.same_protocol and sampling.max_tokens is not None and sampling.max_tokens < 1:
-        plan.report.approximated(("sampling",), "max_tokens", "the target gives at least one")
+        plan.report.approximated(("sampling",), "max_tokens", "the target generates at least one token")
         out["max_output_tokens"] = 1
     if sampling.top_k is not None:
         out["top_k"] = sampling.top_k
@@ -239,7 +239,7 @@ def encode_thinking(request: Request, out: dict[str, Any], plan: EncodingPlan) -
         if not plan.same_protocol:
             report_thinking_visibility(thinking, plan.report)
     elif thinking.visibility is not None:
-        plan.report.dropped(("thinking",), "visibility", "there is no thinking to show")
+        plan.report.dropped(("thinking",), "visibility", "thinking is disabled")
     elif not plan.same_protocol and thinking.enabled and thinks:
         shape.include_thoughts = True
     if plan.same_protocol:
@@ -259,25 +259,25 @@ def _encode_foreign_thinking(thinking: Thinking, request: Request, plan: Encodin
     if thinking.enabled is False or effort == "none":
         if _LEVEL_MODELS.search(model):
             field = "effort" if effort == "none" else "enabled"
-            plan.report.approximated(trail, field, "the model always thinks: it is asked to think little")
+            plan.report.approximated(trail, field, "the model always thinks; sent as low")
             return ThinkingShape(thinking_level="LOW")
         return ThinkingShape(thinking_budget=0)
     if effort is not None and not _BUDGET_MODELS.search(model):
         if thinking.budget_tokens is not None:
-            plan.report.dropped(trail, "budget_tokens", "the target takes a level or a budget, not both")
+            plan.report.dropped(trail, "budget_tokens", "the target takes a thinking level or a budget, not both")
         told = _NEAREST_LEVELS.get(effort, effort)
         if told not in _LEVELS.values():
             told = "high"
         if told != effort:
-            plan.report.approximated(trail, "effort", f"{effort} is told as {told}")
+            plan.report.approximated(trail, "effort", f"{effort} sent as {told}")
         return ThinkingShape(thinking_level=told.upper())
     if thinking.budget_tokens is not None:
         if effort is not None:
-            plan.report.dropped(trail, "effort", "the model takes a budget only")
+            plan.report.dropped(trail, "effort", "the model takes a token budget only")
         return ThinkingShape(thinking_budget=thinking.budget_tokens)
     if effort is not None:
         budget = _BUDGETS.get(effort, _BUDGETS["high"])
-        plan.report.approximated(trail, "effort", f"the model takes budgets only: {effort} is told as {budget} tokens")
+        plan.report.approximated(trail, "effort", f"the model takes a token budget; {effort} sent as {budget} tokens")
         return ThinkingShape(thinking_budget=budget)
     return ThinkingShape(thinking_budget=-1) if thinking.enabled else ThinkingShape()
 
@@ -299,7 +299,7 @@ def encode_output(request: Request, out: dict[str, Any], plan: EncodingPlan) -> 
         if getattr(output, name) is not None:
             plan.report.dropped(("output",), name)
     if output.strict is False:
-        plan.report.approximated(("output",), "strict", "the target is always strict")
+        plan.report.approximated(("output",), "strict", "the target always enforces the schema")
 
 
 def _encode_same_protocol_output(output: OutputFormat, out: dict[str, Any]) -> None:

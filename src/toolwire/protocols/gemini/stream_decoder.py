@@ -134,7 +134,7 @@ class JsonObjectSplitter:
         self._pieces.append(data)
         self._size += len(data)
         if self._size > LIMIT_FRAME:
-            raise ValueError(f"a frame of more than {LIMIT_FRAME} bytes")
+            raise ValueError(f"stream frame larger than {LIMIT_FRAME} bytes")
 
     def close(self) -> list[bytes]:
         """What was left is no whole object, and whoever reads it will say so."""
@@ -220,15 +220,15 @@ class _Container:
         if not self.array:
             key = str(step)
             if key in self._keys:
-                raise ValueError(f"arguments that go back to {key!r}, which was complete")
+                raise ValueError(f"partial arguments return to completed key {key!r}")
             self._keys.add(key)
             self._count += 1
             return f"{comma}{_to_json_text(key)}:"
         if not isinstance(step, int) or step < self._count:
-            raise ValueError(f"arguments that go back to {step!r} in an array of {self._count}")
+            raise ValueError(f"partial arguments return to index {step!r} of an array with {self._count} elements")
         skipped, self._count = step - self._count, step + 1
         if skipped > _MAX_ELEMENTS:
-            raise ValueError(f"an array of more than {_MAX_ELEMENTS} elements")
+            raise ValueError(f"partial arguments skip more than {_MAX_ELEMENTS} array elements")
         return comma + "null," * skipped
 
 
@@ -238,7 +238,7 @@ def _parse_path(path: str) -> list[str | int]:
         for name, index, one, two in _PATH_STEPS.findall(path.removeprefix("$"))
     ]
     if len(steps) > _MAX_DEPTH:
-        raise ValueError(f"arguments of more than {_MAX_DEPTH} levels")
+        raise ValueError(f"partial arguments nested deeper than {_MAX_DEPTH} levels")
     return steps
 
 
@@ -456,7 +456,7 @@ class Decoder:
             return events
         speakers = self._candidates.values()
         if self._blocked is None and (not speakers or any(one.reason is UNSET for one in speakers)):
-            return events + self._fail_stream("the stream ended before its answer did")
+            return events + self._fail_stream("the stream ended before the response was complete")
         self._ended = True
         for speaker in speakers:
             speaker.finish(events)

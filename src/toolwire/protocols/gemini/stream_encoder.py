@@ -124,7 +124,7 @@ class Encoder:
         waiting = self._encode_events(self._sequencer.close())
         if self._ended:
             return waiting
-        error = ApiError(kind="server", message="the upstream ended before its answer did")
+        error = ApiError(kind="server", message="the upstream ended before the response was complete")
         return waiting + self._fail_response(ResponseFailed(error=error))
 
     def _start_response(self, event: ResponseStart) -> bytes:
@@ -170,7 +170,7 @@ class Encoder:
             self._open_parts[key] = OpenPart(part)
             return b""
         if isinstance(part, Refusal):
-            self.report.approximated(trail, "", "a refusal is told as text")
+            self.report.approximated(trail, "", "refusal sent as text")
         elif isinstance(part, Text) and not self._plan.same_protocol:
             report_text(part, trail, self._plan)
         elif isinstance(part, Reasoning) and not self._plan.same_protocol:
@@ -193,7 +193,7 @@ class Encoder:
 
     def _report_reasoning(self, part: Reasoning, path: SourcePath) -> None:
         if part.signature is not None:
-            self.report.dropped((*path, "signature"), "", "the target has no place for another issuer's proof")
+            self.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
         if part.id is not None:
             self.report.dropped(path, "id")
 
@@ -228,7 +228,7 @@ class Encoder:
             return b""
         if event.signature.issuer != ISSUER:
             self.report.dropped(
-                (*self._paths[key], "signature"), "", "the target has no place for another issuer's proof"
+                (*self._paths[key], "signature"), "", "signatures are only valid for their issuer"
             )
             return b""
         return self._defer_signature(event.candidate, event.signature)

@@ -218,7 +218,7 @@ def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, dict[str, A
     config: dict[str, Any] = {}
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
+            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
     placed_tools = list(choosable_tools(request, plan))
     any_functions = any(not isinstance(placed.tool, NativeTool) for placed in placed_tools)
     validated = has_only_strict_tools(request)
@@ -252,7 +252,7 @@ def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, dict[str, A
 def _conflicts_with_functions(located_tool: LocatedTool, plan: EncodingPlan, *, with_functions: bool) -> bool:
     """Whether the model takes none of its own tools since there are functions."""
     if with_functions and is_before_gemini_3(plan):
-        plan.report.dropped(located_tool.path, "", "the model can't have its own tools beside functions")
+        plan.report.dropped(located_tool.path, "", "the model does not support hosted tools together with functions")
         return True
     return False
 
@@ -274,7 +274,7 @@ def _encode_hosted(
     if _conflicts_with_functions(located_tool, plan, with_functions=with_functions):
         return []
     if with_functions:
-        plan.report.approximated(located_tool.path, "", "beside functions the model's own calls are shown, too")
+        plan.report.approximated(located_tool.path, "", "with functions present, calls of hosted tools are also shown")
     bounds = encode_hosted_options(tool, located_tool.path, HOSTED_TOOLS, plan)
     return [{HOSTED_TOOLS.names[tool.hosted.kind][0]: bounds}] if tool.hosted is not None else []
 
@@ -314,7 +314,7 @@ def _encode_function(
         report_allowed_callers(tool, path, plan.report)
         _report_function(tool, path, plan)
         if isinstance(tool, FunctionTool) and tool.strict and not validated:
-            plan.report.dropped(path, "strict", "the target is strict for all functions or for none")
+            plan.report.dropped(path, "strict", "the target validates arguments for all functions or none")
     shape = DeclarationShape(name=name, description=none_to_unset(tool.description))
     if isinstance(tool, FreeformTool):
         shape.description = freeform_description(tool)
@@ -355,11 +355,11 @@ def _encode_same_protocol_schemas(tool: FunctionTool, shape: DeclarationShape) -
 
 def _report_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan) -> None:
     if tool.asynchronous:
-        plan.report.dropped(path, "asynchronous", "results can't come later here")
+        plan.report.dropped(path, "asynchronous", "the target has no asynchronous tools")
     if tool.defer:
-        plan.report.approximated(path, "defer", "without the other provider's search it is declared at once")
+        plan.report.approximated(path, "defer", "without tool search, the tool is declared from the start")
     if tool.cache is not None:
-        plan.report.dropped((*path, "cache"), "", "the target finds out by itself what to keep")
+        plan.report.dropped((*path, "cache"), "", "the target caches automatically")
 
 
 # ---- decode
@@ -415,13 +415,13 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_functions: bool) 
     if choice is None:
         return CallingShape(mode="VALIDATED") if validated else UNSET
     if choice.parallel is False:
-        plan.report.dropped(("tool_choice",), "parallel", "the target can't be held to one call at a time")
+        plan.report.dropped(("tool_choice",), "parallel", "the target cannot disable parallel tool calls")
     if not has_functions:
         if choice.mode is not None:
-            plan.report.dropped(("tool_choice",), "mode", "there are no functions to choose from")
+            plan.report.dropped(("tool_choice",), "mode", "no functions are declared")
         return UNSET
     if chosen_native_tool(request) is not None:
-        plan.report.approximated(("tool_choice",), "names", "the target can't force its own tools: any may be chosen")
+        plan.report.approximated(("tool_choice",), "names", "the target cannot force a hosted tool; sent as auto")
         return CallingShape(mode="AUTO")
     return _encode_mode(choice, plan, validated=validated)
 
@@ -438,12 +438,12 @@ def _encode_mode(choice: ToolChoice, plan: EncodingPlan, *, validated: bool) -> 
         return CallingShape(mode=_CHOICE_MODES[choice.mode])
     names = [plan.tool_name(one.name, one.namespace) for one in choice.names if one.kind in ("function", "freeform")]
     if not names:
-        why = "the target can't force its own tools: any may be chosen"
+        why = "the target cannot force a hosted tool; sent as auto"
         plan.report.approximated(("tool_choice",), "names", why)
         return CallingShape(mode="AUTO")
     for index, one in enumerate(choice.names):
         if one.kind not in ("function", "freeform"):
-            plan.report.dropped(("tool_choice", "names", index), "", "the target lacks this tool")
+            plan.report.dropped(("tool_choice", "names", index), "", "the target does not have this tool")
     # To choose freely among some is only possible where calls are also held to their schemas.
     forced = choice.mode == "named" or choice.required
     return CallingShape(mode="ANY" if forced else "VALIDATED", allowed_function_names=names)

@@ -242,9 +242,9 @@ def _encode_system(request: Request, lifted_count: int, plan: StepPlan) -> str |
                 found.append((part, trail))
     for position, (text, trail) in enumerate(found):
         if position:
-            plan.report.approximated(trail, "", "told in one text with what stands before it")
+            plan.report.approximated(trail, "", "joined with the preceding text")
         if text.cache is not None:
-            plan.report.dropped((*trail, "cache"), "", "the target keeps prefixes by itself")
+            plan.report.dropped((*trail, "cache"), "", "the target caches automatically")
         for index in range(len(text.annotations or ())):
             plan.report.dropped((*trail, "annotations", index), "")
     return "\n\n".join(text.text for text, _ in found) or None
@@ -259,7 +259,7 @@ def _report_unsupported(request: Request, plan: StepPlan) -> None:
     if request.end_user is not None:
         plan.report.dropped((), "end_user")
     if request.cache is not None:
-        plan.report.dropped(("cache",), "", "the target keeps prefixes by itself")
+        plan.report.dropped(("cache",), "", "the target caches automatically")
 
 
 def is_call_id(message: Message) -> bool:

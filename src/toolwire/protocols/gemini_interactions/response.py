@@ -215,7 +215,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
     plan = response_plan(response.origin, LossReport(), context)
     candidate = response.candidates[0] if response.candidates else Candidate()
     for index in range(1, len(response.candidates)):
-        plan.report.dropped(("candidates", index), "", "the target has one answer only")
+        plan.report.dropped(("candidates", index), "", "the target returns a single candidate")
     steps: list[Any] = []
     for number, message in enumerate(candidate.messages):
         steps += _encode_message(message, number, plan)
@@ -295,7 +295,7 @@ def encode_status(status: str | None, stop: Stop | None, body: dict[str, Any], p
     if stop is None:
         return
     if stop.reason not in _EXACT_STOPS:
-        why = f"{stop.raw or stop.reason} is told as {body['status']}"
+        why = f"{stop.raw or stop.reason} sent as {body['status']}"
         plan.report.approximated(("candidates", 0, "stop"), "reason", why)
     if stop.sequence is not None:
         plan.report.dropped(("candidates", 0, "stop"), "sequence")
@@ -342,7 +342,7 @@ def _error_index(name: str) -> int:
 
 def _report_response(response: Response, plan: StepPlan) -> None:
     if response.continuation is not None and response.continuation.id is not None:
-        plan.report.dropped(("continuation",), "id", "what another provider holds")
+        plan.report.dropped(("continuation",), "id", "stored by another provider")
 
 
 def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def encode_sampling(request: Request, config: dict[str, Any], plan: EncodingPlan
     if sampling.max_tokens is not None:
         config["max_output_tokens"] = sampling.max_tokens
         if not plan.same_protocol and sampling.max_tokens < 1:
-            plan.report.approximated(("sampling",), "max_tokens", "the target gives at least one")
+            plan.report.approximated(("sampling",), "max_tokens", "the target generates at least one token")
             config["max_output_tokens"] = 1
     for name in ("temperature", "top_p", "seed"):
         if (value := getattr(sampling, name)) is not None:
@@ -165,17 +165,17 @@ def encode_thinking(thinking: Thinking | None, config: dict[str, Any], plan: Enc
     if not plan.same_protocol:
         if thinking.enabled is False or level == "none":
             field = "enabled" if thinking.enabled is False else "effort"
-            plan.report.approximated(("thinking",), field, "the target's models always think: told as minimal")
+            plan.report.approximated(("thinking",), field, "the target's models always think; sent as minimal")
             if thinking.enabled is False and level not in (None, "none"):
-                plan.report.dropped(("thinking",), "effort", "there is no effort without thinking")
+                plan.report.dropped(("thinking",), "effort", "thinking is disabled")
             level = "minimal"
         elif level is not None and level not in THINKING_LEVELS:
-            plan.report.approximated(("thinking",), "effort", f"{level} is told as high")
+            plan.report.approximated(("thinking",), "effort", f"{level} sent as high")
             level = "high"
         elif thinking.enabled and level is None and thinking.budget_tokens is None:
-            plan.report.approximated(("thinking",), "enabled", "the target's models decide how much to think")
+            plan.report.approximated(("thinking",), "enabled", "the target's models choose their own thinking budget")
         if thinking.budget_tokens is not None:
-            plan.report.dropped(("thinking",), "budget_tokens", "the target's models decide how much to think")
+            plan.report.dropped(("thinking",), "budget_tokens", "the target's models choose their own thinking budget")
         report_thinking_visibility(thinking, plan.report)
     if level is not None:
         config["thinking_level"] = level
@@ -198,7 +198,7 @@ def encode_output(request: Request, plan: EncodingPlan) -> Any:
         if getattr(output, name) is not None:
             plan.report.dropped(("output",), name)
     if output.strict is False:
-        plan.report.approximated(("output",), "strict", "the target is always strict")
+        plan.report.approximated(("output",), "strict", "the target always enforces the schema")
     if output.kind is None:
         return UNSET
     shape = TextFormatShape(type="text", mime_type="text/plain" if output.kind == "text" else JSON_MIME)
@@ -238,7 +238,7 @@ def encode_continuation(request: Request, body: dict[str, Any], plan: EncodingPl
     if state.store is not None:
         body["store"] = state.store
     if state.background and not plan.same_protocol and body.get("stream"):
-        plan.report.dropped(("continuation",), "background", "the target streams nothing that runs in the background")
+        plan.report.dropped(("continuation",), "background", "the target cannot stream background responses")
     elif state.background is not None:
         body["background"] = state.background
     if state.id is None:
@@ -246,7 +246,7 @@ def encode_continuation(request: Request, body: dict[str, Any], plan: EncodingPl
     if plan.same_protocol:
         body["previous_interaction_id"] = state.id
     else:
-        plan.report.dropped(("continuation",), "id", "the target holds no conversation of another provider's")
+        plan.report.dropped(("continuation",), "id", "stored by another provider")
 
 
 def encode_tier(request: Request, plan: EncodingPlan) -> Any:
@@ -254,9 +254,9 @@ def encode_tier(request: Request, plan: EncodingPlan) -> Any:
     if tier is None or plan.same_protocol or tier in SERVICE_TIERS:
         return none_to_unset(tier)
     if tier in ("default", "standard_only"):
-        plan.report.approximated((), "tier", f"{tier} is told as standard")
+        plan.report.approximated((), "tier", f"{tier} sent as standard")
         return "standard"
-    plan.report.dropped((), "tier", f"the target has no tier {tier}")
+    plan.report.dropped((), "tier", f"the target has no service tier {tier}")
     return UNSET
 
 
@@ -269,7 +269,7 @@ def encode_labels(request: Request, plan: EncodingPlan) -> Any:
     except msgspec.DecodeError:
         labels = None
     if labels is None or not all(_is_label(name, value) for name, value in labels.items()):
-        plan.report.dropped((), "labels", "the target's labels are short and in lower case")
+        plan.report.dropped((), "labels", "labels of the target must be short and lowercase")
         return UNSET
     return request.labels
 

@@ -166,7 +166,7 @@ class Decoder:
 
     def close(self) -> list[Event]:
         events = self._read(self._splitter.close())
-        return events if self._ended else events + self._fail_stream("the stream ended before its answer did")
+        return events if self._ended else events + self._fail_stream("the stream ended before the response was complete")
 
     def _fail_stream(self, reason: str) -> list[Event]:
         """The stream itself is at fault: nothing after this is read."""

@@ -101,7 +101,7 @@ class Encoder:
         if self._ended:
             return b""
         waiting = b"".join([self._handlers[type(event)](event) for event in self._sequencer.close()])
-        error = ApiError(kind="server", message="the upstream ended before its answer did")
+        error = ApiError(kind="server", message="the upstream ended before the response was complete")
         return waiting + self._fail_response(ResponseFailed(error=error))
 
     # ---- the envelope
@@ -154,7 +154,7 @@ class Encoder:
             body["errors"] = self._errors
         held = event.continuation
         if held is not None and held.id is not None and not self._plan.same_protocol:
-            self.report.dropped(("continuation",), "id", "what another provider holds")
+            self.report.dropped(("continuation",), "id", "stored by another provider")
         return (
             encode_frame("interaction.completed", {"interaction": body, **encode_event_id(event.wire_form)})
             + _STREAM_END

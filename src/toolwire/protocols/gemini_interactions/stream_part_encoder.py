@@ -98,7 +98,7 @@ class StreamStepEncoder:
 
     def part_start(self, event: PartStart) -> bytes:
         if event.candidate != 0:
-            self.plan.report.dropped(("candidates", event.candidate), "", "the target has one answer only")
+            self.plan.report.dropped(("candidates", event.candidate), "", "the target returns a single candidate")
             return b""
         number = event.message
         position = self._part_counts.get(number, 0)
@@ -136,7 +136,7 @@ class StreamStepEncoder:
         match part:
             case Text() | Refusal():
                 if isinstance(part, Refusal):
-                    self.plan.report.approximated(path, "", "a refusal is told as text")
+                    self.plan.report.approximated(path, "", "refusal sent as text")
                 return self._encode_text(held, part.text) if part.text else b""
             case Reasoning():
                 return b""
@@ -335,7 +335,7 @@ class StreamStepEncoder:
         if seal is None or open_part.has_signature:
             return b""
         if seal.issuer != ISSUER:
-            self.plan.report.dropped((*open_part.path, "signature"), "", "a seal goes only to its issuer")
+            self.plan.report.dropped((*open_part.path, "signature"), "", "signatures are only valid for their issuer")
             return b""
         return self._encode_signature_step(seal.data, int(open_part.path[3]))
 

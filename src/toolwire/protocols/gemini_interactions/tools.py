@@ -143,7 +143,7 @@ def encode_tools(request: Request, plan: StepPlan) -> list[Any] | None:
     plan.request = request
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
+            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
     offered = [_encode_tool(placed, plan) for placed in choosable_tools(request, plan)]
     return [tool for tool in offered if tool is not None] or None
 
@@ -182,15 +182,15 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
     if tool.asynchronous:
         plan.report.dropped(path, "asynchronous")
     if tool.defer:
-        plan.report.approximated(path, "defer", "without the other provider's search it is declared at once")
+        plan.report.approximated(path, "defer", "without tool search, the tool is declared from the start")
     if tool.cache is not None:
-        plan.report.dropped(path, "cache", "the target keeps prefixes by itself")
+        plan.report.dropped(path, "cache", "the target caches automatically")
     if isinstance(tool, FreeformTool):
         shape.description, shape.parameters = freeform_description(tool), freeform_schema()
         return shape
     shape.description, shape.parameters = none_to_unset(tool.description), _encode_schema(tool, path, plan)
     if tool.strict and not (plan.request is not None and has_only_strict_tools(plan.request)):
-        plan.report.dropped(path, "strict", "the target is strict for all functions or for none")
+        plan.report.dropped(path, "strict", "the target validates arguments for all functions or none")
     if tool.output_schema is not None:
         plan.report.dropped(path, "output_schema")
     return shape
@@ -215,11 +215,11 @@ def encode_choice(request: Request, plan: StepPlan, *, has_tools: bool) -> Any:
         return _VALIDATED_MODE if held else UNSET
     free = _VALIDATED_MODE if held or choice.validated else "auto"
     if choice.parallel is False:
-        plan.report.dropped(("tool_choice",), "parallel", "the target's models may always call several at once")
+        plan.report.dropped(("tool_choice",), "parallel", "the target cannot disable parallel tool calls")
     if choice.mode is None:
         return _VALIDATED_MODE if held else UNSET
     if not has_tools:
-        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        plan.report.dropped(("tool_choice",), "", "no tools are declared")
         return UNSET
     if choice.mode not in ("named", "allowed"):
         return free if choice.mode == "auto" else _WIRE_MODES[choice.mode]
@@ -227,7 +227,7 @@ def encode_choice(request: Request, plan: StepPlan, *, has_tools: bool) -> Any:
         named for named in choice.names if named.kind in ("function", "freeform") and not chosen_native_tool(request)
     ]
     if len(functions) < len(choice.names):
-        plan.report.approximated(("tool_choice",), "names", "the target chooses among functions only")
+        plan.report.approximated(("tool_choice",), "names", "the target's tool choice is limited to functions")
     if not functions:
         return "any" if choice.required else "auto"
     mode = "any" if choice.mode == "named" or choice.required else free

@@ -99,7 +99,7 @@ def encode_error_value(error: ApiError, path: SourcePath, report: LossReport) ->
         return Raw(error.message.encode()) if RAW_ERROR in error.wire_form else error.message
     for field in ("raw", "code", "param"):
         if getattr(error, field) is not None:
-            report.dropped(path, field, "the target tells errors by their text and HTTP status")
+            report.dropped(path, field, "errors of the target have only a message and an HTTP status")
     if error.request_id is not None:
         report.dropped(path, "request_id")
     return error.message

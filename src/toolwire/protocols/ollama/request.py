@@ -191,9 +191,9 @@ def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
     state = request.continuation
     if state is not None:
         if state.id is not None:
-            plan.report.dropped(("continuation",), "id", "the target holds no conversation")
+            plan.report.dropped(("continuation",), "id", "the target does not store conversations")
         if state.store:
-            plan.report.dropped(("continuation",), "store", "the target stores nothing")
+            plan.report.dropped(("continuation",), "store", "the target does not store responses")
         if state.background:
             plan.report.dropped(("continuation",), "background")
     for index, message in enumerate(request.messages):

@@ -179,7 +179,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
     plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=home, for_client=True)
     candidate = response.candidates[0] if response.candidates else None
     for index in range(1, len(response.candidates)):
-        plan.report.dropped(("candidates", index), "", "the target has one answer only")
+        plan.report.dropped(("candidates", index), "", "the target returns a single candidate")
     body: dict[str, Any] = {}
     if not home or response.model is not None:
         body["model"] = response.model or ""
@@ -239,7 +239,7 @@ def encode_stop(stop: Stop | None, plan: EncodingPlan) -> str | None:
     reason = WIRE_STOPS.get(stop.reason, "stop")
     trail: SourcePath = ("candidates", 0, "stop")
     if stop.reason not in _EXACT_STOPS:
-        plan.report.approximated(trail, "reason", f"{stop.raw or stop.reason} is told as {reason}")
+        plan.report.approximated(trail, "reason", f"{stop.raw or stop.reason} sent as {reason}")
     if stop.sequence is not None:
         plan.report.dropped(trail, "sequence")
     return reason
@@ -259,12 +259,12 @@ def encode_usage(usage: Usage | None, body: dict[str, Any], plan: EncodingPlan) 
             plan.report.dropped(("usage",), field)
     report_hosted_counts(usage, plan.report)
     if usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
-        plan.report.dropped(("usage",), "total", "the target has no total of its own")
+        plan.report.dropped(("usage",), "total", "the target does not report a total")
 
 
 def _report_response(response: Response, plan: EncodingPlan) -> None:
     if response.id is not None:
-        plan.report.dropped((), "id", "the target's answers have no id")
+        plan.report.dropped((), "id", "responses of the target have no id")
     if response.continuation is not None and response.continuation.id is not None:
         plan.report.dropped(("continuation",), "id")
     if response.status is not None and response.status not in _STATUSES:

@@ -96,7 +96,7 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
             if (value := getattr(sampling, name)) is not None:
                 body[name] = value
         if sampling.n is not None and sampling.n != 1:
-            plan.report.dropped(("sampling",), "n", "the target has one answer only")
+            plan.report.dropped(("sampling",), "n", "the target returns a single candidate")
     if options or EMPTY_OPTIONS in request.wire_form:
         body["options"] = options
 
@@ -109,10 +109,10 @@ def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) 
     if not plan.same_protocol:
         think = _encode_level(thinking, plan)
         if think and not plan.target.host.reasoning_effort:
-            report_unsent_thinking(thinking, plan, "the model may not be able to think: it does as it does by default")
+            report_unsent_thinking(thinking, plan, "the model may not support thinking; left at its default")
             return
         if isinstance(think, str) and not plan.target.host.effort_levels:
-            plan.report.approximated(("thinking",), "effort", f"the model has no levels of thinking: {think} is true")
+            plan.report.approximated(("thinking",), "effort", f"the model has no thinking levels; {think} sent as true")
             think = True
     if think is not None:
         body["think"] = think
@@ -124,10 +124,10 @@ def _encode_level(thinking: Thinking, plan: EncodingPlan) -> bool | str | None:
     if thinking.visibility is not None:
         report.dropped(("thinking",), "visibility", NO_THINKING_VISIBILITY)
     if thinking.budget_tokens is not None:
-        report.dropped(("thinking",), "budget_tokens", "the target's model decides itself how long to think")
+        report.dropped(("thinking",), "budget_tokens", "the target's models choose their own thinking budget")
     if thinking.enabled is False:
         if effort not in (None, "none"):
-            report.dropped(("thinking",), "effort", "the model is not to think")
+            report.dropped(("thinking",), "effort", "thinking is disabled")
         return False
     if effort is None:
         return True if thinking.budget_tokens is not None else thinking.enabled
@@ -136,7 +136,7 @@ def _encode_level(thinking: Thinking, plan: EncodingPlan) -> bool | str | None:
     if effort in THINKING_LEVELS:
         return effort
     level = _NEAREST_LEVELS.get(effort)
-    report.approximated(("thinking",), "effort", f"{effort} is told as {level or 'true'}")
+    report.approximated(("thinking",), "effort", f"{effort} sent as {level or 'true'}")
     return level or True
 
 
@@ -154,7 +154,7 @@ def encode_output(request: Request, body: dict[str, Any], plan: EncodingPlan) ->
         if getattr(output, field) is not None:
             plan.report.dropped(("output",), field)
     if output.strict is False:
-        plan.report.approximated(("output",), "strict", "the target always keeps to the schema")
+        plan.report.approximated(("output",), "strict", "the target always enforces the schema")
 
 
 def _encode_schema(schema: Raw, plan: EncodingPlan) -> Raw:

@@ -77,7 +77,7 @@ class Decoder:
 
     def close(self) -> list[Event]:
         events = self._read(self._splitter.close())
-        return events if self._ended else events + self._fail_stream("the stream ended before its answer did")
+        return events if self._ended else events + self._fail_stream("the stream ended before the response was complete")
 
     def _read(self, lines: list[bytes]) -> list[Event]:
         events: list[Event] = []

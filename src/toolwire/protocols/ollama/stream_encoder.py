@@ -111,7 +111,7 @@ class Encoder:
         if candidate := getattr(event, "candidate", 0):
             if candidate not in self._candidates:
                 self._candidates.add(candidate)
-                self.report.dropped(("candidates", candidate), "", "the target has one answer only")
+                self.report.dropped(("candidates", candidate), "", "the target returns a single candidate")
             return b""
         return self._HANDLERS[type(event)](self, event)
 
@@ -121,7 +121,7 @@ class Encoder:
         waiting = b"".join([self._encode_event(one) for one in self._sequencer.close()])
         if self._ended:
             return waiting
-        error = ApiError(kind="server", message="the upstream ended before its answer did")
+        error = ApiError(kind="server", message="the upstream ended before the response was complete")
         return waiting + self._fail_response(ResponseFailed(error=error))
 
     # ---- the envelope
@@ -143,7 +143,7 @@ class Encoder:
         self._usage = event.usage
         if not plan.same_protocol:
             if event.id is not None:
-                self.report.dropped((), "id", "the target's answers have no id")
+                self.report.dropped((), "id", "responses of the target have no id")
             if event.continuation is not None and event.continuation.id is not None:
                 self.report.dropped(("continuation",), "id")
         return b""
@@ -223,10 +223,10 @@ class Encoder:
             return b""
         if event.annotation is not None and not self._plan.same_protocol:
             trail = (*state.path, "annotations", state.citation_count)
-            self.report.dropped(trail, "", "the target has no place for citations")
+            self.report.dropped(trail, "", "the target has no citations")
             state.citation_count += 1
         if event.signature is not None:
-            self.report.dropped((*state.path, "signature"), "", "the target has no place for another issuer's proof")
+            self.report.dropped((*state.path, "signature"), "", "signatures are only valid for their issuer")
         if isinstance(state.part, ToolCall):
             state.pieces.append(event.text)
             return b""
@@ -251,7 +251,7 @@ class Encoder:
         if isinstance(final, Text) and not state.citation_count and not self._plan.same_protocol:
             for number in range(len(final.annotations or ())):
                 trail = (*state.path, "annotations", number)
-                self.report.dropped(trail, "", "the target has no place for citations")
+                self.report.dropped(trail, "", "the target has no citations")
         if isinstance(final, Reasoning) and not self._plan.same_protocol:
             report_reasoning(final, LocatedPart(final, state.path), self._plan)
         return b""

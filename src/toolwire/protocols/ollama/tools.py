@@ -73,7 +73,7 @@ def encode_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
     plan.request = request
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
+            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
     offered = [
         _encode_tool(placed, plan) for placed in conversation_tools(request) if _is_allowed(placed, request, plan)
     ]
@@ -102,14 +102,14 @@ def _is_allowed(located_tool: LocatedTool, request: Request, plan: EncodingPlan)
         return True
     if choice.mode == "none":
         report_excluded_tool(
-            located_tool, request, plan.report, "no tool may be called, and the target can't be told so"
+            located_tool, request, plan.report, "the target has no tool choice; no tools sent"
         )
         return False
     if choice.mode not in ("allowed", "named") or any(named.name == located_tool.tool.name for named in choice.names):
         return True
     if choice.mode == "named" and not _is_choice_available(request):
         return True
-    report_excluded_tool(located_tool, request, plan.report, "not among the tools that may be chosen")
+    report_excluded_tool(located_tool, request, plan.report, "not among the allowed tools")
     return False
 
 
@@ -128,7 +128,7 @@ def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
     report_allowed_callers(tool, located_tool.path, plan.report)
     if tool.defer:
         plan.report.approximated(
-            located_tool.path, "defer", "the target has no deferred tools: it sees this one at once"
+            located_tool.path, "defer", "without tool search, the tool is declared from the start"
         )
     if tool.asynchronous:
         plan.report.dropped(located_tool.path, "asynchronous")
@@ -143,7 +143,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
         shape.description, shape.parameters = freeform_description(tool), freeform_schema()
         return ToolShape(type="function", function=shape)
     if tool.strict:
-        plan.report.dropped(path, "strict", "the target can't be strict about arguments")
+        plan.report.dropped(path, "strict", "the target does not validate arguments")
     if tool.output_schema is not None:
         plan.report.dropped(path, "output_schema")
     shape.description = none_to_unset(tool.description)
@@ -166,21 +166,21 @@ def report_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> N
         return
     report_validated_choice(choice, plan.report)
     if choice.parallel is False:
-        plan.report.dropped(("tool_choice",), "parallel", "the target can't be told to call one tool at a time")
+        plan.report.dropped(("tool_choice",), "parallel", "the target cannot disable parallel tool calls")
     match choice.mode:
         case None | "auto":
             pass
         case "none":
-            plan.report.approximated(("tool_choice",), "", "the target has no tool choice: no tool is offered")
+            plan.report.approximated(("tool_choice",), "", "the target has no tool choice; no tools sent")
         case _ if not has_tools:
-            plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+            plan.report.dropped(("tool_choice",), "", "no tools are declared")
         case "required":
-            plan.report.dropped(("tool_choice",), "", "the target can't be made to call a tool")
+            plan.report.dropped(("tool_choice",), "", "the target cannot force a tool call")
         case "named":
-            why = "the target can't be made to call a tool: where it has this one, no other is offered"
+            why = "the target cannot force a tool call; only the named tool sent"
             plan.report.approximated(("tool_choice",), "names", why)
         case "allowed":
-            why = "the target can't choose among some: only those are offered"
+            why = "the target has no tool choice; only the allowed tools sent"
             plan.report.approximated(("tool_choice",), "names", why)
             if choice.required:
-                plan.report.dropped(("tool_choice",), "required", "the target can't be made to call a tool")
+                plan.report.dropped(("tool_choice",), "required", "the target cannot force a tool call")

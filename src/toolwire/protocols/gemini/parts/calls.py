@@ -154,7 +154,7 @@ def with_signature(shape: PartShape, part: ToolCall, located_part: LocatedPart, 
         if part.signature.issuer == ISSUER:
             shape.thought_signature = part.signature.data
         else:
-            plan.report.dropped(located_part.path, "signature", "a seal goes only to its issuer")
+            plan.report.dropped(located_part.path, "signature", "signatures are only valid for their issuer")
     if "gemini:thought:false" in part.wire_form:
         shape.thought = False
     return shape
@@ -162,7 +162,7 @@ def with_signature(shape: PartShape, part: ToolCall, located_part: LocatedPart, 
 
 def _report_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> None:
     if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped(located_part.path, "caller", "the target's programs can't call tools")
+        plan.report.dropped(located_part.path, "caller", "the target has no programmatic tool calls")
     for field in ("toolset", "asynchronous", "cache"):
         if getattr(part, field):
             plan.report.dropped(located_part.path, field)
@@ -171,7 +171,7 @@ def _report_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) 
 def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Raw:
     """The arguments as the object that this protocol has for them."""
     if part.native is not None:
-        plan.report.approximated(located_part.path, "", f"{part.native} as a call of a function")
+        plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
     if part.shape == "freeform":
         return Raw(wrap_freeform_input(part.arguments).encode())
     text = part.arguments.strip().encode(errors="replace")
@@ -180,7 +180,7 @@ def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingP
     try:
         _decode_members(text)
     except (msgspec.DecodeError, RecursionError):
-        plan.report.approximated(located_part.path, "arguments", "not a JSON object: sent as text")
+        plan.report.approximated(located_part.path, "arguments", "not a JSON object; sent as text under _raw")
         return Raw(msgspec.json.encode({"_raw": part.arguments}))
     return Raw(text)
 
@@ -223,7 +223,7 @@ def encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPla
             words.append(inner.part.json)
             continue
         if isinstance(inner.part, Media) and inner.part.detail is not None:
-            plan.report.dropped(inner.path, "detail", "the target has no resolution in results")
+            plan.report.dropped(inner.path, "detail", "the target has no media resolution in tool results")
             inner = LocatedPart(replace(inner.part, detail=None), inner.path)  # noqa: PLW2901
         shapes = encode_parts([inner], plan)
         if not shapes and isinstance(inner.part, Media):
@@ -257,12 +257,12 @@ def _encode_response(part: ToolResult, texts: list[Any]) -> Any:
 
 def _report_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> None:
     if part.status == "denied":
-        plan.report.approximated(located_part.path, "status", "denied is told as an error")
+        plan.report.approximated(located_part.path, "status", "denied sent as an error")
     for field in ("toolset", "cache"):
         if getattr(part, field) is not None:
             plan.report.dropped(located_part.path, field)
     if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped(located_part.path, "caller", "the target's programs can't call tools")
+        plan.report.dropped(located_part.path, "caller", "the target has no programmatic tool calls")
 
 
 def _encode_same_protocol_result(

@@ -189,10 +189,10 @@ def encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> 
             shape.thought = False
         return [encode_shape(shape, part)]
     if part.signature is not None and part.signature.issuer != ISSUER:
-        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     _encode_detail(part, shape, located_part.path, plan)
     if part.cache is not None:
-        plan.report.dropped((*located_part.path, "cache"), "", "the target finds out by itself what to keep")
+        plan.report.dropped((*located_part.path, "cache"), "", "the target caches automatically")
     if part.name is not None and shape.text is not UNSET:
         plan.report.dropped(located_part.path, "name")
     return [shape]
@@ -216,14 +216,14 @@ def _encode_media_part(part: Media, path: SourcePath, plan: EncodingPlan) -> Par
         case Inline() as source:
             if media_type is None and not plan.same_protocol:
                 media_type = "image/jpeg" if part.kind == "image" else "application/octet-stream"
-                plan.report.added(path, "media_type", "", f"the target wants one: {media_type} was chosen")
+                plan.report.added(path, "media_type", "", f"the target requires a media type; sent as {media_type}")
             blob = BlobShape(mime_type=none_to_unset(media_type), data=encode_bytes(source), display_name=name)
             return PartShape(inline_data=blob)
         case Url() as source if (
             not plan.same_protocol and not plan.for_client and source.url.lower().startswith("http:")
         ):
             # https addresses it fetches itself; that we fetch what a client names is no way out
-            plan.report.dropped(path, "", "Google fetches from https addresses only: send it inline", constraint=True)
+            plan.report.dropped(path, "", "Google fetches https URLs only; send the data inline", constraint=True)
         case Url() as source:
             if media_type is None and not plan.same_protocol:
                 media_type = _MEDIA_TYPES.get(source.url.partition("?")[0].rpartition(".")[2].lower())
@@ -235,12 +235,12 @@ def _encode_media_part(part: Media, path: SourcePath, plan: EncodingPlan) -> Par
                 file_data=FileShape(file_uri=source.id, mime_type=none_to_unset(media_type), display_name=name)
             )
         case FileId() as source:
-            plan.report.dropped(path, "", f"a file that only {source.issuer} holds")
+            plan.report.dropped(path, "", f"file is stored by {source.issuer} only")
         case PlainText() as source:
-            plan.report.approximated(path, "", "a document of text is told as text")
+            plan.report.approximated(path, "", "text document sent as text")
             return PartShape(text=source.text)
         case Nested() as source:
-            plan.report.approximated(path, "", "a document of parts is told as text")
+            plan.report.approximated(path, "", "document content sent as text")
             return PartShape(text="\n".join(one.text for one in source.parts if isinstance(one, Text)))
     return None
 
@@ -356,7 +356,7 @@ def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> l
     if part.signature is not None and part.signature.issuer == ISSUER:
         shape.thought_signature = part.signature.data
     elif not part.text:
-        plan.report.dropped(located_part.path, "", "empty text says nothing here")
+        plan.report.dropped(located_part.path, "", "empty text")
         return []
     report_text(part, located_part.path, plan)
     return [shape]
@@ -365,14 +365,14 @@ def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> l
 def report_text(part: Text, path: SourcePath, plan: EncodingPlan) -> None:
     """What a text of another protocol has no place for here."""
     if part.signature is not None and part.signature.issuer != ISSUER:
-        plan.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
     if part.id is not None:
         plan.report.dropped(path, "id")
     if part.cache is not None:
-        plan.report.dropped((*path, "cache"), "", "the target finds out by itself what to keep")
+        plan.report.dropped((*path, "cache"), "", "the target caches automatically")
     for index, note in enumerate(part.annotations or ()):
         if note.url is None or not plan.for_client:
-            plan.report.dropped((*path, "annotations", index), "", "the target cites pages only, in answers")
+            plan.report.dropped((*path, "annotations", index), "", "the target cites web pages only, and only in responses")
         elif note.quote is not None:
             plan.report.dropped((*path, "annotations", index), "quote")
 
@@ -388,15 +388,15 @@ def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: Encoding
     for index, one in enumerate(part.content):
         if isinstance(one, Media) and index > 0:
             plan.report.dropped(
-                (*located_part.path, "content", index), "", "a thought is a text or a picture, not both"
+                (*located_part.path, "content", index), "", "a thought is either text or an image"
             )
     if plan.same_protocol:
         return [encode_shape(_thought_shape(part), part)]
     if not own and not plan.for_client:
-        plan.report.dropped(located_part.path, "", "reasoning that this provider did not seal can't be sent to it")
+        plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")
         return []
     if seal is not None and not own:
-        plan.report.dropped((*located_part.path, "signature"), "", "the target has no place for another issuer's proof")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     if part.id is not None:
         plan.report.dropped(located_part.path, "id")
     shape = _thought_shape(part)
@@ -443,7 +443,7 @@ def _encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPl
 
 
 def _encode_reference(part: ToolRef, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    plan.report.approximated(located_part.path, "", "the target has no references to tools: the name is told")
+    plan.report.approximated(located_part.path, "", "the target has no tool references; name sent as text")
     return [PartShape(text=f"[tool: {plan.tool_name(part.name, part.namespace)}]")]
 
 
@@ -458,12 +458,12 @@ def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: Encodi
 
 
 def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    plan.report.approximated(located_part.path, "", "a refusal is told as text")
+    plan.report.approximated(located_part.path, "", "refusal sent as text")
     return [PartShape(text=part.text)] if part.text else []
 
 
 def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    plan.report.dropped(located_part.path, "id", "what another provider stored can't be named to this one")
+    plan.report.dropped(located_part.path, "id", "stored by another provider")
     return []
 
 
@@ -471,10 +471,10 @@ def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPl
     if part.protocol == FAMILY:
         return [part.body]
     if part.use is not None and plan.for_client:
-        plan.report.approximated(located_part.path, "", "what another provider ran, told as a call and its result")
+        plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as a call and its result")
         return encode_hosted_use(part.use, plan)
     if part.media is not None and plan.for_client:
-        plan.report.approximated(located_part.path, "", "what a tool made, told as the model's own")
+        plan.report.approximated(located_part.path, "", "tool output sent as output of the model")
         return encode_media(part.media, LocatedPart(part.media, (*located_part.path, "media")), plan)
     text = opaque_as_text(part, located_part.path, plan)
     return [] if text is None else [PartShape(text=text)]

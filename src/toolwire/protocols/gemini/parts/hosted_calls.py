@@ -168,12 +168,12 @@ def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: Encoding
     if (own := _encode_step_call(part, located_part, plan)) is not None:
         return [_with_signature(own, part, plan)]
     if not plan.for_client:
-        plan.report.approximated(located_part.path, "", "a call that another provider ran: told as text")
+        plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as text")
         return [PartShape(text=hosted_call_as_text(part))]
     if part.use is None:
-        plan.report.dropped(located_part.path, "", "a call that another provider ran")
+        plan.report.dropped(located_part.path, "", "server-side call of another provider")
         return []
-    plan.report.approximated(located_part.path, "", "a call that another provider ran, told as one of the target's")
+    plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as a server tool call")
     return [_encode_hosted_call(hosted_query(part), plan)]
 
 
@@ -194,12 +194,12 @@ def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: Enco
         return [_with_signature(own, part, plan)]
     if not plan.for_client:
         text = content.gist if isinstance(content, OpaquePart) else None
-        plan.report.approximated(located_part.path, "", "a result that another provider got: told as text")
+        plan.report.approximated(located_part.path, "", "server-side result of another provider, sent as text")
         return [PartShape(text=f"[{part.native}: {text or 'no readable content'}]")]
     if part.use is None:
-        plan.report.dropped(located_part.path, "", "a result that another provider got")
+        plan.report.dropped(located_part.path, "", "server-side result of another provider")
         return []
-    plan.report.approximated(located_part.path, "", "a result that another provider got, told as one of the target's")
+    plan.report.approximated(located_part.path, "", "server-side result of another provider, sent as a server tool result")
     return [_encode_hosted_result(part.use, plan, failed=part.status != "ok")]
 
 
@@ -256,7 +256,7 @@ def _encode_step_result(part: ToolResult, located_part: LocatedPart, plan: Encod
         if part.use is not None and part.use.output is not None:
             use = part.use
         elif found is not None:
-            plan.report.approximated(located_part.path, "", "of what code gave only the text is told")
+            plan.report.approximated(located_part.path, "", "only the text output of the code is sent")
         return PartShape(
             code_execution_result=_code_result_shape(use, none_to_unset(part.call_id), failed=part.status != "ok")
         )
@@ -264,7 +264,7 @@ def _encode_step_result(part: ToolResult, located_part: LocatedPart, plan: Encod
     if kind is None or part.native == word or is_before_gemini_3(plan):
         return None
     if part.status != "ok":
-        plan.report.dropped(located_part.path, "status", "the target does not say whether its own tools failed")
+        plan.report.dropped(located_part.path, "status", "the target does not report failed hosted tools")
     response = UNSET if found is None else as_object_result(found.body)
     kind = plan.hosted_call_kinds.get(part.call_id, kind)
     return PartShape(tool_response=HostedResultShape(id=none_to_unset(part.call_id), tool_type=kind, response=response))

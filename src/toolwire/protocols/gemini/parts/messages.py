@@ -144,7 +144,7 @@ def encode_contents(request: Request, lifted_count: int, plan: EncodingPlan) -> 
 def _encode_same_protocol_content(turn: Turn, plan: EncodingPlan) -> Any:
     message = turn.message
     if message is None:
-        raise TypeError("a turn of its own protocol is a message")
+        raise TypeError("a turn of the same protocol has exactly one message")
     if message.wire_form and len(message.parts) == 1:
         only = message.parts[0]
         if STRING in message.wire_form and isinstance(only, Text):
@@ -187,7 +187,7 @@ class ContentsEncoder:
         parts = encode_parts(turn.parts, self._plan)
         if not parts:
             return
-        self._plan.report.approximated(turn.path, "role", "system text within the conversation is told as a reminder")
+        self._plan.report.approximated(turn.path, "role", "mid-conversation system text sent as a user reminder")
         for part in parts:
             if isinstance(part, PartShape) and part.text is not UNSET:
                 part.text = f"<system-reminder>\n{part.text}\n</system-reminder>"
@@ -204,7 +204,7 @@ class ContentsEncoder:
                 calls.append(placed)
                 continue
             if calls and isinstance(part, Text) and part.text:
-                plan.report.approximated(placed.path, "", "text after calls is told before them")
+                plan.report.approximated(placed.path, "", "text after tool calls moved before them")
             said.append(placed)
         self._open_calls = {call.id: call for placed in calls if isinstance(call := placed.part, ToolCall)}
         parts = encode_parts(said, plan)
@@ -213,7 +213,7 @@ class ContentsEncoder:
         if calls and not is_before_gemini_3(plan) and (shape := parts[first]).thought_signature is UNSET:
             shape.thought_signature = DUMMY_SIGNATURE
             target = f"/contents/{len(self.contents)}/parts/{first}/thoughtSignature"
-            plan.report.added(calls[0].path, "", target, "the model wants its calls signed: the check is skipped")
+            plan.report.added(calls[0].path, "", target, "the model requires signed calls; placeholder signature sent")
         if parts:
             self.contents.append({"role": "model", "parts": parts})
 
@@ -237,10 +237,10 @@ class ContentsEncoder:
         if (call := self._open_calls.get(part.call_id)) is None:
             return encode_parts([located_part], self._plan)
         if part.name not in (None, call.name):
-            self._plan.report.approximated(located_part.path, "name", "a result is told under the name of its call")
+            self._plan.report.approximated(located_part.path, "name", "result sent under the name of its call")
         if part.namespace not in (None, call.namespace):
             self._plan.report.approximated(
-                located_part.path, "namespace", "a result is told under the name of its call"
+                located_part.path, "namespace", "result sent under the name of its call"
             )
         if (shape := encode_fast_result(part, call, self._plan)) is not None:
             return [shape]

@@ -156,11 +156,11 @@ def wrap_invalid_arguments(arguments: str) -> Raw:
 
 def _report_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> None:
     if part.native is not None:
-        plan.report.approximated(located_part.path, "", f"{part.native} as a call of a function")
+        plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
     if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped(located_part.path, "caller", "the target's models call directly")
+        plan.report.dropped(located_part.path, "caller", "the target has no programmatic tool calls")
     if part.signature is not None and part.signature.issuer != ISSUER:
-        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     for field in ("toolset", "cache"):
         if getattr(part, field) is not None:
             plan.report.dropped(located_part.path, field)
@@ -178,7 +178,7 @@ def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: StepPlan)
     try:
         _decode_members(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        plan.report.approximated(located_part.path, "arguments", "not a JSON object: sent as text")
+        plan.report.approximated(located_part.path, "arguments", "not a JSON object; sent as text under _raw")
         return wrap_invalid_arguments(part.arguments)
     return Raw(text)
 
@@ -201,14 +201,14 @@ def encode_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -
 
 def _report_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan, call_name: str | None) -> None:
     if part.name is not None and part.name != call_name:
-        plan.report.dropped(located_part.path, "name", "the call that it answers has another name")
+        plan.report.dropped(located_part.path, "name", "the call has a different name")
     for field in ("namespace", "toolset", "cache"):
         if getattr(part, field) is not None:
             plan.report.dropped(located_part.path, field)
     if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped(located_part.path, "caller", "the target's models call directly")
+        plan.report.dropped(located_part.path, "caller", "the target has no programmatic tool calls")
     if part.status == "denied":
-        plan.report.approximated(located_part.path, "status", "denied is told as an error")
+        plan.report.approximated(located_part.path, "status", "denied sent as an error")
 
 
 def _encode_content(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -> Any:

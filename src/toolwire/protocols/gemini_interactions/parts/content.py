@@ -207,17 +207,17 @@ def encode_content(located_parts: list[LocatedPart], plan: EncodingPlan, *, is_o
             case Media():
                 block = encode_media(part, trail, plan)
             case Refusal():
-                plan.report.approximated(trail, "", "a refusal is told as text")
+                plan.report.approximated(trail, "", "refusal sent as text")
                 block = TextContent(text=part.text) if part.text else None
             case Data():
                 block = TextContent(text=str(part.json, "utf-8"))
             case ToolRef():
-                plan.report.approximated(trail, "name", "the target has no references to tools here: told")
+                plan.report.approximated(trail, "name", "the target has no tool references; name sent as text")
                 block = TextContent(text=f"[tool {part.name}]")
             case OpaquePart():
                 block = _encode_opaque(part, trail, plan)
             case _:
-                plan.report.dropped(trail, "", "the target takes no such part here")
+                plan.report.dropped(trail, "", "the target does not accept this content here")
                 block = None
         if block is not None:
             blocks.append(block)
@@ -232,19 +232,19 @@ def encode_text(part: Text, path: SourcePath, plan: EncodingPlan, *, is_output: 
         return encode_with_extras(TextContent(text=part.text, annotations=notes), part, FAMILY)
     own = part.signature is not None and part.signature.issuer == ISSUER
     if part.signature is not None and not own:
-        plan.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
     if not part.text:
         if not own:
-            plan.report.dropped(path, "", "there is nothing to say in an empty text")
+            plan.report.dropped(path, "", "empty text")
         return None
     if part.cache is not None:
-        plan.report.dropped((*path, "cache"), "", "the target keeps prefixes by itself")
+        plan.report.dropped((*path, "cache"), "", "the target caches automatically")
     if part.id is not None:
         plan.report.dropped(path, "id")
     found = []
     for index, note in enumerate(part.annotations or ()):
         if note.url is None or not is_output:
-            plan.report.dropped((*path, "annotations", index), "", "the target cites by url only, in its own words")
+            plan.report.dropped((*path, "annotations", index), "", "the target cites URLs only, and only in model output")
         else:
             if note.quote is not None:
                 plan.report.dropped((*path, "annotations", index), "quote")
@@ -288,8 +288,8 @@ def encode_media(part: Media, path: SourcePath, plan: EncodingPlan) -> Any:
     if not plan.same_protocol and isinstance(source, PlainText):
         for field in ("name", "detail", "cache"):
             if getattr(part, field) is not None:
-                plan.report.dropped(path, field, "a text document is told as text")
-        plan.report.approximated(path, "source", "a text document is told as text")
+                plan.report.dropped(path, field, "text document sent as text")
+        plan.report.approximated(path, "source", "text document sent as text")
         return TextContent(text=source.text)
     shape = _MEDIA_SHAPES[part.kind](mime_type=none_to_unset(part.media_type))
     match source:
@@ -300,10 +300,10 @@ def encode_media(part: Media, path: SourcePath, plan: EncodingPlan) -> Any:
         case FileId() if source.issuer == ISSUER:
             shape.uri = source.id
         case FileId():
-            plan.report.dropped(path, "", f"a file that only {source.issuer} holds")
+            plan.report.dropped(path, "", f"file is stored by {source.issuer} only")
             return None
         case _:
-            plan.report.dropped(path, "", "the target takes no such source here")
+            plan.report.dropped(path, "", "the target does not accept this media source")
             return None
     for field, name in (("name", "name"), ("detail", "resolution")):
         if (value := getattr(part, field)) is None:
@@ -313,14 +313,14 @@ def encode_media(part: Media, path: SourcePath, plan: EncodingPlan) -> Any:
         else:
             plan.report.dropped(path, field)
     if part.cache is not None:
-        plan.report.dropped((*path, "cache"), "", "the target keeps prefixes by itself")
+        plan.report.dropped((*path, "cache"), "", "the target caches automatically")
     if part.signature is not None and part.signature.issuer != ISSUER:
-        plan.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
     return encode_with_extras(shape, part, FAMILY)
 
 
 def _report_flattened(part: Media, path: SourcePath, plan: EncodingPlan) -> None:
-    plan.report.approximated(path, "source", "the content of a document is told as content of its own")
+    plan.report.approximated(path, "source", "document content sent as separate parts")
     for field in ("name", "cache"):
         if getattr(part, field) is not None:
             plan.report.dropped(path, field)
@@ -374,7 +374,7 @@ def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: StepPlan)
     seal = part.signature
     own = seal is not None and seal.issuer == ISSUER
     if not plan.same_protocol and not own and not plan.for_client and not plan.from_gemini:
-        plan.report.dropped(located_part.path, "", "reasoning that this provider did not seal can't be sent to it")
+        plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")
         return None
     summary = []
     for index, block in enumerate(part.content):

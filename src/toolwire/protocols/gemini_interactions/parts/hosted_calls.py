@@ -105,12 +105,12 @@ def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan
     if plan.from_gemini and (own := _encode_part_call(part, located_part, plan)) is not None:
         return own
     if not plan.for_client:
-        plan.report.approximated(located_part.path, "", "a call that another provider ran: told as text")
+        plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as text")
         return TextContent(text=hosted_call_as_text(part))
     if part.use is None and not is_mcp_part(part):
-        plan.report.dropped(located_part.path, "", "a call that another provider ran")
+        plan.report.dropped(located_part.path, "", "server-side call of another provider")
         return None
-    plan.report.approximated(located_part.path, "", "a call that another provider ran, told as one of the target's")
+    plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as a server tool call")
     if part.use is None:
         shape = ServerCall(type="mcp_server_tool_call", id=part.id or plan.id_of(located_part), name=part.name)
         shape.server_name = part.namespace or ""
@@ -135,18 +135,18 @@ def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: Step
     if plan.from_gemini and (own := _encode_part_result(part, located_part, plan)) is not None:
         return own
     if not plan.for_client:
-        plan.report.approximated(located_part.path, "", "a result that another provider got: told as text")
+        plan.report.approximated(located_part.path, "", "server-side result of another provider, sent as text")
         gists = [one.gist for one in part.content or () if isinstance(one, OpaquePart) and one.gist]
         return TextContent(text=f"[{part.native}: {chr(10).join(gists) or 'no readable content'}]")
     if part.use is None and not is_mcp_part(part):
-        plan.report.dropped(located_part.path, "", "a result that another provider got")
+        plan.report.dropped(located_part.path, "", "server-side result of another provider")
         return None
-    plan.report.approximated(located_part.path, "", "a result that another provider got, told as one of the target's")
+    plan.report.approximated(located_part.path, "", "server-side result of another provider, sent as a server tool result")
     if part.use is None:
         shape = ServerResult(type="mcp_server_tool_result", call_id=part.call_id or plan.last_hosted_call_id)
         shape.result = Raw(msgspec.json.encode(mcp_result_text(part)))
         if part.status != "ok":
-            plan.report.dropped(located_part.path, "status", "the target does not say that a server's tool failed")
+            plan.report.dropped(located_part.path, "status", "the target does not report failed server tools")
         return shape
     return _encode_hosted_result(part.use, plan, failed=part.status != "ok")
 
@@ -179,7 +179,7 @@ def _encode_part_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan)
     elif word not in STEPS_WITHOUT_CONTENT:
         shape.arguments = same_protocol_arguments(part)
     elif part.arguments not in ("", "{}"):
-        plan.report.dropped(located_part.path, "arguments", f"the target does not say what {word} was asked")
+        plan.report.dropped(located_part.path, "arguments", f"the target does not report arguments of {word}")
     if part.name == "GOOGLE_SEARCH_IMAGE":
         shape.search_type = Raw(msgspec.json.encode(IMAGE_SEARCH))
     shape.signature = none_to_unset(_signature_data(part))
@@ -197,7 +197,7 @@ def _encode_part_result(part: ToolResult, located_part: LocatedPart, plan: StepP
             shape.is_error = True
     elif part.content and isinstance(only := part.content[0], OpaquePart):
         if word in STEPS_WITHOUT_CONTENT:
-            plan.report.dropped((*located_part.path, "content", 0), "", f"the target does not say what {word} found")
+            plan.report.dropped((*located_part.path, "content", 0), "", f"the target does not report results of {word}")
         else:
             shape.result = as_list_result(only.body)
     elif word not in STEPS_WITHOUT_CONTENT:

@@ -201,7 +201,7 @@ def encode_input(turns: list[Turn], plan: StepPlan) -> Any:
         made = encode_turn(turn, plan)
         if not made and number == 0 and turn.role == "user" and not plan.same_protocol:
             made = [{"type": "user_input", "content": [{"type": "text", "text": EMPTY_TEXT}]}]
-            plan.report.added((), "", "/input/0", "the target wants a user to begin")
+            plan.report.added((), "", "/input/0", "the target requires a user turn first")
         steps += made
     return steps
 
@@ -311,18 +311,18 @@ def encode_parts(located_parts: list[LocatedPart], plan: StepPlan, *, is_output:
                 flush()
                 steps += [_encode_same_protocol_part(one, placed, plan) for one in called]
             case OpaquePart(use=HostedUse() as use) if plan.for_client:
-                plan.report.approximated(placed.path, "", "what another provider ran, told as a call and its result")
+                plan.report.approximated(placed.path, "", "server-side call of another provider, sent as a call and its result")
                 flush()
                 steps += encode_hosted_use(use, plan)
             case OpaquePart(media=Media() as media) if plan.for_client:
-                plan.report.approximated(placed.path, "", "what a tool made, told as the model's own")
+                plan.report.approximated(placed.path, "", "tool output sent as output of the model")
                 content += encode_content([LocatedPart(media, (*placed.path, "media"))], plan, is_output=is_output)
             case ToolChange():
                 report_tool_change(part, placed.path, plan.report)
             case SettingChange():
                 report_setting_change(part, placed.path, plan)
             case ItemRef():
-                plan.report.dropped(placed.path, "id", "what another provider stored can't be named to this one")
+                plan.report.dropped(placed.path, "id", "stored by another provider")
             case _:
                 blocks = encode_content([placed], plan, is_output=is_output)
                 if _has_signature(part):
@@ -360,7 +360,7 @@ def _encode_reminder(turn: Turn, plan: StepPlan) -> list[Any]:
     """System text within a conversation has no place here: it is told in the user's words."""
     steps = encode_parts(turn.parts, plan, is_output=False)
     if steps:
-        plan.report.approximated(turn.path, "role", "system text within the conversation is told as a reminder")
+        plan.report.approximated(turn.path, "role", "mid-conversation system text sent as a user reminder")
     for step in steps:
         content = step.content if isinstance(step, UserInput) else ()
         for block in content if isinstance(content, list) else ():

@@ -134,7 +134,7 @@ def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingP
         return Raw(b"{}")
     if _is_object(text):
         return Raw(text.encode())
-    plan.report.approximated(located_part.path, "arguments", "not a JSON object: sent as text")
+    plan.report.approximated(located_part.path, "arguments", "not a JSON object; sent as text under _raw")
     return Raw(msgspec.json.encode({"_raw": part.arguments}))
 
 
@@ -172,7 +172,7 @@ def encode_result(
     name = call_index.name_for(part, plan)
     said = bool(part.call_id) and not is_derived_id(part.call_id or "")
     if call_index.is_ambiguous(name):
-        why = f"{name} was called more than once, and the target knows results by name: only their order tells"
+        why = f"{name} was called more than once and the target matches results by name; matched by order"
         plan.report.approximated(
             located_part.path, "call_id" if said and part.content != _UNANSWERED_CONTENT else "", why
         )
@@ -193,7 +193,7 @@ def _encode_content(part: ToolResult, located_part: LocatedPart, plan: EncodingP
     for index, inner in enumerate(part.content or ()):
         within = LocatedPart(inner, (*located_part.path, "content", index))
         if isinstance(inner, Media) and plan.target.binary_results == "summary":
-            plan.report.approximated(within.path, "", "a line in place of binary content")
+            plan.report.approximated(within.path, "", "binary content replaced by a summary line")
             texts.append(media_summary(inner))
             continue
         pieces = encode_parts([within], plan)

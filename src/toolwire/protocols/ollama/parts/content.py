@@ -130,40 +130,40 @@ def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> s
     if plan.same_protocol:
         return part.text
     if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     if part.cache is not None:
         plan.report.dropped((*located_part.path, "cache"), "", "the target has no cache marks")
     if part.id is not None:
         plan.report.dropped(located_part.path, "id")
     for index in range(len(part.annotations or ())):
-        plan.report.dropped((*located_part.path, "annotations", index), "", "the target has no place for citations")
+        plan.report.dropped((*located_part.path, "annotations", index), "", "the target has no citations")
     return part.text
 
 
 def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> ContentPiece | None:
     """The bytes, where they are at hand and of a kind that the server takes."""
     if plan.for_client and not plan.same_protocol and not isinstance(part.source, Inline):
-        plan.report.dropped(located_part.path, "", "the target's answers show bytes only")
+        plan.report.dropped(located_part.path, "", "responses of the target hold inline data only")
         return None
     match part.source:
         case Inline() as source if part.kind == "image" or part.media_type in _AUDIO_TYPES or plan.same_protocol:
             _report_media(part, source, located_part, plan)
             return ImageData(source.data)
         case Url() as source:
-            plan.report.approximated(located_part.path, "", "the target takes bytes only: the address is told as text")
+            plan.report.approximated(located_part.path, "", "the target accepts inline data only; URL sent as text")
             said = f"[{part.kind} at {source.url}]"
         case PlainText() as source:
-            plan.report.approximated(located_part.path, "source", "the target takes no documents: told as text")
+            plan.report.approximated(located_part.path, "source", "the target does not accept documents; sent as text")
             said = source.text
         case Nested() as source:
-            plan.report.approximated(located_part.path, "source", "the target takes no documents: told as text")
+            plan.report.approximated(located_part.path, "source", "the target does not accept documents; sent as text")
             pieces = encode_parts([LocatedPart(one, located_part.path) for one in source.parts], plan)
             said = "\n".join(piece for piece in pieces if isinstance(piece, str))
         case FileId() as source:
-            plan.report.dropped(located_part.path, "", f"a file that only {source.issuer} holds")
+            plan.report.dropped(located_part.path, "", f"file is stored by {source.issuer} only")
             return None
         case _:
-            plan.report.dropped(located_part.path, "", f"the target takes no {part.media_type or part.kind}")
+            plan.report.dropped(located_part.path, "", f"the target does not accept {part.media_type or part.kind}")
             return None
     _report_cache_marks(part, located_part, plan)
     return f"{part.name}\n{said}" if part.name else said
@@ -175,7 +175,7 @@ def _report_media(part: Media, source: Inline, located_part: LocatedPart, plan: 
         return
     declared = part.media_type
     if declared is not None and _MEDIA_TYPE_ALIASES.get(declared, declared) != detect_media_type(source.data):
-        plan.report.dropped(located_part.path, "media_type", "the target tells it by the bytes")
+        plan.report.dropped(located_part.path, "media_type", "the target detects the media type from the data")
     if part.name is not None:
         plan.report.dropped(located_part.path, "name")
     _report_cache_marks(part, located_part, plan)
@@ -187,7 +187,7 @@ def _report_cache_marks(part: Media, located_part: LocatedPart, plan: EncodingPl
     if part.cache is not None:
         plan.report.dropped((*located_part.path, "cache"), "", "the target has no cache marks")
     if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
 
 
 def _encode_data(part: Data, located_part: LocatedPart, plan: EncodingPlan) -> str:
@@ -195,16 +195,16 @@ def _encode_data(part: Data, located_part: LocatedPart, plan: EncodingPlan) -> s
 
 
 def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan) -> str:
-    plan.report.approximated(located_part.path, "", "the target has no refusals: told as text")
+    plan.report.approximated(located_part.path, "", "refusal sent as text")
     return part.text
 
 
 def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    plan.report.dropped(located_part.path, "", "reasoning has no place here")
+    plan.report.dropped(located_part.path, "", "the target does not accept reasoning here")
 
 
 def _encode_tool_reference(part: ToolRef, located_part: LocatedPart, plan: EncodingPlan) -> str:
-    plan.report.approximated(located_part.path, "", "the target can't point at tools: the name is told as text")
+    plan.report.approximated(located_part.path, "", "the target has no tool references; name sent as text")
     return f"[tool {plan.tool_name(part.name, part.namespace)}]"
 
 
@@ -217,7 +217,7 @@ def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: Encodi
 
 
 def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    plan.report.dropped(located_part.path, "id", "what another protocol stored can't be named here")
+    plan.report.dropped(located_part.path, "id", "stored by another provider")
 
 
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> str | None:

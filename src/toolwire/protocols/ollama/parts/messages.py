@@ -189,10 +189,10 @@ def encode_assistant(located_parts: list[LocatedPart], plan: EncodingPlan) -> li
             thinking += encode_reasoning(part, placed, plan)
         elif isinstance(part, Text) and not part.text:
             if part.signature is not None:
-                plan.report.dropped((*placed.path, "signature"), "", "a seal goes only to its issuer")
+                plan.report.dropped((*placed.path, "signature"), "", "signatures are only valid for their issuer")
         else:
             if calls and isinstance(part, Text):
-                plan.report.approximated(placed.path, "", "text after calls is told before them")
+                plan.report.approximated(placed.path, "", "text after tool calls moved before them")
             said.append(placed)
     pieces = encode_parts(said, plan)
     if plan.for_client:
@@ -227,9 +227,9 @@ def report_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingP
     """What of a reasoning that is shown can't be shown."""
     for index, block in enumerate(part.content):
         if isinstance(block, Media):
-            plan.report.dropped((*located_part.path, "content", index), "", "the target's thinking is text only")
+            plan.report.dropped((*located_part.path, "content", index), "", "thinking of the target is text only")
     if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "the target has no place for another issuer's proof")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     if part.id is not None:
         plan.report.dropped(located_part.path, "id")
 

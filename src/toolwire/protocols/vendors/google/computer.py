@@ -179,7 +179,7 @@ def _take_safety_checks(members: Members, call: ToolCall) -> tuple[SafetyCheck, 
     if decision is None or decision == {"decision": "regular"}:
         return ()
     if decision.keys() - {"decision", "explanation", "checks"} or decision["decision"] != REQUIRE_CONFIRMATION:
-        raise ValueError("another decision")
+        raise ValueError("unknown safety decision")
     del members[DECISION_FIELD]
     about = _expect_text(decision.get("explanation", ""))
     if "checks" in decision:
@@ -207,26 +207,26 @@ def _expect_int(value: Any) -> int:
     if type(value) is float and value.is_integer():
         return int(value)
     if type(value) is not int:
-        raise TypeError("no whole number")
+        raise TypeError("not an integer")
     return value
 
 
 def _expect_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError("no text")
+        raise TypeError("not a string")
     return value
 
 
 def _expect_bool(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TypeError("neither true nor false")
+        raise TypeError("not a boolean")
     return value
 
 
 def _decode_point(members: Members, size: Size | None, x_name: str = "x", y_name: str = "y") -> tuple[int, int]:
     across, down = _expect_int(members.pop(x_name)), _expect_int(members.pop(y_name))
     if size is None:
-        raise ValueError("a screen of unknown size")
+        raise ValueError("unknown screen size")
     return across * size[0] // GRID, down * size[1] // GRID
 
 
@@ -277,7 +277,7 @@ def _decode_scroll_at(members: Members, size: Size | None) -> tuple[Action, ...]
     across, down = _DIRECTIONS[members.pop("direction")]
     place = _decode_position(members, size) if "x" in members or "y" in members else {}
     if size is None:
-        raise ValueError("a screen of unknown size")
+        raise ValueError("unknown screen size")
     by = _expect_int(members.pop("magnitude", 800)) * size[0 if across else 1] // GRID
     return (Scroll(**place, dx=across * by, dy=down * by),)
 
@@ -409,7 +409,7 @@ def _encode_grid_point(
     numbers = [-(-one * GRID // whole) for one, whole in zip(point, state.size, strict=True)]
     inside = [max(0, min(GRID - 1, one)) for one in numbers]
     if inside != numbers:
-        state.report_loss("the point is outside of the screen")
+        state.report_loss("the point is outside the screen")
     return {x_name: inside[0], y_name: inside[1]}
 
 
@@ -419,7 +419,7 @@ def _encode_function(name: str, point: dict[str, Any] | None, **arguments: Any) 
 
 def _report_modifiers(action: Any, state: ActionEncodingState) -> None:
     if action.keys:
-        state.report_loss("the target holds no keys meanwhile")
+        state.report_loss("the target cannot hold modifier keys")
 
 
 def _encode_action(action: Action, state: ActionEncodingState) -> list[EncodedAction] | None:
@@ -458,14 +458,14 @@ def _encode_legacy_action(action: Action, state: ActionEncodingState) -> list[En
         case Click(count=count, button="left"):
             _report_modifiers(action, state)
             if count > 1:
-                state.report_loss("several clicks are told one by one")
+                state.report_loss("multiple clicks sent one by one")
             told = _encode_function("click_at", _encode_grid_point(state, state.target_point(action)))
             return None if told is None else told * count
         case Move():
             _report_modifiers(action, state)
             return _encode_function("hover_at", _encode_grid_point(state, state.target_point(action)))
         case Type(text=text):
-            state.report_loss("where the pointer is, is clicked before it is typed")
+            state.report_loss("the target clicks at the pointer before typing")
             place = _encode_grid_point(state, state.point)
             return _encode_function("type_text_at", place, text=text, press_enter=False, clear_before_typing=False)
         case Drag():
@@ -474,11 +474,11 @@ def _encode_legacy_action(action: Action, state: ActionEncodingState) -> list[En
             return _encode_scroll(action, state, legacy=True)
         case Keys(keys=keys, repeat=repeat, hold=hold):
             if hold is not None:
-                state.report_loss("keys are pressed, and not held")
+                state.report_loss("the target cannot hold keys")
             return [EncodedAction("key_combination", {"keys": "+".join(vendor_keys(keys, _KEY_NAMES))})] * repeat
         case Wait():
             if action.seconds != 5:
-                state.report_loss("the target waits for five seconds")
+                state.report_loss("the target always waits five seconds")
             return [EncodedAction("wait_5_seconds", {})]
         case Screenshot():
             return [EncodedAction("open_web_browser", {})]
@@ -495,7 +495,7 @@ def _encode_click(action: Click, state: ActionEncodingState) -> list[EncodedActi
         return _encode_function(name, place)
     if (name := _CLICK_FUNCTIONS.get((1, action.button))) is None or place is None:
         return None
-    state.report_loss("several clicks of that button are told one by one")
+    state.report_loss("multiple clicks sent one by one")
     return [EncodedAction(name, place)] * action.count
 
 
@@ -514,7 +514,7 @@ def _encode_drag(
 ) -> list[EncodedAction] | None:
     _report_modifiers(action, state)
     if len(action.path) > 2:
-        state.report_loss("only where it starts and ends is told")
+        state.report_loss("only start and end of the path sent")
     start = _encode_grid_point(state, action.path[0], *names[:2])
     end = _encode_grid_point(state, action.path[-1], *names[2:])
     return None if start is None or end is None else [EncodedAction("drag_and_drop", {**start, **end})]
@@ -541,7 +541,7 @@ def _encode_scroll(action: Scroll, state: ActionEncodingState, *, legacy: bool) 
                 )
             )
             if far >= GRID:
-                state.report_loss("it is scrolled less far at once")
+                state.report_loss("scroll distance capped by the target")
     return told or None
 
 

@@ -262,7 +262,7 @@ def _has_constraint(tool: NativeTool) -> bool:
 
 def _report_dropped(pointer: str, raw: Raw, path: SourcePath, report: LossReport) -> None:
     for each in element_pointers(raw, pointer):
-        report.dropped(path, "//" + each, "Google's other protocol has no such setting")
+        report.dropped(path, "//" + each, "no equivalent in the target protocol")
 
 
 def _flatten_members(body: Raw, fields: Mapping[str, str], *, any_case: bool) -> Iterator[tuple[str, str, Raw]]:
@@ -317,7 +317,7 @@ def code_argument(arguments: Any, path: SourcePath, report: LossReport) -> str:
     members = arguments if isinstance(arguments, dict) else {}
     code, language = members.get("code"), members.get("language", "python")
     if members.keys() - {"code", "language"} or not isinstance(code, str) or str(language).lower() != "python":
-        report.approximated(path, "", "only its code is told, as Python")
+        report.approximated(path, "", "only the code is sent, as Python")
     return code if isinstance(code, str) else ""
 
 
