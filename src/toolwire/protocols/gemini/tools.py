@@ -241,7 +241,7 @@ def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, dict[str, A
     return [*tools, *hosted, *computers] or None, config
 
 
-def _encode_foreign_native(  # noqa: PLR0913
+def _encode_foreign_native(
     tool: NativeTool,
     located_tool: LocatedTool,
     plan: EncodingPlan,
