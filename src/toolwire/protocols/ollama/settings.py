@@ -1,4 +1,4 @@
-"""Ollama's settings of a request, sampling, thinking and output, to canonical and back."""
+"""Decode and encode sampling, thinking and output format."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ THINKING_LEVELS = ("low", "medium", "high", "max")
 
 _OPTION_FIELDS = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
 _TOP_LEVEL_FIELDS = ("logprobs", "top_logprobs")
-# As the server's own bridges do it.
+# As in Ollama's own OpenAI bridge.
 _NEAREST_LEVELS: dict[str, str] = {"minimal": "low", "xhigh": "max", "ultra": "max"}
 
 
@@ -27,13 +27,14 @@ _NEAREST_LEVELS: dict[str, str] = {"minimal": "low", "xhigh": "max", "ultra": "m
 
 
 def decode_sampling(shape: RequestShape) -> Sampling | None:
+    """Decode sampling settings from the options and top-level fields."""
     values: dict[str, Any] = {name: unset_to_none(getattr(shape, name)) for name in _TOP_LEVEL_FIELDS}
     options = shape.options
     if isinstance(options, OptionsShape):
         values.update((name, unset_to_none(getattr(options, name))) for name in _OPTION_FIELDS)
         if isinstance(options.stop, list):
             values["stop"] = tuple(options.stop)
-        # Below zero it means something else: no limit, or as much as fits.
+        # Negative values have special meanings: no limit, or fill the context.
         if isinstance(options.num_predict, int):
             if options.num_predict >= 0:
                 values["max_tokens"] = options.num_predict
@@ -45,7 +46,7 @@ def decode_sampling(shape: RequestShape) -> Sampling | None:
 
 
 def decode_options(shape: RequestShape) -> dict[str, Any]:
-    """What the options hold that has no canonical home."""
+    """Return options without canonical counterpart as extras."""
     options = shape.options
     if not isinstance(options, OptionsShape):
         return {}
@@ -53,6 +54,7 @@ def decode_options(shape: RequestShape) -> dict[str, Any]:
 
 
 def decode_thinking(shape: RequestShape) -> Thinking | None:
+    """Decode `think`, a boolean or a level."""
     match shape.think:
         case bool() as enabled:
             return Thinking(enabled=enabled)
@@ -63,7 +65,7 @@ def decode_thinking(shape: RequestShape) -> Thinking | None:
 
 
 def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, Any]]:
-    """The format; and what of it can only be kept. Older clients send an empty string."""
+    """Decode `format`; older clients send an empty string, which is kept in the wire form."""
     if shape.format is UNSET:
         return None, {}
     match bytes(shape.format):
@@ -83,6 +85,7 @@ def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, A
 
 
 def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write sampling settings into options and top-level fields."""
     options: dict[str, Any] = {}
     if (sampling := request.sampling) is not None:
         if sampling.max_tokens is not None:
@@ -102,6 +105,7 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
 
 
 def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write `think` as far as the model supports it."""
     thinking = request.thinking
     if thinking is None:
         return
@@ -119,7 +123,7 @@ def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) 
 
 
 def _encode_level(thinking: Thinking, plan: EncodingPlan) -> bool | str | None:
-    """How another protocol's model was to think, in this one's words."""
+    """Choose the value of `think` for foreign settings, and report where it differs."""
     effort, report = thinking.effort, plan.report
     if thinking.visibility is not None:
         report.dropped(("thinking",), "visibility", NO_THINKING_VISIBILITY)
@@ -141,6 +145,7 @@ def _encode_level(thinking: Thinking, plan: EncodingPlan) -> bool | str | None:
 
 
 def encode_output(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write `format`."""
     output = request.output
     if output is None:
         if EMPTY_FORMAT in request.wire_form:
@@ -158,4 +163,5 @@ def encode_output(request: Request, body: dict[str, Any], plan: EncodingPlan) ->
 
 
 def _encode_schema(schema: Raw, plan: EncodingPlan) -> Raw:
+    """Fit the schema of a foreign output format."""
     return schema if plan.same_protocol else fit_and_report(schema, FORMAT_SCHEMA, plan.report, ("output",), "schema")
