@@ -100,7 +100,7 @@ def _parse_seconds(text: bytes) -> float | None:
 
 
 def encode_error(error: ApiError) -> EncodedBody:
-    """Encode an error, restoring the original spelling of Gemini's own errors."""
+    """Encode an error, restoring the original spelling of a Gemini error."""
     report = LossReport()
     same_protocol = _ERROR_FORM in error.wire_form
     code, status_name = ERROR_CODES[error.kind]

@@ -143,10 +143,10 @@ class FieldCase:
             del unknown[name]
         shape.unknown = unknown or UNSET
 
-    def adopt(self, other: "FieldCase", location: str) -> None:
+    def adopt(self, outer: "FieldCase", location: str) -> None:
         """Copy the snake_case names that another value recorded for the object at `location`."""
         prefix = location + "/"
-        for pointer, name in other.snake_names.items():
+        for pointer, name in outer.snake_names.items():
             if pointer.startswith(prefix):
                 self.snake_names[pointer[len(prefix) :]] = name
 
@@ -178,7 +178,7 @@ class FieldCase:
         return tuple(_SNAKE_FORM + pointer for pointer in self.snake_names)
 
     def name_tokens(self, kind: str) -> tuple[str, ...]:
-        """Return tokens that tell losses where fields of this canonical kind stand, if renamed."""
+        """Return tokens for renamed fields of this canonical kind, so that losses point to the source."""
         if not self.snake_names:
             return ()
         tokens = []

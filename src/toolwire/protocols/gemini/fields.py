@@ -123,11 +123,11 @@ def check_object(path: JsonPath, value: object, table: Fields) -> Findings:
     """Yield findings for unknown fields and for known fields of the wrong type."""
     if not isinstance(value, dict):
         return
-    known = {field.name for field in table}
+    known_names = {field.name for field in table}
     for name in value:
-        if to_camel_case(name) not in known:
-            where = f" at '{_format_path(path)}'" if path else ""
-            message = f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.'
+        if to_camel_case(name) not in known_names:
+            location = f" at '{_format_path(path)}'" if path else ""
+            message = f'Invalid JSON payload received. Unknown name "{name}"{location}: Cannot find field.'
             yield _finding("field-unknown", (*path, name), message)
     names = {to_camel_case(name): name for name in value}
     for kind, field, field_value in field_errors(with_camel_case_keys(value), table):
@@ -182,16 +182,16 @@ def check_tools(value: object) -> Findings:
                     yield from _check_declaration(path, declaration, names)
 
 
-def _check_declaration(path: JsonPath, declaration: JsonObject, seen: set[str]) -> Findings:
+def _check_declaration(path: JsonPath, declaration: JsonObject, names: set[str]) -> Findings:
     """Check one function declaration: its name, duplicates and schemas."""
     yield from check_object(path, declaration, _DECLARATION)
     fields = with_camel_case_keys(declaration)
     name = text_of(fields.get("name"))
     if "name" in fields and not _NAME.fullmatch(name):
         yield _finding("tool-name", (*path, "name"), "* GenerateContentRequest.{at}: " + NAME_MESSAGE)
-    if name in seen:
+    if name in names:
         yield _finding("tool-twice", (*path, "name"), f"Duplicate function declaration found: {name}")
-    seen.add(name)
+    names.add(name)
     for openapi, json_schema in (("parameters", "parametersJsonSchema"), ("response", "responseJsonSchema")):
         if fields.get(openapi) is not None and fields.get(json_schema) is not None:
             message = (

@@ -68,8 +68,8 @@ _ILLEGAL_NAME = re.compile(r"[\s\x00-\x1f\x7f-\x9f?#\\\ud800-\udfff]|(?:^|/)\.{0
 
 def is_legal_name(model: str) -> bool:
     """Check that a model name can stand in a path: no white space, `?`, `#`, or empty or dot segments."""
-    plain = not model or _PLAIN_NAME.fullmatch(model) is not None
-    return len(model) <= _MAX_NAME_LENGTH and (plain or _ILLEGAL_NAME.search(model) is None)
+    is_plain = not model or _PLAIN_NAME.fullmatch(model) is not None
+    return len(model) <= _MAX_NAME_LENGTH and (is_plain or _ILLEGAL_NAME.search(model) is None)
 
 
 def resource_path(model: str) -> str:
@@ -141,6 +141,7 @@ def _read_untyped(body: bytes) -> RequestShape | SdkShape:
 
 
 def _decode_request(body: bytes, route: Route) -> Request:
+    """Build the canonical request, on the fast path where its contents allow it."""
     fast = _read_fast(body)
     shape: RequestShape | SdkShape = _read_untyped(body) if fast is None else fast[0]
     field_case = FieldCase()

@@ -148,9 +148,9 @@ def _decode_bare_content(shape: ContentShape) -> Response:
 
 
 def _decode_candidates(shapes: list[CandidateShape]) -> tuple[Candidate, ...]:
-    """Decode candidates, each under its own index if the indices are consecutive.
+    """Decode candidates under their wire indices if these are consecutive.
 
-    Other indices are kept as extras, because only Gemini can interpret them.
+    Other indices become extras, because only Gemini can interpret them.
     """
     candidates = tuple([_decode_candidate(shape, position) for position, shape in enumerate(shapes)])
     numbers = sorted(candidate.index for candidate in candidates)
@@ -169,7 +169,7 @@ def _decode_candidates(shapes: list[CandidateShape]) -> tuple[Candidate, ...]:
 
 
 def _candidate_extras(candidate: Candidate) -> dict[str, Any]:
-    """Return the extras of a candidate whose index is not its own."""
+    """Return the extras of a candidate, marked as having no index in the source."""
     return {"extras": candidate.extras, "wire_form": (*candidate.wire_form, _NO_INDEX)}
 
 

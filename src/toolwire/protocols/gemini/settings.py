@@ -185,12 +185,14 @@ def _decode_output_schema(
 
 def _decode_format(shape: Any, location: str) -> tuple[OutputFormat, dict[str, Any]] | None:
     """Decode Vertex AI's `responseFormat` if it asks for text only; it also stays in the extras."""
+    if any(getattr(shape, field) is not UNSET for field in _OUTPUT_FIELDS):
+        return None
     formats = {"responseFormat": shape.response_format, **(shape.unknown or {})}
-    name = next((key for key in ("responseFormat", "response_format") if formats.get(key)), None)
-    if name is None or any(getattr(shape, field) is not UNSET for field in _OUTPUT_FIELDS):
+    name = "responseFormat" if formats["responseFormat"] else "response_format"
+    if not (raw := formats.get(name)):
         return None
     try:
-        (text_format,) = _decode_formats(formats[name])
+        (text_format,) = _decode_formats(raw)
     except (ValueError, *JSON_ERRORS):
         return None
     text = text_format.text

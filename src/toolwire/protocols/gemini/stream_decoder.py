@@ -70,7 +70,7 @@ _MAX_DEPTH = 200
 
 
 class ChunkSplitter:
-    """Splits a byte stream into chunks of either framing, chosen by the first non-space byte."""
+    """Splitter of a byte stream into chunks of either framing, chosen by the first non-space byte."""
 
     def __init__(self) -> None:
         self._inner: SseSplitter | JsonObjectSplitter | None = None
@@ -90,7 +90,7 @@ class ChunkSplitter:
 
 
 class JsonObjectSplitter:
-    """Splits a stream of JSON into its objects, whatever stands between them.
+    """Splitter of a stream of JSON into its objects; anything between them is skipped.
 
     An error body, which is one object or an array, arrives the same way.
     """
@@ -149,7 +149,7 @@ class JsonObjectSplitter:
 
 
 class PartialArguments:
-    """Builds the JSON text of arguments that arrive value by value, each with its path.
+    """The JSON text of arguments that arrive value by value, each with its path.
 
     Paths follow the order in which the model writes, so an object is closed as soon as a path leaves it. A path that
     returns to a closed object is an error, because its text has already been sent.
@@ -532,7 +532,7 @@ class Decoder:
             self._start(shape, events)
         elif shape.unknown is not UNSET or shape.model_status is not UNSET or shape.nulls is not UNSET:
             self._extras_and_form = _merge_chunk_extras(self._extras_and_form, collect_extras(shape, FAMILY))
-        if shape.prompt_feedback is not UNSET and self._started and shape.candidates is UNSET:
+        if shape.prompt_feedback is not UNSET and shape.candidates is UNSET:
             self._decode_feedback(shape)
         for position, candidate in enumerate(shape.candidates or ()):
             number = position if candidate.index is UNSET else candidate.index

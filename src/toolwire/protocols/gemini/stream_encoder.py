@@ -92,6 +92,7 @@ class Encoder:
 
     @property
     def failure(self) -> ApiError | None:
+        """The error that the source stream ended with, if any."""
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
@@ -247,9 +248,9 @@ class Encoder:
         return self._defer_signature(event.candidate, event.signature)
 
     def _defer_signature(self, candidate: int, signature: Signature) -> bytes:
-        """Hold a signature for the next call, or for a part of its own before another signature.
+        """Hold a signature for the next call; send it as a separate part before another signature.
 
-        A signature that follows its text stands on the next call, as Google's own streams do it.
+        Google's streams also put the signature of a text on the call that follows it.
         """
         pending = self._pending_signatures.get(candidate)
         self._pending_signatures[candidate] = signature

@@ -79,8 +79,8 @@ _INNER_ERROR_FORM = "gemini-interactions:error:inside"
 _NUMERIC_CODE = "gemini-interactions:error:number"
 _NO_MESSAGE = "gemini-interactions:absent:message"
 _FLAT_NAMES = tuple(
-    f"gemini-interactions:name:{ours}={theirs}"
-    for ours, theirs in (("message", "message"), ("raw", "status"), ("code", "code"))
+    f"gemini-interactions:name:{field}={wire_name}"
+    for field, wire_name in (("message", "message"), ("raw", "status"), ("code", "code"))
 )
 
 _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
@@ -138,7 +138,7 @@ def _error_kind(code: str | None, status_name: str | None, status: int | None) -
 
 
 def encode_error(error: ApiError) -> EncodedBody:
-    """Encode an error body, restoring the spelling of the protocol's own errors."""
+    """Encode an error body, restoring the original spelling of an Interactions error."""
     report = LossReport()
     if _ERROR_FORM in error.wire_form:
         body = {"error": as_dict(_encode_shape(error))}
@@ -184,7 +184,7 @@ def encode_failure(error: ApiError, plan: EncodingPlan) -> Any:
 
 
 def is_event(error: ApiError) -> bool:
-    """Check whether the error came as an event of its own, not inside an interaction."""
+    """Check whether the error came as a separate event, not inside an interaction."""
     return _INNER_ERROR_FORM not in error.wire_form
 
 

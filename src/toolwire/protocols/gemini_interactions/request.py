@@ -205,11 +205,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     _encode_conversation(request, body, plan)
     if tools is not None:
         body["tools"] = tools
-    config: dict[str, Any] = {}
-    encode_sampling(request, config, plan)
-    encode_thinking(request.thinking, config, plan)
-    if (choice := encode_choice(request, plan, has_tools=bool(tools))) is not UNSET:
-        config["tool_choice"] = choice
+    config = _encode_generation(request, plan, has_tools=bool(tools))
     if config or _CONFIG_FORM in request.wire_form:
         body["generation_config"] = config
     body["response_format"] = encode_output(request, plan)
@@ -225,6 +221,16 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     if not plan.same_protocol and not request.plain:
         plan.report.report_foreign_extras(request, (FAMILY,))
     return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1beta/interactions"))
+
+
+def _encode_generation(request: Request, plan: StepPlan, *, has_tools: bool) -> dict[str, Any]:
+    """Encode sampling, thinking and the tool choice as `generation_config`."""
+    config: dict[str, Any] = {}
+    encode_sampling(request, config, plan)
+    encode_thinking(request.thinking, config, plan)
+    if (choice := encode_choice(request, plan, has_tools=has_tools)) is not UNSET:
+        config["tool_choice"] = choice
+    return config
 
 
 def _encode_conversation(request: Request, body: dict[str, Any], plan: StepPlan) -> None:

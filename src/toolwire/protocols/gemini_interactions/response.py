@@ -282,17 +282,19 @@ def encode_start(response: Response | ResponseStart, plan: StepPlan, context: Re
     if response.model is not None:
         body["agent" if _AGENT_NAME in response.wire_form else "model"] = response.model
     created = response.created
-    if plan.same_protocol:
-        if created is not None:
-            body["created"] = _encode_created(created, response.wire_form)
-        return body
-    created = (context.created or None) if created is None else created
+    if created is None and not plan.same_protocol:
+        created = context.created or None
     if created is not None:
         body["created"] = _encode_created(created, response.wire_form)
-    continuation = None if context.request is None else context.request.continuation
-    if continuation is not None and continuation.kind == "interaction":
-        body["previous_interaction_id"] = continuation.id
+    if not plan.same_protocol and (previous_id := _previous_interaction_id(context)) is not None:
+        body["previous_interaction_id"] = previous_id
     return body
+
+
+def _previous_interaction_id(context: ResponseContext) -> str | None:
+    """Return the id of the interaction that the client's request continues."""
+    continuation = None if context.request is None else context.request.continuation
+    return continuation.id if continuation is not None and continuation.kind == "interaction" else None
 
 
 def _encode_created(created: float, wire_form: tuple[str, ...]) -> str:

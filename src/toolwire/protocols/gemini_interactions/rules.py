@@ -50,7 +50,7 @@ def check_request(
 ) -> list[Finding]:
     """Return what the API would reject.
 
-    `model` stands for one that the body leaves out. For a `compatible` server most findings are only warnings.
+    `model` is used if the body has none. For a `compatible` server most findings are only warnings.
     """
     if not isinstance(body, dict):
         return [_finding("body", (), "Invalid JSON payload received: expected an object.")]
@@ -86,13 +86,18 @@ def _check_shapes(request: _Request) -> Findings:
         yield from check_content(("input",), input_value, allow_results=True)
 
 
-def _check_request_fields(request: _Request) -> Findings:
-    """Check required fields and fields that exclude each other."""
+def _check_model(request: _Request) -> Findings:
+    """Check that there is either a model or an agent."""
     body = request.body
     if "model" not in body and "agent" not in body:
         yield _finding("model-missing", ("model",), "Missing required field: one of 'model' or 'agent'.")
     if "model" in body and "agent" in body:
         yield _finding("model-and-agent", ("agent",), "Only one of 'model' and 'agent' may be set.")
+
+
+def _check_request_fields(request: _Request) -> Findings:
+    """Check the input, and fields that exclude each other."""
+    body = request.body
     if body.get("input") in (None, "", []) and not request.has_stored_state and not body.get("continuation_token"):
         yield _finding("input-missing", ("input",), "Missing required field 'input'.")
     if body.get("background") is True and body.get("stream") is True:
@@ -201,6 +206,7 @@ def _check_choice(request: _Request) -> Findings:
 
 _RULES = (
     _check_shapes,
+    _check_model,
     _check_request_fields,
     _check_calls,
     _check_safety,

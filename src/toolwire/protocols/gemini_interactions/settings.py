@@ -79,8 +79,8 @@ def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, R
     raw = shape.response_format
     if raw is UNSET:
         if shape.response_mime_type == JSON_MIME:
-            form = (_MIME_FORM, _NAME_FORM + "kind=response_mime_type")
-            return OutputFormat(kind="json", at="", wire_form=form), {}
+            mime_form = (_MIME_FORM, _NAME_FORM + "kind=response_mime_type")
+            return OutputFormat(kind="json", at="", wire_form=mime_form), {}
         return None, {}
     match bytes(raw)[:1]:
         case b"{":

@@ -77,6 +77,7 @@ class Encoder:
 
     @property
     def failure(self) -> ApiError | None:
+        """The error that the source stream ended with, if any."""
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:

@@ -47,7 +47,7 @@ class OpenPart:
 
 
 class StreamStepEncoder:
-    """Encodes messages and parts as step frames."""
+    """Encoder of messages and parts as step frames."""
 
     def __init__(self, plan: StepPlan) -> None:
         self.parts: dict[int, OpenPart] = {}
@@ -76,11 +76,11 @@ class StreamStepEncoder:
         if not self.plan.same_protocol or event.candidate != 0:
             return b""
         number = event.message
-        opening = b""
+        start = b""
         if number not in self._step_indices:
-            opening = self._open_step(number, self._encode_empty_step(number))
+            start = self._open_step(number, self._encode_empty_step(number))
         stop = restore_extras({"index": self._step_indices[number]}, self._part_ends.get(number), FAMILY)
-        return opening + encode_frame("step.stop", stop)
+        return start + encode_frame("step.stop", stop)
 
     def _encode_empty_step(self, number: int) -> Any:
         """Encode the step of a message without parts."""
@@ -118,23 +118,23 @@ class StreamStepEncoder:
     def _encode_same_protocol_part(self, event: PartStart, path: SourcePath) -> bytes:
         """Open the step of a part as it was received."""
         part, number = event.part, event.message
-        opening = b""
+        start = b""
         if part.at == "" and not isinstance(part, Text | Media):
             step = encode_step(Message(role="assistant", parts=(part,)), [LocatedPart(part, path)], self.plan)
-            opening = self._open_step(number, step, event)
+            start = self._open_step(number, step, event)
         elif number not in self._step_indices:
-            opening = self._open_step(number, self._encode_empty_step(number))
+            start = self._open_step(number, self._encode_empty_step(number))
         index = self._step_indices[number]
         open_part = self.parts[event.index] = OpenPart(index, part, path)
         if isinstance(part, Text):
             open_part.head = _DELTA_HEAD % index + _TEXT_DELTA
-            return opening + (self._encode_text(open_part, part.text) if part.text else b"")
+            return start + (self._encode_text(open_part, part.text) if part.text else b"")
         if isinstance(part, ToolCall) and part.executor == "client":
             open_part.head = _DELTA_HEAD % index + _ARGUMENTS_DELTA
         elif isinstance(part, Media):
             (block,) = encode_content([LocatedPart(part, path)], self.plan, is_output=True)
-            return opening + encode_frame("step.delta", {"index": index, "delta": block})
-        return opening
+            return start + encode_frame("step.delta", {"index": index, "delta": block})
+        return start
 
     def _encode_foreign_part(self, event: PartStart, path: SourcePath) -> bytes:
         """Open a step for a foreign part, or wait until the part is complete."""
@@ -388,7 +388,7 @@ class StreamStepEncoder:
 
 
 def _is_hosted(part: Part) -> bool:
-    """Check for a hosted call, a result, or a part that only its own protocol knows."""
+    """Check for a hosted call, a result, or a part that only its source protocol knows."""
     return isinstance(part, ToolResult | OpaquePart) or (isinstance(part, ToolCall) and part.executor == "server")
 
 

@@ -75,7 +75,7 @@ class AnnotationShape(WireObject):
 
 
 class Step(WireObject, tag_field="type"):
-    """Base of steps with a typed shape; other steps are decoded by name or kept opaque."""
+    """Base of steps with a typed shape; other steps are decoded by name or stay opaque."""
 
 
 class FunctionResult(Step, tag="function_result"):

@@ -65,7 +65,7 @@ def decode_thinking(shape: RequestShape) -> Thinking | None:
 
 
 def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, Any]]:
-    """Decode `format`; older clients send an empty string, which is kept in the wire form."""
+    """Decode `format`; an empty string, which older clients send, goes to the wire form."""
     if shape.format is UNSET:
         return None, {}
     match bytes(shape.format):

@@ -116,13 +116,13 @@ class Decoder:
             return
         if not self._started:
             self._start(shape, events)
-        before = len(events)
+        event_count = len(events)
         message = shape.message if isinstance(shape.message, MessageShape) else None
         if message is not None:
             self._decode_message(message, events)
         if shape.done is not True:
             if shape.unknown is not UNSET or shape.logprobs is not UNSET or (message and message.unknown is not UNSET):
-                self._attach_extras(shape, message, events, before)
+                self._attach_extras(shape, message, events, event_count)
         else:
             self._finish(shape, message, events)
 

@@ -115,7 +115,7 @@ def decode_result(part: PartShape, field_case: FieldCase, decode_media: Any) -> 
 def _decode_response(raw: Any, location: str) -> tuple[tuple[Part, ...] | None, bool, tuple[str, ...]]:
     """Decode a response object into content, a failure flag and wire-form tokens.
 
-    By convention text stands under `output` or `result`, and a failure under `error`. Any other object is kept as JSON.
+    By convention text is under `output` or `result`, and a failure under `error`. Any other object becomes JSON data.
     """
     if raw is UNSET:
         return None, False, (_RESPONSE_FORM + "absent",)
@@ -293,12 +293,12 @@ def _report_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPl
 def _encode_same_protocol_result(
     part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, encode_parts: Any
 ) -> list[Any]:
-    """Encode a result of Gemini's own as it was received."""
+    """Encode a Gemini result as it was received."""
     content = part.content or ()
     if part.wire_form == OUTPUT_FORM and not part.extras and len(content) == 1 and type(only := content[0]) is Text:
         response: Any = {"output": only.text}
-        plain = ResultShape(id=none_to_unset(part.call_id), name=none_to_unset(part.name), response=response)
-        return [PartShape(function_response=plain)]
+        result = ResultShape(id=none_to_unset(part.call_id), name=none_to_unset(part.name), response=response)
+        return [PartShape(function_response=result)]
     response, media_start = _restore_response(part)
     media: list[Any] = []
     siblings: list[Any] = []

@@ -162,7 +162,7 @@ def _decode_resolution(media: Media) -> Media:
     extras = (media.extras or {}).get(FAMILY, {})
     name = next((field for field in _RESOLUTION_FIELDS if field in extras), None)
     match None if name is None else parse_json(extras[name]):
-        case {"level": str(level), **more} if not more:
+        case {"level": str(level), **other_fields} if not other_fields:
             detail = level.removeprefix(RESOLUTION_PREFIX).lower()
             if detail in RESOLUTIONS:
                 form = (f"{FAMILY}:canonical:{name}", f"{FAMILY}:name:detail={name}/level")
@@ -317,7 +317,7 @@ def _attach_sibling_media(parts: list[Part]) -> tuple[Part, ...]:
 
 
 def _locate_beside_media(result: ToolResult, index: int) -> ToolResult:
-    """Relocate a result to its content, so that its own part is a location below."""
+    """Point a result to the whole content, and its fields to the part that holds them."""
     location = f"parts/{index}"
     names = {"call_id": "id", "name": "name", "content": "response", "status": "response/error"}
     wire_name = next(
@@ -502,7 +502,7 @@ def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: Encod
 
 
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    """Encode a part that only its own protocol knows, as far as Gemini can hold it."""
+    """Encode a part that only its source protocol knows, as far as Gemini can hold it."""
     if part.protocol == FAMILY:
         return [part.body]
     if part.use is not None and plan.for_client:

@@ -149,7 +149,7 @@ def _decode_hosted_use(tool_type: Any, value: Any, id: str | None) -> HostedUse 
 
 
 def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
-    """Join the texts of a hosted tool's result; the search page that Google wants shown is left out."""
+    """Join the texts of a hosted tool's result, without the HTML that Google requires clients to show."""
     texts: list[str] = []
 
     def walk(value: object) -> None:
@@ -187,7 +187,7 @@ def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: Encoding
 
 
 def _encode_same_protocol_call(part: ToolCall) -> PartShape:
-    """Encode a server-side call of Gemini's own as it was received."""
+    """Encode a server-side Gemini call as it was received."""
     if part.native == "executableCode":
         return PartShape(executable_code=CodeShape(id=none_to_unset(part.id), **_decode_json(part.arguments.encode())))
     args = UNSET if NO_ARGS in part.wire_form and part.arguments == "{}" else Raw(part.arguments.encode())
@@ -196,7 +196,7 @@ def _encode_same_protocol_call(part: ToolCall) -> PartShape:
 
 
 def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    """Encode a result of a provider's own tool, as `encode_server_call` does its call."""
+    """Encode the result of a hosted tool, as `encode_server_call` does its call."""
     content = part.content[0] if part.content else None
     body = content.body if isinstance(content, OpaquePart) else None
     if plan.same_protocol:
@@ -224,7 +224,7 @@ def _with_signature(shape: PartShape, part: ToolCall | ToolResult, plan: Encodin
 
 
 def _encode_same_protocol_result(part: ToolResult, body: Raw | None) -> PartShape:
-    """Encode a server-side result of Gemini's own as it was received."""
+    """Encode a server-side Gemini result as it was received."""
     outer = PartShape(thought=False) if "gemini:thought:false" in part.wire_form else PartShape()
     if part.native == "codeExecutionResult":
         outcome = next((token for token in part.wire_form if token.startswith(_OUTCOME_FORM)), None)

@@ -166,7 +166,7 @@ def _encode_same_protocol_content(turn: Turn, plan: EncodingPlan) -> Any:
 
 
 def encode_content(message: Message | MessageStart, parts: list[Any]) -> Any:
-    """Encode one message of Gemini's own with these encoded parts."""
+    """Encode one Gemini message with these encoded parts."""
     role: Any = _WIRE_ROLES.get(message.role, "user")
     for token in message.wire_form:
         if token.startswith(_ROLE_FORM):
@@ -178,7 +178,7 @@ def encode_content(message: Message | MessageStart, parts: list[Any]) -> Any:
 
 
 class ContentsEncoder:
-    """Encodes the turns of another protocol's conversation; results take the names of their calls."""
+    """Encoder for the contents of a foreign conversation; results take the names of their calls."""
 
     def __init__(self, plan: EncodingPlan) -> None:
         self.contents: list[Any] = []
@@ -246,7 +246,7 @@ class ContentsEncoder:
         self._open_calls = {}
 
     def _encode_result(self, part: ToolResult, located_part: LocatedPart) -> list[Any]:
-        """Encode a result under the name of the call that it answers."""
+        """Encode a result under the name of its call."""
         if (call := self._open_calls.get(part.call_id)) is None:
             return encode_parts([located_part], self._plan)
         if part.name not in (None, call.name):
@@ -255,5 +255,5 @@ class ContentsEncoder:
             self._plan.report.approximated(located_part.path, "namespace", "result sent under the name of its call")
         if (shape := encode_fast_result(part, call, self._plan)) is not None:
             return [shape]
-        named = replace(part, name=call.name, namespace=call.namespace)
-        return encode_parts([LocatedPart(named, located_part.path)], self._plan)
+        renamed = replace(part, name=call.name, namespace=call.namespace)
+        return encode_parts([LocatedPart(renamed, located_part.path)], self._plan)

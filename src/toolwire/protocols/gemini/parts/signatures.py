@@ -35,9 +35,9 @@ def is_dummy(signature: object) -> bool:
 
 def signature_bytes(signature: str) -> bytes:
     """Decode a signature in either base64 alphabet, with or without padding; other text as UTF-8."""
-    bare = signature.translate(_URL_SAFE).rstrip("=")
+    unpadded = signature.translate(_URL_SAFE).rstrip("=")
     try:
-        return urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
+        return urlsafe_b64decode(unpadded + "=" * (-len(unpadded) % 4))
     except ValueError:
         return signature.encode(errors="surrogatepass")
 

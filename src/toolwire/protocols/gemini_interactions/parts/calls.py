@@ -114,9 +114,7 @@ def encode_fast_result(part: ToolResult, plan: StepPlan) -> FunctionResult | Non
         return None
     if not only.text or only != Text(text=only.text, extras=only.extras, wire_form=only.wire_form, at=only.at):
         return None
-    if part.status == "denied" or part.executor == "server" or part.name is not None or part.namespace is not None:
-        return None
-    if part.caller is not None or part.toolset is not None or part.cache is not None:
+    if part.status == "denied" or part.executor == "server" or not _is_plain_result(part):
         return None
     call_id = plan.call_id(part.call_id or "")
     name = plan.calls.get(call_id)
@@ -125,6 +123,13 @@ def encode_fast_result(part: ToolResult, plan: StepPlan) -> FunctionResult | Non
     if part.status == "error":
         shape.is_error = True
     return shape
+
+
+def _is_plain_result(part: ToolResult) -> bool:
+    """Check that a result has no name, caller, toolset or cache mark."""
+    if part.name is not None or part.namespace is not None:
+        return False
+    return part.caller is None and part.toolset is None and part.cache is None
 
 
 def encode_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> Any:

@@ -111,9 +111,9 @@ def decode_annotation(raw: Raw, text: str) -> Citation:
             extras = add_extras(extras, type=shape.type)
     url_field, title_field = _CITATION_FIELDS.get(str(shape.type), ("url", "title"))
     form += tuple(
-        f"{_NAME_FORM}{ours}={theirs}"
-        for ours, theirs in (("url", url_field), ("title", title_field))
-        if ours != theirs
+        f"{_NAME_FORM}{field}={wire_name}"
+        for field, wire_name in (("url", url_field), ("title", title_field))
+        if field != wire_name
     )
     others = {name: getattr(shape, name) for name in _CITATION_NAMES if name not in (url_field, title_field)}
     extras = add_extras(extras, **others)
@@ -351,7 +351,7 @@ def _report_flattened(part: Media, path: SourcePath, plan: EncodingPlan) -> None
 
 
 def _encode_opaque(part: OpaquePart, path: SourcePath, plan: EncodingPlan) -> Any:
-    """Encode a part that only its own protocol knows, as text if it is foreign."""
+    """Encode a part that only its source protocol knows, as text if it is foreign."""
     if part.protocol == FAMILY:
         return part.body
     text = opaque_as_text(part, path, plan)
@@ -394,7 +394,7 @@ def decode_signature(signature: str) -> Signature:
 
 
 def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: StepPlan) -> Any:
-    """Encode a thought. Google accepts only its own thoughts; a client may read all of them."""
+    """Encode a thought. Google accepts only thoughts that it signed; a client may read all of them."""
     signature = part.signature if part.signature is not None and part.signature.issuer == ISSUER else None
     if not plan.same_protocol and signature is None and not plan.for_client and not plan.from_gemini:
         plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")

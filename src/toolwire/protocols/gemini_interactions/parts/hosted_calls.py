@@ -133,7 +133,7 @@ def _encode_same_protocol_call(part: ToolCall) -> Any:
 
 
 def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -> Any:
-    """Encode a result of a provider's own tool, as `encode_server_call` does its call."""
+    """Encode the result of a hosted tool, as `encode_server_call` does its call."""
     if plan.same_protocol:
         return _encode_same_protocol_result(part)
     if plan.from_gemini and (step := _encode_part_result(part, located_part, plan)) is not None:
@@ -246,7 +246,7 @@ def _encode_hosted_call(use: HostedUse, plan: StepPlan) -> ServerCall:
 def _encode_hosted_result(use: HostedUse, plan: StepPlan, *, failed: bool) -> ServerResult:
     """Encode the pages or output of a hosted call.
 
-    Google's own searches return a page of suggestions here; results of other providers list the pages found.
+    Google returns a page of search suggestions here; results of other providers list the pages found.
     """
     result: Any
     match use.kind:

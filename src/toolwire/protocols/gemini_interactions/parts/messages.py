@@ -279,7 +279,7 @@ def encode_step(message: Message, located_parts: list[LocatedPart], plan: StepPl
 
 
 def _encode_same_protocol_part(part: Part, located_part: LocatedPart, plan: StepPlan) -> Any:
-    """Encode a part that is a step of its own; return None if it is content."""
+    """Encode a part that forms a step alone; return None if it is content."""
     match part:
         case ToolCall():
             return (encode_server_call if part.executor == "server" else encode_call)(part, located_part, plan)
@@ -305,7 +305,7 @@ def _encode_same_protocol_content(located_parts: list[LocatedPart], plan: StepPl
 
 
 def encode_parts(located_parts: list[LocatedPart], plan: StepPlan, *, is_output: bool) -> list[Any]:
-    """Encode parts of one foreign message: some are steps of their own, the others become content."""
+    """Encode parts of one foreign message; consecutive content parts share a step."""
     steps: list[Any] = []
     content: list[Any] = []
 
@@ -320,9 +320,9 @@ def encode_parts(located_parts: list[LocatedPart], plan: StepPlan, *, is_output:
         match part:
             case ToolCall() | ToolResult() | Reasoning():
                 step = _encode_same_protocol_part(part, located_part, plan)
-            case OpaquePart(called=(_, *_) as called) if plan.for_client:
+            case OpaquePart(called=(_, *_) as calls) if plan.for_client:
                 flush()
-                steps += [_encode_same_protocol_part(call, located_part, plan) for call in called]
+                steps += [_encode_same_protocol_part(call, located_part, plan) for call in calls]
             case OpaquePart(use=HostedUse() as use) if plan.for_client:
                 plan.report.approximated(
                     located_part.path, "", "server-side call of another provider, sent as a call and its result"

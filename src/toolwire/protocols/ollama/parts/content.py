@@ -162,7 +162,7 @@ def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) ->
 
 
 def _media_as_text(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> str | None:
-    """Return the text that stands for media; report it and return None if there is none."""
+    """Return text in place of media; report it and return None if there is none."""
     match part.source:
         case Url() as source:
             plan.report.approximated(located_part.path, "", "the target accepts inline data only; URL sent as text")
@@ -242,7 +242,7 @@ def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: Encod
 
 
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> str | None:
-    """Encode a part that only its own protocol knows, as text if it has any."""
+    """Encode a part that only its source protocol knows, as text if it has any."""
     return opaque_as_text(part, located_part.path, plan)
 
 

@@ -111,7 +111,7 @@ def unused_fields(shape: MessageShape, names: tuple[str, ...]) -> dict[str, Any]
 
 
 class ConversationEncoder:
-    """Encodes turns in order, and remembers the calls of the last one for its results."""
+    """Encoder of turns in order; it remembers the calls of the last turn for their results."""
 
     def __init__(self, plan: EncodingPlan) -> None:
         self._plan = plan
@@ -193,17 +193,17 @@ def encode_assistant(located_parts: list[LocatedPart], plan: EncodingPlan) -> li
             calls.append(encode_call(part, located_part, plan, len(calls)))
         elif isinstance(part, Reasoning):
             thinking += encode_reasoning(part, located_part, plan)
-        elif isinstance(part, Text) and not part.text:
-            if part.signature is not None:
-                plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
-        else:
-            if calls and isinstance(part, Text):
+        elif not isinstance(part, Text):
+            others.append(located_part)
+        elif part.text:
+            if calls:
                 plan.report.approximated(located_part.path, "", "text after tool calls moved before them")
             others.append(located_part)
+        elif part.signature is not None:
+            plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     messages = _group_pieces("assistant", _assistant_pieces(others, plan))
     if not messages:
-        has_only_texts = all(isinstance(located_part.part, Text) for located_part in located_parts)
-        if not calls and not thinking and not has_only_texts:
+        if not (calls or thinking or _has_only_texts(located_parts)):
             return []
         messages = [{"role": "assistant", "content": ""}]
     if thinking:
@@ -211,6 +211,11 @@ def encode_assistant(located_parts: list[LocatedPart], plan: EncodingPlan) -> li
     if calls:
         messages[-1]["tool_calls"] = calls
     return messages
+
+
+def _has_only_texts(located_parts: list[LocatedPart]) -> bool:
+    """Check that all parts are texts; true of an empty list."""
+    return all(isinstance(located_part.part, Text) for located_part in located_parts)
 
 
 def _assistant_pieces(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[ContentPiece]:

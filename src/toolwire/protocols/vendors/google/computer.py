@@ -129,8 +129,8 @@ def _decode_computer(tool: NativeTool, dialect: str) -> Computer | None:
     kinds = list(dict.fromkeys(_FUNCTION_KINDS[dialect][name] for name in functions))
     if environment == "desktop":
         kinds = [kind for kind in kinds if kind not in _BROWSER_KINDS]
-    known = ("type", "environment") if environment else ("type",)
-    unread = unread_pointers(members, known)
+    read_fields = ("type", "environment") if environment else ("type",)
+    unread = unread_pointers(members, read_fields)
     return Computer(dialect=dialect, kinds=tuple(kinds), environment=environment, others=tuple(unread), at="")
 
 

@@ -94,17 +94,19 @@ def _to_interactions_safety(value: Raw) -> Raw | None:
 def _to_interactions_setting(setting: dict[str, Any]) -> dict[str, Any] | None:
     """Convert one safety setting of `generateContent`."""
     match setting:
-        case {"category": str(category), "threshold": str(threshold), **more} if not more.keys() - {"method"}:
+        case {"category": str(category), "threshold": str(threshold), **other_fields} if not other_fields.keys() - {
+            "method"
+        }:
             converted = {"type": category.removeprefix(_CATEGORY_PREFIX).lower(), "threshold": threshold.lower()}
-            converted |= {"method": str(more["method"]).lower()} if "method" in more else {}
+            converted |= {"method": str(other_fields["method"]).lower()} if "method" in other_fields else {}
             return converted if _is_shared_setting(converted) else None
     return None
 
 
 def _is_shared_setting(setting: dict[str, Any]) -> bool:
     """Check whether both protocols have this category, threshold and method."""
-    known = setting["type"] in _HARMS and setting["threshold"] in _THRESHOLDS
-    return known and setting.get("method", "severity") in _METHODS
+    is_known = setting["type"] in _HARMS and setting["threshold"] in _THRESHOLDS
+    return is_known and setting.get("method", "severity") in _METHODS
 
 
 def _to_gemini_safety(value: Raw) -> Raw | None:
@@ -112,10 +114,12 @@ def _to_gemini_safety(value: Raw) -> Raw | None:
     settings: list[dict[str, Any]] = []
     for setting in _list_of_objects(value):
         match setting:
-            case {"type": str(kind), "threshold": str(threshold), **more} if not more.keys() - {"method"}:
+            case {"type": str(kind), "threshold": str(threshold), **other_fields} if not other_fields.keys() - {
+                "method"
+            }:
                 if not _is_shared_setting(setting):
                     return None
-                method = {"method": str(more["method"]).upper()} if "method" in more else {}
+                method = {"method": str(other_fields["method"]).upper()} if "method" in other_fields else {}
                 settings.append({"category": _CATEGORY_PREFIX + kind.upper(), "threshold": threshold.upper(), **method})
             case _:
                 return None

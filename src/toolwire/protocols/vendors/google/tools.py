@@ -45,12 +45,18 @@ def decode_interactions_server(raw: Raw, path: str) -> McpServer | None:
         else {}
     )
     names = string_tuple(only.get("tools")) if only.get("mode") in (None, "auto") else None
-    known = ["type", "name", "url", "headers", *(["allowed_tools/0/tools", "allowed_tools/0/mode"] if names else [])]
+    read_fields = [
+        "type",
+        "name",
+        "url",
+        "headers",
+        *(["allowed_tools/0/tools", "allowed_tools/0/mode"] if names else []),
+    ]
     return _build_server(
         declaration,
         declaration,
         path,
-        known,
+        read_fields,
         names,
         unportable=TOOLS_RESTRICTED if allowed_tools and names is None else None,
     )
@@ -213,7 +219,7 @@ def to_snake_case(name: str) -> str:
 def to_interactions_tool(tool: NativeTool, path: SourcePath, report: LossReport) -> dict[str, Any] | None:
     """Convert a `generateContent` tool to Interactions.
 
-    Return None if there is no such tool, or if the tool has a constraint that cannot be kept.
+    Return None if there is no such tool, or if the tool has a constraint that would be lost.
     """
     google_tool = next(
         (candidate for candidate in _TOOLS if candidate.member and candidate.member == to_camel_case(tool.name or "")),
@@ -263,20 +269,28 @@ def to_gemini_tool(
 def take_map_location(request: Request) -> tuple[Request, dict[str, Raw]]:
     """Take the coordinates for Google Maps out of `retrievalConfig`; Interactions has them on the tool."""
     extras = (request.extras or {}).get(GEMINI, {})
-    key = next((name for name in extras if to_camel_case(name).endswith("toolConfig/retrievalConfig")), None)
+    key = _retrieval_config_key(extras)
     if key is None or bytes(extras[key])[:1] != b"{" or not _has_maps(request):
         return request, {}
     members = _decode_members(extras[key])
     location_key = next((name for name in members if to_camel_case(name) == "latLng"), None)
-    if location_key is None:
-        return request, {}
-    location = parse_json(members[location_key])
-    if not isinstance(location, dict) or not location or location.keys() - {"latitude", "longitude"}:
+    if location_key is None or not _is_location(members[location_key]):
         return request, {}
     remaining = {name: raw for name, raw in extras.items() if name != key}
     remaining |= {f"{key}/{escape_pointer(name)}": raw for name, raw in members.items() if name != location_key}
     without_location = replace(request, extras={**(request.extras or {}), GEMINI: remaining})
     return without_location, _decode_members(members[location_key])
+
+
+def _retrieval_config_key(extras: Mapping[str, Raw]) -> str | None:
+    """Find `retrievalConfig` in either spelling, at the root or in the SDK's `config`."""
+    return next((name for name in extras if to_camel_case(name).endswith("toolConfig/retrievalConfig")), None)
+
+
+def _is_location(raw: Raw) -> bool:
+    """Check for an object of coordinates without other fields."""
+    location = parse_json(raw)
+    return isinstance(location, dict) and bool(location) and location.keys() <= {"latitude", "longitude"}
 
 
 def _has_maps(request: Request) -> bool:
@@ -318,8 +332,8 @@ def _to_interactions_value(name: str, raw: Raw) -> Any:
     match name, value:
         case "environment", str() if _is_enum_name(value):
             return value.removeprefix(_ENVIRONMENT_PREFIX).lower()
-        case "disabledSafetyPolicies", list() if all(_is_enum_name(word) for word in value):
-            return [word.lower() for word in value]
+        case "disabledSafetyPolicies", list() if all(_is_enum_name(item) for item in value):
+            return [item.lower() for item in value]
         case _:
             return raw
 
@@ -333,14 +347,14 @@ def _to_gemini_value(name: str, raw: Raw) -> Any:
     """Convert a field value to `generateContent`; return None if it has no counterpart."""
     value = parse_json(raw)
     match name, value:
-        case "search_types", list() if all(word in ("web_search", IMAGE_SEARCH) for word in value):
-            return {to_camel_case(word): {} for word in value}
+        case "search_types", list() if all(item in ("web_search", IMAGE_SEARCH) for item in value):
+            return {to_camel_case(item): {} for item in value}
         case "search_types", _:
             return None
         case "environment", str() if _is_enum_name(value):
             return _ENVIRONMENT_PREFIX + value.upper()
-        case "disabled_safety_policies", list() if all(_is_enum_name(word) for word in value):
-            return [word.upper() for word in value]
+        case "disabled_safety_policies", list() if all(_is_enum_name(item) for item in value):
+            return [item.upper() for item in value]
         case _:
             return raw
 
@@ -372,7 +386,7 @@ def call_type(step_name: str, *, image_search: bool = False) -> str | None:
 def as_list_result(response: Raw) -> Raw:
     """Convert a `toolResponse` object to the list that Interactions has."""
     match parse_json(response):
-        case {"result": list() as elements, **more} if not more:
+        case {"result": list() as elements, **other_fields} if not other_fields:
             return Raw(_encode_json(elements))
         case _:
             return Raw(b"[%b]" % bytes(response))
