@@ -298,10 +298,10 @@ def test_hosted_tools_become_functions_or_losses() -> None:
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Go"}], "tools": tools}
     encoded = tw.translate(body, "anthropic", "gemini", hosted_tools="function").value
     assert encoded["tools"][0]["functionDeclarations"][0]["name"] == "google_web_search"
-    tools: list[Any] = [{"googleSearch": {}, "codeExecution": {}}]
-    round_trip = tw.translate({"contents": [HELLO], "tools": tools}, "gemini", "openai-chat", model="m")
-    assert "tools" not in round_trip.value
-    assert "/tools/0/googleSearch" in {loss.path for loss in round_trip.losses}
+    hosted_tools: list[Any] = [{"googleSearch": {}, "codeExecution": {}}]
+    translation = tw.translate({"contents": [HELLO], "tools": hosted_tools}, "gemini", "openai-chat", model="m")
+    assert "tools" not in translation.value
+    assert "/tools/0/googleSearch" in {loss.path for loss in translation.losses}
     with pytest.raises(tw.LossyTranslationError, match="/tools/0/googleSearch"):
         tw.translate({"contents": [HELLO], "tools": [{"googleSearch": {}}]}, "gemini", "openai-chat", model="m")
 

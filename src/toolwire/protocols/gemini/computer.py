@@ -14,11 +14,11 @@ from toolwire.protocols.vendors.google.computer import (
     declare_computer,
     decode_computer_call,
     decode_computer_result,
-    encode_computer_actions,
     encode_computer_call,
     encode_computer_result,
     with_computer_tools,
 )
+from toolwire.protocols.vendors.google.computer_actions import encode_computer_actions
 from toolwire.protocols.vendors.google.tools import GEMINI, INTERACTIONS
 
 _ENVIRONMENT_PREFIX = "ENVIRONMENT_"

@@ -17,7 +17,7 @@ GEMINI, INTERACTIONS = "gemini", "gemini-interactions"
 # The same declaration in `generateContent` and Interactions.
 DECLARATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "search": ({"googleSearch": {}}, {"type": "google_search"}),
-    "search of pictures": (
+    "image search": (
         {"googleSearch": {"searchTypes": {"webSearch": {}, "imageSearch": {}}}},
         {"type": "google_search", "search_types": ["web_search", "image_search"]},
     ),
@@ -83,7 +83,7 @@ CALLS_AND_RESULTS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] 
             },
         ],
     ),
-    "search of pictures": (
+    "image search": (
         [
             {"toolCall": {"id": "a", "toolType": "GOOGLE_SEARCH_IMAGE", "args": {"queries": ["Oslo"]}}},
             {"toolResponse": {"id": "a", "toolType": "GOOGLE_SEARCH_IMAGE", "response": {"search_suggestions": "x"}}},
