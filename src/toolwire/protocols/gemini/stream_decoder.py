@@ -524,7 +524,7 @@ class Decoder:
     def _decode_chunk(self, shape: ResponseShape, events: list[Event]) -> None:
         """Decode any chunk."""
         if shape.unknown is not UNSET and (error := shape.unknown.get("error")) is not None:
-            self._error(error, events)
+            self._decode_error_chunk(error, events)
             return
         if shape.usage_metadata is not UNSET:
             self._update_usage(shape.usage_metadata)
@@ -576,7 +576,7 @@ class Decoder:
         if self._usage is None or usage.prompt_token_count is not UNSET or usage.total_token_count is not UNSET:
             self._usage = usage
 
-    def _error(self, error: Raw, events: list[Event]) -> None:
+    def _decode_error_chunk(self, error: Raw, events: list[Event]) -> None:
         """Emit an error chunk as the end of the stream."""
         self._ended = True
         try:

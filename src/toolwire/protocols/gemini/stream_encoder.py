@@ -92,7 +92,7 @@ class Encoder:
 
     @property
     def failure(self) -> ApiError | None:
-        """The error that the source stream ended with, if any."""
+        """The error that ended encoding because too many interleaved events were buffered, or None."""
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
@@ -152,7 +152,7 @@ class Encoder:
         self._chunk_tail = b"," + _encode_json(self._chunk_fields)[1:-1] if self._chunk_fields else b""
         return b""
 
-    def _notice(self, event: Notice) -> bytes:
+    def _encode_notice(self, event: Notice) -> bytes:
         """Encode a ping as an empty line."""
         # google-genai treats an SSE comment as content, but skips empty lines.
         return b"\n\n" if event.kind == "ping" else b""
@@ -162,7 +162,7 @@ class Encoder:
         head, self._first_chunk = self._first_chunk or self._chunk_fields, {}
         return encode_sse_frame(_encode_json({**body, **head}))
 
-    def _message_start(self, event: MessageStart) -> bytes:
+    def _start_message(self, event: MessageStart) -> bytes:
         """Store the start of a message, and report its fields that Gemini does not have."""
         self._messages.setdefault(event.candidate, event)
         if not self._plan.same_protocol:
@@ -170,7 +170,7 @@ class Encoder:
             report_message(event, path, self._plan)
         return b""
 
-    def _part_start(self, event: PartStart) -> bytes:
+    def _start_part(self, event: PartStart) -> bytes:
         """Open a part: text is streamed, anything else is collected."""
         key, message = (event.candidate, event.index), (event.candidate, event.message)
         position = self._source_counts.get(message, 0)
@@ -221,7 +221,7 @@ class Encoder:
             return self._encode_chunk(msgspec.json.decode(body))
         return _CHUNK_HEAD + _encode_json(text) + tail
 
-    def _part_delta(self, event: PartDelta) -> bytes:
+    def _encode_part_delta(self, event: PartDelta) -> bytes:
         """Encode a delta, or collect it."""
         key = (event.candidate, event.index)
         if (open_part := self._open_parts.get(key)) is not None:
@@ -258,7 +258,7 @@ class Encoder:
             return b""
         return self._encode_parts(candidate, [PartShape(text="", thought=True, thought_signature=pending.data)])
 
-    def _part_end(self, event: PartEnd) -> bytes:
+    def _end_part(self, event: PartEnd) -> bytes:
         """End a part, and encode it if it was collected."""
         key = (event.candidate, event.index)
         _, texts = self._open_texts.pop(key, (b"", TextPieces()))
@@ -371,15 +371,15 @@ class Encoder:
 
     _HANDLERS: ClassVar[dict[type, Callable[..., bytes]]] = {
         ResponseStart: _start_response,
-        MessageStart: _message_start,
-        PartStart: _part_start,
-        PartDelta: _part_delta,
-        PartEnd: _part_end,
+        MessageStart: _start_message,
+        PartStart: _start_part,
+        PartDelta: _encode_part_delta,
+        PartEnd: _end_part,
         CandidateEnd: _end_candidate,
         UsageReport: _report_usage,
         ResponseEnd: _end_response,
         ResponseFailed: _fail_response,
-        Notice: _notice,
+        Notice: _encode_notice,
     }
 
 

@@ -151,13 +151,13 @@ class Decoder:
         self._part_count = 0
         self._has_calls = False
         self._handlers: dict[type, Callable[[Any, bytes], list[Event]]] = {
-            CreatedFrame: self._created,
-            StatusFrame: self._status,
-            StartFrame: self._step_start,
-            DeltaFrame: self._delta,
-            StopFrame: self._step_stop,
-            CompletedFrame: self._completed,
-            ErrorFrame: self._error,
+            CreatedFrame: self._decode_created,
+            StatusFrame: self._decode_status,
+            StartFrame: self._start_step,
+            DeltaFrame: self._decode_delta,
+            StopFrame: self._stop_step,
+            CompletedFrame: self._decode_completed,
+            ErrorFrame: self._decode_error,
             UnknownVariant: lambda _, data: [passthrough_notice(data, UNKNOWN_FRAME)],
         }
 
@@ -232,7 +232,7 @@ class Decoder:
         self._start = ResponseStart(origin=FAMILY, wire_form=(NO_CREATED,))
         return [self._start]
 
-    def _created(self, shape: CreatedFrame, data: bytes) -> list[Event]:
+    def _decode_created(self, shape: CreatedFrame, data: bytes) -> list[Event]:
         """Emit the start of the response."""
         interaction = shape.interaction
         if self._start is not None:
@@ -248,14 +248,14 @@ class Decoder:
         )
         return [self._start]
 
-    def _status(self, shape: StatusFrame, data: bytes) -> list[Event]:
+    def _decode_status(self, shape: StatusFrame, data: bytes) -> list[Event]:
         """Pass on a status update and its token counts."""
         events: list[Event] = [*self._ensure_started(), passthrough_notice(data)]
         if shape.usage is not UNSET:
             events.append(UsageReport(usage=decode_usage(shape.usage)))
         return events
 
-    def _completed(self, shape: CompletedFrame, data: bytes) -> list[Event]:
+    def _decode_completed(self, shape: CompletedFrame, data: bytes) -> list[Event]:
         """End open steps and emit the end of the response."""
         interaction = shape.interaction
         events = self._ensure_started()
@@ -276,7 +276,7 @@ class Decoder:
             events.append(ResponseEnd(status=unset_to_none(interaction.status), **extras))
         return events
 
-    def _error(self, shape: ErrorFrame, data: bytes) -> list[Event]:
+    def _decode_error(self, shape: ErrorFrame, data: bytes) -> list[Event]:
         """Emit an error event as the end of the stream."""
         self._ended = True
         body = {"error": shape.error, **(shape.unknown or {})}
@@ -290,7 +290,7 @@ class Decoder:
 
     # ---- steps
 
-    def _step_start(self, shape: StartFrame, data: bytes) -> list[Event]:
+    def _start_step(self, shape: StartFrame, data: bytes) -> list[Event]:
         """Open a step, ending an earlier one with the same index."""
         index = self._last_index + 1 if shape.index is UNSET else shape.index
         events = self._ensure_started() + self._end_step(index, {})
@@ -366,7 +366,7 @@ class Decoder:
 
     # ---- deltas
 
-    def _delta(self, shape: DeltaFrame, data: bytes) -> list[Event]:
+    def _decode_delta(self, shape: DeltaFrame, data: bytes) -> list[Event]:
         """Decode one delta of a step."""
         index = self._last_index if shape.index is UNSET else shape.index
         events = self._ensure_started()
@@ -390,13 +390,13 @@ class Decoder:
                 step.has_deltas = True
                 events.append(PartDelta(index=step.call_index, text=delta.arguments, **extras))
             case AnnotationDelta() | OldAnnotationDelta() if step.part is None:
-                events += self._annotation_delta(step, delta, extras)
+                events += self._collect_annotations(step, delta, extras)
             case SignatureDelta(signature=str() as signature) if isinstance(step.part, Reasoning | ToolCall):
                 step.signature = decode_signature(signature)
                 step.members["signature"] = Raw(msgspec.json.encode(signature))
                 events.append(PartDelta(index=step.open_index, signature=step.signature, **extras))
             case SummaryDelta() if isinstance(step.part, Reasoning):
-                events += self._summary_delta(step, delta, extras, data)
+                events += self._decode_summary_delta(step, delta, extras, data)
             case UnknownVariant(tag=tag, body=body) if step.part is None and tag in CONTENT_TYPES:
                 events += self._start_content_part(step, decode_block(_read_content(body, "/delta")))
             case _:
@@ -404,7 +404,7 @@ class Decoder:
                 events.append(passthrough_notice(data))
         return events
 
-    def _annotation_delta(
+    def _collect_annotations(
         self, open_step: OpenStep, delta: AnnotationDelta | OldAnnotationDelta, extras_and_form: dict[str, Any]
     ) -> list[Event]:
         """Collect annotations until their text is complete; the first one takes the extras of the delta."""
@@ -413,7 +413,7 @@ class Decoder:
         open_step.annotations += [(raw, {} if number else extras_and_form) for number, raw in enumerate(annotations)]
         return events
 
-    def _summary_delta(
+    def _decode_summary_delta(
         self, open_step: OpenStep, delta: SummaryDelta, extras_and_form: dict[str, Any], data: bytes
     ) -> list[Event]:
         """Decode a piece of a thought's summary."""
@@ -448,7 +448,7 @@ class Decoder:
 
     # ---- the end of a step
 
-    def _step_stop(self, shape: StopFrame, data: bytes) -> list[Event]:
+    def _stop_step(self, shape: StopFrame, data: bytes) -> list[Event]:
         """End a step."""
         index = self._last_index if shape.index is UNSET else shape.index
         return self._ensure_started() + self._end_step(index, collect_extras(shape, FAMILY))

@@ -62,22 +62,22 @@ class Encoder:
         self._stop: Stop | None = None
         self._usage: Usage | None = None
         self._handlers: dict[type, Callable[[Any], bytes]] = {
-            PartDelta: self._step_encoder.part_delta,
+            PartDelta: self._step_encoder.encode_part_delta,
             ResponseStart: self._start_response,
-            MessageStart: self._step_encoder.message_start,
-            PartStart: self._step_encoder.part_start,
-            PartEnd: self._step_encoder.part_end,
-            MessageEnd: self._step_encoder.message_end,
+            MessageStart: self._step_encoder.start_message,
+            PartStart: self._step_encoder.start_part,
+            PartEnd: self._step_encoder.end_part,
+            MessageEnd: self._step_encoder.end_message,
             CandidateEnd: self._end_candidate,
             UsageReport: self._report_usage,
-            Notice: self._notice,
+            Notice: self._encode_notice,
             ResponseEnd: self._end_response,
             ResponseFailed: self._fail_response,
         }
 
     @property
     def failure(self) -> ApiError | None:
-        """The error that the source stream ended with, if any."""
+        """The error that ended encoding because too many interleaved events were buffered, or None."""
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
@@ -139,7 +139,7 @@ class Encoder:
             body = {"id": event.id or "", **body}
         return body
 
-    def _notice(self, event: Notice) -> bytes:
+    def _encode_notice(self, event: Notice) -> bytes:
         """Encode a ping as a comment, and a frame of this protocol as it was received."""
         if event.kind == "ping":
             return b": ping\n\n"

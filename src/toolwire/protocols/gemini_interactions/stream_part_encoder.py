@@ -59,7 +59,7 @@ class StreamStepEncoder:
         self._part_ends: dict[int, PartEnd] = {}
         self._part_counts: dict[int, int] = {}
 
-    def message_start(self, event: MessageStart) -> bytes:
+    def start_message(self, event: MessageStart) -> bytes:
         """Store the start of a message, and report its fields that the protocol does not have."""
         if event.candidate != 0:
             return b""
@@ -71,7 +71,7 @@ class StreamStepEncoder:
                     self.plan.report.dropped(path, field)
         return b""
 
-    def message_end(self, event: MessageEnd) -> bytes:
+    def end_message(self, event: MessageEnd) -> bytes:
         """Stop the step of a message of the same protocol."""
         if not self.plan.same_protocol or event.candidate != 0:
             return b""
@@ -100,7 +100,7 @@ class StreamStepEncoder:
         event_id = {} if start is None else encode_event_id(start.wire_form)
         return encode_frame("step.start", restore_extras({"index": index, "step": step, **event_id}, node, FAMILY))
 
-    def part_start(self, event: PartStart) -> bytes:
+    def start_part(self, event: PartStart) -> bytes:
         """Encode the start of a part."""
         if event.candidate != 0:
             self.plan.report.dropped(("candidates", event.candidate), "", "the target returns a single candidate")
@@ -227,7 +227,7 @@ class StreamStepEncoder:
             open_part.head = _DELTA_HEAD % open_part.step_index + _TEXT_DELTA
         return start + self._encode_delta(open_part, text)
 
-    def part_delta(self, event: PartDelta) -> bytes:
+    def encode_part_delta(self, event: PartDelta) -> bytes:
         """Encode a delta, or collect it."""
         open_part = self.parts.get(event.index) if event.candidate == 0 else None
         if open_part is None:
@@ -312,7 +312,7 @@ class StreamStepEncoder:
 
     # ---- the end of a part
 
-    def part_end(self, event: PartEnd) -> bytes:
+    def end_part(self, event: PartEnd) -> bytes:
         """Encode the end of a part."""
         open_part = self.parts.pop(event.index, None) if event.candidate == 0 else None
         if open_part is None:

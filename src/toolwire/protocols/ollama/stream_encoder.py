@@ -84,7 +84,7 @@ class Encoder:
 
     @property
     def failure(self) -> ApiError | None:
-        """The error that the source stream ended with, if any."""
+        """The error that ended encoding because too many interleaved events were buffered, or None."""
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
@@ -173,7 +173,7 @@ class Encoder:
 
     # ---- messages
 
-    def _message_start(self, event: MessageStart) -> bytes:
+    def _start_message(self, event: MessageStart) -> bytes:
         """Encode extras of a message, and report its fields that Ollama does not have."""
         if not self._plan.same_protocol:
             for field in ("id", "name", "phase"):
@@ -182,13 +182,13 @@ class Encoder:
         extras = {f"message/{name}": value for name, value in _protocol_extras(event.extras).items()}
         return self._encode_line({}, extras) if extras else b""
 
-    def _message_end(self, event: MessageEnd) -> bytes:
+    def _end_message(self, event: MessageEnd) -> bytes:
         """Encode extras of a message that no line has sent yet."""
         extras = {f"message/{name}": value for name, value in _protocol_extras(event.extras).items()}
         unsent = {name: value for name, value in extras.items() if name not in self._sent_extras}
         return self._encode_line({}, unsent) if unsent else b""
 
-    def _notice(self, event: Notice) -> bytes:
+    def _encode_notice(self, event: Notice) -> bytes:
         """Encode a notice of this protocol, or a ping."""
         extras = _protocol_extras(event.extras)
         # The framing has no comments, so an empty line of content keeps the connection alive.
@@ -196,7 +196,7 @@ class Encoder:
 
     # ---- parts
 
-    def _part_start(self, event: PartStart) -> bytes:
+    def _start_part(self, event: PartStart) -> bytes:
         """Open a part: text is streamed, calls are collected, others are sent at once."""
         part = event.part
         position = self._part_counts[event.message] = self._part_counts.get(event.message, -1) + 1
@@ -228,7 +228,7 @@ class Encoder:
             out += self._encode_line({"images": [piece.data]} if isinstance(piece, ImageData) else {"content": piece})
         return out
 
-    def _part_delta(self, event: PartDelta) -> bytes:
+    def _encode_part_delta(self, event: PartDelta) -> bytes:
         """Encode a delta, or collect it."""
         state = self._parts.get(event.index)
         if state is None:
@@ -253,7 +253,7 @@ class Encoder:
             text = text if state.is_empty else "\n\n" + text
         return _encode_text(state, text)
 
-    def _part_end(self, event: PartEnd) -> bytes:
+    def _end_part(self, event: PartEnd) -> bytes:
         """Encode a complete call, and report final fields that Ollama does not have."""
         state = self._parts.pop(event.index, None)
         if state is None:
@@ -314,14 +314,14 @@ class Encoder:
 
     _HANDLERS: ClassVar[dict[type, Callable[..., bytes]]] = {
         ResponseStart: _start_response,
-        MessageStart: _message_start,
-        PartStart: _part_start,
-        PartDelta: _part_delta,
-        PartEnd: _part_end,
-        MessageEnd: _message_end,
+        MessageStart: _start_message,
+        PartStart: _start_part,
+        PartDelta: _encode_part_delta,
+        PartEnd: _end_part,
+        MessageEnd: _end_message,
         CandidateEnd: _end_candidate,
         UsageReport: _report_usage,
-        Notice: _notice,
+        Notice: _encode_notice,
         ResponseEnd: _end_response,
         ResponseFailed: _fail_response,
     }

@@ -217,7 +217,7 @@ def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: Enco
 
 
 def _with_signature(shape: PartShape, part: ToolCall | ToolResult, plan: EncodingPlan) -> PartShape:
-    """Set the thought signature of a part, also of a server-side result."""
+    """Set the thought signature of a call or result; unlike `with_signature`, report nothing."""
     if part.signature is not None and (part.signature.data or plan.same_protocol):
         shape.thought_signature = part.signature.data
     return shape
