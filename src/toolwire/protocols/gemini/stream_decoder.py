@@ -139,7 +139,7 @@ class JsonObjectSplitter:
         self._pieces.append(data)
         self._size += len(data)
         if self._size > LIMIT_FRAME:
-            raise ValueError(f"stream frame larger than {LIMIT_FRAME} bytes")
+            raise ValueError(f"stream frame exceeds {LIMIT_FRAME} bytes")
 
     def close(self) -> list[bytes]:
         """Return an incomplete object, which the decoder reports as an error."""

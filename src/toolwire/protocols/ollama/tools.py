@@ -118,7 +118,7 @@ def _is_allowed(located_tool: LocatedTool, request: Request, plan: EncodingPlan)
         return True
     if choice.mode == "named" and not _is_choice_available(request):
         return True
-    report_excluded_tool(located_tool, request, plan.report, "not among the allowed tools")
+    report_excluded_tool(located_tool, request, plan.report, "excluded by the tool choice")
     return False
 
 

@@ -168,7 +168,7 @@ def with_signature(shape: PartShape, part: ToolCall, located_part: LocatedPart, 
 def _report_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> None:
     """Report fields of a foreign call that Gemini does not have."""
     if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped(located_part.path, "caller", "the target has no programmatic tool calls")
+        plan.report.dropped(located_part.path, "caller", "the target has no programs that call tools")
     for field in ("toolset", "asynchronous", "cache"):
         if getattr(part, field):
             plan.report.dropped(located_part.path, field)
@@ -287,7 +287,7 @@ def _report_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPl
         if getattr(part, field) is not None:
             plan.report.dropped(located_part.path, field)
     if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped(located_part.path, "caller", "the target has no programmatic tool calls")
+        plan.report.dropped(located_part.path, "caller", "the target has no programs that call tools")
 
 
 def _encode_same_protocol_result(

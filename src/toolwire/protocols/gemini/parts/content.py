@@ -249,7 +249,7 @@ def _encode_inline_part(part: Media, source: Inline, path: SourcePath, plan: Enc
     media_type = part.media_type
     if media_type is None and not plan.same_protocol:
         media_type = "image/jpeg" if part.kind == "image" else "application/octet-stream"
-        plan.report.added(path, "media_type", "", f"the target requires a media type; sent as {media_type}")
+        plan.report.added(path, "media_type", "", f"the target requires a media type; set to {media_type}")
     blob = BlobShape(
         mime_type=none_to_unset(media_type), data=encode_bytes(source), display_name=none_to_unset(part.name)
     )

@@ -168,7 +168,7 @@ def _report_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> N
     if part.native is not None:
         plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
     if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped(located_part.path, "caller", "the target has no programmatic tool calls")
+        plan.report.dropped(located_part.path, "caller", "the target has no programs that call tools")
     if part.signature is not None and part.signature.issuer != ISSUER:
         plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     for field in ("toolset", "cache"):
@@ -213,12 +213,12 @@ def encode_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -
 def _report_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan, call_name: str | None) -> None:
     """Report fields of a foreign result that the protocol does not have."""
     if part.name is not None and part.name != call_name:
-        plan.report.dropped(located_part.path, "name", "the call has a different name")
+        plan.report.dropped(located_part.path, "name", "the name differs from that of its call")
     for field in ("namespace", "toolset", "cache"):
         if getattr(part, field) is not None:
             plan.report.dropped(located_part.path, field)
     if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped(located_part.path, "caller", "the target has no programmatic tool calls")
+        plan.report.dropped(located_part.path, "caller", "the target has no programs that call tools")
     if part.status == "denied":
         plan.report.approximated(located_part.path, "status", "denied sent as an error")
 
