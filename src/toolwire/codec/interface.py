@@ -17,10 +17,10 @@ from toolwire.codec.losses import LossReport, WireNames
 from toolwire.codec.surface import ModelCard, Surface
 from toolwire.codec.token_count import TokenCountApi
 from toolwire.codec.validation import Finding
-from toolwire.translation.stages.withheld import WithheldSignatures
 
 if TYPE_CHECKING:
     from toolwire.codec.encoding.computer import ComputerUseAdapter, ScreenContext
+    from toolwire.translation.stages.withheld import WithheldSignatures
 
 TokenLogprobs = list[dict[str, Any]]
 
@@ -93,7 +93,8 @@ class ResponseContext(Struct, frozen=True, kw_only=True):
     created: int = 0
     # seals data that the client's protocol cannot represent into a field that clients echo
     envelope_key: EnvelopeKey | None = None
-    withheld: WithheldSignatures | None = None  # collects signatures that the gateway stores for the client instead
+    # collects signatures that the gateway stores for the client instead
+    withheld: "WithheldSignatures | None" = None
 
 
 class EncodedBody(Struct):

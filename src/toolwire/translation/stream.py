@@ -24,7 +24,7 @@ from toolwire.canonical.events import (
 from toolwire.canonical.fold import ResponseAccumulator
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
-from toolwire.codec.framing import FrameSplitter, escape_line_separators, frame_data, truncate_at_invalid_utf8
+from toolwire.codec.framing import FrameSplitter, escape_line_separators, frame_data
 from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.codec.losses import NO_EQUIVALENT, LossReport, SourcePath, foreign_extras, holds_constraint
 from toolwire.codec.wire.reader import escape_pointer
@@ -320,10 +320,8 @@ class StreamTranslator:
             forwarded = escape_line_separators(b"".join(self._frames_before_failure(frames, failure.error)))
             self._observe_forwarded(events[:-1], non_trivial[:-1])
             return forwarded + self._end_with_failure(failure)
-        if not data.isascii() and truncate_at_invalid_utf8(data) is not data:
-            frames = [
-                frame for frame in frames if truncate_at_invalid_utf8(frame) is frame
-            ]  # the others have no valid data
+        if not data.isascii() and not _is_utf8(data):
+            frames = [_without_invalid_lines(frame) for frame in frames]
             data = b"".join(frames)
         self._observe_forwarded(events, non_trivial)
         if self._finished:
@@ -342,7 +340,7 @@ class StreamTranslator:
         until_failure = self._frames_until(
             frames, lambda event: type(event) is ResponseFailed and event.error.message == message
         )
-        return [frame for frame in until_failure[:-1] if truncate_at_invalid_utf8(frame) is frame]
+        return [frame for frame in until_failure[:-1] if _is_utf8(frame)]
 
     def _frames_until(self, frames: list[bytes], is_last: Callable[[Event], bool]) -> list[bytes]:
         """Return the frames up to the one with the last event, and a `[DONE]` marker after it.
@@ -375,12 +373,7 @@ class StreamTranslator:
 
     def _forward_done_marker(self, frame: bytes) -> bytes:
         """Return a `[DONE]` marker after a complete response, and drop all other frames."""
-        if (
-            self._done_marker_sent
-            or self.error is not None
-            or frame_data(frame) != _DONE_MARKER
-            or truncate_at_invalid_utf8(frame) is not frame
-        ):
+        if self._done_marker_sent or self.error is not None or frame_data(frame) != _DONE_MARKER or not _is_utf8(frame):
             return b""
         self._done_marker_sent = True
         return frame
@@ -467,6 +460,23 @@ class StreamTranslator:
 def _non_trivial_events(events: list[Event]) -> list[Event]:
     """Return the few events that are not plain deltas."""
     return [event for event in events if type(event) is not PartDelta or not event.plain]
+
+
+def _without_invalid_lines(frame: bytes) -> bytes:
+    """Drop lines that are not UTF-8. No data is lost with them: the decoder fails where a `data` line is invalid."""
+    if _is_utf8(frame):
+        return frame
+    lines = [line for line in frame.splitlines() if line and _is_utf8(line)]
+    return b"\n".join(lines) + b"\n\n" if lines else b""
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Return whether data is valid UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class TranslatedStream:

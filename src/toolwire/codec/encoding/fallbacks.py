@@ -50,7 +50,7 @@ def call_as_text(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) 
     if plan.for_client:
         plan.report.dropped(located_part.path, "", "a call that the provider already ran")
         return None
-    plan.report.approximated(located_part.path, "", "a call that another provider ran: sent as text")
+    plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as text")
     return hosted_call_as_text(part)
 
 
@@ -59,7 +59,7 @@ def result_as_text(part: ToolResult, located_part: LocatedPart, plan: EncodingPl
     if plan.for_client:
         plan.report.dropped(located_part.path, "", "the result of a call that the provider already ran")
         return None
-    plan.report.approximated(located_part.path, "", "the result of a call that another provider ran: sent as text")
+    plan.report.approximated(located_part.path, "", "server-side result of another provider, sent as text")
     texts = [
         inner.gist if isinstance(inner, OpaquePart) else getattr(inner, "text", None) for inner in part.content or ()
     ]
