@@ -113,8 +113,11 @@ class EncodedBody(Struct):
 class StreamDecoder(Protocol):
     """Decodes stream bytes, cut anywhere, to events. Unreadable input ends the stream with ResponseFailed."""
 
-    def feed(self, data: bytes) -> list[Event]: ...
-    def close(self) -> list[Event]: ...
+    def feed(self, data: bytes) -> list[Event]:
+        """Decode the next bytes."""
+
+    def close(self) -> list[Event]:
+        """Decode buffered bytes at the end of the stream."""
 
 
 class StreamEncoder(Protocol):
@@ -126,8 +129,11 @@ class StreamEncoder(Protocol):
     def failure(self) -> ApiError | None:
         """The error because of which no further event can be encoded; the caller sends it as ResponseFailed."""
 
-    def encode(self, events: Iterable[Event]) -> bytes: ...
-    def close(self) -> bytes: ...
+    def encode(self, events: Iterable[Event]) -> bytes:
+        """Encode the next events."""
+
+    def close(self) -> bytes:
+        """Complete the stream."""
 
 
 class SharedExtra(Struct, frozen=True):
