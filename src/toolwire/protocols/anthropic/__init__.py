@@ -1,4 +1,4 @@
-"""Anthropic Messages."""
+"""The Anthropic Messages protocol."""
 
 from toolwire.codec.encoding.fallbacks import compaction_error
 from toolwire.codec.envelope import EnvelopeField
