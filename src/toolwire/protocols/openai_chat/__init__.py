@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions."""
+"""The OpenAI Chat Completions protocol."""
 
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
