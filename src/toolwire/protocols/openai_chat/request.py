@@ -180,7 +180,7 @@ def decode_request(body: bytes, route: Route) -> Request:
         include_usage=_decode_include_usage(shape),
         end_user=user,
         tier=unset_to_none(shape.service_tier),
-        labels=None if shape.metadata is UNSET or bytes(shape.metadata) == b"null" else shape.metadata,
+        labels=_decode_labels(shape),
         plain=plain and not extras["extras"] and _is_plain(messages, choice, output, sampling, *(tools or ())),
         **extras,
     )
@@ -190,6 +190,11 @@ def _decode_include_usage(shape: RequestShape) -> bool | None:
     """Return `stream_options.include_usage`, None without it."""
     options = shape.stream_options
     return None if options is UNSET or options is None else unset_to_none(options.include_usage)
+
+
+def _decode_labels(shape: RequestShape) -> Raw | None:
+    """Return `metadata`, None if it is null or absent."""
+    return None if shape.metadata is UNSET or bytes(shape.metadata) == b"null" else shape.metadata
 
 
 def _is_plain(messages: tuple[Message, ...], choice: ToolChoice | None, *settings: Node | None) -> bool:

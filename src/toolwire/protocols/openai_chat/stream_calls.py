@@ -144,12 +144,7 @@ class CallAssembler:
         call = self._call_for(unset_to_none(fragment.index), id, name, freeform=custom is not None)
         call.id = call.id or id
         if call.part is None:
-            if fragment.unknown is not UNSET:
-                call.extras.append(_fragment_extras(fragment))
-            if custom is not None and custom.unknown:
-                call.extras.append(_fragment_extras(custom, prefix="custom/"))
-            elif custom is None and function is not None and function.unknown:
-                call.extras.append(_fragment_extras(function, prefix="function/"))
+            call.extras += _extras_of_fragment(fragment, custom or function)
         self._append(call, name, text, events)
 
     def append_arguments(self, index: int | UnsetType | None, text: str, events: list[Event]) -> bool:
@@ -258,6 +253,17 @@ def _is_new_call(call: _OpenCall, id: str | None, name: str | None) -> bool:
     if name is None or call.name is None:
         return False
     return name != call.name or call.is_complete()
+
+
+def _extras_of_fragment(
+    fragment: FragmentShape, inner: CustomCallShape | FunctionCallShape | None
+) -> list[dict[str, Any]]:
+    """Return the extras of a fragment and of the function or custom call in it."""
+    extras = [] if fragment.unknown is UNSET else [_fragment_extras(fragment)]
+    if inner is not None and inner.unknown:
+        prefix = "custom/" if isinstance(inner, CustomCallShape) else "function/"
+        extras.append(_fragment_extras(inner, prefix))
+    return extras
 
 
 def _fragment_extras(shape: WireObject, prefix: str = "") -> dict[str, Any]:

@@ -37,13 +37,13 @@ from toolwire.codec.wire.extras import unset_to_none
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject, check_candidate_index, escape_pointer
 from toolwire.protocols.openai_chat.errors import decode_error_object
 from toolwire.protocols.openai_chat.fast_path import ChunkTemplate, chunk_template, has_extras, has_other_content
+from toolwire.protocols.openai_chat.parts.citations import decode_citation
 from toolwire.protocols.openai_chat.parts.content import (
     DETAILS_FORM,
     REASONING_FORM,
     STRING,
     THINKING_FORM,
     collect_chat_extras,
-    decode_citation,
     decode_parts,
     details_text,
 )
