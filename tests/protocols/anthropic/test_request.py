@@ -77,7 +77,7 @@ def test_f_5_blank_text_is_dropped_and_reported(protocol: str, blank: str) -> No
     body = tw.translate(chat_request(*history, tools=[chat_tool()]), CHAT, protocol, model="m").value
     made = tw.translate(body, protocol, ANTHROPIC, model="claude-sonnet-4-5")
     assert [one.rule for one in tw.check(made.value, ANTHROPIC) if one.level == "error"] == []
-    assert [loss.kind for loss in made.losses if loss.reason == "the target refuses blank text"] == ["dropped"] * 3
+    assert [loss.kind for loss in made.losses if loss.reason == "the target rejects blank text"] == ["dropped"] * 3
     assert "system" not in made.value
     kinds = [[block["type"] for block in one["content"]] for one in made.value["messages"][1:]]
     assert kinds == [["tool_use"], ["tool_result", "text"]]

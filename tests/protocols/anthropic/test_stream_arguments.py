@@ -42,7 +42,7 @@ def test_the_official_client_reads_an_object(pieces: list[str], read: dict[str, 
     whole = "".join(pieces)
     odd = bool(whole.strip()) and whole != "null" and not whole.strip().endswith("}")
     assert [loss.reason for loss in stream.losses if loss.path.endswith("/arguments")] == (
-        ["not a JSON object: sent as text"] if odd else []
+        ["not a JSON object; sent as text under _raw"] if odd else []
     )
 
 

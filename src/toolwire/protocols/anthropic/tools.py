@@ -513,7 +513,7 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> A
     return encode_with_extras(shape, choice, FAMILY)
 
 
-def _encode_choice_mode(mode: str, choice: ToolChoice, request: Request, plan: EncodingPlan) -> ChoiceShape:
+def _encode_choice_mode(mode: str | None, choice: ToolChoice, request: Request, plan: EncodingPlan) -> ChoiceShape:
     """Encode type and name of `tool_choice`."""
     match mode:
         case "required":

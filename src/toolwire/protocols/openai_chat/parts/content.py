@@ -107,8 +107,8 @@ def decode_reasoning(shape: MessageShape, parts: list[Part], extras: dict[str, R
     if not parts and shape.unknown is not UNSET and (details := shape.unknown.get("reasoning_details")) is not None:
         texts = details_text(details)
         if texts:
-            content = tuple(ReasoningText(kind="full", text=text, at="") for text in texts)
-            parts.append(Reasoning(content=content, at="/reasoning_details/0", wire_form=(DETAILS_FORM,)))
+            blocks = tuple(ReasoningText(kind="full", text=text, at="") for text in texts)
+            parts.append(Reasoning(content=blocks, at="/reasoning_details/0", wire_form=(DETAILS_FORM,)))
 
 
 def details_text(raw: Raw) -> list[str]:
