@@ -189,12 +189,12 @@ def _encode_thinking(
         return UNSET, effort
     if enabled is None and thinking.visibility is None and thinking.budget_tokens is None:
         return UNSET, effort
-    kind: str | None = _thinking_type(thinking, plan, enabled=enabled is not False)
-    budget = thinking.budget_tokens
+    kind, budget = _thinking_type(thinking, plan, enabled=enabled is not False), thinking.budget_tokens
     if not unchanged and kind in ("enabled", "adaptive"):
-        kind, budget = _encode_budget(thinking, request, plan, forced=forced and not plan.same_protocol)
-        if kind is None:
+        adapted, budget = _encode_budget(thinking, request, plan, forced=forced and not plan.same_protocol)
+        if adapted is None:
             return UNSET, effort
+        kind = adapted
     display = _encode_display(thinking, kind, plan)
     return ThinkingShape(type=kind, budget_tokens=none_to_unset(budget), display=display), effort
 

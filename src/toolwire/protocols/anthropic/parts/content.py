@@ -346,11 +346,10 @@ def _encode_source(part: Media, located_part: LocatedPart, plan: EncodingPlan) -
                 type="content", media_type=media_type, content=_encode_nested(source, located_part, plan)
             )
         case _:
-            unsupported = f"the target does not accept {part.media_type or part.kind} here"
-            is_file = isinstance(source, FileId)
-            plan.report.dropped(
-                located_part.path, "", f"file is stored by {source.issuer} only" if is_file else unsupported
-            )
+            reason = f"the target does not accept {part.media_type or part.kind} here"
+            if isinstance(source, FileId):
+                reason = f"file is stored by {source.issuer} only"
+            plan.report.dropped(located_part.path, "", reason)
             return None
     return encode_with_extras(shape, source, FAMILY)
 
