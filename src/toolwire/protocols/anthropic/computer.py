@@ -310,12 +310,12 @@ def _encode_action(action: Action, state: ActionEncodingState, *, in_browser: bo
 
 def _encode_simple_action(action: Action) -> EncodedAction | None:
     """Encode an action without arguments, None for all others."""
-    for word, simple_action in _SIMPLE_ACTIONS.items():
+    for name, simple_action in _SIMPLE_ACTIONS.items():
         if action == simple_action:
-            return EncodedAction(word, {})
-    for word, simple_action in _HISTORY_ACTIONS.items():
+            return EncodedAction(name, {})
+    for name, simple_action in _HISTORY_ACTIONS.items():
         if action == simple_action:
-            return EncodedAction("navigate", {"url": word})
+            return EncodedAction("navigate", {"url": name})
     return None
 
 

@@ -184,7 +184,7 @@ class Encoder:
         return frame
 
     def _open_block(self, key: tuple[int, int], part: Part) -> int:
-        """Number a new block, remember the head of its deltas, and return its index."""
+        """Assign the next index to a block, prepare the head of its deltas, and return the index."""
         self._block_index += 1
         self._block_indices[key] = self._block_index
         self._heads[self._block_index] = _DELTA_HEAD % self._block_index + _DELTA_KINDS.get(

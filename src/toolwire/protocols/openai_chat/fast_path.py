@@ -259,9 +259,9 @@ def chunk_template(data: bytes, shape: ChunkShape) -> ChunkTemplate | None:
     except JSON_ERRORS:
         return None
     # The key cannot occur inside a string, where its quotes would be escaped.
-    head, _, rest = data.partition(_DELTA_KEY)
-    tail = rest[len(delta_bytes) :]
-    if not rest.startswith(delta_bytes) or not delta_bytes.startswith(b"{") or _DELTA_KEY in tail:
+    head, _, after_key = data.partition(_DELTA_KEY)
+    tail = after_key[len(delta_bytes) :]
+    if not after_key.startswith(delta_bytes) or not delta_bytes.startswith(b"{") or _DELTA_KEY in tail:
         return None
     has_padding = isinstance(shape.obfuscation, str)
     if has_padding:

@@ -107,7 +107,7 @@ class ChoiceDecoder:
         return True
 
     def decode_delta(self, delta: DeltaShape, events: list[Event]) -> None:
-        """Decode a delta; one with only text or only calls takes the short branch."""
+        """Decode a delta, most of which hold only text or only calls."""
         content, calls = delta.content, delta.tool_calls
         if (content and calls) or isinstance(content, list) or has_other_content(delta):
             self._decode_delta_fields(delta, events)

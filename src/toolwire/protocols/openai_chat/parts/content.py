@@ -157,7 +157,7 @@ def report_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingP
     """Report what is lost of reasoning that a client may read."""
     for index, block in enumerate(part.content):
         if isinstance(block, Media):
-            plan.report.dropped((*located_part.path, "content", index), "", "reasoning of the target is text only")
+            plan.report.dropped((*located_part.path, "content", index), "", "thinking of the target is text only")
     if part.signature is not None:
         plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     if part.id is not None:
