@@ -90,12 +90,12 @@ class Decoder:
         self._started = False
         self._ended = False
         self._open_parts: dict[int, PartStart] = {}
-        self._head = _NO_HEAD
-        self._head_index = 0
-        self._received_input: set[int] = set()
-        self._last_index = -1
-        self._usage: UsageShape | UnsetType = UNSET
-        self._fallback_model: str | None = None
+        self._head = _NO_HEAD  # bytes before the text of the last delta
+        self._head_index = 0  # block that this delta belongs to
+        self._received_input: set[int] = set()  # blocks with input deltas
+        self._last_index = -1  # of the last block, for frames without an index
+        self._usage: UsageShape | UnsetType = UNSET  # merged over all frames
+        self._fallback_model: str | None = None  # set if another model took over
 
     def feed(self, data: bytes) -> list[Event]:
         """Decode the next bytes; an invalid stream yields `ResponseFailed`."""
@@ -112,9 +112,9 @@ class Decoder:
     def close(self) -> list[Event]:
         """Decode what is buffered; fail if `message_stop` has not arrived."""
         events = self._read(self._splitter.close_split_at(_DELTA_END))
-        return (
-            events if self._ended else events + self._fail_stream("the stream ended before the response was complete")
-        )
+        if self._ended:
+            return events
+        return events + self._fail_stream("the stream ended before the response was complete")
 
     def _read(self, pieces: list[bytes]) -> list[Event]:
         """Decode bytes split at the end of each delta; text deltas like the previous one take the fast path."""

@@ -65,21 +65,22 @@ class Encoder:
         self._context = context
         self._plan = EncodingPlan(ID_AND_NAME_RULES, self.report, Target(), same_protocol=True, for_client=True)
         self._sequencer = PartSequencer()
-        self._block_index = -1
-        self._block_indices: dict[tuple[int, int], int] = {}
-        self._heads: dict[int, bytes] = {}
+        # Keys are (candidate, part index) or, for one number, the index of the block.
+        self._block_index = -1  # of the last block
+        self._block_indices: dict[tuple[int, int], int] = {}  # open blocks
+        self._heads: dict[int, bytes] = {}  # bytes before the text of each delta
         self._ended = False
         self._candidate_end: CandidateEnd | None = None
         self._usage: Usage | None = None
         self._has_calls = False
-        self._open_reasoning: dict[tuple[int, int], Reasoning] = {}
-        self._paragraphs: dict[int, tuple[str | None, int]] = {}
+        self._open_reasoning: dict[tuple[int, int], Reasoning] = {}  # of other protocols
+        self._paragraphs: dict[int, tuple[str | None, int]] = {}  # kind and block of the last reasoning text
         self._paths: dict[tuple[int, int], SourcePath] = {}
-        self._part_counts: dict[int, int] = {}
+        self._part_counts: dict[int, int] = {}  # by message
         self._citation_counts: dict[tuple[int, int], int] = {}
         self._freeform_calls: set[int] = set()
-        self._unstarted_arguments: dict[int, str] = {}
-        self._pending_parts: dict[tuple[int, int], tuple[Part, list[str]]] = {}
+        self._unstarted_arguments: dict[int, str] = {}  # text before the object of arguments starts
+        self._pending_parts: dict[tuple[int, int], tuple[Part, list[str]]] = {}  # sent once they are complete
         # Bytes before the text of each delta, by part index; only open parts of the first candidate are listed.
         self._fast_heads: dict[int, bytes] = {}
 

@@ -47,13 +47,13 @@ class _BraceCounter:
     """
 
     def __init__(self) -> None:
-        self._scanned = 0
+        self._scanned = 0  # number of pieces scanned
         self._length = 0
-        self._depth = 0
-        self._quoted = False
-        self._escaped = False
-        self._closed = False
-        self._invalid = False
+        self._depth = 0  # of open brackets
+        self._quoted = False  # inside a string
+        self._escaped = False  # the last piece ends with a backslash
+        self._closed = False  # a top-level value has ended
+        self._invalid = False  # something follows that value
 
     def is_balanced(self, pieces: TextPieces) -> bool:
         """Scan the new pieces and tell whether the text may be complete."""
@@ -87,10 +87,10 @@ class _OpenCall:
         self.name: str | None = None
         self.freeform = freeform
         self.legacy = legacy
-        self.pieces = TextPieces()
+        self.pieces = TextPieces()  # arguments or free-form input so far
         self.extras: list[dict[str, Any]] = []
-        self.part: ToolCall | None = None
-        self.index = -1
+        self.part: ToolCall | None = None  # set once the start of the call is emitted
+        self.index = -1  # of the part
         self.ended = False
         self._braces = _BraceCounter()
 
@@ -108,8 +108,8 @@ class CallAssembler:
         self._response_id = response_id
         self._open_part = open_part
         self._calls: list[_OpenCall] = []
-        self._by_index: dict[int, _OpenCall] = {}
-        self._legacy: _OpenCall | None = None
+        self._by_index: dict[int, _OpenCall] = {}  # latest call of each wire index
+        self._legacy: _OpenCall | None = None  # the call of `function_call`
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -144,7 +144,7 @@ class CallAssembler:
         call = self._call_for(unset_to_none(fragment.index), id, name, freeform=custom is not None)
         call.id = call.id or id
         if call.part is None:
-            call.extras += _extras_of_fragment(fragment, custom or function)
+            call.extras += _collect_fragment_extras(fragment, custom or function)
         self._append(call, name, text, events)
 
     def append_arguments(self, index: int | UnsetType | None, text: str, events: list[Event]) -> bool:
@@ -255,19 +255,19 @@ def _is_new_call(call: _OpenCall, id: str | None, name: str | None) -> bool:
     return name != call.name or call.is_complete()
 
 
-def _extras_of_fragment(
+def _collect_fragment_extras(
     fragment: FragmentShape, inner: CustomCallShape | FunctionCallShape | None
 ) -> list[dict[str, Any]]:
     """Return the extras of a fragment and of the function or custom call in it."""
-    extras = [] if fragment.unknown is UNSET else [_fragment_extras(fragment)]
+    extras = [] if fragment.unknown is UNSET else [_extras_only(fragment)]
     if inner is not None and inner.unknown:
         prefix = "custom/" if isinstance(inner, CustomCallShape) else "function/"
-        extras.append(_fragment_extras(inner, prefix))
+        extras.append(_extras_only(inner, prefix))
     return extras
 
 
-def _fragment_extras(shape: WireObject, prefix: str = "") -> dict[str, Any]:
-    """Return the extras of a fragment without their wire form."""
+def _extras_only(shape: WireObject, prefix: str = "") -> dict[str, Any]:
+    """Return the extras of a wire object without its wire form."""
     return {"extras": collect_chat_extras(shape, prefix=prefix).get("extras")}
 
 

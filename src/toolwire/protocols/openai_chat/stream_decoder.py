@@ -71,15 +71,15 @@ class ChoiceDecoder:
 
     def __init__(self, candidate: int, response_id: str) -> None:
         self.candidate = candidate
-        self.finished = False
+        self.finished = False  # a finish reason has arrived
         self._started = False
         self._ended = False
-        self._kind: str | None = None
+        self._kind: str | None = None  # of the open part that text is appended to
         self._index = self._text_index = self._annotation_index = -1
         self._has_refusal = False
         self._calls = CallAssembler(candidate, response_id, self._open_index)
-        self._delta_extras: dict[str, Any] = {}
-        self._choice_extras: dict[str, Any] = {}
+        self._delta_extras: dict[str, Any] = {}  # merged over all deltas
+        self._choice_extras: dict[str, Any] = {}  # merged over all chunks
 
     def decode(self, shape: StreamChoiceShape, events: list[Event]) -> None:
         """Decode the choice of one chunk."""
@@ -336,14 +336,14 @@ class Decoder:
         self._splitter = SseSplitter()
         self._started = False
         self._ended = False
-        self._finished = False
+        self._finished = False  # a choice has a finish reason
         self._id = ""
         self._choices: dict[int, ChoiceDecoder] = {}
-        self._template: ChunkTemplate | None = None
+        self._template: ChunkTemplate | None = None  # of the last chunk that allows one
         self._last_extras: tuple[Raw | UnsetType, ...] = ()
-        self._seen_extras: dict[str, Raw] = {}
-        self._early_extras: dict[str, Raw] = {}
-        self._late_extras: dict[str, Raw] = {}
+        self._seen_extras: dict[str, Raw] = {}  # latest value of each field
+        self._early_extras: dict[str, Raw] = {}  # from chunks before the response starts
+        self._late_extras: dict[str, Raw] = {}  # new or changed after the start
 
     def feed(self, data: bytes) -> list[Event]:
         """Decode the next bytes; an invalid stream yields `ResponseFailed`."""

@@ -112,10 +112,10 @@ _NULL_USAGE = f"{FAMILY}:null:usage"
 class ChunkEncoder(Struct):
     """Encode chunks around bytes that are the same in the complete stream."""
 
-    envelope: dict[str, Any]
-    head: bytes
-    tail: bytes
-    logprobs: bytes
+    envelope: dict[str, Any]  # members beside the choices
+    head: bytes  # bytes before the choice
+    tail: bytes  # bytes after the choice
+    logprobs: bytes  # `logprobs` of each choice, or empty
 
     def with_members(self, members: dict[str, Any]) -> "ChunkEncoder":
         """Return an encoder with more members beside the choices."""
@@ -228,13 +228,13 @@ class Encoder:
         self._parts: dict[tuple[int, int], _OpenPart] = {}
         self._open_part, self._open_candidate, self._open_index = _NO_OPEN_PART, -1, -1
         self._started_candidates: set[int] = set()
-        self._call_counts: dict[int, int] = {}
-        self._part_counts: dict[tuple[int, int], int] = {}
-        self._text_lengths: dict[int, int] = {}
-        self._annotations: dict[int, list[Any]] = {}
+        self._call_counts: dict[int, int] = {}  # index of the last call, by candidate
+        self._part_counts: dict[tuple[int, int], int] = {}  # index of the last part, by candidate and message
+        self._text_lengths: dict[int, int] = {}  # by candidate, for citation offsets
+        self._annotations: dict[int, list[Any]] = {}  # citations for the last chunk, by candidate
         self._candidate_ends: dict[int, CandidateEnd] = {}
-        self._refused: set[int] = set()
-        self._sent_extras: set[tuple[int, str]] = set()
+        self._refused: set[int] = set()  # candidates with a refusal
+        self._sent_extras: set[tuple[int, str]] = set()  # candidate and pointer
         self._usage: Usage | None = None
         self._ended = False
 

@@ -398,7 +398,7 @@ def encode_tool_reference(part: ToolRef, located_part: LocatedPart, plan: Encodi
 def encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> Any:
     """Encode a tool change, None for another protocol's: all tools are declared from the start."""
     if not plan.same_protocol:
-        plan.report.approximated(located_part.path, "", "tools added later are declared from the start")
+        plan.report.approximated(located_part.path, "", "tools that are loaded later are declared from the start")
         return None
     kind, changed = ("tool_addition", part.add) if part.add else ("tool_removal", part.remove)
     tool = changed[0]
