@@ -95,75 +95,75 @@ _MAX_REPEAT = 100
 
 def decode_computer_call(call: ToolCall, _: Size | None) -> ComputerUse | None:
     """Decode a call as computer actions; None if it is another tool or its arguments are invalid."""
-    members = call_arguments(call)
-    if members is None:
+    arguments = call_arguments(call)
+    if arguments is None:
         return None
-    member: Any = call.name
+    action_name: Any = call.name
     if call.toolset is None and call.name == "computer":
-        member = members.pop("action", None)
+        action_name = arguments.pop("action", None)
     elif call.toolset not in ("computer", "browser"):
         return None
-    if not isinstance(member, str):
+    if not isinstance(action_name, str):
         return None
     try:
-        actions = _decode_action(member, members)
+        actions = _decode_action(action_name, arguments)
     except (TypeError, ValueError, KeyError):
         return None
     if actions is None:
         return None
-    unread = tuple("/" + escape_pointer(name) for name in members)
+    unread = tuple("/" + escape_pointer(name) for name in arguments)
     return ComputerUse(actions=actions, places=("",) * len(actions), others=unread)
 
 
-def _decode_action(member: str, members: dict[str, Any]) -> tuple[Action, ...] | None:
-    """Decode one action and remove the arguments that it understands from `members`."""
-    if member in _SIMPLE_ACTIONS:
-        return (_SIMPLE_ACTIONS[member],)
-    match member:
+def _decode_action(name: str, arguments: dict[str, Any]) -> tuple[Action, ...] | None:
+    """Decode one action by its name and remove the arguments that it uses."""
+    if name in _SIMPLE_ACTIONS:
+        return (_SIMPLE_ACTIONS[name],)
+    match name:
         case "scroll":
-            return _decode_scroll(members)
+            return _decode_scroll(arguments)
         case "zoom":
-            x0, y0, x1, y1 = (_expect_int(number) for number in members.pop("region"))
+            x0, y0, x1, y1 = (_expect_int(number) for number in arguments.pop("region"))
             return (Zoom(x0=x0, y0=y0, x1=x1, y1=y1),)
         case "type":
-            return (Type(text=_expect_text(members.pop("text"))),)
+            return (Type(text=_expect_text(arguments.pop("text"))),)
         case "key" | "hold_key":
-            return _decode_keys(members, hold=member == "hold_key")
+            return _decode_keys(arguments, hold=name == "hold_key")
         case "wait":
-            return (Wait(seconds=_expect_seconds(members.pop("duration"))),)
+            return (Wait(seconds=_expect_seconds(arguments.pop("duration"))),)
         case "navigate":
-            url = _expect_text(members.pop("url"))
+            url = _expect_text(arguments.pop("url"))
             return (_HISTORY_ACTIONS.get(url) or Navigate(url=url if _URL_SCHEME.match(url) else f"https://{url}"),)
         case _:
-            return _decode_mouse_action(member, members)
+            return _decode_mouse_action(name, arguments)
 
 
-def _decode_mouse_action(member: str, members: dict[str, Any]) -> tuple[Action, ...] | None:
+def _decode_mouse_action(name: str, arguments: dict[str, Any]) -> tuple[Action, ...] | None:
     """Decode a click, move, drag, or a button press or release."""
-    if member in CLICKS:
-        keys = _decode_modifiers(members)
-        x, y = _decode_point(members)
-        return (Click(x=x, y=y, keys=keys, **CLICKS[member]),)
-    match member:
+    if name in CLICKS:
+        keys = _decode_modifiers(arguments)
+        x, y = _decode_point(arguments)
+        return (Click(x=x, y=y, keys=keys, **CLICKS[name]),)
+    match name:
         case "mouse_move" | "hover":
-            x, y = _decode_point(members)
+            x, y = _decode_point(arguments)
             return None if x is None or y is None else (Move(x=x, y=y),)
         case "left_click_drag":
-            return _decode_drag(members)
+            return _decode_drag(arguments)
         case "left_mouse_down" | "left_mouse_up":
-            x, y = _decode_point(members)
-            return (MouseDown(x=x, y=y) if member == "left_mouse_down" else MouseUp(x=x, y=y),)
+            x, y = _decode_point(arguments)
+            return (MouseDown(x=x, y=y) if name == "left_mouse_down" else MouseUp(x=x, y=y),)
         case _:
             return None
 
 
-def _decode_keys(members: dict[str, Any], *, hold: bool) -> tuple[Action, ...] | None:
+def _decode_keys(arguments: dict[str, Any], *, hold: bool) -> tuple[Action, ...] | None:
     """Decode a chord that is held or pressed, or several chords separated by spaces."""
-    text = _expect_text(members.pop("text"))
+    text = _expect_text(arguments.pop("text"))
     if hold:
         keys = chord_of(text)
-        return (Keys(keys=keys, hold=_expect_seconds(members.pop("duration"))),) if keys else None
-    repeat = _expect_int(members.pop("repeat", 1))
+        return (Keys(keys=keys, hold=_expect_seconds(arguments.pop("duration"))),) if keys else None
+    repeat = _expect_int(arguments.pop("repeat", 1))
     chords = [chord_of(word) for word in text.split()]
     if not 0 < repeat <= _MAX_REPEAT or not all(chords):
         return None
@@ -172,29 +172,29 @@ def _decode_keys(members: dict[str, Any], *, hold: bool) -> tuple[Action, ...] |
     return tuple(Keys(keys=chord) for chord in chords * repeat) or None
 
 
-def _decode_drag(members: dict[str, Any]) -> tuple[Action, ...] | None:
+def _decode_drag(arguments: dict[str, Any]) -> tuple[Action, ...] | None:
     """Decode `left_click_drag`; None without a start and an end."""
-    keys = _decode_modifiers(members)
-    start = parse_point(members.pop("start_coordinate", None)) or _decode_target(members.pop("from", None))
-    x, y = _decode_point(members)
+    keys = _decode_modifiers(arguments)
+    start = parse_point(arguments.pop("start_coordinate", None)) or _decode_target(arguments.pop("from", None))
+    x, y = _decode_point(arguments)
     return None if start is None or x is None or y is None else (Drag(path=(start, (x, y)), keys=keys),)
 
 
-def _decode_scroll(members: dict[str, Any]) -> tuple[Action, ...] | None:
+def _decode_scroll(arguments: dict[str, Any]) -> tuple[Action, ...] | None:
     """Decode `scroll`, whose amount counts wheel notches."""
-    keys = _decode_modifiers(members)
-    x, y = _decode_point(members)
-    direction = _DIRECTIONS[members.pop("scroll_direction")]
-    amount = _expect_int(members.pop("scroll_amount", _DEFAULT_NOTCHES)) * PIXELS_PER_NOTCH
+    keys = _decode_modifiers(arguments)
+    x, y = _decode_point(arguments)
+    direction = _DIRECTIONS[arguments.pop("scroll_direction")]
+    amount = _expect_int(arguments.pop("scroll_amount", _DEFAULT_NOTCHES)) * PIXELS_PER_NOTCH
     return (Scroll(x=x, y=y, dx=direction[0] * amount, dy=direction[1] * amount, keys=keys),)
 
 
-def _decode_point(members: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Decode the position of an action; both are None if it has none."""
-    if members.get("coordinate") is None and "target" not in members:
-        members.pop("coordinate", None)
+def _decode_point(arguments: dict[str, Any]) -> tuple[int | None, int | None]:
+    """Decode the position of an action: None twice if it has none, `ValueError` if it is invalid."""
+    if arguments.get("coordinate") is None and "target" not in arguments:
+        arguments.pop("coordinate", None)
         return None, None
-    point = parse_point(members.pop("coordinate", None)) or _decode_target(members.pop("target", None))
+    point = parse_point(arguments.pop("coordinate", None)) or _decode_target(arguments.pop("target", None))
     if point is None:
         raise ValueError("expected a coordinate")
     return point
@@ -207,28 +207,28 @@ def _decode_target(value: Any) -> tuple[int, int] | None:
     return parse_point([value["x"], value["y"]])
 
 
-def _decode_modifiers(members: dict[str, Any]) -> tuple[str, ...]:
+def _decode_modifiers(arguments: dict[str, Any]) -> tuple[str, ...]:
     """Decode the keys that are held during an action."""
-    chord = members.pop("text", None) or members.pop("modifiers", None)
+    chord = arguments.pop("text", None) or arguments.pop("modifiers", None)
     return () if chord is None else chord_of(_expect_text(chord))
 
 
 def _expect_text(value: Any) -> str:
-    """Return the value if it is a string."""
+    """Return the value if it is a string, else raise `TypeError`."""
     if not isinstance(value, str):
         raise TypeError("expected a string")
     return value
 
 
 def _expect_int(value: Any) -> int:
-    """Return the value if it is an integer."""
+    """Return the value if it is an integer, else raise `TypeError`."""
     if type(value) is not int:
         raise TypeError("expected an integer")
     return value
 
 
 def _expect_seconds(value: Any) -> float:
-    """Return the value as a float if it is a number."""
+    """Return the value as a float if it is a number, else raise `TypeError`."""
     if type(value) not in (int, float):
         raise TypeError("expected a number")
     return float(value)

@@ -169,6 +169,7 @@ def _is_thinking(shape: Any) -> bool:
 
 
 def _encode_schema(schema: Raw, plan: EncodingPlan) -> Raw:
+    """Return the output schema, rewritten for another protocol's request to what Anthropic supports."""
     return schema if plan.same_protocol else fit_and_report(schema, OUTPUT_SCHEMA, plan.report, ("output",), "schema")
 
 

@@ -252,7 +252,7 @@ class Encoder:
         return b"%b%b}}\n\n" % (self._heads[index], _encode_json(text))
 
     def _part_delta(self, event: PartDelta) -> bytes:
-        """Encode a delta."""
+        """Encode a delta that did not take the fast path."""
         key = (event.candidate, event.index)
         if key in self._open_reasoning:
             return self._encode_thinking(event, key)

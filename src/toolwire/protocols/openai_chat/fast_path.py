@@ -248,7 +248,7 @@ def _strip_padding(data: bytes) -> bytes:
 
 
 def chunk_template(data: bytes, shape: ChunkShape) -> ChunkTemplate | None:
-    """Return a template of the chunk, None if it says anything outside its delta."""
+    """Return a template of the chunk, None if it holds anything outside its delta."""
     if not shape.choices or shape.unknown is not UNSET or isinstance(shape.usage, UsageShape):
         return None
     choice = shape.choices[0]

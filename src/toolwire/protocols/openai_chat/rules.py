@@ -123,7 +123,7 @@ def _check_pairing(body: JsonObject, model: str) -> Findings:
 
 
 def _check_choice(body: JsonObject, model: str) -> Findings:
-    """Check `tool_choice` and its like against the declared tools."""
+    """Check `tool_choice`, `parallel_tool_calls` and `function_call` against the declared tools."""
     for name, required in (("tool_choice", "tools"), ("parallel_tool_calls", "tools"), ("function_call", "functions")):
         if body.get(name) is not None and not body.get(required):
             message = f"Invalid value for '{name}': '{name}' is only allowed when '{required}' are specified."
@@ -250,7 +250,7 @@ def repair_request(request: Request, target: Target, names: WireNames, report: L
 
 @lru_cache(maxsize=512)
 def _matches(pattern: re.Pattern[str], model: str) -> bool:
-    """Search the pattern in a model name, memoized."""
+    """Tell whether the pattern occurs in a model name; memoized."""
     return pattern.search(model) is not None
 
 

@@ -129,7 +129,7 @@ def requires_reasoning(plan: EncodingPlan) -> bool:
 
 @lru_cache(maxsize=256)
 def _model_requires_reasoning(model: str) -> bool:
-    """Match the model name, memoized."""
+    """Tell whether the name is of a model family that requires its reasoning; memoized."""
     return _REASONING_MODELS.search(model) is not None
 
 
@@ -202,7 +202,7 @@ def chat_extras_and_form(
 
 
 def constant_extras(name: str, value: str | UnsetType | None, default: str) -> dict[str, Any]:
-    """Collect the value of a field that is normally constant, if it is absent or another one."""
+    """Record a normally constant field, such as `type`, that is absent or has another value."""
     if value == default or value is None:
         return EMPTY
     if value is UNSET:
@@ -211,7 +211,7 @@ def constant_extras(name: str, value: str | UnsetType | None, default: str) -> d
 
 
 def restore_constant(node: Node, name: str, default: str) -> str | UnsetType:
-    """Return the constant, UNSET if the client left it out or the extras hold another value."""
+    """Return the constant value, UNSET if the field was absent or the extras hold another value."""
     if f"{FAMILY}:absent:{name}" in node.wire_form or f"{FAMILY}:null:{name}" in node.wire_form:
         return UNSET
     return UNSET if node.extras and name in node.extras.get(FAMILY, {}) else default

@@ -240,7 +240,7 @@ def _encode_fast_assistant(parts: Iterable[Part], plan: EncodingPlan) -> list[An
 
 
 def _is_plain_text(part: Text) -> bool:
-    """Tell whether the text has no other fields."""
+    """Tell whether the text has neither cache mark, extras, annotations, signature nor id."""
     return (
         part.cache is None
         and part.extras is None
