@@ -44,10 +44,10 @@ def test_deferred_tools_use_the_hosted_tool_search() -> None:
 
 def test_found_tools_and_tools_without_search_are_declared_from_the_start() -> None:
     search = {"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {"query": "x"}}
-    found = {"type": "tool_search_output", "call_id": "c", "execution": "client", "tools": [_deferred("found")]}
+    search_output = {"type": "tool_search_output", "call_id": "c", "execution": "client", "tools": [_deferred("found")]}
     body = {
         "model": "m",
-        "input": [{"role": "user", "content": "Go"}, search, found],
+        "input": [{"role": "user", "content": "Go"}, search, search_output],
         "tools": [{"type": "tool_search"}, _deferred("waiting")],
     }
     tools = tw.translate(body, "openai-responses", "anthropic").value["tools"]

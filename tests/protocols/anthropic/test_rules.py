@@ -367,11 +367,11 @@ def test_what_a_newer_api_may_accept_is_only_a_warning(unusual: Any, rule: str, 
 OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
 # fmt: off
 GOOD: dict[str, Any] = {
-    "the smallest": body(tools=...),
+    "minimal request": body(tools=...),
     "a new field": body(novelty={"any": "thing"}),
     "parallel calls, results in another order, text after": body(
         USER, assistant(text("Looking."), CALL, OTHER_CALL), user(OTHER_RESULT, RESULT, text("And tomorrow?"))),
-    "neighbours of one role are one turn": body(
+    "adjacent messages of one role are one turn": body(
         USER, USER, assistant(CALL), assistant(OTHER_CALL), user(RESULT), user(OTHER_RESULT)),
     "an empty result": body(USER, assistant(CALL), user({"type": "tool_result", "tool_use_id": "toolu_1"})),
     "an error result": body(USER, assistant(CALL), user({**RESULT, "is_error": True, "content": [text("timeout")]})),
@@ -397,7 +397,7 @@ GOOD: dict[str, Any] = {
     "four markers": body(user(*(text("x", **CACHED) for _ in range(3))), tools=[tool(**CACHED)]),
     "a continued thread": body(
         user(RESULT), tools=..., thread={"type": "continue", "previous_message_id": "msg_1"}),
-    "properties that are called like keywords": body(tools=[tool(strict=True, input_schema={
+    "properties named like keywords": body(tools=[tool(strict=True, input_schema={
         "type": "object", "additionalProperties": False,
         "properties": {"items": {"type": "array", "items": {"type": "string"}}, "minimum": {"type": "integer"}}})]),
 }

@@ -218,13 +218,13 @@ CUSTOM = {
     },
 }
 GOOD: dict[str, Any] = {
-    "the smallest": body(tools=...),
+    "minimal request": body(tools=...),
     "a new field": body(novelty={"any": "thing"}),
     "parallel calls, results in another order, a user after": body(
         USER, assistant(CALL, OTHER_CALL), OTHER_RESULT, {**RESULT, "content": [{"type": "text", "text": "18C"}]}, USER
     ),
     "calls without content": body(USER, {"role": "assistant", "tool_calls": [CALL]}, RESULT),
-    "an empty answer": body(USER, {"role": "assistant", "content": ""}, USER),
+    "empty assistant message": body(USER, {"role": "assistant", "content": ""}, USER),
     "ids repeat between turns": body(USER, assistant(CALL), RESULT, USER, assistant(CALL), RESULT),
     "arguments that are not JSON": body(
         USER, assistant({**CALL, "function": {"name": "get_weather", "arguments": ""}}), RESULT
@@ -245,13 +245,13 @@ GOOD: dict[str, Any] = {
             },
         }
     ),
-    "a strict tool and a strict answer": body(
+    "strict tool and strict output": body(
         tools=[function(strict=True, parameters=CLOSED)], response_format=output(strict=True)
     ),
     "json mode": body(user({"type": "text", "text": "Answer in JSON."}), response_format={"type": "json_object"}),
-    "audio for a model that hears": body(user(AUDIO), model="gpt-4o-audio-preview"),
+    "audio for an audio model": body(user(AUDIO), model="gpt-4o-audio-preview"),
     "defaults for a reasoning model": body(temperature=1, max_completion_tokens=5, model="o3-mini", stop=["END"]),
-    "the old functions": body(
+    "legacy functions": body(
         USER,
         {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
         {"role": "function", "name": "f", "content": "18C"},

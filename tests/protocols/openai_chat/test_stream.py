@@ -68,7 +68,7 @@ def _value(extras: Extras | None, name: str) -> Any:
 # ---- decode
 
 FRAGMENTS: dict[str, tuple[list[Any], list[tuple[str | None, str, str]]]] = {
-    "as it should be": (
+    "as specified": (
         [frag(0, "", **OPEN), frag(0, '{"x":'), frag(0, "1}"), frag(1, "{}", id="b", name="g")],
         [("a", "f", '{"x":1}'), ("b", "g", "{}")],
     ),
@@ -97,8 +97,8 @@ FRAGMENTS: dict[str, tuple[list[Any], list[tuple[str | None, str, str]]]] = {
         [("a", "f", "[1]"), ("b", "g", "{}")],
     ),
     "late name": ([frag(0, "[", id="a"), frag(0, "1", name="f"), frag(0, "]")], [("a", "f", "[1]")]),
-    "never a name": ([frag(0, "{}", id="a")], [("a", "unnamed", "{}")]),
-    "nothing at all": ([{"tool_calls": [{"index": 0, "id": "", "function": {"name": "", "arguments": ""}}]}], []),
+    "no name at all": ([frag(0, "{}", id="a")], [("a", "unnamed", "{}")]),
+    "empty fragment": ([{"tool_calls": [{"index": 0, "id": "", "function": {"name": "", "arguments": ""}}]}], []),
     "arguments as an object": (
         [{"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": {"x": 1}}}]}],
         [(None, "f", '{"x": 1}')],
@@ -111,7 +111,7 @@ FRAGMENTS: dict[str, tuple[list[Any], list[tuple[str | None, str, str]]]] = {
         [frag(3, "{}", **OPEN), frag(7, "{}", id="b", name="g")],
         [("a", "f", "{}"), ("b", "g", "{}")],
     ),
-    "of old": (
+    "legacy function_call": (
         [{"function_call": {"name": "f", "arguments": "["}}, {"function_call": {"arguments": "]"}}],
         [(None, "f", "[]")],
     ),
