@@ -1,4 +1,4 @@
-"""The Anthropic Messages protocol."""
+"""Anthropic Messages."""
 
 from toolwire.codec.encoding.fallbacks import compaction_error
 from toolwire.codec.envelope import EnvelopeField

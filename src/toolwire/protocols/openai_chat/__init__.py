@@ -1,4 +1,4 @@
-"""The OpenAI Chat Completions protocol."""
+"""OpenAI Chat Completions."""
 
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
