@@ -1,6 +1,7 @@
-"""Items as nearly all are, by the shortest way: a text, a call, a result that is a text, and nothing else said of them.
+"""Fast path for plain items: one text, function call or text output, without further fields.
 
-Each function gives None for an item or a message that has more to say: that one goes the long way.
+Each function returns None for an item or message that has more; the caller then takes the complete path, which defines
+the result.
 """
 
 from typing import Any
@@ -25,6 +26,7 @@ _STRING_FORM = (STRING,)
 
 
 def read_fast(raw: Raw) -> Message | None:
+    """Parse and decode a plain item; None if it has other fields."""
     try:
         return decode_fast(_decode_plain_item(raw))
     except JSON_ERRORS:
@@ -32,6 +34,7 @@ def read_fast(raw: Raw) -> Message | None:
 
 
 def decode_fast(item: PlainItemShape) -> Message | None:
+    """Decode a plain item; None if its combination of fields is not plain."""
     kind, call_id = item.type, item.call_id
     id = None if item.id is UNSET else item.id
     status = None if item.status is UNSET else item.status
@@ -50,8 +53,8 @@ def decode_fast(item: PlainItemShape) -> Message | None:
             return None
         if item.role is not UNSET or item.content is not UNSET:
             return None
-        said = (Text(text=item.output, at="/output"),)
-        parts = (ToolResult(call_id=call_id, content=said, wire_form=_STRING_FORM, at=""),)
+        content = (Text(text=item.output, at="/output"),)
+        parts = (ToolResult(call_id=call_id, content=content, wire_form=_STRING_FORM, at=""),)
         return Message(role="user", parts=parts, id=id, status=status)
     if item.role is UNSET or item.content is UNSET or call_id is not UNSET or item.output is not UNSET:
         return None
@@ -60,7 +63,7 @@ def decode_fast(item: PlainItemShape) -> Message | None:
 
 
 def encode_fast_same_protocol(message: Message, plan: ItemPlan) -> Any:
-    """The item that such a message came as."""
+    """Encode a message that came as a plain item of this protocol."""
     if len(message.parts) != 1:
         return None
     part, id, status = message.parts[0], message.id, message.status
@@ -97,18 +100,20 @@ def encode_fast_same_protocol(message: Message, plan: ItemPlan) -> Any:
 
 
 def encode_fast_foreign(parts: tuple[Part, ...], role: Role, plan: ItemPlan) -> list[Any] | None:
-    """The items of a message in a request of another protocol, if it is what most are: one text, plain calls, plain
-    results. None if there is more to say; nothing is reported then."""
+    """Encode a message of another protocol that holds one text, plain calls or plain results.
+
+    Returns None, without reporting a loss, if it holds anything else.
+    """
     items: list[Any] = []
-    said = False
+    has_text = False
     for part in parts:
         item = None
         if isinstance(part, ToolCall):
             item = encode_fast_call(part, plan)
         elif isinstance(part, ToolResult):
             item = encode_fast_result(part, plan)
-        elif isinstance(part, Text) and not said:
-            said = role != "assistant"
+        elif isinstance(part, Text) and not has_text:
+            has_text = role != "assistant"
             if part.text and part.cache is None and part.annotations is None and part.signature is None:
                 item = {"role": role, "content": part.text}
         if item is None:

@@ -1,4 +1,4 @@
-"""How a model is asked to think, answer and remember: `reasoning`, `text`, sampling and stored state, and back."""
+"""Request settings of the Responses API: `reasoning`, `text`, sampling and stored state."""
 
 from typing import Any, Literal
 
@@ -44,43 +44,48 @@ _CONVERSATION_OBJECT = "openai-responses:conversation:object"
 
 
 def decode_thinking(shape: ReasoningShape | UnsetType) -> Thinking | None:
+    """Decode the `reasoning` settings."""
     if shape is UNSET:
         return None
-    kept = collect_extras(shape, FAMILY, _REASONING_FORM, prefix="reasoning/")
+    extras_and_form = collect_extras(shape, FAMILY, _REASONING_FORM, prefix="reasoning/")
     length: Any = shape.summary if shape.summary in SUMMARY_LENGTHS else None
     if shape.summary not in (UNSET, "auto", *SUMMARY_LENGTHS):
-        kept = merge_extras(kept, _word_extra("reasoning/summary", shape.summary))
+        extras_and_form = merge_extras(extras_and_form, _word_extra("reasoning/summary", shape.summary))
     visibility: Any = "summary" if isinstance(shape.summary, str) else None
-    return Thinking(effort=unset_to_none(shape.effort), visibility=visibility, summary=length, **kept)
+    return Thinking(effort=unset_to_none(shape.effort), visibility=visibility, summary=length, **extras_and_form)
 
 
-def _word_extra(pointer: str, word: Any) -> dict[str, Any]:
-    """A word that only this protocol knows, as an extra."""
-    return {"extras": {FAMILY: {pointer: Raw(msgspec.json.encode(word))}}}
+def _word_extra(pointer: str, value: Any) -> dict[str, Any]:
+    """Return an extra for a value that only this protocol has."""
+    return {"extras": {FAMILY: {pointer: Raw(msgspec.json.encode(value))}}}
 
 
 def decode_output(shape: TextShape | UnsetType) -> OutputFormat | None:
+    """Decode the `text` settings: output format and verbosity."""
     if shape is UNSET:
         return None
-    kept = collect_extras(shape, FAMILY, _TEXT_FORM, prefix="text/")
-    asked = shape.format
-    if asked is UNSET:
-        return OutputFormat(verbosity=unset_to_none(shape.verbosity), **kept)
-    kept = merge_extras(kept, collect_extras(asked, FAMILY, _FORMAT_FORM, prefix="text/format/"))
-    if isinstance(asked.type, str) and asked.type not in _FORMAT_KINDS:
-        kept = merge_extras(kept, _word_extra("text/format/type", asked.type))
+    extras_and_form = collect_extras(shape, FAMILY, _TEXT_FORM, prefix="text/")
+    output_format = shape.format
+    if output_format is UNSET:
+        return OutputFormat(verbosity=unset_to_none(shape.verbosity), **extras_and_form)
+    extras_and_form = merge_extras(
+        extras_and_form, collect_extras(output_format, FAMILY, _FORMAT_FORM, prefix="text/format/")
+    )
+    if isinstance(output_format.type, str) and output_format.type not in _FORMAT_KINDS:
+        extras_and_form = merge_extras(extras_and_form, _word_extra("text/format/type", output_format.type))
     return OutputFormat(
-        kind=_FORMAT_KINDS.get(unset_to_none(asked.type) or ""),
-        schema=unset_to_none(asked.schema),
-        name=unset_to_none(asked.name),
-        description=unset_to_none(asked.description),
-        strict=unset_to_none(asked.strict),
+        kind=_FORMAT_KINDS.get(unset_to_none(output_format.type) or ""),
+        schema=unset_to_none(output_format.schema),
+        name=unset_to_none(output_format.name),
+        description=unset_to_none(output_format.description),
+        strict=unset_to_none(output_format.strict),
         verbosity=unset_to_none(shape.verbosity),
-        **kept,
+        **extras_and_form,
     )
 
 
 def decode_sampling(shape: RequestShape) -> Sampling | None:
+    """Decode the sampling parameters; None if there are none."""
     sampling = Sampling(
         max_tokens=unset_to_none(shape.max_output_tokens),
         temperature=unset_to_none(shape.temperature),
@@ -92,68 +97,81 @@ def decode_sampling(shape: RequestShape) -> Sampling | None:
 
 
 def included_fields(shape: RequestShape) -> list[Any]:
-    """What an answer is to include, if it asks for log probabilities among it."""
+    """Return the `include` list if it requests log probabilities, else an empty list."""
     raw = shape.include
-    words = msgspec.json.decode(raw) if raw is not UNSET and LOGPROBS.encode() in bytes(raw) else ()
-    return words if isinstance(words, list) and LOGPROBS in words else []
+    include = msgspec.json.decode(raw) if raw is not UNSET and LOGPROBS.encode() in bytes(raw) else ()
+    return include if isinstance(include, list) and LOGPROBS in include else []
 
 
 def _decode_logprobs(shape: RequestShape) -> dict[str, Any]:
-    if not (words := included_fields(shape)):
+    """Return the canonical fields for a request of log probabilities."""
+    if not (include := included_fields(shape)):
         return {}
-    return {"logprobs": True, "wire_form": (f"{FAMILY}:name:logprobs=include/{words.index(LOGPROBS)}",)}
+    return {"logprobs": True, "wire_form": (f"{FAMILY}:name:logprobs=include/{include.index(LOGPROBS)}",)}
 
 
 def decode_continuation(shape: RequestShape) -> Continuation | None:
-    """What the provider holds. Named in both ways at once, which it refuses, the conversation is an extra."""
+    """Decode the stored state: `previous_response_id` or `conversation`.
+
+    If a request has both, which the provider rejects, the conversation becomes an extra.
+    """
     kind: Any = None
     id = None
-    kept: dict[str, Any] = {}
+    extras_and_form: dict[str, Any] = {}
     if shape.previous_response_id is not UNSET:
         kind, id = "response", shape.previous_response_id
     elif isinstance(shape.conversation, str):
-        kind, id, kept = "conversation", shape.conversation, {"wire_form": (_CONVERSATION,)}
+        kind, id, extras_and_form = "conversation", shape.conversation, {"wire_form": (_CONVERSATION,)}
     elif shape.conversation is not UNSET:
-        held = shape.conversation
-        kept = collect_extras(held, FAMILY, _CONVERSATION + "/id", _CONVERSATION_OBJECT, prefix="conversation/")
-        kind, id = "conversation", held.id
-    state = Continuation(
-        kind=kind, id=id, store=unset_to_none(shape.store), background=unset_to_none(shape.background), **kept
+        conversation = shape.conversation
+        extras_and_form = collect_extras(
+            conversation, FAMILY, _CONVERSATION + "/id", _CONVERSATION_OBJECT, prefix="conversation/"
+        )
+        kind, id = "conversation", conversation.id
+    continuation = Continuation(
+        kind=kind,
+        id=id,
+        store=unset_to_none(shape.store),
+        background=unset_to_none(shape.background),
+        **extras_and_form,
     )
-    return None if state == Continuation() else state
+    return None if continuation == Continuation() else continuation
 
 
 # ---- encode
 
 
 def encode_thinking(thinking: Thinking | None, path: SourcePath, plan: EncodingPlan) -> Any:
+    """Encode the `reasoning` settings, or return UNSET."""
     if thinking is None:
         return UNSET
     shape = ReasoningShape(effort=none_to_unset(thinking.effort))
     if thinking.visibility in ("summary", "full"):
-        own = (thinking.extras or {}).get(FAMILY, {})
-        shape.summary = UNSET if "reasoning/summary" in own else thinking.summary or "auto"
+        extras = (thinking.extras or {}).get(FAMILY, {})
+        shape.summary = UNSET if "reasoning/summary" in extras else thinking.summary or "auto"
     if not plan.same_protocol:
         _encode_foreign_thinking(thinking, shape, path, plan)
     return shape if shape != ReasoningShape() or _REASONING_FORM in thinking.wire_form else UNSET
 
 
 def _encode_foreign_thinking(thinking: Thinking, shape: ReasoningShape, path: SourcePath, plan: EncodingPlan) -> None:
+    """Adjust the `reasoning` settings for another protocol's request and report losses."""
     if thinking.effort is not None and thinking.effort not in EFFORTS:
-        plan.report.approximated(path, "effort", f"{thinking.effort} is told as high")
+        plan.report.approximated(path, "effort", f"{thinking.effort} sent as high")
         shape.effort = "high"
     if thinking.enabled is False:
         if thinking.effort not in (None, "none"):
-            plan.report.dropped(path, "effort", "there is no effort without thinking")
+            plan.report.dropped(path, "effort", "effort has no meaning while thinking is disabled")
         shape.effort = "none"
     elif thinking.enabled and thinking.effort is None:
-        plan.report.approximated(path, "enabled", "the target's models decide themselves whether to think")
+        plan.report.approximated(path, "enabled", "the target's models decide whether to think")
     if thinking.budget_tokens is not None:
         plan.report.dropped(path, "budget_tokens")
     report_thinking_visibility(replace(thinking, summary=None), plan.report, path)
 
 
 def encode_output(output: OutputFormat | None, path: SourcePath, plan: EncodingPlan) -> Any:
+    """Encode the `text` settings, or return UNSET."""
     if output is None:
         return UNSET
     shape = TextShape(verbosity=none_to_unset(output.verbosity))
@@ -166,11 +184,12 @@ def encode_output(output: OutputFormat | None, path: SourcePath, plan: EncodingP
         shape.format.name, shape.format.description = none_to_unset(output.name), none_to_unset(output.description)
         if not plan.same_protocol and output.kind == "json_schema" and output.name is None:
             shape.format.name = "answer"
-            plan.report.added(path, "schema", "/text/format/name", "the target wants a name for the schema")
+            plan.report.added(path, "schema", "/text/format/name", "the target requires a schema name")
     return shape if shape != TextShape() or _TEXT_FORM in output.wire_form else UNSET
 
 
 def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write the sampling parameters and report those that the target lacks."""
     sampling = request.sampling
     if sampling is None:
         return
@@ -183,7 +202,7 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
         if (value := getattr(sampling, field)) is not None:
             body[name] = value
     if not plan.same_protocol and sampling.max_tokens is not None and sampling.max_tokens < MIN_TOKENS:
-        plan.report.approximated(("sampling",), "max_tokens", f"the target gives at least {MIN_TOKENS}")
+        plan.report.approximated(("sampling",), "max_tokens", f"the minimum of the target is {MIN_TOKENS}")
         body["max_output_tokens"] = MIN_TOKENS
     if sampling.logprobs and not plan.same_protocol:
         body["include"] = [*body.get("include", ()), LOGPROBS]
@@ -194,19 +213,20 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
 
 
 def encode_continuation(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    state = request.continuation
-    if state is None:
+    """Write the stored state, which only its own provider has."""
+    continuation = request.continuation
+    if continuation is None:
         return
-    if state.store is not None:
-        body["store"] = state.store
-    if state.background is not None:
-        body["background"] = state.background
-    if state.id is None:
+    if continuation.store is not None:
+        body["store"] = continuation.store
+    if continuation.background is not None:
+        body["background"] = continuation.background
+    if continuation.id is None:
         return
     if not plan.same_protocol:
-        plan.report.dropped(("continuation",), "id", "the target holds no conversation of another provider's")
-    elif state.kind == "conversation":
-        whole = _CONVERSATION_OBJECT in state.wire_form
-        body["conversation"] = ConversationShape(id=state.id) if whole else state.id
+        plan.report.dropped(("continuation",), "id", "stored by another provider")
+    elif continuation.kind == "conversation":
+        is_object = _CONVERSATION_OBJECT in continuation.wire_form
+        body["conversation"] = ConversationShape(id=continuation.id) if is_object else continuation.id
     else:
-        body["previous_response_id"] = state.id
+        body["previous_response_id"] = continuation.id
