@@ -1,6 +1,5 @@
 """Function and custom tool calls and their outputs, to canonical calls and results and back."""
 
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -33,8 +32,6 @@ _NO_OUTPUT = "openai-responses:absent:output"
 _INPUT_NAME = "openai-responses:name:arguments=input"
 _NAMESPACE_FORM = "openai-responses:namespace:own"
 _PLAIN_CALL = ("json", "")
-_result_details = attrgetter("native", "name", "caller", "toolset", "cache")
-_NO_RESULT_DETAILS = (None,) * 5
 _WRAPPED_PREFIX = '{"_raw"'
 _PROGRAM_CALLER = "program"
 
@@ -166,7 +163,9 @@ def encode_fast_result(part: ToolResult, plan: ItemPlan) -> dict[str, Any] | Non
     content = part.content
     if content is None or len(content) != 1 or type(text := content[0]) is not Text:
         return None
-    if part.status != "ok" or part.executor == "server" or _result_details(part) != _NO_RESULT_DETAILS:
+    if part.status != "ok" or part.native is not None or part.executor == "server":
+        return None
+    if not (part.name is part.caller is part.toolset is part.cache is None):
         return None
     if text.cache is not None or text.annotations is not None or text.signature is not None:
         return None
