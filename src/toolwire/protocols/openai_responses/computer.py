@@ -257,7 +257,7 @@ def _encode_action_members(action: Action, state: ActionEncodingState) -> list[d
             return [{"type": "type", "text": text}]
         case Keys(keys=keys, repeat=repeat, hold=hold):
             if hold is not None:
-                state.report_loss("the target cannot hold keys: they are pressed once")
+                state.report_loss("the target cannot hold keys")
             return [{"type": "keypress", "keys": vendor_keys(keys, _KEY_NAMES)}] * repeat
         case Wait(seconds=seconds):
             if seconds is not None:

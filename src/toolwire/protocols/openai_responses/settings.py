@@ -161,7 +161,7 @@ def _encode_foreign_thinking(thinking: Thinking, shape: ReasoningShape, path: So
         shape.effort = "high"
     if thinking.enabled is False:
         if thinking.effort not in (None, "none"):
-            plan.report.dropped(path, "effort", "effort has no meaning while thinking is disabled")
+            plan.report.dropped(path, "effort", "thinking is disabled")
         shape.effort = "none"
     elif thinking.enabled and thinking.effort is None:
         plan.report.approximated(path, "enabled", "the target's models decide whether to think")

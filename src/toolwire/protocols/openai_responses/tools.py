@@ -442,7 +442,7 @@ def _encode_defer(tool: FunctionTool | FreeformTool, path: SourcePath, plan: Ite
 def _encode_schema(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> Raw:
     """Return the parameter schema as an object schema with properties, which the provider requires."""
     if tool.parameters is None:
-        reason = "the target requires a schema: an empty object is declared"
+        reason = "the target requires a schema; an empty object is declared"
         plan.report.added(path, "parameters", f"{plan.output_pointer}/parameters", reason)
         return EMPTY_SCHEMA
     try:
@@ -556,7 +556,7 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> A
     if choice is None or choice.mode is None:
         return UNSET
     if not plan.same_protocol and not has_tools:
-        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        plan.report.dropped(("tool_choice",), "", "no tools are declared")
         return UNSET
     if not plan.same_protocol:
         tool = chosen_native_tool(request)
@@ -607,7 +607,7 @@ def encode_parallel(request: Request, plan: EncodingPlan, *, has_tools: bool) ->
     if choice is None or choice.parallel is None:
         return UNSET
     if not plan.same_protocol and not has_tools:
-        plan.report.dropped(("tool_choice",), "parallel", "there are no tools to call")
+        plan.report.dropped(("tool_choice",), "parallel", "no tools are declared")
         return UNSET
     return choice.parallel
 
@@ -615,7 +615,7 @@ def encode_parallel(request: Request, plan: EncodingPlan, *, has_tools: bool) ->
 def _encode_reference(reference: ToolRef, plan: EncodingPlan) -> ToolReferenceShape | None:
     """Encode a tool named in `tool_choice`; None, reported, if the target lacks the tool."""
     if not plan.same_protocol and reference.kind in ("native", "server"):
-        plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
+        plan.report.approximated(("tool_choice",), "names", "the target does not have this tool; any tool may be chosen")
         return None
     match reference.kind:
         case "function" | "freeform":

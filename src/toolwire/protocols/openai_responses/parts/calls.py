@@ -318,7 +318,7 @@ def _encode_foreign_output(part: ToolResult, located_part: LocatedPart, plan: It
         # A placeholder for a missing result is not in the source, so nothing is reported for it.
         is_placeholder = part.content == (Text(text=UNANSWERED_TEXT),)
         if not is_placeholder and ERROR_MARK_FORM not in part.wire_form:
-            reason = f"{part.status} sent as text: the target has no error flag"
+            reason = f"the target has no error flag; {part.status} sent as text"
             plan.report.approximated(located_part.path, "status", reason)
         if len(texts) == len(content):
             return ERROR_MARK + "\n".join(texts)

@@ -278,12 +278,12 @@ def encode_content(located_parts: list[LocatedPart], plan: ItemPlan, *, is_outpu
             case Data():
                 block = _encode_plain_text(str(part.json, "utf-8"), is_output=is_output)
             case ToolRef():
-                plan.report.approximated(path, "name", "the target has no tool references here: sent as text")
+                plan.report.approximated(path, "name", "the target has no tool references; name sent as text")
                 block = _encode_plain_text(f"[tool {part.name}]", is_output=is_output)
             case OpaquePart():
                 block = _encode_opaque(part, path, plan, is_output=is_output)
             case _:
-                plan.report.dropped(path, "", "the target does not accept this part here")
+                plan.report.dropped(path, "", "the target does not accept this content here")
                 block = None
         if block is not None:
             blocks.append(block)
@@ -453,7 +453,7 @@ def _report_missing_source(source: Source, path: SourcePath, plan: ItemPlan) -> 
     if isinstance(source, FileId):
         plan.report.dropped(path, "", f"file is stored by {source.issuer} only")
     else:
-        plan.report.dropped(path, "", "the target does not accept this source here")
+        plan.report.dropped(path, "", "the target does not accept this media source")
 
 
 def _report_flattened(part: Media, path: SourcePath, plan: ItemPlan) -> None:
