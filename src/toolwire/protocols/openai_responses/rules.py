@@ -266,7 +266,7 @@ def _check_choice(request: _Request) -> Findings:
     chosen: list[tuple[JsonPath, JsonObject]] = [(path, object_of(choice))] if choice else []
     chosen += object_items(value_at(choice, "tools"), (*path, "tools"))
     known = {
-        (text_of(tool.get("type")), tool[key])
+        (text_of(tool.get("type")), text_of(tool[key]))
         for tool in tools
         for key in ("name", "server_label")
         if isinstance(tool.get(key), str)

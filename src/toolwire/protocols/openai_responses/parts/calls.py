@@ -32,6 +32,7 @@ _NO_OUTPUT = "openai-responses:absent:output"
 _INPUT_NAME = "openai-responses:name:arguments=input"
 _NAMESPACE_FORM = "openai-responses:namespace:own"
 _PLAIN_CALL = ("json", "")
+_NO_DETAILS = (None, None, None, None)
 _WRAPPED_PREFIX = '{"_raw"'
 _PROGRAM_CALLER = "program"
 
@@ -165,7 +166,7 @@ def encode_fast_result(part: ToolResult, plan: ItemPlan) -> dict[str, Any] | Non
         return None
     if part.status != "ok" or part.native is not None or part.executor == "server":
         return None
-    if not (part.name is part.caller is part.toolset is part.cache is None):
+    if (part.name, part.caller, part.toolset, part.cache) != _NO_DETAILS:
         return None
     if text.cache is not None or text.annotations is not None or text.signature is not None:
         return None

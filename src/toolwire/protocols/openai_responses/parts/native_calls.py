@@ -428,8 +428,8 @@ def _encode_result_content(
     text = _result_text(part)
     match kind:
         case "computer_call_output":
-            is_screenshot = part.content and isinstance(media := part.content[0], Media)
-            return {"output": _encode_screenshot(media)} if is_screenshot else {}
+            screenshot = part.content[0] if part.content else None
+            return {"output": _encode_screenshot(screenshot)} if isinstance(screenshot, Media) else {}
         case "shell_call_output":
             return {} if text is None else {"output": _encode_shell(part, text)}
         case "apply_patch_call_output":

@@ -291,7 +291,7 @@ def entry_field(kind: str) -> str:
 
 
 def _number_entries(entries: list[dict[str, Any]], index: int) -> list[dict[str, Any]]:
-    """Number entries from `index`."""
+    """Assign consecutive indices, starting at `index`, to entries."""
     return [{**entry, "index": index + offset} for offset, entry in enumerate(entries)]
 
 
