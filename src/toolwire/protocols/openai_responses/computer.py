@@ -27,7 +27,7 @@ from toolwire.codec.encoding.media import Size
 from toolwire.codec.wire.reader import escape_pointer
 from toolwire.protocols.openai_responses.wire import CONSTRAINT_FAMILY, FAMILY
 
-_PREVIEW = "computer_use_preview"
+_PREVIEW_TOOL = "computer_use_preview"
 _COMPUTER_TOOL, _COMPUTER_CALL = "computer", "computer_call"
 _KINDS = ("screenshot", "click", "move", "drag", "scroll", "type", "keys", "wait")
 _BUTTONS = {"left": "left", "right": "right", "wheel": "middle", "back": "back", "forward": "forward"}
@@ -43,7 +43,7 @@ _DEFAULT_SIZE = (1024, 768)
 """The size in the preview tool's guide: the preview requires one."""
 
 _ACTIONS_PREFIX = '{"actions":'
-_CALL_FORM = ("openai-responses:name:arguments=%s", "openai-responses:whole:")
+_CALL_FORM = ("openai-responses:name:arguments=%s", "openai-responses:raw:")
 _NO_PENDING_CHECKS = "openai-responses:empty:pending_safety_checks"
 _CHECK_FIELDS = {"id", "code", "message"}
 
@@ -53,7 +53,7 @@ _CHECK_FIELDS = {"id", "code", "message"}
 
 def decode_computer(kind: str, raw: Raw) -> Computer | None:
     """Decode the display size and environment of a computer tool; None for other tools."""
-    if kind not in (_COMPUTER_TOOL, "computer_use", _PREVIEW):
+    if kind not in (_COMPUTER_TOOL, "computer_use", _PREVIEW_TOOL):
         return None
     if not isinstance(members := parse_json(raw), dict):
         return None
@@ -86,10 +86,10 @@ def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool
             else _DEFAULT_SIZE
         )
         environment = "browser" if client_computer.environment == "browser" else "linux"
-        kind, body = _PREVIEW, {"type": _PREVIEW, "display_width": width, "display_height": height}  # type: ignore[dict-item]
+        kind, body = _PREVIEW_TOOL, {"type": _PREVIEW_TOOL, "display_width": width, "display_height": height}  # type: ignore[dict-item]
         body |= {"environment": environment}
     target_computer = Computer(dialect=kind, kinds=_KINDS)
-    if kind == _PREVIEW:
+    if kind == _PREVIEW_TOOL:
         target_computer = replace(
             target_computer,
             width=client_computer.width,
@@ -178,6 +178,7 @@ def _decode_action(members: dict[str, Any]) -> Action:
 
 
 def _decode_drag(members: dict[str, Any]) -> Drag:
+    """Decode a drag, which needs at least two points."""
     path = [dict(point) for point in members.pop("path")]
     points = tuple((_expect_int(point.pop("x")), _expect_int(point.pop("y"))) for point in path)
     if any(path) or len(points) < 2:
@@ -191,6 +192,7 @@ def _decode_point(members: dict[str, Any]) -> dict[str, Any]:
 
 
 def _expect_int(value: Any) -> int:
+    """Return the value if it is an integer; raise TypeError otherwise."""
     if type(value) is not int:
         raise TypeError("expected an integer")
     return value
@@ -200,9 +202,9 @@ def _decode_keys(value: Any) -> tuple[str, ...]:
     """Decode a list of key names; None means no keys."""
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
+    if not isinstance(value, list) or not all(isinstance(key, str) and key for key in value):
         raise TypeError("expected a list of key names")
-    return tuple(key_of(word, case_sensitive=False) for word in value)
+    return tuple(key_of(key, case_sensitive=False) for key in value)
 
 
 def _decode_computer_result(result: ToolResult) -> ScreenObservation:
@@ -223,12 +225,13 @@ def _encode_computer_actions(
 ) -> list[EncodedAction] | None:
     """Encode actions as the arguments of one call, or of one call per action for the preview tool."""
     encoded = encode_each(actions, _encode_action, state)
-    if encoded is None or computer.dialect == _PREVIEW:
+    if encoded is None or computer.dialect == _PREVIEW_TOOL:
         return encoded
     return [EncodedAction(_COMPUTER_TOOL, {"actions": [action.arguments for action in encoded]})]
 
 
 def _encode_action(action: Action, state: ActionEncodingState) -> list[EncodedAction] | None:
+    """Encode one action as computer calls; None if the target cannot perform it."""
     wire_actions = _encode_action_members(action, state)
     return None if wire_actions is None else [EncodedAction(_COMPUTER_TOOL, members) for members in wire_actions]
 
@@ -290,6 +293,7 @@ def _encode_click(action: Click, state: ActionEncodingState) -> list[dict[str, A
 
 
 def _encode_point(point: tuple[int, int]) -> dict[str, int]:
+    """Return the fields of a point."""
     return {"x": point[0], "y": point[1]}
 
 
@@ -300,7 +304,7 @@ def _encode_modifiers(action: Click | Move | Drag | Scroll) -> dict[str, Any]:
 
 def _encode_computer_call(call: ToolCall, computer: Computer, checks: tuple[SafetyCheck, ...]) -> ToolCall:
     """Complete a call of this dialect with its wire form and pending safety checks."""
-    field = "action" if computer.dialect == _PREVIEW else "actions"
+    field = "action" if computer.dialect == _PREVIEW_TOOL else "actions"
     form = tuple(token % field if "%s" in token else token for token in _CALL_FORM)
     extras = (
         {**(call.extras or {}), **encode_extras(CONSTRAINT_FAMILY, {"pending_safety_checks": checks})}

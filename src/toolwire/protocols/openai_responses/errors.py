@@ -55,8 +55,8 @@ _DETAIL_JSON = "openai-responses:error:detail:json"
 _NUMERIC_CODE = "openai-responses:error:number"
 _NO_MESSAGE = "openai-responses:absent:message"
 _FLAT_NAMES = tuple(
-    f"openai-responses:name:{ours}={theirs}"
-    for ours, theirs in (("message", "message"), ("raw", "type"), ("code", "code"), ("param", "param"))
+    f"openai-responses:name:{canonical}={wire}"
+    for canonical, wire in (("message", "message"), ("raw", "type"), ("code", "code"), ("param", "param"))
 )
 _EVENT_FIELDS = ("type", "sequence_number", "status")
 
@@ -219,7 +219,7 @@ def encode_failure(error: ApiError, plan: EncodingPlan) -> Any:
     return restore_error(error_object | {name: value for name, value in details.items() if value is not None}, error)
 
 
-def is_event(error: ApiError) -> bool:
+def is_error_event(error: ApiError) -> bool:
     """Return whether the error came as a stream event of its own, not inside a response."""
     return _ERROR_FORM in error.wire_form and (
         _FLAT_FORM in error.wire_form or not any(token in error.wire_form for token in _FLAT_NAMES)

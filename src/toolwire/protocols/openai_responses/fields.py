@@ -74,7 +74,7 @@ _ITEMS = parse_shapes(
     "additional_tools - tools!:array",
     "configuration_update - reasoning:object text:object",
 )
-_PREFIX_CHECKED = word_set("message function_call custom_tool_call reasoning")
+_CHECKED_PREFIXES = word_set("message function_call custom_tool_call reasoning")
 # Part type, allowed contexts (u: user or system message, a: assistant message, o: tool output), fields.
 _PARTS = parse_shapes(
     "input_text uo text!:string",
@@ -113,8 +113,8 @@ _FOREIGN_FIELDS = word_set(
 )
 _FOREIGN_TAGS = word_set("text image_url image document file tool_use tool_result tool_call thinking redacted_thinking")
 _NAME = re.compile("[a-zA-Z0-9_-]+")
-_NO_FILE = re.compile(r"data:((?:audio|video)/[^;,]+)")
-_NO_FILE_URL = re.compile(
+_MEDIA_DATA_URL = re.compile(r"data:((?:audio|video)/[^;,]+)")
+_MEDIA_FILE_URL = re.compile(
     r"https?://[^?#]+\.(mp3|wav|ogg|flac|aac|m4a|mp4|mov|webm|mkv|avi|mpeg)([?#]|$)", re.IGNORECASE
 )
 
@@ -218,7 +218,7 @@ def _check_id(path: JsonPath, tag: str, item_id: object, prefix: str) -> Finding
         yield ERROR_WORDING.finding("item-id", id_path, f"{message}but this value contained additional characters.")
     elif prefix != "-" and not item_id.startswith(prefix):
         message = f"Invalid '{{at}}': '{item_id}'. Expected an ID that begins with '{prefix}'."
-        yield ERROR_WORDING.finding("item-id", id_path, message, "error" if tag in _PREFIX_CHECKED else "warning")
+        yield ERROR_WORDING.finding("item-id", id_path, message, "error" if tag in _CHECKED_PREFIXES else "warning")
 
 
 def _check_part(context: str, path: JsonPath, part: JsonObject) -> Findings:
@@ -232,11 +232,11 @@ def _check_part(context: str, path: JsonPath, part: JsonObject) -> Findings:
     if tag not in allowed:
         message = f"Invalid value: '{tag}'. Supported values are: {ERROR_WORDING.join_choices(allowed)}."
         yield ERROR_WORDING.finding("part-place", (*path, "type"), message)
-    if media_match := _NO_FILE.match(text_of(part.get("file_data"))):
+    if media_match := _MEDIA_DATA_URL.match(text_of(part.get("file_data"))):
         message = "Invalid file data: '{at}'. Expected a base64-encoded data URL with a valid file MIME type (e.g. "
         message += "'data:text/plain;base64,SGVsbG8sIFdvcmxkIQ=='), but got unsupported MIME type "
         yield ERROR_WORDING.finding("file-type", (*path, "file_data"), f"{message}'{media_match[1]}'.")
-    if _NO_FILE_URL.match(text_of(part.get("file_url"))):
+    if _MEDIA_FILE_URL.match(text_of(part.get("file_url"))):
         message = "The file type you uploaded is not supported. Please try again with a pdf"
         yield ERROR_WORDING.finding("file-url-type", (*path, "file_url"), message)
 

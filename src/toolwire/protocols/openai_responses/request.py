@@ -147,7 +147,7 @@ _SHARED_FIELDS = (
     "safety_identifier",
 )
 _OBFUSCATION = "stream_options/include_obfuscation"
-_INCLUDE_FORM = FAMILY + ":included"
+_INCLUDE_FAMILY = FAMILY + ":included"
 _LOGPROBS = Raw(msgspec.json.encode(LOGPROBS))
 _INPUT_STRING = "openai-responses:input:string"
 _SAME_ROLE_PROTOCOLS = ("openai-chat", "openrouter")
@@ -247,7 +247,7 @@ def _decode_extras(shape: RequestShape) -> dict[str, Any]:
     shared |= _split_stream_options(extras)
     families = {FAMILY: extras} if extras else {}
     if include := included_fields(shape):
-        families[_INCLUDE_FORM] = _unrepresented_includes(include)
+        families[_INCLUDE_FAMILY] = _unrepresented_includes(include)
         extras_and_form = {
             **extras_and_form,
             "wire_form": (*extras_and_form.get("wire_form", ()), f"{FAMILY}:canonical:include"),
@@ -298,6 +298,7 @@ def _split_stream_options(extras: dict[str, Raw]) -> dict[str, Raw]:
 
 
 def _is_null(raw: Raw | UnsetType) -> bool:
+    """Return whether the field is present and null."""
     return raw is not UNSET and bytes(raw) == b"null"
 
 
@@ -401,6 +402,7 @@ def _encode_same_protocol_input(request: Request, body: dict[str, Any], plan: It
 
 
 def _report_message_fields(messages: tuple[Message, ...], plan: ItemPlan) -> None:
+    """Report names, ids and expiry of messages, which input items lack."""
     for index, message in enumerate(messages):
         if message.name is not None or message.id is not None or message.clear_at is not None:
             for field in ("name", "id", "clear_at"):
@@ -409,6 +411,7 @@ def _report_message_fields(messages: tuple[Message, ...], plan: ItemPlan) -> Non
 
 
 def _encode_turns(turns: list[Turn], plan: ItemPlan) -> list[Any]:
+    """Encode the items of several turns."""
     return [item for turn in turns for item in encode_turn(turn, plan)]
 
 

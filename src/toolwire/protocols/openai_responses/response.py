@@ -138,6 +138,7 @@ def _echo_request(request: Request, body: dict[str, Any]) -> None:
 
 
 def _as_members(value: Any) -> dict[str, Any]:
+    """Return the members of a wire object."""
     return value if isinstance(value, dict) else as_dict(value)
 
 
@@ -464,6 +465,7 @@ def encode_usage(usage: Usage, plan: ItemPlan) -> dict[str, Any]:
 
 
 def _encode_same_protocol_usage(usage: Usage) -> dict[str, Any]:
+    """Encode token usage as it came."""
     shape = UsageShape(
         input_tokens=none_to_unset(usage.input_tokens),
         output_tokens=none_to_unset(usage.output_tokens),

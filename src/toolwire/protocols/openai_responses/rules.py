@@ -1,4 +1,4 @@
-"""Rules of OpenAI's server for whole requests of the Responses API, with its messages where known."""
+"""Rules of OpenAI's server for complete requests of the Responses API, with its messages where known."""
 
 import re
 from typing import NamedTuple
@@ -27,14 +27,14 @@ from toolwire.protocols.openai_responses.fields import (
     item_type,
 )
 
-_SIZED = ("display_width", "display_height", "environment")
+_DISPLAY_FIELDS = ("display_width", "display_height", "environment")
 
 
 def check_computer(items: list[tuple[JsonPath, JsonObject]], tools: list[tuple[JsonPath, JsonObject]]) -> Findings:
     """Check display settings, screenshots and acknowledged safety checks of computer use."""
     for path, tool in tools:
         if tool.get("type") == "computer_use_preview":
-            for name in _SIZED:
+            for name in _DISPLAY_FIELDS:
                 if tool.get(name) is None:
                     field_path = (*path, name)
                     yield ERROR_WORDING.finding("computer-display", field_path, "Missing required parameter: '{at}'.")
@@ -178,6 +178,7 @@ def _check_unanswered(calls: dict[str, tuple[JsonPath, str]], answered: set[str]
 
 
 def _check_computer_items(request: _Request) -> Findings:
+    """Check computer use in the items and tools."""
     yield from check_computer(request.items, request.tools)
 
 
@@ -208,7 +209,7 @@ def _check_reasoning(request: _Request) -> Findings:
 
 
 def _check_items(request: _Request) -> Findings:
-    """Check item ids, the place of `compaction_trigger`, and approval responses."""
+    """Check item ids, the position of `compaction_trigger`, and approval responses."""
     seen: set[str] = set()
     approval_request_ids = {
         text_of(item.get("id")) for _, item in request.items if item.get("type") == "mcp_approval_request"

@@ -50,12 +50,12 @@ def decode_thinking(shape: ReasoningShape | UnsetType) -> Thinking | None:
     extras_and_form = collect_extras(shape, FAMILY, _REASONING_FORM, prefix="reasoning/")
     length: Any = shape.summary if shape.summary in SUMMARY_LENGTHS else None
     if shape.summary not in (UNSET, "auto", *SUMMARY_LENGTHS):
-        extras_and_form = merge_extras(extras_and_form, _word_extra("reasoning/summary", shape.summary))
+        extras_and_form = merge_extras(extras_and_form, _value_extra("reasoning/summary", shape.summary))
     visibility: Any = "summary" if isinstance(shape.summary, str) else None
     return Thinking(effort=unset_to_none(shape.effort), visibility=visibility, summary=length, **extras_and_form)
 
 
-def _word_extra(pointer: str, value: Any) -> dict[str, Any]:
+def _value_extra(pointer: str, value: Any) -> dict[str, Any]:
     """Return an extra for a value that only this protocol has."""
     return {"extras": {FAMILY: {pointer: Raw(msgspec.json.encode(value))}}}
 
@@ -72,7 +72,7 @@ def decode_output(shape: TextShape | UnsetType) -> OutputFormat | None:
         extras_and_form, collect_extras(output_format, FAMILY, _FORMAT_FORM, prefix="text/format/")
     )
     if isinstance(output_format.type, str) and output_format.type not in _FORMAT_KINDS:
-        extras_and_form = merge_extras(extras_and_form, _word_extra("text/format/type", output_format.type))
+        extras_and_form = merge_extras(extras_and_form, _value_extra("text/format/type", output_format.type))
     return OutputFormat(
         kind=_FORMAT_KINDS.get(unset_to_none(output_format.type) or ""),
         schema=unset_to_none(output_format.schema),

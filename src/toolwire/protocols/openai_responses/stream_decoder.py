@@ -55,11 +55,11 @@ from toolwire.protocols.openai_responses.wire import (
     DeltaUnion,
     ErrorShape,
     InputDelta,
+    ReasoningTextDelta,
     RefusalDelta,
     ResponseShape,
     SummaryDelta,
     TextDelta,
-    ThoughtDelta,
     UntypedFrame,
     UsageShape,
 )
@@ -386,7 +386,7 @@ class StreamItemDecoder:
 _DELTA_KINDS: dict[type, str] = {
     TextDelta: "output_text",
     RefusalDelta: "refusal",
-    ThoughtDelta: "reasoning_text",
+    ReasoningTextDelta: "reasoning_text",
     SummaryDelta: "reasoning_summary_text",
     ArgumentsDelta: "arguments",
     InputDelta: "arguments",
@@ -446,12 +446,14 @@ class Decoder:
         }
 
     def feed(self, data: bytes) -> list[Event]:
+        """Decode a chunk of the stream."""
         try:
             return self._read(self._splitter.feed(data))
         except ValueError as error:
             return self._fail_stream(str(error))
 
     def close(self) -> list[Event]:
+        """Decode the rest; fail the response if it was not complete."""
         events = self._read(self._splitter.close())
         return (
             events if self._ended else events + self._fail_stream("the stream ended before the response was complete")

@@ -30,7 +30,7 @@ from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport
-from toolwire.protocols.openai_responses.errors import encode_error, encode_failure, is_event
+from toolwire.protocols.openai_responses.errors import encode_error, encode_failure, is_error_event
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.request import ID_AND_NAME_RULES
 from toolwire.protocols.openai_responses.response import (
@@ -171,31 +171,38 @@ class Encoder:
     # ---- items
 
     def _message_start(self, event: MessageStart) -> bytes:
+        """Remember the start of a message."""
         if event.candidate == 0:
             self._items.message_start(event)
         return b""
 
     def _part_start(self, event: PartStart) -> bytes:
+        """Encode the start of a part; parts of further candidates are reported."""
         if event.candidate != 0:
             self.report.dropped(("candidates", event.candidate), "", "the target returns a single candidate")
             return b""
         return self._encode_start() + self._items.part_start(event)
 
     def _part_delta(self, event: PartDelta) -> bytes:
+        """Encode a delta of the first candidate."""
         return self._items.part_delta(event) if event.candidate == 0 else b""
 
     def _part_end(self, event: PartEnd) -> bytes:
+        """Encode the end of a part of the first candidate."""
         return self._items.part_end(event) if event.candidate == 0 else b""
 
     def _message_end(self, event: MessageEnd) -> bytes:
+        """Encode the end of a message of the first candidate."""
         return self._items.message_end(event) if event.candidate == 0 else b""
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:
+        """Remember the stop reason for the terminal event."""
         if event.candidate == 0:
             self._stop = event.stop
         return b""
 
     def _report_usage(self, event: UsageReport) -> bytes:
+        """Remember the usage for the terminal event."""
         self._usage = event.usage
         return b""
 
@@ -231,7 +238,7 @@ class Encoder:
     def _fail_response(self, event: ResponseFailed) -> bytes:
         """Encode `response.failed`, or the `error` event as it came."""
         self._ended = True
-        if self._plan.same_protocol and is_event(event.error):
+        if self._plan.same_protocol and is_error_event(event.error):
             return encode_sse_frame(encode_error(event.error).to_bytes(), b"error")
         opening = self._encode_start() + self._items.close_waiting()
         body = self._terminal_body(event)

@@ -97,8 +97,8 @@ class OpenPart:
         self.citations: list[Citation] = []
         self.signature: Signature | None = None
         self.call_id: str | None = None
-        self.thoughts: dict[tuple[str, int], TextPieces] = {}
-        self.open_thought: tuple[str, int] | None = None
+        self.reasoning_texts: dict[tuple[str, int], TextPieces] = {}
+        self.open_text: tuple[str, int] | None = None
 
     def final(self, end: PartEnd) -> Part:
         """Return the complete part: as its end contains it, or as its deltas built it."""
@@ -126,7 +126,7 @@ class OpenPart:
             case Reasoning():
                 texts: list[Any] = [
                     ReasoningText(kind="summary" if kind == "summary" else "full", text="".join(pieces))
-                    for (kind, _), pieces in self.thoughts.items()
+                    for (kind, _), pieces in self.reasoning_texts.items()
                 ]
                 return replace(part, content=(*part.content, *texts), signature=self.signature or part.signature)
             case _:
@@ -212,7 +212,7 @@ class StreamItemEncoder:
             case ToolCall():
                 closing = self._end_arguments(open_part, open_part.item, part)
             case _:
-                closing = self._end_thought(open_part, open_part.item)
+                closing = self._end_reasoning_text(open_part, open_part.item)
         if not self._plan.same_protocol:
             self._open_item = open_part.item
         return closing
@@ -294,6 +294,7 @@ class StreamItemEncoder:
         )
 
     def _end_open_item(self, *, is_truncated: bool = False) -> bytes:
+        """End the open item, if any."""
         item, self._open_item = self._open_item, None
         return b"" if item is None else self._end_item(item, is_truncated=is_truncated)
 
@@ -409,6 +410,7 @@ class StreamItemEncoder:
         )
 
     def _encode_annotation(self, open_item: OpenItem, content: int, number: int, annotation: Any) -> bytes:
+        """Encode an annotation event."""
         fields = open_item.event_fields(content)
         kind = "response.output_text.annotation.added"
         return self._frames.encode(kind, **fields, annotation_index=number, annotation=annotation)
@@ -475,32 +477,32 @@ class StreamItemEncoder:
             open_part.item = item
             opening += announced
         key = (event.kind or "full", event.block)
-        if open_part.open_thought != key:
-            opening += self._end_thought(open_part, item)
-            open_part.open_thought = key
-            if key not in open_part.thoughts:
-                open_part.thoughts[key] = TextPieces()
-                opening += self._encode_thought_event(open_part, item, key, "added", "")
+        if open_part.open_text != key:
+            opening += self._end_reasoning_text(open_part, item)
+            open_part.open_text = key
+            if key not in open_part.reasoning_texts:
+                open_part.reasoning_texts[key] = TextPieces()
+                opening += self._encode_reasoning_event(open_part, item, key, "added", "")
             open_part.head = b""
         if not event.text:
             return opening
-        open_part.thoughts[key].append(event.text)
-        return opening + self._encode_thought_event(open_part, item, key, "delta", event.text)
+        open_part.reasoning_texts[key].append(event.text)
+        return opening + self._encode_reasoning_event(open_part, item, key, "delta", event.text)
 
-    def _end_thought(self, open_part: OpenPart, open_item: OpenItem) -> bytes:
-        """End the open reasoning text."""
-        if (key := open_part.open_thought) is None:
+    def _end_reasoning_text(self, open_part: OpenPart, open_item: OpenItem) -> bytes:
+        """End the open reasoning text, if any."""
+        if (key := open_part.open_text) is None:
             return b""
-        open_part.open_thought = None
-        return self._encode_thought_event(open_part, open_item, key, "done", "".join(open_part.thoughts[key]))
+        open_part.open_text = None
+        return self._encode_reasoning_event(open_part, open_item, key, "done", "".join(open_part.reasoning_texts[key]))
 
-    def _encode_thought_event(
+    def _encode_reasoning_event(
         self, open_part: OpenPart, open_item: OpenItem, key: tuple[str, int], step: str, text: str
     ) -> bytes:
         """Encode the events for one step of a reasoning text: added, delta or done."""
         is_full = self._plan.same_protocol and key[0] == "full"
         fields = open_item.event_fields()
-        index = key[1] if self._plan.same_protocol else list(open_part.thoughts).index(key)
+        index = key[1] if self._plan.same_protocol else list(open_part.reasoning_texts).index(key)
         fields["content_index" if is_full else "summary_index"] = index
         part = {"type": "reasoning_text" if is_full else "summary_text", "text": text}
         part_event = "response.content_part" if is_full else "response.reasoning_summary_part"

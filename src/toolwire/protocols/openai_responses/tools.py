@@ -79,8 +79,6 @@ _SERVER_FIELDS = (
 )
 _FILTER_FORM = f"{FAMILY}:name:allowed=allowed_tools/tool_names"
 
-_decode_json_server = msgspec.json.Decoder().decode
-
 # ---- MCP servers
 
 
@@ -89,7 +87,7 @@ def decode_server(raw: Raw, path: str) -> McpServer | None:
 
     Connectors and tunnels are only available at OpenAI.
     """
-    members = _decode_json_server(raw)
+    members = _decode_json(raw)
     name, url, token, headers = (members.get(key) for key in ("server_label", "server_url", "authorization", "headers"))
     if not isinstance(name, str) or not isinstance(url, str) or not isinstance(token, str | None):
         return None
@@ -244,15 +242,15 @@ def _decode_custom(shape: CustomShape) -> FreeformTool:
     if input_format is not UNSET:
         is_known_type = input_format.type in ("text", "grammar")
         format_form = (_FORMAT_FORM + str(input_format.type) if is_known_type else _FORMAT_FORM,)
-        extras_and_form = add_form_fields(extras_and_form, collect_extras(input_format, FAMILY, prefix="format/"))
+        extras_and_form = combine_extras(extras_and_form, collect_extras(input_format, FAMILY, prefix="format/"))
         if not is_known_type:
-            extras_and_form = add_form_fields(
+            extras_and_form = combine_extras(
                 extras_and_form, unused_field_extras(input_format, ("type",), prefix="format/")
             )
         if input_format.syntax is not UNSET and input_format.definition is not UNSET:
             grammar = Grammar(syntax=input_format.syntax, definition=input_format.definition, at="/format")
         else:
-            extras_and_form = add_form_fields(
+            extras_and_form = combine_extras(
                 extras_and_form, unused_field_extras(input_format, ("syntax", "definition"), prefix="format/")
             )
     return FreeformTool(
@@ -262,11 +260,11 @@ def _decode_custom(shape: CustomShape) -> FreeformTool:
         defer=unset_to_none(shape.defer_loading),
         allowed_callers=None if callers is UNSET else tuple(callers),
         asynchronous=unset_to_none(shape.asynchronous),
-        **add_form_fields(extras_and_form, {"wire_form": format_form}),
+        **combine_extras(extras_and_form, {"wire_form": format_form}),
     )
 
 
-def add_form_fields(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+def combine_extras(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Merge the extras and wire form of two decoded objects."""
     extras = {**first.get("extras", {}).get(FAMILY, {}), **second.get("extras", {}).get(FAMILY, {})}
     form = first.get("wire_form", ()) + second.get("wire_form", ())
@@ -360,6 +358,7 @@ def encode_tool(tool: Tool | ToolRef, path: SourcePath, plan: ItemPlan) -> Any:
 
 
 def _encode_namespace(group: ToolGroup, path: SourcePath, plan: ItemPlan) -> Any:
+    """Encode a group of tools as a namespace."""
     members = [encode_tool(tool, (*path, "tools", index), plan) for index, tool in enumerate(group.tools)]
     description = none_to_unset(group.description) if plan.same_protocol or group.description is not None else ""
     shape = NamespaceShape(type="namespace", name=group.name, tools=members, description=description)
@@ -463,6 +462,7 @@ def _encode_schema(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> 
 
 
 def _is_object(raw: Raw | None) -> bool:
+    """Return whether the JSON value is an object."""
     return raw is not None and bytes(raw)[:1] == b"{"
 
 
@@ -507,13 +507,13 @@ def decode_choice(choice: str | ChoiceShape | UnsetType, *, parallel: bool | Non
         return ToolChoice(
             mode="named", names=(reference,), parallel=parallel, **unused_field_extras(choice, ("mode", "tools"))
         )
-    extras_and_form = add_form_fields(
+    extras_and_form = combine_extras(
         collect_extras(choice, FAMILY), unused_field_extras(choice, ("name", "server_label"))
     )
     form: tuple[str, ...] = (_NO_CHOICE_TOOLS,) if choice.tools is UNSET else ()
     if choice.mode not in ("auto", "required"):
         form = (*form, _NO_CHOICE_MODE)
-        extras_and_form = add_form_fields(extras_and_form, unused_field_extras(choice, ("mode",)))
+        extras_and_form = combine_extras(extras_and_form, unused_field_extras(choice, ("mode",)))
     tools = choice.tools or []
     return ToolChoice(
         mode="allowed",
@@ -521,7 +521,7 @@ def decode_choice(choice: str | ChoiceShape | UnsetType, *, parallel: bool | Non
         required=choice.mode == "required",
         natives=True,
         parallel=parallel,
-        **add_form_fields(extras_and_form, {"wire_form": form}),
+        **combine_extras(extras_and_form, {"wire_form": form}),
     )
 
 
@@ -529,7 +529,7 @@ def _decode_reference(shape: ToolReferenceShape) -> ToolRef:
     """Decode a tool named in `tool_choice`."""
     match shape.type:
         case "function" | "custom" if shape.name is not UNSET:
-            extras_and_form = add_form_fields(
+            extras_and_form = combine_extras(
                 collect_extras(shape, FAMILY), unused_field_extras(shape, ("server_label",))
             )
             return ToolRef(
@@ -540,7 +540,7 @@ def _decode_reference(shape: ToolReferenceShape) -> ToolRef:
             server = unset_to_none(shape.server_label)
             return ToolRef(name=shape.name or "", server=server, kind="server", **collect_extras(shape, FAMILY, *form))
         case kind:
-            extras_and_form = add_form_fields(
+            extras_and_form = combine_extras(
                 collect_extras(shape, FAMILY), unused_field_extras(shape, ("name", "server_label"))
             )
             return ToolRef(name=kind, kind="native", **extras_and_form)
@@ -615,7 +615,9 @@ def encode_parallel(request: Request, plan: EncodingPlan, *, has_tools: bool) ->
 def _encode_reference(reference: ToolRef, plan: EncodingPlan) -> ToolReferenceShape | None:
     """Encode a tool named in `tool_choice`; None, reported, if the target lacks the tool."""
     if not plan.same_protocol and reference.kind in ("native", "server"):
-        plan.report.approximated(("tool_choice",), "names", "the target does not have this tool; any tool may be chosen")
+        plan.report.approximated(
+            ("tool_choice",), "names", "the target does not have this tool; any tool may be chosen"
+        )
         return None
     match reference.kind:
         case "function" | "freeform":

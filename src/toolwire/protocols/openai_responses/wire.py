@@ -106,7 +106,7 @@ class ScreenshotShape(WireObject):
     file_id: str | UnsetType | None = UNSET
 
 
-class ThoughtShape(WireObject):
+class ReasoningTextShape(WireObject):
     """A text of a reasoning item: `summary_text` or `reasoning_text`."""
 
     text: str
@@ -210,8 +210,8 @@ class CustomOutput(Item, tag="custom_tool_call_output"):
 class ReasoningItem(Item, tag="reasoning"):
     """Reasoning of the model, as text or encrypted."""
 
-    summary: list[ThoughtShape] | UnsetType = UNSET
-    content: list[ThoughtShape] | UnsetType = UNSET
+    summary: list[ReasoningTextShape] | UnsetType = UNSET
+    content: list[ReasoningTextShape] | UnsetType = UNSET
     encrypted_content: str | UnsetType = UNSET
 
 
@@ -521,14 +521,14 @@ class SummaryDelta(Frame, tag="response.reasoning_summary_text.delta"):
     summary_index: int | UnsetType = UNSET
 
 
-class ThoughtDelta(Frame, tag="response.reasoning_text.delta"):
+class ReasoningTextDelta(Frame, tag="response.reasoning_text.delta"):
     """A delta of reasoning text."""
 
     delta: str
     content_index: int | UnsetType = UNSET
 
 
-DeltaUnion = TextDelta | RefusalDelta | ArgumentsDelta | InputDelta | SummaryDelta | ThoughtDelta
+DeltaUnion = TextDelta | RefusalDelta | ArgumentsDelta | InputDelta | SummaryDelta | ReasoningTextDelta
 
 
 class UntypedFrame(Struct):

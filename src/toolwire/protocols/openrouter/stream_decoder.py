@@ -131,6 +131,7 @@ class _ChoiceState:
         return self._decode_fragments(fragments, dict(extras)) if fragments else [event]
 
     def part_end(self, event: PartEnd) -> list[Event]:
+        """End a part, unless it never started."""
         index = self._indices.get(event.index)
         return [] if index is None else [replace(event, index=index)]
 
@@ -219,6 +220,7 @@ class _ChoiceState:
 
 
 def _without_extra(event: PartDelta, extras: dict[str, Raw], name: str) -> PartDelta:
+    """Return the delta without one of its extras."""
     others = {key: value for key, value in extras.items() if key != name}
     return replace(event, extras={FAMILY: others} if others else None)
 
@@ -243,9 +245,11 @@ class Decoder:
         self._has_failed = False
 
     def feed(self, data: bytes) -> list[Event]:
+        """Decode a chunk of the stream."""
         return self._read(lambda: self._chat.feed(data))
 
     def close(self) -> list[Event]:
+        """Decode the rest of the stream."""
         return self._read(self._chat.close)
 
     def _read(self, read_events: Callable[[], list[Event]]) -> list[Event]:

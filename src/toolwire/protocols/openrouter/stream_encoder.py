@@ -91,6 +91,7 @@ class Encoder:
         return self._chat.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
+        """Encode events; a finished stream ends with `[DONE]`."""
         out = self._chat.encode(self._adapt_events(events))
         return out + _STREAM_END if self._ended and out and not out.endswith(_STREAM_END) else out
 

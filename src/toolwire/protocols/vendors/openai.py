@@ -211,6 +211,7 @@ def vendor_shared_extras(
 
 
 def _unchanged(value: Raw) -> Raw:
+    """Return the value: both protocols spell it the same way."""
     return value
 
 

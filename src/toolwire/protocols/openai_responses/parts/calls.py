@@ -30,7 +30,7 @@ _FAILED_FORM = "openai-responses:marked:incomplete"
 _NO_ARGUMENTS = "openai-responses:absent:arguments"
 _NO_OUTPUT = "openai-responses:absent:output"
 _INPUT_NAME = "openai-responses:name:arguments=input"
-_NAMESPACE_FORM = "openai-responses:namespace:own"
+_NAMESPACE_FORM = "openai-responses:namespace:name"
 _PLAIN_CALL = ("json", "")
 _NO_DETAILS = (None, None, None, None)
 _WRAPPED_PREFIX = '{"_raw"'
@@ -235,7 +235,7 @@ def unwrap_invalid_arguments(arguments: str) -> str:
 
 
 def _report_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan) -> None:
-    """Report the fields of another protocol's call that have no place here."""
+    """Report the fields of another protocol's call that this API lacks."""
     if part.native is not None:
         plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
     if part.toolset is not None:
@@ -335,6 +335,7 @@ def _encode_foreign_output(part: ToolResult, located_part: LocatedPart, plan: It
 
 
 def _is_plain_text(block: InputText) -> bool:
+    """Return whether a text has no cache breakpoint."""
     return block.prompt_cache_breakpoint is UNSET
 
 

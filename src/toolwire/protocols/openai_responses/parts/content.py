@@ -47,15 +47,15 @@ from toolwire.protocols.openai_responses.wire import (
     InputText,
     OutputText,
     ReasoningItem,
+    ReasoningTextShape,
     RefusalPart,
-    ThoughtShape,
 )
 from toolwire.protocols.vendors.openai import encode_detail
 
 STRING = "openai-responses:string"
 INPUT_FORM = "openai-responses:input_text"
 OUTPUT_FORM = "openai-responses:output_text"
-_NO_SOURCE = "openai-responses:nowhere"
+_NO_SOURCE = "openai-responses:no_source"
 _BARE_FORM = "openai-responses:bare"
 _SOURCE_NAME = "openai-responses:name:source="
 _FILENAME = "openai-responses:name:title=filename"
@@ -85,6 +85,7 @@ def decode_content(blocks: list[Any], path: str, *, is_output: bool) -> tuple[Pa
 
 
 def _decode_input_text(block: InputText, *, is_output: bool) -> Text:
+    """Decode input text with its cache breakpoint."""
     form = (INPUT_FORM,) if is_output else ()
     if block.prompt_cache_breakpoint is UNSET and block.unknown is UNSET and block.nulls is UNSET:
         return Text(text=block.text, wire_form=form)
@@ -222,6 +223,7 @@ def _with_source_name(extras_and_form: dict[str, Any], field: str) -> dict[str, 
 
 
 def _decode_audio(block: InputAudio, *, is_output: bool) -> Media:
+    """Decode audio."""
     audio = block.input_audio
     source = Inline(data=audio.data, at="/input_audio", **collect_extras(audio, FAMILY))
     names = (_SOURCE_NAME + "input_audio/data", "openai-responses:name:media_type=input_audio/format")
@@ -231,6 +233,7 @@ def _decode_audio(block: InputAudio, *, is_output: bool) -> Media:
 
 
 def _decode_refusal(block: RefusalPart, *, is_output: bool) -> Refusal:
+    """Decode a refusal."""
     return Refusal(text=block.refusal, **collect_extras(block, FAMILY))
 
 
@@ -482,7 +485,7 @@ def _encode_opaque(part: OpaquePart, path: SourcePath, plan: ItemPlan, *, is_out
 
 _NO_SUMMARY = "openai-responses:absent:summary"
 _EMPTY_CONTENT = "openai-responses:empty:content"
-_NO_THOUGHT_TYPE = "openai-responses:absent:type"
+_NO_TEXT_TYPE = "openai-responses:absent:type"
 
 # ---- reasoning: decode
 
@@ -495,8 +498,8 @@ def decode_reasoning(shape: ReasoningItem) -> Message:
     if shape.content is not UNSET and not shape.content:
         form.append(_EMPTY_CONTENT)
     content = [
-        *(_decode_thought(text, "summary", index) for index, text in enumerate(shape.summary or ())),
-        *(_decode_thought(text, "content", index) for index, text in enumerate(shape.content or ())),
+        *(_decode_reasoning_text(text, "summary", index) for index, text in enumerate(shape.summary or ())),
+        *(_decode_reasoning_text(text, "content", index) for index, text in enumerate(shape.content or ())),
     ]
     encrypted = shape.encrypted_content
     reasoning = Reasoning(
@@ -511,11 +514,11 @@ def decode_reasoning(shape: ReasoningItem) -> Message:
     return Message(role="assistant", parts=(reasoning,), id=unset_to_none(shape.id), status=unset_to_none(shape.status))
 
 
-def _decode_thought(shape: ThoughtShape, field: str, index: int) -> ReasoningText:
+def _decode_reasoning_text(shape: ReasoningTextShape, field: str, index: int) -> ReasoningText:
     """Decode a text of a reasoning item; `field` is `summary` or `content`."""
     extras_and_form = collect_extras(shape, FAMILY)
     if shape.type != ("summary_text" if field == "summary" else "reasoning_text"):
-        extras_and_form = add_extras(collect_extras(shape, FAMILY, _NO_THOUGHT_TYPE), type=shape.type)
+        extras_and_form = add_extras(collect_extras(shape, FAMILY, _NO_TEXT_TYPE), type=shape.type)
     kind: Any = "summary" if field == "summary" else "full"
     return ReasoningText(kind=kind, text=shape.text, at=f"/{field}/{index}", **extras_and_form)
 
@@ -539,9 +542,10 @@ def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: ItemPlan,
 
 
 def _encode_reasoning_item(part: Reasoning, texts: list[ReasoningText], id: str | None, status: str | None) -> Any:
+    """Encode a reasoning item from its texts and signature."""
     shape = ReasoningItem(id=none_to_unset(id), status=none_to_unset(status))
-    full = [_encode_thought(block) for block in texts if block.kind == "full"]
-    summary = [_encode_thought(block) for block in texts if block.kind == "summary"]
+    full = [_encode_reasoning_text(block) for block in texts if block.kind == "full"]
+    summary = [_encode_reasoning_text(block) for block in texts if block.kind == "summary"]
     shape.summary = UNSET if _NO_SUMMARY in part.wire_form and not summary else summary
     shape.content = full if full or _EMPTY_CONTENT in part.wire_form else UNSET
     if part.signature is not None and part.signature.issuer == ISSUER:
@@ -576,12 +580,13 @@ def _foreign_reasoning_header(part: Reasoning, plan: ItemPlan) -> Message:
 
 
 def _is_signed_by_openai(part: Reasoning) -> bool:
+    """Return whether the reasoning has encrypted content of OpenAI."""
     return part.signature is not None and part.signature.issuer == ISSUER
 
 
-def _encode_thought(block: ReasoningText) -> Any:
+def _encode_reasoning_text(block: ReasoningText) -> Any:
     """Encode a text of a reasoning item."""
     kind = "summary_text" if block.kind == "summary" else "reasoning_text"
     return encode_with_extras(
-        ThoughtShape(text=block.text, type=UNSET if _NO_THOUGHT_TYPE in block.wire_form else kind), block, FAMILY
+        ReasoningTextShape(text=block.text, type=UNSET if _NO_TEXT_TYPE in block.wire_form else kind), block, FAMILY
     )

@@ -140,6 +140,7 @@ class ItemDecoder:
         return tuple([release_acknowledged_checks(message, self._acknowledged_ids) for message in messages])
 
     def _decode_slow(self, raw: Raw, path: str) -> Message:
+        """Decode an item that is not plain, and remember its message."""
         message = self.decode(raw, path)
         self.slow_messages.append(message)
         return message

@@ -58,7 +58,7 @@ NATIVE_RESULTS = {
 _ACTIONS_TEMPLATE = '{"actions":%s}'
 _APPROVAL_REQUEST = "mcp_approval_request"
 _ARGUMENTS_FIELD = "openai-responses:name:arguments="
-_RAW_FORM = "openai-responses:whole:"
+_RAW_FORM = "openai-responses:raw:"
 _EMPTY_FORM = "openai-responses:empty:"
 _NO_REASON = "openai-responses:absent:reason"
 _NO_NAME = "openai-responses:absent:name"
@@ -258,6 +258,7 @@ def _decode_approval(members: Members, form: list[str]) -> tuple[tuple[Part, ...
 
 
 def _decode_text(members: Members, field: str) -> tuple[Part, ...] | None:
+    """Take a text out of `members` as content; None if there is none."""
     text = _take_string(members, field)
     return None if text is None else (Text(text=text, at="/" + field),)
 

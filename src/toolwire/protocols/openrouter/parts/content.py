@@ -51,7 +51,7 @@ ENTRY_FORMATS = {
     "xai": "xai-responses-v1",
     "meta": "meta-responses-v1",
 }
-FORMAT_ISSUERS = {word: issuer for issuer, word in ENTRY_FORMATS.items()}
+FORMAT_ISSUERS = {entry_format: issuer for issuer, entry_format in ENTRY_FORMATS.items()}
 DEFAULT_ISSUER = "openrouter"
 """The issuer of signatures without a known `format`: they are only valid for OpenRouter."""
 
@@ -231,6 +231,7 @@ def decode_details(message: Message) -> Message:
 
 
 def _reasoning_texts(part: Reasoning) -> list[str]:
+    """Return the texts of a reasoning."""
     return [block.text for block in part.content if isinstance(block, ReasoningText)]
 
 
@@ -282,6 +283,7 @@ def is_known_issuer(signature: Signature) -> bool:
 
 
 def _encode_text_entry(kind: str, text: str) -> dict[str, Any]:
+    """Encode a text as an entry without index and format."""
     return {"type": f"reasoning.{'summary' if kind == 'summary' else 'text'}", entry_field(kind): text}
 
 
@@ -326,7 +328,7 @@ def restore_details(message: Message) -> Message:
 
 
 IMAGES = "images"
-IMAGE_FORM = "openai-chat:drawn"
+IMAGE_FORM = "openai-chat:generated_image"
 _IMAGE_NAMES = tuple(f"{FAMILY}:name:{field}=image_url/url" for field in ("source", "media_type"))
 
 
@@ -359,6 +361,7 @@ def decode_images(raw: Raw) -> tuple[Media, ...]:
 
 
 def _decode_image(url: str, index: int) -> Media:
+    """Decode one image."""
     source, media_type = source_from_url(url)
     return Media(
         kind="image",
