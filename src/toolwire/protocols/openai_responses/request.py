@@ -29,26 +29,22 @@ from toolwire.protocols.openai_responses.fast_path import decode_fast, encode_fa
 from toolwire.protocols.openai_responses.parts.messages import ItemDecoder, encode_items
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.settings import (
+    CHOICE_MODES,
     LOGPROBS,
+    decode_choice,
     decode_continuation,
     decode_output,
     decode_sampling,
     decode_thinking,
+    encode_choice,
     encode_continuation,
     encode_output,
+    encode_parallel,
     encode_sampling,
     encode_thinking,
     included_fields,
 )
-from toolwire.protocols.openai_responses.tools import (
-    CHOICE_MODES,
-    HOSTED_TOOLS,
-    decode_choice,
-    decode_tools,
-    encode_choice,
-    encode_parallel,
-    encode_tools,
-)
+from toolwire.protocols.openai_responses.tools import HOSTED_TOOLS, decode_tools, encode_tools
 from toolwire.protocols.openai_responses.wire import (
     CONSTRAINT_FAMILY,
     ECHO_FAMILY,

@@ -1,4 +1,4 @@
-"""Request settings of the Responses API: `reasoning`, `text`, sampling and stored state."""
+"""Request settings of the Responses API: `reasoning`, `text`, sampling, stored state and `tool_choice`."""
 
 from typing import Any, Literal
 
@@ -7,18 +7,31 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from toolwire.canonical.request import Continuation, Request
-from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
+from toolwire.canonical.tools import NativeTool, OutputFormat, Sampling, Thinking, ToolChoice, ToolRef
 from toolwire.codec.encoding.fallbacks import report_thinking_visibility
+from toolwire.codec.encoding.hosted_tools import chosen_native_tool, has_native
 from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.tools import report_validated_choice
 from toolwire.codec.losses import SourcePath
-from toolwire.codec.wire.extras import collect_extras, merge_extras, none_to_unset, unset_to_none
+from toolwire.codec.wire.extras import (
+    as_dict,
+    collect_extras,
+    encode_with_extras,
+    merge_extras,
+    none_to_unset,
+    restore_extras,
+    unset_to_none,
+)
+from toolwire.protocols.openai_responses.tools import HOSTED_TOOLS, combine_extras, unused_field_extras
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
+    ChoiceShape,
     ConversationShape,
     FormatShape,
     ReasoningShape,
     RequestShape,
     TextShape,
+    ToolReferenceShape,
 )
 from toolwire.protocols.vendors.openai import encode_output_schema
 
@@ -230,3 +243,145 @@ def encode_continuation(request: Request, body: dict[str, Any], plan: EncodingPl
         body["conversation"] = ConversationShape(id=continuation.id) if is_object else continuation.id
     else:
         body["previous_response_id"] = continuation.id
+
+
+_NO_CHOICE_NAME = "openai-responses:absent:name"
+_NO_CHOICE_MODE = "openai-responses:absent:mode"
+_NO_CHOICE_TOOLS = "openai-responses:absent:tools"
+CHOICE_MODES: dict[str, Literal["auto", "none", "required"]] = {"auto": "auto", "none": "none", "required": "required"}
+
+# ---- tool choice: decode
+
+
+def decode_choice(choice: str | ChoiceShape | UnsetType, *, parallel: bool | None) -> ToolChoice | None:
+    """Decode `tool_choice` and `parallel_tool_calls`."""
+    if choice is UNSET or (isinstance(choice, str) and choice not in CHOICE_MODES):
+        return None if parallel is None else ToolChoice(parallel=parallel, at="/parallel_tool_calls")
+    if isinstance(choice, str):
+        return ToolChoice(mode=CHOICE_MODES[choice], parallel=parallel)
+    if choice.type != "allowed_tools":
+        reference = replace(_decode_reference(choice), at="")
+        return ToolChoice(
+            mode="named", names=(reference,), parallel=parallel, **unused_field_extras(choice, ("mode", "tools"))
+        )
+    extras_and_form = combine_extras(
+        collect_extras(choice, FAMILY), unused_field_extras(choice, ("name", "server_label"))
+    )
+    form: tuple[str, ...] = (_NO_CHOICE_TOOLS,) if choice.tools is UNSET else ()
+    if choice.mode not in ("auto", "required"):
+        form = (*form, _NO_CHOICE_MODE)
+        extras_and_form = combine_extras(extras_and_form, unused_field_extras(choice, ("mode",)))
+    tools = choice.tools or []
+    return ToolChoice(
+        mode="allowed",
+        names=tuple(replace(_decode_reference(shape), at=f"/tools/{index}") for index, shape in enumerate(tools)),
+        required=choice.mode == "required",
+        natives=True,
+        parallel=parallel,
+        **combine_extras(extras_and_form, {"wire_form": form}),
+    )
+
+
+def _decode_reference(shape: ToolReferenceShape) -> ToolRef:
+    """Decode a tool named in `tool_choice`."""
+    match shape.type:
+        case "function" | "custom" if shape.name is not UNSET:
+            extras_and_form = combine_extras(
+                collect_extras(shape, FAMILY), unused_field_extras(shape, ("server_label",))
+            )
+            return ToolRef(
+                name=shape.name, kind="function" if shape.type == "function" else "freeform", **extras_and_form
+            )
+        case "mcp":
+            form = (_NO_CHOICE_NAME,) if shape.name is UNSET else ()
+            server = unset_to_none(shape.server_label)
+            return ToolRef(name=shape.name or "", server=server, kind="server", **collect_extras(shape, FAMILY, *form))
+        case kind:
+            extras_and_form = combine_extras(
+                collect_extras(shape, FAMILY), unused_field_extras(shape, ("name", "server_label"))
+            )
+            return ToolRef(name=kind, kind="native", **extras_and_form)
+
+
+# ---- tool choice: encode
+
+
+def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> Any:
+    """Encode `tool_choice`, or return UNSET; without tools the provider rejects the field."""
+    choice = request.tool_choice
+    report_validated_choice(choice, plan.report)
+    if choice is None or choice.mode is None:
+        return UNSET
+    if not plan.same_protocol and not has_tools:
+        plan.report.dropped(("tool_choice",), "", "no tools are declared")
+        return UNSET
+    if not plan.same_protocol:
+        tool = chosen_native_tool(request)
+        if tool is not None and has_native(tool, HOSTED_TOOLS):
+            return _encode_forced_tool(tool)
+    match choice.mode:
+        case "named":
+            reference = choice.names[0]
+            shape = _encode_reference(reference, plan)
+            if shape is None:
+                return "auto"
+            return restore_extras(restore_extras(as_dict(shape), reference, FAMILY), choice, FAMILY)
+        case "allowed":
+            return _encode_allowed(choice, plan)
+        case _:
+            return choice.mode
+
+
+def _encode_allowed(choice: ToolChoice, plan: EncodingPlan) -> Any:
+    """Encode a choice among some of the tools (`allowed_tools`)."""
+    shapes = [_encode_reference(reference, plan) for reference in choice.names]
+    tools: list[Any] = [
+        encode_with_extras(shape, reference, FAMILY)
+        for shape, reference in zip(shapes, choice.names, strict=True)
+        if shape is not None
+    ]
+    allowed = ChoiceShape(type="allowed_tools", mode="required" if choice.required else "auto", tools=tools)
+    if _NO_CHOICE_MODE in choice.wire_form:
+        allowed.mode = UNSET
+    if _NO_CHOICE_TOOLS in choice.wire_form and not tools:
+        allowed.tools = UNSET
+    return encode_with_extras(allowed, choice, FAMILY)
+
+
+def _encode_forced_tool(tool: NativeTool) -> dict[str, Any]:
+    """Encode a choice that forces a hosted tool.
+
+    `web_search` cannot be named directly: it is sent as the only allowed tool.
+    """
+    if tool.hosted is not None and tool.hosted.kind == "code_execution":
+        return {"type": "code_interpreter"}
+    return {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]}
+
+
+def encode_parallel(request: Request, plan: EncodingPlan, *, has_tools: bool) -> Any:
+    """Return `parallel_tool_calls`, or UNSET."""
+    choice = request.tool_choice
+    if choice is None or choice.parallel is None:
+        return UNSET
+    if not plan.same_protocol and not has_tools:
+        plan.report.dropped(("tool_choice",), "parallel", "no tools are declared")
+        return UNSET
+    return choice.parallel
+
+
+def _encode_reference(reference: ToolRef, plan: EncodingPlan) -> ToolReferenceShape | None:
+    """Encode a tool named in `tool_choice`; None, reported, if the target lacks the tool."""
+    if not plan.same_protocol and reference.kind in ("native", "server"):
+        plan.report.approximated(
+            ("tool_choice",), "names", "the target does not have this tool; any tool may be chosen"
+        )
+        return None
+    match reference.kind:
+        case "function" | "freeform":
+            name = reference.name if plan.same_protocol else plan.tools.alias(reference.name)
+            return ToolReferenceShape(type="custom" if reference.kind == "freeform" else "function", name=name)
+        case "server":
+            member = UNSET if _NO_CHOICE_NAME in reference.wire_form else reference.name
+            return ToolReferenceShape(type="mcp", server_label=none_to_unset(reference.server), name=member)
+        case "native":
+            return ToolReferenceShape(type=reference.name)
