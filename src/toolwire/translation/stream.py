@@ -291,53 +291,64 @@ class StreamTranslator:
             return self._end_with_failure(
                 ResponseFailed(error=ApiError(kind="server", message=str(error)), broken=True)
             )
-        return self._forward_frames(found)
+        return self._forward_batches(found, frames)
 
-    def _forward_frames(self, frames: list[bytes]) -> bytes:
-        if self._finished or not frames:
-            return b"".join(map(self._forward_done_marker, frames))
-        data = frames[0] if len(frames) == 1 else b"".join(frames)
+    def _forward_batches(self, batches: list[bytes], frames: FrameSplitter) -> bytes:
+        if len(batches) == 1:
+            return self._forward_batch(batches[0], frames)
+        return b"".join([self._forward_batch(batch, frames) for batch in batches])
+
+    def _forward_batch(self, data: bytes, frames: FrameSplitter) -> bytes:
+        if self._finished:
+            return b"".join(map(self._forward_done_marker, frames.split(data)))
         events = self._decoder.feed(data)
         told = _non_trivial_events(events)
         if told and type(failed := told[-1]) is ResponseFailed:
-            passed = escape_line_separators(b"".join(self._frames_before_failure(frames, failed.error)))
+            passed = escape_line_separators(b"".join(self._frames_before_failure(frames.split(data), failed.error)))
             self._observe_forwarded(events[:-1], told[:-1])
             return passed + self._end_with_failure(failed)
-        if not data.isascii() and truncate_at_invalid_utf8(data) is not data:
-            frames = [frame for frame in frames if truncate_at_invalid_utf8(frame) is frame]  # others have no data
-            data = b"".join(frames)
+        if not data.isascii() and truncate_at_invalid_utf8(data) is not data:  # such frames have no data
+            data = b"".join([frame for frame in frames.split(data) if truncate_at_invalid_utf8(frame) is frame])
         self._observe_forwarded(events, told)
         if self._finished:
-            frames = self._frames_until(frames, lambda event: type(event) is ResponseEnd)
-            data = b"".join(frames)
-            self._done_marker_sent = any(frame_data(frame) == _DONE_MARKER for frame in frames)
+            data = self._forward_end(frames.split(data))
         elif not self._first_frames:
-            self._first_frames = b"".join(frames[:2])
+            self._first_frames = frames.first_two(data)
         if self._filter is not None:
-            data = b"".join(map(self._filter, frames))
+            data = b"".join(map(self._filter, frames.split(data)))
         return escape_line_separators(data)
+
+    def _forward_end(self, frames: list[bytes]) -> bytes:
+        """Pass on the frames up to the terminal event, and a mark behind it."""
+        # A probe that lacks the start of the stream may fail at a mark that ends it.
+        upto = self._frames_until(
+            frames, lambda event, frame: type(event) is ResponseEnd or frame_data(frame) == _DONE_MARKER
+        )
+        self._done_marker_sent = any(frame_data(frame) == _DONE_MARKER for frame in upto)
+        return b"".join([*upto, *map(self._forward_done_marker, frames[len(upto) :])])
 
     def _frames_before_failure(self, frames: list[bytes], error: ApiError) -> list[bytes]:
         """The frames before the one that failed."""
         message = error.message
         upto = self._frames_until(
-            frames, lambda event: type(event) is ResponseFailed and event.error.message == message
+            frames, lambda event, _: type(event) is ResponseFailed and event.error.message == message
         )
         return [frame for frame in upto[:-1] if truncate_at_invalid_utf8(frame) is frame]
 
-    def _frames_until(self, frames: list[bytes], is_last: Callable[[Event], bool]) -> list[bytes]:
-        """The frames up to the one with the last event, and a mark behind it.
+    def _frames_until(self, frames: list[bytes], is_last: Callable[[Event, bytes], bool]) -> list[bytes]:
+        """The frames up to the one with the last event.
 
-        Each is tried by a decoder that knows only how the stream began.
+        A new decoder reads them again. If the stream began in an earlier batch, each frame gets its own decoder, which
+        knows only the first frames.
         """
+        probe = self._reader.stream_decoder(self._context)
         for number, frame in enumerate(frames[:-1], 1):
-            probe = self._reader.stream_decoder(self._context)
-            probe.feed(self._first_frames)
+            if self._first_frames:
+                probe = self._reader.stream_decoder(self._context)
+                probe.feed(self._first_frames)
             events = probe.feed(frame)
-            if events and is_last(events[-1]):
-                return frames[:number] + [
-                    frame for frame in frames[number : number + 1] if frame_data(frame) == _DONE_MARKER
-                ]
+            if events and is_last(events[-1], frame):
+                return frames[:number]
         return frames
 
     def _observe_forwarded(self, events: list[Event], non_trivial: list[Event]) -> None:
@@ -367,7 +378,7 @@ class StreamTranslator:
         return frame
 
     def _close_frames(self, frames: FrameSplitter) -> bytes:
-        out = self._forward_frames(frames.close())
+        out = self._forward_batches(frames.close(), frames)
         if self._finished:
             return out
         events = self._decoder.close()
