@@ -38,39 +38,46 @@ from toolwire.canonical.node import Extras, Node
 from toolwire.canonical.request import Continuation
 from toolwire.canonical.response import Candidate, Response, Usage
 
-_MAX_LOOSE = 256
+MAX_LOOSE_PIECES = 256
+append_piece = list[str].append
+"""Append without a look at the number of pieces: `compact` follows after a batch of them."""
 
 
 class TextPieces(list[str]):
     """The pieces of one text, for `"".join`. The loose ones at the end are joined as they become many: memory grows
-    with the text, not with the number of pieces, and each character is copied once. `added` counts all of them."""
+    with the text, not with the number of pieces, and each character is copied once."""
 
-    __slots__ = ("_chunks", "append_count")
+    __slots__ = ("_chunks", "_joined")
 
     def __init__(self, pieces: Iterable[str] = ()) -> None:
         super().__init__(pieces)
-        self.append_count = len(self)
         self._chunks = 0
+        self._joined = 0
+
+    @property
+    def append_count(self) -> int:
+        """How many pieces were added, joined ones included."""
+        return len(self) + self._joined
 
     def append(self, text: str) -> None:
         super().append(text)
-        self.append_count += 1
-        if len(self) - self._chunks >= _MAX_LOOSE:
-            self._join()
+        self.compact()
+
+    def extend(self, texts: Iterable[str]) -> None:
+        super().extend(texts)
+        self.compact()
 
     def compact(self) -> None:
-        """Join the loose pieces if there are many, after some were added by `+=` or `list.append`."""
-        if len(self) - self._chunks >= _MAX_LOOSE:
-            self._join()
+        """Join the loose pieces if there are many, after some were added by `+=` or `append_piece`."""
+        if len(self) - self._chunks >= MAX_LOOSE_PIECES:
+            self._joined += len(self) - self._chunks - 1
+            self[self._chunks :] = ["".join(self[self._chunks :])]
+            self._chunks += 1
 
     def text_after(self, count: int, length: int) -> list[str]:
         """The text behind the first `count` pieces that were added, which have `length` characters."""
-        place = count - (self.append_count - len(self))
+        place = count - self._joined
         return self[place:] if place >= self._chunks else ["".join(self)[length:]]
-
-    def _join(self) -> None:
-        self[self._chunks :] = ["".join(self[self._chunks :])]
-        self._chunks += 1
 
 
 class PartAccumulator:
@@ -208,7 +215,7 @@ class ResponseAccumulator:
 
     def add_all(self, events: Iterable[Event]) -> None:
         part: _OpenPart | None = None
-        index, candidate, append = -1, -1, list[str].append
+        index, candidate, append = -1, -1, append_piece
         for event in events:
             if type(event) is not PartDelta:
                 self.add(event)

@@ -93,19 +93,30 @@ class Encoder:
 
     def encode(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
+        said: list[str] = []
+        speaker = TextPieces()
         for event in events:
             if type(event) is PartDelta and event.plain:
                 # A part of another protocol that is open here is the one that may speak.
                 key = (event.candidate, event.index)
                 if (speaking := self._open_texts.get(key)) is not None and event.text and not self._first_chunk:
                     tail, texts = speaking
-                    texts.append(event.text)
+                    if texts is not speaker:
+                        speaker.extend(said)
+                        speaker, said = texts, []
+                    said.append(event.text)
                     out += (_CHUNK_HEAD, _encode_json(event.text), tail)
                     continue
                 if (growing := self._open_parts.get(key)) is not None:
-                    growing.pieces.append(event.text)
+                    if growing.pieces is not speaker:
+                        speaker.extend(said)
+                        speaker, said = growing.pieces, []
+                    said.append(event.text)
                     continue
+            speaker.extend(said)
+            said = []
             out.append(self._encode(event))
+        speaker.extend(said)
         return b"".join(out)
 
     def _encode(self, event: Event) -> bytes:
