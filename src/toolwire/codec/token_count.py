@@ -45,8 +45,20 @@ def estimate_tokens(body: bytes) -> int:
     except (msgspec.DecodeError, RecursionError):
         return -(-len(body) // BYTES_PER_TOKEN)
     size, media = _measure(whole)
-    tools = TOKENS_WITH_TOOLS if isinstance(whole, dict) and whole.get("tools") else 0
-    return -(-size // BYTES_PER_TOKEN) + media * TOKENS_PER_MEDIA + tools
+    return tokens_for_size(size, media, has_tools=isinstance(whole, dict) and bool(whole.get("tools")))
+
+
+def measure_json(body: bytes) -> tuple[int, int]:
+    """Return the bytes of the texts in a piece of a request, and how many images or files it has."""
+    try:
+        return _measure(msgspec.json.decode(body))
+    except (msgspec.DecodeError, RecursionError):
+        return len(body), 0
+
+
+def tokens_for_size(size: int, media: int, *, has_tools: bool) -> int:
+    """Estimate the tokens of a request from the sums of `measure_json` over its pieces."""
+    return -(-size // BYTES_PER_TOKEN) + media * TOKENS_PER_MEDIA + (TOKENS_WITH_TOOLS if has_tools else 0)
 
 
 def _measure(root: Any) -> tuple[int, int]:
@@ -62,21 +74,25 @@ def _measure(root: Any) -> tuple[int, int]:
         elif isinstance(value, dict):
             if _is_media(value):
                 media += 1
-                continue
-            for name, inner in value.items():
-                if name in _MEDIA_FIELDS:
-                    media += len(inner) if isinstance(inner, list) else 1
-                else:
-                    size += len(name)
-                    left.append(inner)
+            elif _MEDIA_FIELDS.isdisjoint(value):
+                size += len("".join(value))
+                left += value.values()
+            else:
+                for name, inner in value.items():
+                    if name in _MEDIA_FIELDS:
+                        media += len(inner) if isinstance(inner, list) else 1
+                    else:
+                        size += len(name)
+                        left.append(inner)
         else:
             size += 2
     return size, media
 
 
 def _is_media(value: dict[str, Any]) -> bool:
-    if value.get("type") == "Media":  # of the canonical model
+    kind = value.get("type")
+    if kind == "Media":  # of the canonical model
         return True
-    if isinstance(value.get("data"), str):
-        return any(name in value for name in _MEDIA_TYPE_FIELDS) and value.get("type") != "text"
-    return value.get("type") in _REFERENCE_TYPES and isinstance(value.get("url"), str)
+    if "data" in value and isinstance(value["data"], str):
+        return any(name in value for name in _MEDIA_TYPE_FIELDS) and kind != "text"
+    return "url" in value and kind in _REFERENCE_TYPES and isinstance(value["url"], str)
