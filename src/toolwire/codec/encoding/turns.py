@@ -65,8 +65,9 @@ def leading_system_count(messages: tuple[Message, ...]) -> int:
     """How many messages at the start are system text, or say which tools there are."""
     count = 0
     for message in messages:
-        told = all(isinstance(part, _LEADING_TYPES) for part in message.parts)
-        if message.role not in ("system", "developer") or not told:
+        if message.role not in ("system", "developer"):
+            break
+        if not all(isinstance(part, _LEADING_TYPES) for part in message.parts):
             break
         count += 1
     return count

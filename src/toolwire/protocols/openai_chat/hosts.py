@@ -1,5 +1,6 @@
 """Requests of other protocols, lowered to what the profile of a host takes."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -29,6 +30,8 @@ _OPTIONAL_FIELDS: dict[str, tuple[SourcePath, str]] = {
 
 def encode_leading_system(request: Request, plan: EncodingPlan) -> tuple[list[Any], int]:
     """Encode all system text at the start as one message; and tell how many messages it was."""
+    if not request.system and not (request.messages and request.messages[0].role in _SYSTEM_ROLES):
+        return [], 0
     places = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system or ())]
     count = leading_system_count(request.messages)
     for number, message in enumerate(request.messages[:count]):
@@ -44,6 +47,8 @@ def convert_system_messages(request: Request, start: int, plan: EncodingPlan) ->
 
     Many chat templates refuse them anywhere but at the start. In place, what was sent stays a prefix of what follows.
     """
+    if all(message.role not in _SYSTEM_ROLES for message in request.messages[start:]):
+        return request
     messages = list(request.messages)
     for number in range(start, len(messages)):
         message = messages[number]
@@ -74,9 +79,17 @@ def acknowledge_results(messages: list[Any], plan: EncodingPlan) -> list[Any]:
     return made
 
 
+@lru_cache(maxsize=64)
+def _first_names(fields: tuple[str, ...]) -> frozenset[str]:
+    return frozenset([field.partition("/")[0] for field in fields])
+
+
 def drop_unsupported_fields(body: dict[str, Any], plan: EncodingPlan) -> None:
     """Take out of a body the fields that the host may refuse."""
-    for field in plan.target.host.unsupported_fields:
+    fields = plan.target.host.unsupported_fields
+    if _first_names(fields).isdisjoint(body):
+        return
+    for field in fields:
         name, _, inner = field.partition("/")
         holder = body if not inner else body.get(name)
         if not isinstance(holder, dict) or (inner or name) not in holder:
