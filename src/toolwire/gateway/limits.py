@@ -171,6 +171,11 @@ def _end_of_string(body: bytes, start: int) -> int:
     return 0
 
 
+def uncounted_size(limits: LimitsSection) -> int:
+    """Return the size up to which a body can exceed no limit: a tool or a part takes at least two bytes."""
+    return min(SMALL_BODY, 2 * min(limits.parts, limits.tools))
+
+
 def check_body_counts(body: bytes, limits: LimitsSection, protocol: str) -> None:
     """Refuse a body with more values, messages or tools than allowed, before they are decoded.
 
@@ -198,10 +203,8 @@ def _check_wire_counts(body: bytes, limits: LimitsSection) -> None:
 def check_request_counts(request: Request, limits: LimitsSection, body: bytes) -> None:
     """Refuse a request that holds more than allowed: some protocols group tools, and all of them parts.
 
-    A message of the body is a message or a part of the request, and takes at least two bytes, as do tools and parts.
+    A message of the body is a message of the request, or a part: of that many it is counted how many the body has.
     """
-    if len(body) <= 2 * min(limits.messages, limits.parts, limits.tools):
-        return
     count = sum([len(message.parts) for message in request.messages])
     tools = len(request.tools or ())
     if len(body) > SMALL_BODY and (count + len(request.messages) > limits.messages or tools > limits.tools):

@@ -52,6 +52,7 @@ from toolwire.gateway.limits import (
     check_loss_count,
     check_request_counts,
     is_heavy_body,
+    uncounted_size,
 )
 from toolwire.gateway.providers.ollama_models import OllamaCapabilities
 from toolwire.gateway.rounds.continuation import (
@@ -133,6 +134,7 @@ class Dispatcher:
         self.capabilities = OllamaCapabilities(transport)
         self._sender = UpstreamSender(transport, limits)
         self._limits = limits
+        self._uncounted_size = uncounted_size(limits)
         self._signing_keys = signing_keys
         self._conversation_state = conversation_state
         self._redactor = redactor
@@ -268,11 +270,13 @@ class Dispatcher:
         return request, self._router.route(request.model), heavy
 
     def _decode_request(self, client_request: ClientRequest) -> Request:
-        check_body_counts(client_request.body, self._limits, client_request.codec.name)
+        if counted := len(client_request.body) > self._uncounted_size:
+            check_body_counts(client_request.body, self._limits, client_request.codec.name)
         request = client_request.codec.decode_request(
             body_bytes(client_request.body, client_request.codec.name), client_request.route
         )
-        check_request_counts(request, self._limits, client_request.body)
+        if counted:
+            check_request_counts(request, self._limits, client_request.body)
         return request
 
     def _prepare_upstream_request(
