@@ -9,11 +9,12 @@ Estimates of token usage, so that a cap on tokens also holds for providers that 
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
-from toolwire.codec.token_count import estimate_tokens
+from toolwire.codec.token_count import estimate_tokens, measure_json, tokens_for_size
 
 _CHARACTERS_PER_TOKEN = 4
 
@@ -57,11 +58,32 @@ def _encoded_size(message: Message) -> int:
     return len(msgspec.json.encode(message))
 
 
-def estimate_usage(request: Request, response: Response) -> Usage:
-    """Tokens of one exchange: rather too many than too few."""
-    said = [candidate.messages for candidate in response.candidates]
-    return Usage(
-        input_tokens=estimate_tokens(msgspec.json.encode(request)),
-        output_tokens=estimate_tokens(msgspec.json.encode(said)),
-        estimated=True,
-    )
+class UsageEstimator:
+    """Estimates the tokens of each turn of a run: rather too many than too few. Each message of a conversation that
+    grows is measured once, and so are tools and settings that stay as they are."""
+
+    def __init__(self) -> None:
+        self._messages: tuple[Message, ...] = ()
+        self._size = self._media = 0
+        self._settings: Request | None = None
+        self._settings_measure = (0, 0)
+
+    def estimate(self, request: Request, response: Response) -> Usage:
+        said = [candidate.messages for candidate in response.candidates]
+        self._measure_messages(request.messages)
+        settings = replace(request, messages=())
+        if settings != self._settings:
+            self._settings, self._settings_measure = settings, measure_json(msgspec.json.encode(settings))
+        size, media = self._settings_measure
+        return Usage(
+            input_tokens=tokens_for_size(size + self._size, media + self._media, has_tools=bool(request.tools)),
+            output_tokens=estimate_tokens(msgspec.json.encode(said)),
+            estimated=True,
+        )
+
+    def _measure_messages(self, messages: tuple[Message, ...]) -> None:
+        known = len(self._messages)
+        if not known or messages[:known] != self._messages:
+            known, self._size, self._media = 0, len("messages") if messages else 0, 0
+        size, media = measure_json(msgspec.json.encode(messages[known:]))
+        self._messages, self._size, self._media = messages, self._size + size, self._media + media

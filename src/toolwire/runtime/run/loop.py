@@ -44,7 +44,7 @@ from toolwire.runtime.run.events import (
     TurnStarted,
     text_events,
 )
-from toolwire.runtime.run.history import estimate_usage, trim_history
+from toolwire.runtime.run.history import UsageEstimator, trim_history
 from toolwire.runtime.run.limits import RunLimits, RunTimeout, with_deadline
 from toolwire.runtime.run.state import PendingCall, ResponseIdentity, RunState, with_unique_ids
 from toolwire.runtime.run.step_log import StepLog, ToolDefinitions
@@ -112,6 +112,7 @@ class Loop:
         self._sandbox: CodeSandbox | None = None
         self._approval_gate = ApprovalGate(step_log, self._approver)
         self._tool_definitions = ToolDefinitions(step_log)
+        self._usage_estimator = UsageEstimator()
 
     async def events(self, state: RunState, *, resumed: bool = False) -> AsyncIterator[RunEvent]:
         """The whole run, from where it stands."""
@@ -165,7 +166,7 @@ class Loop:
                 return
             response = folder.response()
             if not tokens_used(response.usage):
-                response = replace(response, usage=estimate_usage(request, response))
+                response = replace(response, usage=self._usage_estimator.estimate(request, response))
             self._step_log.finish(name, msgspec.json.encode(response))
         reason = _stop_reason(response)
         state.last_response = ResponseIdentity(response.id or "", self._model.name, response.model or "")
