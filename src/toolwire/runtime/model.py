@@ -24,8 +24,7 @@ class Model(Protocol):
     def stream(self, request: Request) -> AsyncIterator[Event]:
         """Yield the events of one response, from its start to its end.
 
-        Raises:
-            ModelFailed: the provider returned an error or an unusable response.
+        Raises `ModelFailed` if the provider returned an error or an unusable response.
         """
         ...
 

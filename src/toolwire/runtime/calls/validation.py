@@ -335,8 +335,7 @@ def parse_input(tool: Tool, text: str) -> Arguments:
 def check_output(tool: Tool, value: Any) -> None:
     """Validate structured output against the tool's output schema.
 
-    Raises:
-        CallValidationError: the output does not match.
+    Raises `CallValidationError` if the output does not match.
     """
     if tool.output_schema is not None and (errors := _schema_errors(tool.output_schema, value)):
         lines = "\n".join(_format_error(tool, error, parameters=False) for error in errors)
@@ -348,8 +347,7 @@ def check_output(tool: Tool, value: Any) -> None:
 def check_schema(tool: Tool) -> None:
     """Check that the schemas of a tool are valid.
 
-    Raises:
-        InvalidSchema: one of them is not.
+    Raises `InvalidSchema` if one of them is not.
     """
     for schema in (tool.parameters, tool.output_schema):
         if schema is not None:
