@@ -33,7 +33,7 @@ def test_a_sign_in_an_id_is_more_than_nothing_to_no_query(sign: str, tmp_path: P
     assert store.find(sign) is None
     runs = RunStore(tmp_path / "runs.db")
     runs.begin("run_1", b"{}")
-    with pytest.raises(JournalError, match="there is no run"):
+    with pytest.raises(JournalError, match="no run"):
         runs.find(sign)
     runs.begin(sign, b"its own").finish(sign, b"done")
     assert runs.find(sign).metadata == b"its own"

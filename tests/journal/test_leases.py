@@ -86,7 +86,7 @@ def test_q_3_a_run_is_refused_to_the_process_that_holds_it(tmp_path: Path) -> No
     runs, clock = opened(tmp_path), Clock()
     steps = runs.begin("run", b"{}")
     for other in (runs, opened(tmp_path, clock)):
-        with pytest.raises(RunInUse, match=f"the run run is still going on, in process {os.getpid()}") as refused:
+        with pytest.raises(RunInUse, match=f"run run is still running, in process {os.getpid()}") as refused:
             other.resume("run")
         assert 0 < refused.value.lease_seconds <= 30
     assert runs.is_held("run")
@@ -281,7 +281,7 @@ def test_a_file_from_before_leases_is_brought_up_to_date(tmp_path: Path) -> None
     [
         (
             "PRAGMA user_version = 99",
-            "a newer toolwire wrote it (schema version 99; this one knows 2); upgrade toolwire",
+            "the file was written by a newer toolwire (schema version 99, supported: 2); upgrade toolwire",
         ),
         ("ALTER TABLE runs DROP COLUMN about", "table runs has no column about"),
         ("DROP TABLE steps", "table steps is missing"),

@@ -197,7 +197,7 @@ def test_several_processes_may_write(tmp_path: Path) -> None:
 
 
 def test_what_is_no_journal_is_said_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="there is no journal at"):
+    with pytest.raises(JournalError, match="no journal at"):
         open_existing_store(tmp_path / "none.db")
     (tmp_path / "text.db").write_text("no database, but long enough to look like one" * 100)
     store = open_existing_store(tmp_path / "text.db")

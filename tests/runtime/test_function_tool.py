@@ -167,7 +167,7 @@ def test_what_can_not_be_a_tool_says_why(bad: Any) -> None:
 
 
 def test_arguments_without_names_are_refused_where_they_are_written() -> None:
-    with pytest.raises(InvalidToolFunction, match="can't be given by name"):
+    with pytest.raises(InvalidToolFunction, match="can't be passed by name"):
 
         @tool
         def some(*items: int) -> int:

@@ -111,7 +111,7 @@ class Telemetry:
         return self._instruments
 
     def _create_instruments(self) -> "tuple[Tracer, Histogram, Histogram]":
-        """Create tracer, duration and token histograms, in the exporting thread because threads do not survive a fork."""
+        """Create the tracer and the histograms, in the exporting thread because threads do not survive a fork."""
         from opentelemetry import metrics, trace  # noqa: PLC0415 - optional dependency
 
         spans: TracerProvider = trace.get_tracer_provider()

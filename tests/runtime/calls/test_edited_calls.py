@@ -62,7 +62,7 @@ def test_r_7_a_call_is_approved_with_other_arguments_and_the_model_is_told() -> 
     assert paid == [(3, ("bob",))]
     (result,) = last_results(model.requests[1])
     said = result_text(result)
-    assert said.startswith("[The arguments were changed before approval. It was called with ")
+    assert said.startswith("[The arguments were edited before approval. The tool was called with ")
     assert json.loads(said.partition(" called with ")[2].partition("]\n")[0]) == {"amount": 3, "to": ["bob"]}
     assert said.endswith("paid 3")
 

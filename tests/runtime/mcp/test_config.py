@@ -45,13 +45,13 @@ def test_a_program_and_an_address_are_read() -> None:
     ("section", "message"),
     [
         ('comand = "x"', "unknown key mcp.servers.a.comand"),
-        ("", "mcp.servers.a: wants either command or url"),
-        ('command = "x"\nurl = "http://y"', "mcp.servers.a: wants either command or url"),
-        ('url = "file:///etc/passwd"', "mcp.servers.a.url: 'file:///etc/passwd' is no http or https address"),
+        ("", "mcp.servers.a: set either command or url"),
+        ('command = "x"\nurl = "http://y"', "mcp.servers.a: set either command or url"),
+        ('url = "file:///etc/passwd"', "mcp.servers.a.url: expected an http or https URL, got 'file:///etc/passwd'"),
         ('url = "https://me:pass@y.example"', "mcp.servers.a.url: no user or password in an address"),
-        ('url = "https://y"\nheaders = { "a b" = "c" }', "mcp.servers.a.headers.a b: not a header"),
-        ('url = "https://y"\nheaders = { X = "c\\r\\nY: d" }', "mcp.servers.a.headers.X: not a header"),
-        ('command = "x"\ntimeout = 0', "mcp.servers.a.timeout: must be more than 0"),
+        ('url = "https://y"\nheaders = { "a b" = "c" }', "mcp.servers.a.headers.a b: invalid header"),
+        ('url = "https://y"\nheaders = { X = "c\\r\\nY: d" }', "mcp.servers.a.headers.X: invalid header"),
+        ('command = "x"\ntimeout = 0', "mcp.servers.a.timeout: must be greater than 0"),
         ('command = "x"\nversion = "2024-11-05"', "mcp.servers.a.version: "),
         ('command = "x"\nenv = { A = "env:NOT_THERE" }', "mcp.servers.a.env.A: the environment variable NOT_THERE"),
     ],
@@ -92,8 +92,8 @@ def test_the_file_of_another_tool_is_turned_into_ours() -> None:
     assert not servers["off"].enabled
     assert left == [
         "gemini.trust: unknown",
-        "off.timeout: left out, it means different things in different tools",
-        "old: HTTP with SSE is gone from the protocol, trying it as streamable HTTP",
+        "off.timeout: not imported, its meaning differs between tools",
+        "old: the HTTP+SSE transport is no longer supported, using streamable HTTP",
     ]
 
 

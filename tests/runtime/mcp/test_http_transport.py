@@ -86,7 +86,7 @@ def test_an_address_where_nobody_is_is_told() -> None:
         ) as toolset:
             assert await toolset.tools() == ()
             assert toolset.state == "down"
-            assert "the MCP server far is not there: " in toolset.take_warnings()[0]
+            assert "MCP server 'far' is unavailable: " in toolset.take_warnings()[0]
 
     asyncio.run(work())
 

@@ -139,7 +139,7 @@ def test_what_the_policy_asks_is_asked_of_the_clients_user(version: str, answer:
         assert output.is_error == (answer == "no")
         assert executed_tools == (["add"] if answer == "yes" else [])
         question, choices = person.questions[0]
-        assert 'Allow add with {"a": 1, "b": 2}? (the rule ask add)' in question
+        assert 'Allow add with {"a": 1, "b": 2}? (matches rule 'ask add')' in question
         assert choices == ("yes", "no")
 
     asyncio.run(work())

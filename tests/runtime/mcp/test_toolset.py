@@ -203,7 +203,7 @@ def test_a_form_is_asked_of_the_person_field_by_field(version: str) -> None:
         assert json.loads(text_of_output(output)) == {"action": "accept", "content": content}
         assert person.answers == []
         question, _ = person.questions[0]
-        assert question == "The MCP server actor asks: Who are you?[31m\nYour name"
+        assert question == "MCP server 'actor' asks: Who are you?[31m\nYour name"
         assert [choices for _, choices in person.questions if choices] == [("red", "blue"), ("true", "false")]
 
     asyncio.run(work())
@@ -361,12 +361,12 @@ def test_a_server_that_fails_leaves_the_others_working_and_is_told_once() -> Non
             for _ in range(3):
                 assert await gone.tools() == ()
             assert gone.take_warnings() == [
-                "the MCP server gone is not there: there is no program 'no-such-program-anywhere'"
+                "MCP server 'gone' failed to start: command not found: no-such-program-anywhere"
             ]
             assert (good.state, gone.state, gone.error) == (
                 "up",
                 "down",
-                "there is no program 'no-such-program-anywhere'",
+                "command not found: no-such-program-anywhere",
             )
         finally:
             await good.close()
@@ -414,7 +414,7 @@ def test_a_server_that_does_not_come_up_is_tried_again_with_more_and_more_patien
             assert await toolset.tools() == ()
             assert connection._reconnect_task is None  # it is not time yet
             connection._retry_at = 0
-        assert toolset.error == "there is no program 'no-such-program-anywhere'"
+        assert toolset.error == "command not found: no-such-program-anywhere"
         await toolset.close()
 
     asyncio.run(work())
@@ -452,7 +452,7 @@ def test_a_list_that_does_not_come_is_not_waited_for(clock: Clock, tmp_path: Pat
             listing = asyncio.ensure_future(toolset.tools())
             await wait_until_async(lambda: log.exists() and "tools/list" in methods(log))
             assert await clock.advance_until_done(listing) == ()
-            assert "does not list its tools" in toolset.take_warnings()[0]
+            assert "listing its tools failed" in toolset.take_warnings()[0]
 
     asyncio.run(work())
 
@@ -463,7 +463,7 @@ def test_a_server_that_is_silent_is_not_waited_for() -> None:
         quick = McpServerConfig(command=settings.command, args=settings.args, connect_timeout=0.5)
         async with open_toolset(quick) as toolset:
             assert await toolset.tools() == ()
-            assert toolset.error == "it did not answer within 0.5 seconds"
+            assert toolset.error == "no response within 0.5 seconds"
 
     asyncio.run(work())
 

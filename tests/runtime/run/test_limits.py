@@ -102,7 +102,7 @@ def test_q_21_a_cycle_of_turns_is_seen(length: int) -> None:
     model = ScriptedModel(*cycle * 9)
     run = Agent(model, tools=[add], policy=ALLOW_ALL, limits=RunLimits(repeats=2, turns=80)).run("go", check=False)
     assert (run.stopped, len(model.requests), len(run.calls)) == ("repetition", 3 * length, 3 * length - 1)
-    assert f"came back in the same {length} turns 3 times in a row" in run.reason
+    assert f"repeated a cycle of {length} turns 3 times in a row" in run.reason
 
 
 def test_q_21_turns_that_differ_are_no_cycle() -> None:

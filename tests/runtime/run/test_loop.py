@@ -65,7 +65,7 @@ def test_the_whole_cycle() -> None:
     assert second.messages[: len(first.messages)] == first.messages
     (record,) = run.calls
     assert (record.tool, record.arguments, record.summary, record.source) == ("add", {"a": 2, "b": 3}, "5", "python")
-    assert record.approval == "allow: the rule allow *"
+    assert record.approval == "allow: matches rule 'allow *'"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_denied_call_says_which_rule_and_runs_nothing() -> None:
         ScriptedModel(model_turn(model_call("touch")), text_turn("ok")), [touch], policy=Policy(deny=["touch"])
     )
     assert (result.status, record.error, ran) == ("denied", "denied", [])
-    assert "the rule deny touch" in result_text(result)
+    assert "matches rule 'deny touch'" in result_text(result)
 
 
 def test_with_nobody_to_ask_what_no_rule_allows_is_denied() -> None:
@@ -137,8 +137,8 @@ def test_with_nobody_to_ask_what_no_rule_allows_is_denied() -> None:
         ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn("ok")), [add], policy=Policy()
     )
     assert result.status == "denied"
-    assert "no rule allows it, and nobody is there to ask" in result_text(result)
-    assert record.approval == "no by nobody"
+    assert "no rule allows it, and no approver is available" in result_text(result)
+    assert record.approval == "denied: no approver available"
 
 
 def test_a_tool_that_takes_too_long_is_stopped() -> None:
@@ -153,7 +153,7 @@ def test_a_tool_that_takes_too_long_is_stopped() -> None:
             raise
 
     result, record = only(ScriptedModel(model_turn(model_call("slow")), text_turn("ok")), [slow])
-    assert "took longer than 0.05 seconds" in result_text(result)
+    assert "timed out after 0.05 seconds" in result_text(result)
     assert (record.error, stopped) == ("timeout", [True])
 
 
@@ -298,7 +298,7 @@ def test_a_call_after_a_cut_is_never_run(reason: StopReason, stopped: str) -> No
 def test_turns_are_capped() -> None:
     turns = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(9)]
     run = Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=RunLimits(turns=3)).run("go", check=False)
-    assert (run.stopped, run.reason, run.turns) == ("steps", "3 turns were taken", 3)
+    assert (run.stopped, run.reason, run.turns) == ("steps", "the limit of 3 turns was reached", 3)
 
 
 def test_tokens_are_capped() -> None:
@@ -353,7 +353,7 @@ def test_time_is_capped_also_while_the_model_answers(tmp_path: Path, clock: Cloc
     model = Endless(text_turn("x"), text_turn("now it ends"))
     agent = Agent(model, limits=RunLimits(seconds=60), journal=tmp_path / "runs.db")
     run = agent.run("go", check=False)
-    assert (run.stopped, run.reason, model.closed) == ("time", "60 seconds have passed", True)
+    assert (run.stopped, run.reason, model.closed) == ("time", "the limit of 60 seconds was reached", True)
     stream = agent.resume(run.id)
     assert [event.text for event in stream if isinstance(event, TextDelta)] == ["now it ends"]
 
@@ -512,7 +512,7 @@ def test_a_person_decides_before_anything_of_the_batch_runs() -> None:
     assert "person said no" in result_text(no)
     assert [ask.arguments for ask in person.requests] == ['{"a": 1, "b": 2}', '{"a": 3, "b": 4}']
     assert person.requests[0].reason == "no rule allows it"
-    assert {one.call_id: one.approval for one in run.calls}["y"] == "yes by person"
+    assert {one.call_id: one.approval for one in run.calls}["y"] == "approved by person"
 
 
 def test_always_holds_for_this_tool_in_this_run() -> None:
@@ -686,7 +686,7 @@ def test_an_agent_can_be_a_tool_under_its_own_policy() -> None:
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(Exception, match="two tools named 'add'"):
+    with pytest.raises(Exception, match="duplicate tool name 'add'"):
         Agent(tools=[add, add])
 
 

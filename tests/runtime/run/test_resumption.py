@@ -179,8 +179,8 @@ def test_a_changed_tool_is_warned_of_on_resume(tmp_path: Path) -> None:
     agent = resuming(tmp_path, [pay])
     warnings = [event.text for event in agent.resume(run) if isinstance(event, RunWarning)]
     assert warnings == [
-        "the tool pay has changed since this run began: new calls meet its present form",
-        "the tool look is no longer there: the model may still call it, in vain",
+        "tool pay has changed since this run began: new calls use its current definition",
+        "tool look is no longer available: calls of it will fail",
     ]
 
 

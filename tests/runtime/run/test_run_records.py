@@ -53,7 +53,7 @@ def test_a_call_record_has_all_that_an_audit_asks_for(protocol: str) -> None:
             turns = [event for event in stream if isinstance(event, TurnEnded)]
     (record,) = stream.run.calls
     assert (record.tool, record.arguments, record.summary) == ("look", {"where": "here"}, "seen here")
-    assert (record.approval, record.error, record.retries) == ("allow: the rule allow look", "", 2)
+    assert (record.approval, record.error, record.retries) == ("allow: matches rule 'allow look'", "", 2)
     assert record.call_id
     assert 0 < record.start <= record.end
     assert (record.response, record.provider, record.version) == (turns[0].response, "up/model-1", turns[0].model)
