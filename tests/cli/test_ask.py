@@ -264,7 +264,7 @@ def test_much_that_is_piped_in_is_cut_and_that_is_said(tmp_path: Path) -> None:
     done = run_toolwire(tmp_path, "ask", "hello", "--no-tools", stdin="a" * 300_000 + "end")
     assert "stdin has more than 200000 characters" in done.err
     prompt = json.loads(run_toolwire(tmp_path, "runs", "show", "last", "--json").out)["prompt"]
-    assert "[... 100003 characters were cut here ...]" in prompt
+    assert "[... 100003 characters truncated ...]" in prompt
     assert 199_000 < prompt.count("a") < 201_000
     assert "aaend\n" in prompt
 

@@ -194,6 +194,6 @@ def test_s_8_a_file_that_can_not_be_used_is_a_problem(name: str, tmp_path: Path)
     path.write_bytes(b"this is no database, whatever its name says" * 100)
     damaged = doctor(tmp_path, "")
     assert damaged.exit_code == 1
-    assert f"problem  {name}: {path}: the file is damaged, or not of SQLite" in damaged.output
+    assert f"problem  {name}: {path}: the file is damaged or not a SQLite database" in damaged.output
     assert "move the file away" in damaged.output
     assert "Traceback" not in damaged.output

@@ -426,6 +426,6 @@ def test_a_journal_that_can_not_be_read_is_an_error_and_no_traceback(command: st
     path.write_bytes(b"no database, but long enough to be looked at" * 100)
     none = CliRunner().invoke(main, arguments)
     assert [one.exit_code for one in (damaged, newer, none)] == [2, 2, 2]
-    assert "Error: the run run can't be read from the journal: it is damaged" in damaged.output
+    assert "Error: the journal is damaged: the run run" in damaged.output
     assert f"Error: {path}: a newer toolwire wrote it" in newer.output
-    assert f"Error: {path}: the file is damaged, or not of SQLite" in none.output
+    assert f"Error: {path}: the file is damaged or not a SQLite database" in none.output

@@ -113,7 +113,7 @@ def test_q_3_a_number_means_nothing_in_another_namespace(tmp_path: Path) -> None
     ]
     for stranger in strangers:
         held_by(tmp_path, stranger)
-        with pytest.raises(RunInUse, match=r"can't be seen from here: if it is gone, .* in 30 seconds"):
+        with pytest.raises(RunInUse, match=r"can't be checked from here: if it has ended, .* in 30 seconds"):
             runs.resume("run")
     clock.now += 30
     assert not runs.is_held("run")
@@ -153,12 +153,12 @@ def test_q_3_two_containers(tmp_path: Path) -> None:
     runs = opened(tmp_path, clock)
     with holding(tmp_path, "begin", APART) as first:
         assert says(first) == "held\n"
-        with pytest.raises(RunInUse, match="can't be seen from here"):
+        with pytest.raises(RunInUse, match="can't be checked from here"):
             runs.resume("run")
         with holding(tmp_path, "take", APART) as second:
             assert second.wait(PATIENCE) != 0
             assert second.stderr is not None
-            assert "can't be seen from here" in second.stderr.read()
+            assert "can't be checked from here" in second.stderr.read()
     clock.now = time.time() + 31
     runs.resume("run")
 
@@ -193,7 +193,7 @@ def test_q_3_who_lost_the_lease_writes_nothing_more(tmp_path: Path) -> None:
     late.now += 31
     taken = other.resume("run")
     for write in (lost.begin, lost.finish):
-        with pytest.raises(LeaseLost, match="was taken up elsewhere"):
+        with pytest.raises(LeaseLost, match="another process resumed run"):
             write("one", b"late")
         with pytest.raises(LeaseLost):
             write("two", b"late")
@@ -220,7 +220,7 @@ def test_q_3_a_lease_that_is_renewed_at_the_last_moment_is_not_taken(tmp_path: P
         runs._connection.update("UPDATE runs SET until = until + 30")
 
     other._refuse_if_held = renewed_meanwhile  # type: ignore[method-assign]
-    with pytest.raises(RunInUse, match="has just taken it up"):
+    with pytest.raises(RunInUse, match="has just resumed it"):
         other.resume("run")
     held.begin("one", b"")
 
@@ -305,7 +305,7 @@ def test_damage_that_shows_later_is_told_with_the_file(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as connection, connection:
         connection.execute("DROP TABLE steps")
     with pytest.raises(
-        JournalError, match=r"runs\.db: the file is damaged, or not of toolwire \(no such table: steps\)"
+        JournalError, match=r"runs\.db: the file is damaged or was not created by toolwire \(no such table: steps\)"
     ):
         runs.steps("run")
 

@@ -235,7 +235,7 @@ def test_s_8_a_journal_that_failed_is_opened_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("PRAGMA user_version = 99", "a newer toolwire wrote it"),
+        ("PRAGMA user_version = 99", "written by a newer toolwire"),
         ("ALTER TABLE batches DROP COLUMN records", "table batches has no column records"),
     ],
 )

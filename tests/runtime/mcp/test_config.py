@@ -48,7 +48,7 @@ def test_a_program_and_an_address_are_read() -> None:
         ("", "mcp.servers.a: set either command or url"),
         ('command = "x"\nurl = "http://y"', "mcp.servers.a: set either command or url"),
         ('url = "file:///etc/passwd"', "mcp.servers.a.url: expected an http or https URL, got 'file:///etc/passwd'"),
-        ('url = "https://me:pass@y.example"', "mcp.servers.a.url: no user or password in an address"),
+        ('url = "https://me:pass@y.example"', "mcp.servers.a.url: user and password are not allowed in a URL"),
         ('url = "https://y"\nheaders = { "a b" = "c" }', "mcp.servers.a.headers.a b: invalid header"),
         ('url = "https://y"\nheaders = { X = "c\\r\\nY: d" }', "mcp.servers.a.headers.X: invalid header"),
         ('command = "x"\ntimeout = 0', "mcp.servers.a.timeout: must be greater than 0"),
@@ -63,7 +63,7 @@ def test_what_is_wrong_is_refused_with_its_key(section: str, message: str) -> No
 
 
 def test_a_name_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"mcp\.servers\.a b: a name is"):
+    with pytest.raises(ConfigError, match=r"mcp\.servers\.a b: invalid name"):
         read('[mcp.servers."a b"]\ncommand = "x"')
 
 
@@ -91,7 +91,7 @@ def test_the_file_of_another_tool_is_turned_into_ours() -> None:
     assert (servers["gemini"].url, servers["gemini"].without) == ("https://g.example/mcp", ("rm",))
     assert not servers["off"].enabled
     assert left == [
-        "gemini.trust: unknown",
+        "gemini.trust: unknown key",
         "off.timeout: not imported, its meaning differs between tools",
         "old: the HTTP+SSE transport is no longer supported, using streamable HTTP",
     ]

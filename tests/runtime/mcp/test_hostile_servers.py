@@ -40,7 +40,7 @@ def listed(**options: Any) -> tuple[list[Tool], list[str]]:
 def test_a_list_without_end_is_ended(version: str) -> None:
     tools, warned = listed(version=version, endless=True)
     assert len(tools) == limits.MAX_PAGES
-    assert "has no end of tools" in warned[0]
+    assert "lists too many tools" in warned[0]
 
 
 def test_a_list_that_goes_in_circles_is_ended() -> None:
@@ -106,7 +106,7 @@ def test_a_result_that_takes_too_long_to_check_is_refused() -> None:
 
     async def work() -> None:
         async with open_toolset(scripted_server(tools=[tool_definition("structured", outputSchema=schema)])) as toolset:
-            with pytest.raises(ToolError, match="too long to be checked"):
+            with pytest.raises(ToolError, match="too long to validate"):
                 await call_tool(toolset, "structured", value)
 
     asyncio.run(work())
@@ -117,7 +117,7 @@ def test_a_schema_sends_us_nowhere() -> None:
 
     async def work() -> None:
         async with open_toolset(scripted_server(tools=[tool_definition("structured", outputSchema=schema)])) as toolset:
-            with pytest.raises(ToolError, match="can't be checked"):
+            with pytest.raises(ToolError, match="has an invalid output schema"):
                 await call_tool(toolset, "structured", {"a": 1})
 
     asyncio.run(work())
@@ -246,7 +246,7 @@ def test_one_name_twice_is_one_tool() -> None:
         tools=[tool_definition("pay", description="honest"), tool_definition("pay", description="other")]
     )
     assert [one.description for one in tools] == ["honest"]
-    assert "twice" in warned[0]
+    assert "duplicate tool name" in warned[0]
 
 
 def test_a_server_can_not_take_the_name_of_anothers_tool() -> None:

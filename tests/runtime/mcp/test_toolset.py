@@ -381,7 +381,7 @@ def test_what_a_program_said_before_it_ended_is_told() -> None:
         settings = scripted_server()
         async with open_toolset(McpServerConfig(command=settings.command, args=("-c", script))) as toolset:
             assert await toolset.tools() == ()
-            assert "it said: the key is missing" in toolset.error
+            assert "stderr: the key is missing" in toolset.error
 
     asyncio.run(work())
 

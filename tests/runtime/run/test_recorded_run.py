@@ -138,7 +138,7 @@ def test_a_replay_executes_nothing_and_tells_what_would_be_otherwise(tmp_path: P
     ]
     assert "unknown tool 'count'" in gone[0][1]
     asked = replay_differences(runs, id, [count], policy=Policy())
-    assert asked[0] == ['c1 changed /approval: "allow: matches rule 'allow *'" -> "approved by replay (no approval recorded)"']
+    assert asked[0] == ['c1 changed /approval: "allow: matches rule \'allow *\'" -> "approved by replay (no approval recorded)"']
     other = Tool(name="count", run=as_tool(count).run, parameters={"type": "object", "required": ["of"]})
     assert "is a required property (required)" in replay_differences(runs, id, [other])[0][1]
     assert COUNT["runs"] == before

@@ -108,7 +108,7 @@ def test_it_may_wait_more_than_once_and_a_no_is_an_error_in_the_code(tmp_path: P
     assert (further.stopped, desk.done, desk.waiting(run)) == ("waiting", [], ["c1/1"])
     assert desk.resume(run, ScriptedApprover("yes")).stopped == "finished"
     assert desk.done == ["pay 2"]
-    assert "denied: pay was not run (person said no)" in result_text(last_results(desk.model.requests[1])[0])
+    assert "denied: pay was not run (denied by person)" in result_text(last_results(desk.model.requests[1])[0])
 
 
 def test_what_goes_on_beside_it_comes_to_its_end_first(tmp_path: Path) -> None:
