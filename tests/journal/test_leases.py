@@ -81,7 +81,7 @@ def says(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()
 
 
-def test_q_3_a_run_is_refused_to_the_process_that_holds_it(tmp_path: Path) -> None:
+def test_q_3_run_in_use_is_refused_within_the_same_process(tmp_path: Path) -> None:
     """Q-3: the same `Runs`, and another one of the same process."""
     runs, clock = opened(tmp_path), Clock()
     steps = runs.begin("run", b"{}")
@@ -99,7 +99,7 @@ def test_q_3_a_run_is_refused_to_the_process_that_holds_it(tmp_path: Path) -> No
     runs.resume("run")
 
 
-def test_q_3_a_number_means_nothing_in_another_namespace(tmp_path: Path) -> None:
+def test_q_3_pid_of_another_namespace_is_not_checked(tmp_path: Path) -> None:
     """Q-3: two containers with one file: the holder has our own number, or one that nobody has here."""
     clock = Clock()
     runs = opened(tmp_path, clock)
@@ -120,7 +120,7 @@ def test_q_3_a_number_means_nothing_in_another_namespace(tmp_path: Path) -> None
     runs.resume("run")
 
 
-def test_q_3_who_died_for_certain_is_not_waited_for(tmp_path: Path) -> None:
+def test_q_3_lease_of_a_dead_process_is_taken_at_once(tmp_path: Path) -> None:
     """Q-3: a process of this system that is gone, or whose number another one has by now."""
     runs = opened(tmp_path)
     runs.begin("run", b"{}")
@@ -133,7 +133,7 @@ def test_q_3_who_died_for_certain_is_not_waited_for(tmp_path: Path) -> None:
             runs.resume("run")
 
 
-def test_q_3_a_killed_process_is_not_waited_for(tmp_path: Path) -> None:
+def test_q_3_lease_of_a_killed_process_is_taken_at_once(tmp_path: Path) -> None:
     """Q-3: as above, with a real one."""
     runs = opened(tmp_path)
     with holding(tmp_path) as process:
@@ -145,7 +145,7 @@ def test_q_3_a_killed_process_is_not_waited_for(tmp_path: Path) -> None:
         runs.resume("run")
 
 
-def test_q_3_two_containers(tmp_path: Path) -> None:
+def test_q_3_lease_holds_between_two_containers(tmp_path: Path) -> None:
     """Q-3: processes of three PID namespaces that share the file, both others with the same number."""
     if subprocess.run([*APART, "-c", ""], check=False, capture_output=True).returncode:
         pytest.skip("no PID namespace can be made here")
@@ -163,7 +163,7 @@ def test_q_3_two_containers(tmp_path: Path) -> None:
     runs.resume("run")
 
 
-def test_q_3_a_lease_is_renewed_for_as_long_as_its_holder_lives(tmp_path: Path) -> None:
+def test_q_3_lease_is_renewed_while_its_holder_lives(tmp_path: Path) -> None:
     """Q-3: by a thread, so that a tool that takes long does not lose its run."""
     clock = Clock()
     runs = RunStore(tmp_path / "runs.db", lease_terms=LeaseTerms(seconds=30, renewal_interval=0.01, clock=clock))
@@ -184,7 +184,7 @@ def left(runs: RunStore) -> float:
     return runs._lease_seconds_left(text, token, lease)
 
 
-def test_q_3_who_lost_the_lease_writes_nothing_more(tmp_path: Path) -> None:
+def test_q_3_process_that_lost_its_lease_cannot_write(tmp_path: Path) -> None:
     """Q-3: fencing: every write of a step is that of the present holder."""
     early, late = Clock(), Clock()
     runs, other = opened(tmp_path, early), opened(tmp_path, late)
@@ -206,7 +206,7 @@ def test_q_3_who_lost_the_lease_writes_nothing_more(tmp_path: Path) -> None:
     assert [(step.name, step.intent, step.outcome) for step in other.steps("run")] == [("one", b"intent", b"done")]
 
 
-def test_q_3_a_lease_that_is_renewed_at_the_last_moment_is_not_taken(tmp_path: Path) -> None:
+def test_q_3_lease_renewed_at_the_last_moment_is_not_taken(tmp_path: Path) -> None:
     """Q-3: between a look at the lease and taking it, its holder may have been heard of."""
     clock = Clock()
     runs = opened(tmp_path, clock)
@@ -225,7 +225,7 @@ def test_q_3_a_lease_that_is_renewed_at_the_last_moment_is_not_taken(tmp_path: P
     held.begin("one", b"")
 
 
-def test_q_3_the_runs_of_its_agents_come_with_a_run(tmp_path: Path) -> None:
+def test_q_3_resuming_a_run_releases_its_sub_agent_runs(tmp_path: Path) -> None:
     """Q-3: their leases may end a little later than that of the run, and belong to the same holder."""
     clock = Clock()
     runs = opened(tmp_path, clock)
@@ -244,7 +244,7 @@ def test_q_3_the_runs_of_its_agents_come_with_a_run(tmp_path: Path) -> None:
     beside.begin("one", b"")
 
 
-def test_a_holder_from_before_leases_is_nobody() -> None:
+def test_unreadable_holder_is_ignored() -> None:
     assert decode_holder("4711:815") is None
     assert decode_holder(None) is None
 
@@ -252,14 +252,14 @@ def test_a_holder_from_before_leases_is_nobody() -> None:
 # ---- the file
 
 
-def test_q_16_steps_are_on_the_disk_when_they_return(tmp_path: Path) -> None:
+def test_q_16_steps_are_durable_when_they_return(tmp_path: Path) -> None:
     """Q-16: with `synchronous = FULL` SQLite waits for the disk at every commit, in WAL mode, too."""
     runs = opened(tmp_path)
     assert runs._connection.select("PRAGMA synchronous") == [(2,)]
     assert runs._connection.select("PRAGMA journal_mode") == [("wal",)]
 
 
-def test_a_file_from_before_leases_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_file_without_lease_columns_is_migrated(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE runs (id TEXT PRIMARY KEY, at REAL, about BLOB, ended BLOB, holder TEXT)")
@@ -287,7 +287,7 @@ def test_a_file_from_before_leases_is_brought_up_to_date(tmp_path: Path) -> None
         ("DROP TABLE steps", "table steps is missing"),
     ],
 )
-def test_runs_that_can_not_be_used_are_refused_clearly(change: str, said: str, tmp_path: Path) -> None:
+def test_unusable_run_store_is_refused(change: str, said: str, tmp_path: Path) -> None:
     """Item 3: no traceback of SQLite's."""
     path = tmp_path / "runs.db"
     opened(tmp_path).close()
@@ -299,7 +299,7 @@ def test_runs_that_can_not_be_used_are_refused_clearly(change: str, said: str, t
     assert said in str(refused.value)
 
 
-def test_damage_that_shows_later_is_told_with_the_file(tmp_path: Path) -> None:
+def test_later_damage_error_names_the_file(tmp_path: Path) -> None:
     runs = opened(tmp_path)
     runs.begin("run", b"{}")
     with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as connection, connection:

@@ -44,7 +44,7 @@ def run(function: Any, arguments: Any) -> Any:
     return asyncio.run(call())
 
 
-def test_a_signature_becomes_a_schema() -> None:
+def test_signature_becomes_a_schema() -> None:
     def find(text: str, limit: int = 5, exact: bool | None = None, order: Literal["up", "down"] = "up") -> str:
         """Find a text.
 
@@ -82,7 +82,7 @@ def test_a_signature_becomes_a_schema() -> None:
         "Say.\n\nArgs:\n    word: which word\n\nReturns:\n    it: said",
     ],
 )
-def test_every_style_of_docstring_is_read(doc: str) -> None:
+def test_all_docstring_styles_are_parsed(doc: str) -> None:
     def say(word: str) -> str:
         return word
 
@@ -92,7 +92,7 @@ def test_every_style_of_docstring_is_read(doc: str) -> None:
     assert made.parameters["properties"] == {"word": {"type": "string", "description": "which word"}}
 
 
-def test_types_of_msgspec_and_pydantic_and_dataclasses_arrive_as_themselves() -> None:
+def test_arguments_are_converted_to_structs_models_and_dataclasses() -> None:
     def draw(at: Point, order: Order, window: Window, colour: Colour, many: list[Order]) -> Any:
         return [type(at).__name__, order.count, window.end, colour is Colour.BLUE, [one.item for one in many]]
 
@@ -108,7 +108,7 @@ def test_types_of_msgspec_and_pydantic_and_dataclasses_arrive_as_themselves() ->
     assert run(draw, given) == ["Point", 3, 2, True, ["cd"]]
 
 
-def test_a_value_that_a_type_does_not_take_is_a_fault_that_names_it() -> None:
+def test_conversion_error_names_the_argument() -> None:
     def order(what: Order) -> str:
         return what.item
 
@@ -117,7 +117,7 @@ def test_a_value_that_a_type_does_not_take_is_a_fault_that_names_it() -> None:
     assert caught.value.kind == "schema"
 
 
-def test_functions_run_whether_they_are_coroutines_or_not() -> None:
+def test_functions_and_coroutine_functions_run() -> None:
     async def slow(n: int) -> int:
         await asyncio.sleep(0)
         return n + 1
@@ -129,7 +129,7 @@ def test_functions_run_whether_they_are_coroutines_or_not() -> None:
     assert run(fast, {"n": 1}) == 3
 
 
-def test_the_call_itself_is_given_and_is_no_parameter() -> None:
+def test_context_parameter_is_passed_and_not_declared() -> None:
     def who(calling: ToolContext, name: str) -> str:
         return f"{name} {calling.run} {calling.id}"
 
@@ -137,7 +137,7 @@ def test_the_call_itself_is_given_and_is_no_parameter() -> None:
     assert run(who, {"name": "a"}) == "a r c"
 
 
-def test_what_the_decorator_says_is_kept() -> None:
+def test_decorator_options_are_applied() -> None:
     @tool(
         name="look_up",
         description="Looks.",
@@ -161,12 +161,12 @@ def test_what_the_decorator_says_is_kept() -> None:
 
 
 @pytest.mark.parametrize("bad", [lambda x: x, lambda *a: a])
-def test_what_can_not_be_a_tool_says_why(bad: Any) -> None:
+def test_invalid_tool_function_error_has_a_reason(bad: Any) -> None:
     with pytest.raises(InvalidToolFunction):
         as_tool(bad)
 
 
-def test_arguments_without_names_are_refused_where_they_are_written() -> None:
+def test_positional_parameters_are_refused_at_definition() -> None:
     with pytest.raises(InvalidToolFunction, match="can't be passed by name"):
 
         @tool

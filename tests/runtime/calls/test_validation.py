@@ -30,15 +30,15 @@ def said(text: str, parameters: Any = None, *, repair: bool = False) -> str:
     return str(caught.value)
 
 
-def test_valid_arguments_are_given_as_they_are() -> None:
+def test_valid_arguments_are_unchanged() -> None:
     assert read_arguments(tool(), '{"absolute_path": "/a", "offset": 3}') == ({"absolute_path": "/a", "offset": 3}, ())
 
 
-def test_no_text_is_no_arguments() -> None:
+def test_empty_text_means_no_arguments() -> None:
     assert read_arguments(tool({"type": "object"}), " ") == ({}, ())
 
 
-def test_a_wrong_name_is_told_with_the_right_ones() -> None:
+def test_unknown_argument_error_lists_the_allowed_names() -> None:
     message = said('{"file_path": "/a"}')
     assert "nothing was run" in message
     assert "'file_path' was unexpected" in message
@@ -46,7 +46,7 @@ def test_a_wrong_name_is_told_with_the_right_ones() -> None:
     assert '"absolute_path" is a required property (required)' in message
 
 
-def test_path_and_rule_are_named() -> None:
+def test_errors_name_path_and_keyword() -> None:
     assert "- /offset: -1 is less than the minimum of 0 (minimum)" in said('{"absolute_path": "a", "offset": -1}')
 
 
@@ -59,7 +59,7 @@ def test_path_and_rule_are_named() -> None:
         ("[" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_is_no_json_is_told(text: str, why: str) -> None:
+def test_invalid_json_is_reported(text: str, why: str) -> None:
     assert why in said(text)
 
 
@@ -74,12 +74,12 @@ def test_long_messages_and_many_errors_are_bounded() -> None:
     assert len(message) < 10_000
 
 
-def test_a_remote_reference_is_never_fetched() -> None:
+def test_remote_reference_is_never_fetched() -> None:
     with pytest.raises(InvalidSchema, match="read_file"):
         check_schema(tool({"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/schema.json"}}}))
 
 
-def test_a_pattern_can_not_hold_up_everything() -> None:
+def test_regex_pattern_takes_bounded_time() -> None:
     evil = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a|a?)+$"}}}
     with pytest.raises(CallValidationError):  # by backtracking it would take 2 to the power of 90 steps
         read_arguments(tool(evil), json.dumps({"a": "a" * 90 + "!"}))
@@ -99,11 +99,11 @@ NESTED = {
 }
 
 
-def test_repairs_are_made_only_when_asked_for() -> None:
+def test_arguments_are_repaired_only_on_request() -> None:
     assert "is not of type" in said('{"options": "{\\"deep\\": true}"}', NESTED)
 
 
-def test_double_encoded_json_is_read_and_reported() -> None:
+def test_double_encoded_json_is_decoded_and_reported() -> None:
     text = json.dumps({"options": '{"deep": true}', "items": ['{"n": 1}'], "note": '{"a": 1}'})
     value, repairs = read_arguments(tool(NESTED), text, repair=True)
     assert value == {"options": {"deep": True}, "items": [{"n": 1}], "note": '{"a": 1}'}
@@ -113,13 +113,13 @@ def test_double_encoded_json_is_read_and_reported() -> None:
     )
 
 
-def test_the_whole_may_be_double_encoded() -> None:
+def test_top_level_object_may_be_double_encoded() -> None:
     value, repairs = read_arguments(tool(), json.dumps('{"absolute_path": "/a"}'), repair=True)
     assert value == {"absolute_path": "/a"}
     assert len(repairs) == 1
 
 
-def test_a_whole_float_is_the_integer_that_it_is() -> None:
+def test_whole_float_is_converted_to_an_integer() -> None:
     value, repairs = read_arguments(tool(NESTED), '{"items": [{"n": 10.0}]}', repair=True)
     assert value["items"][0]["n"] == 10
     assert type(value["items"][0]["n"]) is int
@@ -138,7 +138,7 @@ ALMOST = [
 
 
 @pytest.mark.parametrize(("text", "value", "notes"), ALMOST)
-def test_r_10_almost_json_is_mended_when_asked_for(text: str, value: Any, notes: list[str]) -> None:
+def test_r_10_almost_valid_json_is_repaired_on_request(text: str, value: Any, notes: list[str]) -> None:
     """R-10: a trailing comma and single quotes were mended by nobody."""
     assert "not valid JSON" in said(text)
     assert re.search(r"\(char \d+\)", said(text))
@@ -148,16 +148,16 @@ def test_r_10_almost_json_is_mended_when_asked_for(text: str, value: Any, notes:
 @pytest.mark.parametrize(
     "text", ["{'absolute_path': 'a", "{'absolute_path': 'it's'}", '{"absolute_path": "a",', "{'a", "'"]
 )
-def test_r_10_what_would_have_to_be_guessed_is_not_mended(text: str) -> None:
+def test_r_10_ambiguous_errors_are_not_repaired(text: str) -> None:
     assert "not valid JSON" in said(text, repair=True)
 
 
-def test_r_10_mending_takes_time_in_proportion_to_the_text() -> None:
+def test_r_10_repair_takes_linear_time() -> None:
     text = '{"absolute_path": "' + '\\"' * 500_000
     assert "not valid JSON" in said(text, repair=True)
 
 
-def test_a_repair_that_does_not_make_it_valid_is_not_made() -> None:
+def test_repair_that_leaves_arguments_invalid_is_discarded() -> None:
     assert "is not of type" in said('{"options": "{\\"deep\\": 3}"}', NESTED, repair=True)
 
 
@@ -169,7 +169,7 @@ PATCH = Grammar(
 )
 
 
-def test_a_text_that_fits_its_grammar_is_the_input() -> None:
+def test_text_that_matches_its_grammar_is_the_input() -> None:
     text = "*** Begin Patch\n+é\n*** End Patch"
     assert read_arguments(tool(grammar=PATCH), text) == (text, ())
 
@@ -182,14 +182,14 @@ def test_a_text_that_fits_its_grammar_is_the_input() -> None:
         ("+" * 2_000_000, "longer than"),
     ],
 )
-def test_where_a_text_leaves_its_grammar_is_told(text: str, why: str) -> None:
+def test_grammar_error_names_the_position(text: str, why: str) -> None:
     with pytest.raises(CallValidationError) as caught:
         read_arguments(tool(grammar=PATCH), text)
     assert why in str(caught.value)
     assert caught.value.kind == "grammar"
 
 
-def test_a_regular_grammar_holds_for_the_whole_text() -> None:
+def test_regex_grammar_must_match_the_complete_text() -> None:
     digits = Grammar(syntax="regex", definition=r"\d{3}")
     assert read_arguments(tool(grammar=digits), "123")[0] == "123"
     with pytest.raises(CallValidationError, match="does not match"):
@@ -199,19 +199,19 @@ def test_a_regular_grammar_holds_for_the_whole_text() -> None:
 @pytest.mark.parametrize(
     "bad", [Grammar(syntax="lark", definition="start: ("), Grammar(syntax="regex", definition="(")]
 )
-def test_a_grammar_that_is_wrong_says_so(bad: Grammar) -> None:
+def test_invalid_grammar_is_reported(bad: Grammar) -> None:
     with pytest.raises(CallValidationError, match="invalid grammar"):
         read_arguments(tool(grammar=bad), "x")
 
 
-def test_arguments_that_would_take_for_ever_to_check_are_refused_at_once() -> None:
+def test_arguments_too_costly_to_validate_are_refused() -> None:
     branch = {"properties": {"a": {"$ref": "#"}}, "required": ["a", "b"]}
     text = '{"a": ' * 40 + "{}" + ', "b": 1}' * 40
     # Ten to the power of forty branches: it would never end.
     assert "nested too deeply" in said(text, {"type": "object", "anyOf": [branch] * 10})
 
 
-def test_a_tree_may_be_deep() -> None:
+def test_recursive_schema_accepts_deep_values() -> None:
     tree = {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}}
     text = '{"children": [' * 40 + "]}" * 40
     assert read_arguments(tool(tree), text)[1] == ()

@@ -14,7 +14,7 @@ def read(text: str, **environment: str) -> Config:
     return parse_config(text, environment)
 
 
-def test_a_program_and_an_address_are_read() -> None:
+def test_command_and_url_servers_are_parsed() -> None:
     config = read(
         """
         [mcp.servers.files]
@@ -56,13 +56,13 @@ def test_a_program_and_an_address_are_read() -> None:
         ('command = "x"\nenv = { A = "env:NOT_THERE" }', "mcp.servers.a.env.A: the environment variable NOT_THERE"),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_key(section: str, message: str) -> None:
+def test_config_error_names_the_key(section: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         read(f"[mcp.servers.a]\n{section}")
     assert str(error.value).startswith(message)
 
 
-def test_a_name_that_is_none_is_refused() -> None:
+def test_invalid_server_name_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"mcp\.servers\.a b: invalid name"):
         read('[mcp.servers."a b"]\ncommand = "x"')
 
@@ -82,7 +82,7 @@ OTHERS: dict[str, Any] = {
 }
 
 
-def test_the_file_of_another_tool_is_turned_into_ours() -> None:
+def test_mcp_servers_file_is_imported() -> None:
     servers, left = parse_mcp_servers(json.dumps(OTHERS).encode())
     assert list(servers) == ["file-system", "gemini", "off", "old"]
     assert servers["file-system"] == McpServerConfig(
@@ -97,7 +97,7 @@ def test_the_file_of_another_tool_is_turned_into_ours() -> None:
     ]
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_toml_round_trip() -> None:
     servers, _ = parse_mcp_servers(json.dumps(OTHERS).encode())
     text = as_toml(servers)
     assert list(tomllib.loads(text)["mcp"]["servers"]) == list(servers)
@@ -109,6 +109,6 @@ def test_what_is_written_is_read_again() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"mcpServers": []}', b'{"mcpServers": {"a": {"args": 1}}}'])
-def test_a_file_that_is_none_is_refused(text: bytes) -> None:
+def test_invalid_import_file_is_refused(text: bytes) -> None:
     with pytest.raises(McpConfigError):
         parse_mcp_servers(text)

@@ -97,7 +97,7 @@ async def serving(app: Cutting) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize(("cut", "cuts"), [("ended", 1), ("ended", 3), ("dropped", 1)])
-def test_a_stream_that_is_cut_is_resumed_after_its_last_event(cut: Cut, cuts: int) -> None:
+def test_interrupted_stream_resumes_after_its_last_event(cut: Cut, cuts: int) -> None:
     async def work() -> None:
         app = Cutting(cut, cuts)
         async with serving(app) as url, open_toolset(server_at(url, OLD_VERSION), "far") as toolset:
@@ -109,7 +109,7 @@ def test_a_stream_that_is_cut_is_resumed_after_its_last_event(cut: Cut, cuts: in
 
 
 @pytest.mark.parametrize("cut", ["ended", "dropped"])
-def test_a_stream_without_event_ids_is_not_resumed_and_the_call_not_repeated(cut: Cut) -> None:
+def test_stream_without_event_ids_is_neither_resumed_nor_repeated(cut: Cut) -> None:
     async def work() -> None:
         app = Cutting(cut, ids=False)
         async with serving(app) as url, open_toolset(server_at(url, OLD_VERSION), "far") as toolset:

@@ -43,7 +43,7 @@ def spans_in(exporter: InMemorySpanExporter, events: Iterable[RunEvent]) -> Sequ
     return exporter.get_finished_spans()
 
 
-def test_a_run_its_turns_and_its_calls_are_spans(exporter: InMemorySpanExporter) -> None:
+def test_run_turns_and_calls_are_spans(exporter: InMemorySpanExporter) -> None:
     usage = Usage(input_tokens=7, output_tokens=3)
     spans = spans_of(
         exporter, ScriptedModel(model_turn(model_call("add", {"a": 1, "b": "x"}), usage=usage), text_turn("ok"))
@@ -67,7 +67,7 @@ def test_a_run_its_turns_and_its_calls_are_spans(exporter: InMemorySpanExporter)
     assert "1" not in str(done.attributes.get("gen_ai.tool.call.arguments", ""))
 
 
-def test_a_turn_that_is_only_told_again_is_no_span(exporter: InMemorySpanExporter, tmp_path: Path) -> None:
+def test_recorded_turn_has_no_span(exporter: InMemorySpanExporter, tmp_path: Path) -> None:
     model = ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn("ok"))
     agent = Agent(model, tools=[add], approver=ScriptedApprover("later", "yes"), journal=tmp_path / "runs.db")
     run = agent.run("go")
@@ -75,7 +75,7 @@ def test_a_turn_that_is_only_told_again_is_no_span(exporter: InMemorySpanExporte
     assert [one.name for one in spans] == ["execute_tool add", "chat played", "invoke_agent adder"]
 
 
-def test_a_call_that_failed_and_a_run_that_broke_off_say_so(exporter: InMemorySpanExporter) -> None:
+def test_failed_call_and_cancelled_run_set_error_type(exporter: InMemorySpanExporter) -> None:
     @tool
     def broken() -> None:
         raise ValueError("a secret detail")
