@@ -1,4 +1,4 @@
-"""What differs between two answers, field by field."""
+"""Comparison of recorded exchanges, field by field."""
 
 import json
 from typing import Any

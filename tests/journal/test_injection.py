@@ -1,4 +1,4 @@
-"""Whatever an id says, it is only an id: for the journal, its runs, and every statement there is."""
+"""SQL injection through ids and patterns has no effect."""
 
 import ast
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_special_characters_in_ids_do_not_change_queries(sign: str, tmp_path: Pa
 
 
 def test_sql_statements_are_constants() -> None:
-    """What is executed is a text of ours, or a name that holds one: never one that is put together with a value."""
+    """Every executed statement is a constant or a name bound to one, never built from a value."""
     executing = ("execute", "executemany", "select", "change")
     ours = ("name", "column", "version", "milliseconds")  # words and whole numbers of ours
     made_of_values = []

@@ -1,4 +1,4 @@
-"""Who holds a run: one taker at a time, whatever process, thread or container it is in."""
+"""Leases: one holder per run at a time, across processes, threads and containers."""
 
 import contextlib
 import os
@@ -82,7 +82,7 @@ def says(process: "subprocess.Popen[str]") -> str:
 
 
 def test_q_3_run_in_use_is_refused_within_the_same_process(tmp_path: Path) -> None:
-    """Q-3: the same `Runs`, and another one of the same process."""
+    """Q-3: with the same `RunStore`, and with another one in the same process."""
     runs, clock = opened(tmp_path), Clock()
     steps = runs.begin("run", b"{}")
     for other in (runs, opened(tmp_path, clock)):
@@ -100,7 +100,7 @@ def test_q_3_run_in_use_is_refused_within_the_same_process(tmp_path: Path) -> No
 
 
 def test_q_3_pid_of_another_namespace_is_not_checked(tmp_path: Path) -> None:
-    """Q-3: two containers with one file: the holder has our own number, or one that nobody has here."""
+    """Q-3: two containers share a file: the holder's pid is our own, or does not exist here."""
     clock = Clock()
     runs = opened(tmp_path, clock)
     runs.begin("run", b"{}")
@@ -121,7 +121,7 @@ def test_q_3_pid_of_another_namespace_is_not_checked(tmp_path: Path) -> None:
 
 
 def test_q_3_lease_of_a_dead_process_is_taken_at_once(tmp_path: Path) -> None:
-    """Q-3: a process of this system that is gone, or whose number another one has by now."""
+    """Q-3: a local process has ended, or its pid was reused."""
     runs = opened(tmp_path)
     runs.begin("run", b"{}")
     here = current_holder()
@@ -134,7 +134,7 @@ def test_q_3_lease_of_a_dead_process_is_taken_at_once(tmp_path: Path) -> None:
 
 
 def test_q_3_lease_of_a_killed_process_is_taken_at_once(tmp_path: Path) -> None:
-    """Q-3: as above, with a real one."""
+    """Q-3: the same with a real process."""
     runs = opened(tmp_path)
     with holding(tmp_path) as process:
         assert says(process) == "held\n"
@@ -146,7 +146,7 @@ def test_q_3_lease_of_a_killed_process_is_taken_at_once(tmp_path: Path) -> None:
 
 
 def test_q_3_lease_holds_between_two_containers(tmp_path: Path) -> None:
-    """Q-3: processes of three PID namespaces that share the file, both others with the same number."""
+    """Q-3: three PID namespaces share the file; two of the processes have the same pid."""
     if subprocess.run([*APART, "-c", ""], check=False, capture_output=True).returncode:
         pytest.skip("no PID namespace can be made here")
     clock = Clock()
@@ -164,7 +164,7 @@ def test_q_3_lease_holds_between_two_containers(tmp_path: Path) -> None:
 
 
 def test_q_3_lease_is_renewed_while_its_holder_lives(tmp_path: Path) -> None:
-    """Q-3: by a thread, so that a tool that takes long does not lose its run."""
+    """Q-3: a thread renews it, so that a slow tool does not lose its run."""
     clock = Clock()
     runs = RunStore(tmp_path / "runs.db", lease_terms=LeaseTerms(seconds=30, renewal_interval=0.01, clock=clock))
     watcher = opened(tmp_path, clock)
@@ -185,7 +185,7 @@ def left(runs: RunStore) -> float:
 
 
 def test_q_3_process_that_lost_its_lease_cannot_write(tmp_path: Path) -> None:
-    """Q-3: fencing: every write of a step is that of the present holder."""
+    """Q-3: only the current holder can write steps (fencing)."""
     early, late = Clock(), Clock()
     runs, other = opened(tmp_path, early), opened(tmp_path, late)
     lost = runs.begin("run", b"{}")
@@ -207,7 +207,7 @@ def test_q_3_process_that_lost_its_lease_cannot_write(tmp_path: Path) -> None:
 
 
 def test_q_3_lease_renewed_at_the_last_moment_is_not_taken(tmp_path: Path) -> None:
-    """Q-3: between a look at the lease and taking it, its holder may have been heard of."""
+    """Q-3: the holder may renew the lease between the check and the takeover."""
     clock = Clock()
     runs = opened(tmp_path, clock)
     held = runs.begin("run", b"{}")
@@ -226,7 +226,7 @@ def test_q_3_lease_renewed_at_the_last_moment_is_not_taken(tmp_path: Path) -> No
 
 
 def test_q_3_resuming_a_run_releases_its_sub_agent_runs(tmp_path: Path) -> None:
-    """Q-3: their leases may end a little later than that of the run, and belong to the same holder."""
+    """Q-3: leases of sub-agent runs have the same holder and may expire later."""
     clock = Clock()
     runs = opened(tmp_path, clock)
     runs.begin("run", b"{}")
@@ -288,7 +288,7 @@ def test_file_without_lease_columns_is_migrated(tmp_path: Path) -> None:
     ],
 )
 def test_unusable_run_store_is_refused(change: str, said: str, tmp_path: Path) -> None:
-    """Item 3: no traceback of SQLite's."""
+    """No SQLite traceback reaches the user."""
     path = tmp_path / "runs.db"
     opened(tmp_path).close()
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:

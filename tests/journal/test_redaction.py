@@ -1,4 +1,4 @@
-"""Secrets do not get into a record: known ones in every spelling, and what has the shape of a key."""
+"""Redaction of known secrets and of key-like text."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Files that several processes lay out at once."""
+"""Migration of files that several processes open at once."""
 
 import contextlib
 import sqlite3

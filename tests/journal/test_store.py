@@ -1,4 +1,4 @@
-"""The file: whose it is, what is found in it again, and what it forgets."""
+"""The record store: permissions, lookup and pruning."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ def ids(store: SqliteRecordStore, count: int = 1_000_000) -> list[str]:
 
 
 def test_equal_losses_are_stored_once(tmp_path: Path) -> None:
-    """Each comes back with what it lost itself, whatever those before and after it did."""
+    """Each record keeps its own losses, whatever its neighbors have."""
     one = [Loss(kind="dropped", path="/one", reason="it has no counterpart")]
     other = [Loss(kind="dropped", path="/other", reason="it has no counterpart"), *one]
     lost = [one, one, other, [], one, other, other, [], []]
@@ -221,7 +221,7 @@ def test_bundle_does_not_overwrite_files(tmp_path: Path) -> None:
 
 
 def test_s_8_failed_journal_is_reopened(tmp_path: Path) -> None:
-    """S-8: after a full disk, or damage that was mended, records are written again without a restart."""
+    """S-8: after a full disk or repaired damage, records are written again without a restart."""
     store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     large = Record(id="large", at=1e12, toolwire="0", client="anthropic", path="/", error="x" * 100_000)
     store._connection.execute("PRAGMA max_page_count = 1")
@@ -240,7 +240,7 @@ def test_s_8_failed_journal_is_reopened(tmp_path: Path) -> None:
     ],
 )
 def test_journal_with_another_schema_is_refused(change: str, said: str, tmp_path: Path) -> None:
-    """Item 3: to write to and to look at."""
+    """For writing and for reading."""
     path = tmp_path / "journal.db"
     open_record_store(path, max_age_days=1, max_bytes=1_000_000).close()
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:

@@ -1,4 +1,4 @@
-"""The queue and its thread: nobody waits, what does not fit is counted, and a broken sink breaks nothing else."""
+"""The journal writer never blocks, counts dropped records, and isolates failing sinks."""
 
 import threading
 
@@ -15,12 +15,12 @@ from toolwire.journal.writer import JournalWriter
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread writes nothing before the journal is closed."""
+    """Keep the thread from writing before the journal is closed."""
     monkeypatch.setattr(writer, "BATCH_INTERVAL", 2 * DEADLINE)
 
 
 class Collected:
-    """Takes batches, once it may."""
+    """A sink that takes batches only after it is released."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""What a hostile model, tool or journal tries: nothing of it becomes an instruction, a permission or a secret told."""
+"""Hostile models, tools and journals gain no instructions, permissions or secrets."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ SEVEN = ["anthropic", "openai-chat", "openai-responses", "gemini", "gemini-inter
 
 
 class Watched:
-    """The simulator, and every body that it was sent."""
+    """The simulator, with every request body that it received."""
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
@@ -96,7 +96,7 @@ def test_tool_output_stays_in_its_result(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", SEVEN)
 def test_call_written_as_text_never_runs(protocol: str) -> None:
-    """001:45: a call is a typed part of an answer. Text that looks like one gives no permission to act."""
+    """A call is a typed part of a response. Text that looks like a call is never executed."""
     wiped: list[int] = []
 
     @tool
@@ -160,7 +160,7 @@ def test_events_and_journal_have_the_complete_record(tmp_path: Path) -> None:
 
 
 def waiting(folder: Path) -> tuple[RunStore, str, list[int]]:
-    """A run that waits for an approval, its journal, and what its tool did."""
+    """A run that waits for approval, its journal, and the effects of its tool."""
     done: list[int] = []
 
     @tool

@@ -91,7 +91,7 @@ def test_unparsable_call_needs_an_unconditional_allow_rule() -> None:
 
 
 def test_tool_names_match_exactly() -> None:
-    """A tool named like a method or member of something is a name like any other."""
+    """A tool name that equals a method or attribute name has no special meaning."""
     policy = Policy(allow=["read_file"])
     for name in ("__class__", "constructor", "toString", "rules", "allow", "*", "[r]ead_file", "read_file "):
         assert verdict(policy, {}, tool(name)) == "ask"

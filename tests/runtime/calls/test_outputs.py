@@ -1,4 +1,4 @@
-"""Values that tools return, as the model gets them."""
+"""Conversion of tool return values to content for the model."""
 
 import asyncio
 import itertools

@@ -139,7 +139,7 @@ ALMOST = [
 
 @pytest.mark.parametrize(("text", "value", "notes"), ALMOST)
 def test_r_10_almost_valid_json_is_repaired_on_request(text: str, value: Any, notes: list[str]) -> None:
-    """R-10: a trailing comma and single quotes were mended by nobody."""
+    """R-10: trailing commas and single quotes were not repaired."""
     assert "not valid JSON" in said(text)
     assert re.search(r"\(char \d+\)", said(text))
     assert read_arguments(tool(), text, repair=True) == (value, tuple(notes))

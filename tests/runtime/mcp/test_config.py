@@ -1,4 +1,4 @@
-"""`[mcp.servers.NAME]`, and the files of other tools."""
+"""Configuration of `[mcp.servers.NAME]`, and import of other tools' files."""
 
 import json
 import tomllib

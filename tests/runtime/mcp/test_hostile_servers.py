@@ -1,4 +1,4 @@
-"""Servers that mean harm, or make no sense: what they cost is bounded, and what they say is not believed."""
+"""Hostile or broken MCP servers: their cost is limited, and their hints are not trusted."""
 
 import asyncio
 import json
@@ -38,15 +38,15 @@ def listed(**options: Any) -> tuple[list[Tool], list[str]]:
 
 @both
 def test_endless_tool_list_is_truncated(version: str) -> None:
-    tools, warned = listed(version=version, endless=True)
+    tools, warnings = listed(version=version, endless=True)
     assert len(tools) == limits.MAX_PAGES
-    assert "lists too many tools" in warned[0]
+    assert "lists too many tools" in warnings[0]
 
 
 def test_tool_list_with_cyclic_cursor_ends() -> None:
-    tools, warned = listed(circle=True)
+    tools, warnings = listed(circle=True)
     assert [one.name for one in tools] == ["actor__only"]
-    assert len(warned) == 2
+    assert len(warnings) == 2
 
 
 def test_overlong_tool_list_is_truncated() -> None:
@@ -69,7 +69,7 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 def long_way(levels: int) -> dict[str, Any]:
-    """Each step is deep, and leads to the next."""
+    """Each schema is deeply nested and refers to the next one."""
     definitions: dict[str, Any] = {}
     for level in range(levels):
         made: dict[str, Any] = {"$ref": f"#/$defs/d{level + 1}"} if level + 1 < levels else {"type": "object"}
@@ -86,15 +86,15 @@ HUGE = {"type": "object", "description": "x" * 70_000}
 @pytest.mark.parametrize("schema", [bomb(40), nested(40), long_way(40), HUGE], ids=["bomb", "deep", "long", "huge"])
 def test_costly_schema_skips_only_its_tool(field: str, schema: dict[str, Any]) -> None:
     # Written out, the worst of them has 2 to the power of 40 places: it would never be listed.
-    tools, warned = listed(tools=[{**tool_definition("bad"), field: schema}, tool_definition("good")])
+    tools, warnings = listed(tools=[{**tool_definition("bad"), field: schema}, tool_definition("good")])
     assert [one.name for one in tools] == ["actor__good"]
-    assert "'bad'" in warned[0]
+    assert "'bad'" in warnings[0]
 
 
 def test_recursive_schema_is_accepted() -> None:
     tree = {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}}
-    tools, warned = listed(tools=[tool_definition("tree", inputSchema=tree)])
-    assert (len(tools), warned) == (1, [])
+    tools, warnings = listed(tools=[tool_definition("tree", inputSchema=tree)])
+    assert (len(tools), warnings) == (1, [])
 
 
 def test_result_too_costly_to_validate_is_refused() -> None:
@@ -127,9 +127,9 @@ def test_remote_schema_references_are_not_fetched() -> None:
 def test_overlong_message_ends_only_the_connection(version: str) -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(version)) as toolset:
-            with pytest.raises(ToolError) as fault:
+            with pytest.raises(ToolError) as error_info:
                 await call_tool(toolset, "giant")
-            assert fault.value.kind == "unavailable"
+            assert error_info.value.kind == "unavailable"
             assert text_of_output(await call_tool(toolset, "echo")) == "{}"
 
     asyncio.run(work())
@@ -149,9 +149,9 @@ def test_excess_content_parts_are_omitted(version: str) -> None:
 def test_invalid_response_is_a_protocol_error(version: str) -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(version)) as toolset:
-            with pytest.raises(ToolError, match="sent an invalid response") as fault:
+            with pytest.raises(ToolError, match="sent an invalid response") as error_info:
                 await call_tool(toolset, "strange")
-            assert fault.value.kind == "protocol"
+            assert error_info.value.kind == "protocol"
 
     asyncio.run(work())
 
@@ -212,9 +212,9 @@ def test_server_requests_for_sampling_are_refused() -> None:
 def test_older_version_may_not_send_input_required() -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(OLD_VERSION)) as toolset:
-            with pytest.raises(ToolError) as fault:
+            with pytest.raises(ToolError) as error_info:
                 await call_tool(toolset, "ask_for_ever")
-            assert fault.value.kind == "protocol"
+            assert error_info.value.kind == "protocol"
 
     asyncio.run(work())
 
@@ -242,11 +242,11 @@ def test_invisible_characters_are_removed_from_descriptions() -> None:
 
 
 def test_duplicate_tool_name_is_skipped() -> None:
-    tools, warned = listed(
+    tools, warnings = listed(
         tools=[tool_definition("pay", description="honest"), tool_definition("pay", description="other")]
     )
     assert [one.description for one in tools] == ["honest"]
-    assert "duplicate tool name" in warned[0]
+    assert "duplicate tool name" in warnings[0]
 
 
 def test_server_cannot_take_another_servers_tool_name() -> None:

@@ -1,4 +1,4 @@
-"""Servers that have an address: gone, back again, and without measure."""
+"""MCP over HTTP: unreachable servers, lost sessions and oversized responses."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ Answer = Callable[[str, Any], tuple[int, str, bytes]]
 
 @asynccontextmanager
 async def answering(answer: Answer) -> AsyncIterator[str]:
-    """An HTTP server of the newer version, whose answers to calls are given."""
+    """An HTTP server of the newer version with given responses to calls."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True
@@ -68,9 +68,9 @@ async def answering(answer: Answer) -> AsyncIterator[str]:
 def faulted(answer: Answer) -> ToolError:
     async def work() -> ToolError:
         async with answering(answer) as url, open_toolset(server_at(url, NEW_VERSION), "far") as toolset:
-            with pytest.raises(ToolError) as fault:
+            with pytest.raises(ToolError) as error_info:
                 await call_tool(toolset, "go")
-            return fault.value
+            return error_info.value
 
     return asyncio.run(work())
 
@@ -115,9 +115,9 @@ def test_error_status_without_body_is_a_protocol_error(status: int) -> None:
 
 
 def test_redirect_to_another_host_is_not_followed() -> None:
-    fault = faulted(lambda method, id: (307, "text/plain", b""))
-    assert fault.kind == "protocol"
-    assert "not followed" in str(fault)
+    error_info = faulted(lambda method, id: (307, "text/plain", b""))
+    assert error_info.kind == "protocol"
+    assert "not followed" in str(error_info)
 
 
 def test_invalid_json_is_a_protocol_error() -> None:

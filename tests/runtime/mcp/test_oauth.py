@@ -1,4 +1,4 @@
-"""Signing in: where tokens are kept, and who may come back from the browser."""
+"""OAuth sign-in: token storage and the redirect from the browser."""
 
 import asyncio
 import json
@@ -146,7 +146,7 @@ def test_sign_in_happens_once_and_tokens_are_refreshed(tmp_path: Path) -> None:
 
 
 def age(folder: Path) -> None:
-    """The token that is kept there has run out."""
+    """Expire the stored token."""
     (path,) = folder.glob("far-*.json")
     kept = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**kept, "expires_at": time.time() - 10}), encoding="utf-8")

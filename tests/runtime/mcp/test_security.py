@@ -1,4 +1,4 @@
-"""The MCP rows of the security table: who starts programs, who hears what, and through which door."""
+"""The MCP rows of the threat model: program start, credentials and policy."""
 
 import ast
 import asyncio
@@ -129,7 +129,7 @@ def test_changed_url_gets_no_tokens_of_the_old_one(tmp_path: Path) -> None:
 
 
 def test_secrets_in_server_output_are_redacted_for_the_client() -> None:
-    """The same redaction as for a model: in text and in structured content."""
+    """Text and structured content are redacted as for a model."""
     from toolwire.journal.redaction import Redactor
     from toolwire.runtime.mcp.server import ToolServer
     from toolwire.runtime.mcp.tool_runner import ToolRunner

@@ -1,4 +1,4 @@
-"""toolwire as an MCP server, of both versions, over HTTP and stdio, asked by toolwire as a client."""
+"""Toolwire as an MCP server in both protocol versions, over HTTP and stdio, with toolwire as the client."""
 
 import asyncio
 import json
@@ -321,7 +321,7 @@ def test_tool_list_has_a_ttl_in_the_newer_version_only() -> None:
 
 
 def test_unlisted_methods_are_not_found() -> None:
-    """001:343: the server has no resources, so that neither code of a resource that is not found is ever sent."""
+    """The server has no resources, so it never sends either code for a missing resource."""
 
     async def work() -> None:
         async with serve_tools(build_tool_server([ADD_TOOL])) as offered:
@@ -370,7 +370,7 @@ def test_clients_are_notified_of_tool_changes(version: str) -> None:
 
 @both
 def test_tools_of_configured_servers_are_offered(version: str) -> None:
-    """A form of a server behind it goes whole to the client's user, and a progress to the client."""
+    """Forms and progress of a configured server are forwarded to the client."""
 
     async def work() -> None:
         behind = McpToolset("far", scripted_server(OLD_VERSION))

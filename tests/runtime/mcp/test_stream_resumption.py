@@ -1,4 +1,4 @@
-"""Streams of MCP's Streamable HTTP that are cut: resumed by Last-Event-ID, with the call carried out once (001:311)."""
+"""Interrupted streams of MCP's Streamable HTTP resume by `Last-Event-ID`, and the call runs once."""
 
 import asyncio
 import json
@@ -113,9 +113,9 @@ def test_stream_without_event_ids_is_neither_resumed_nor_repeated(cut: Cut) -> N
     async def work() -> None:
         app = Cutting(cut, ids=False)
         async with serving(app) as url, open_toolset(server_at(url, OLD_VERSION), "far") as toolset:
-            with pytest.raises(ToolError) as fault:
+            with pytest.raises(ToolError) as error_info:
                 await call_tool(toolset, "go")
         assert (app.calls, app.resumed) == (1, [])
-        assert "may have taken effect" in str(fault.value)
+        assert "may have taken effect" in str(error_info.value)
 
     asyncio.run(work())

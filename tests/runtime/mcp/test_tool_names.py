@@ -1,4 +1,4 @@
-"""What a server's tool is called to a model."""
+"""Names of MCP tools for models."""
 
 import re
 

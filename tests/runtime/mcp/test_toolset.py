@@ -1,4 +1,4 @@
-"""The tools of an MCP server, of both versions, as a toolset."""
+"""The tools of an MCP server as a toolset, in both protocol versions."""
 
 import asyncio
 import json
@@ -64,9 +64,9 @@ def test_tool_failure_is_an_output_and_protocol_failure_an_error(version: str) -
         async with open_toolset(scripted_server(version)) as toolset:
             failed = await call_tool(toolset, "fail")
             assert (failed.is_error, failed.error_kind, text_of_output(failed)) == (True, "tool", "the disk is full")
-            with pytest.raises(ToolError, match=r"something broke inside \(-32603\)") as fault:
+            with pytest.raises(ToolError, match=r"something broke inside \(-32603\)") as error_info:
                 await call_tool(toolset, "fault")
-            assert fault.value.kind == "protocol"
+            assert error_info.value.kind == "protocol"
 
     asyncio.run(work())
 
@@ -76,9 +76,9 @@ def test_tool_failure_is_an_output_and_protocol_failure_an_error(version: str) -
 def test_unknown_tool_is_a_protocol_error_with_either_code(version: str, code: int) -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(version)) as toolset:
-            with pytest.raises(ToolError, match=str(code)) as fault:
+            with pytest.raises(ToolError, match=str(code)) as error_info:
                 await call_tool(toolset, "fault", {"code": code})
-            assert fault.value.kind == "protocol"
+            assert error_info.value.kind == "protocol"
 
     asyncio.run(work())
 
@@ -112,9 +112,9 @@ def test_structured_content_is_validated(version: str) -> None:
             good = await call_tool(toolset, "structured", {"n": 1})
             assert good.structured == {"n": 1}
             assert good.content == (Data(json=good.content[0].json),)  # type: ignore[union-attr]
-            with pytest.raises(ToolError, match="at n: ") as fault:
+            with pytest.raises(ToolError, match="at n: ") as error_info:
                 await call_tool(toolset, "structured", {"n": "1"})
-            assert fault.value.kind == "output"
+            assert error_info.value.kind == "output"
 
     asyncio.run(work())
 
@@ -390,9 +390,9 @@ def test_stderr_of_an_ended_program_is_reported() -> None:
 def test_dead_server_is_restarted(version: str) -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(version)) as toolset:
-            with pytest.raises(ToolError) as fault:
+            with pytest.raises(ToolError) as error_info:
                 await call_tool(toolset, "die")
-            assert fault.value.kind == "unavailable"
+            assert error_info.value.kind == "unavailable"
             assert not toolset._connection.is_alive
             assert text_of_output(await call_tool(toolset, "echo")) == "{}"
             assert toolset.state == "up"

@@ -1,4 +1,4 @@
-"""Which call is which, where ids come twice; and runs that failed, or went in circles, and are taken up again."""
+"""Calls with duplicate ids, and resumption of failed or repetitive runs."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ def test_two_calls_with_the_same_id_both_run(tmp_path: Path) -> None:
 
 
 def test_r_12_duplicate_call_ids_are_made_unique() -> None:
-    """R-12: Anthropic refuses a turn in which two calls have one id."""
+    """R-12: Anthropic rejects a turn in which two calls have the same id."""
     both = model_call("add", {"a": 1, "b": 1}, id="toolu_1"), model_call("add", {"a": 2, "b": 2}, id="toolu_1")
     model = ScriptedModel(model_turn(*both, model_call("add", {"a": 3, "b": 3}, id="toolu_1_1")), text_turn("ok"))
     Agent(model, tools=[add], policy=ALLOW_ALL).run("go")
@@ -96,7 +96,7 @@ def test_always_answer_covers_concurrent_nested_calls() -> None:
 
 
 class _Slow(ScriptedApprover):
-    """Says yes to the program, and takes a moment for what it calls."""
+    """Approves the program at once, and its nested calls after a moment."""
 
     async def approve(self, ask: ApprovalRequest) -> ApprovalAnswer:
         if ask.tool == "run_code":

@@ -1,4 +1,4 @@
-"""Runs that come to no answer: they raise, and say how they ended."""
+"""Runs without a complete answer raise and report their stop cause."""
 
 import asyncio
 from typing import Any
@@ -25,7 +25,7 @@ BROKEN = Response(origin="", error=ApiError(kind="server", message="the provider
 
 
 async def refuse(scope: Any, receive: Any, send: Any) -> None:
-    """A provider that knows no key."""
+    """A provider that rejects every key."""
     while (await receive()).get("more_body"):
         pass
     headers = [(b"content-type", b"application/json")]

@@ -1,4 +1,4 @@
-"""The pictures of a run are kept up to a size."""
+"""The size budget for recorded images."""
 
 import msgspec
 

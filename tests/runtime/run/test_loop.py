@@ -1,4 +1,4 @@
-"""TODO."""
+"""The agent loop: calls, limits, approvals, steps and streams."""
 
 import asyncio
 import threading
@@ -42,7 +42,7 @@ def fail(how: str) -> str:
 
 
 def only(model: ScriptedModel, tools: Sequence[Any], **more: Any) -> Any:
-    """What the model was given for its one call, and the record of it."""
+    """Run one call, and return its result and record."""
     run = Agent(model, tools=tools, **({"policy": ALLOW_ALL} | more)).run("go")
     (result,) = last_results(model.requests[1])
     (record,) = run.calls
@@ -109,7 +109,7 @@ def test_repairs_are_opt_in_and_truncated_arguments_are_not_repaired() -> None:
     ],
 )
 def test_r_10_invalid_json_is_not_reported_as_truncated(text: str, error: str, said: str) -> None:
-    """R-10: Chat marks a call that is no JSON as incomplete; a trailing comma is no cut."""
+    """R-10: Chat marks a call with invalid JSON as incomplete, but a trailing comma is no truncation."""
     result, record = only(ScriptedModel(model_turn(model_call("add", text, complete=False)), text_turn("ok")), [add])
     assert (record.error, said in result_text(result)) == (error, True)
     if error == "json":
@@ -158,7 +158,7 @@ def test_tool_is_stopped_at_its_timeout() -> None:
 
 
 def test_r_2_timeout_of_a_thread_says_that_it_may_still_run() -> None:
-    """R-2: the result said that the call was stopped; the thread went on and its effect happened."""
+    """R-2: the result said that the call was stopped, but the thread continued and took effect."""
     told, done = threading.Event(), threading.Event()
 
     @tool(timeout=0.05)
@@ -335,7 +335,7 @@ def test_time_limit_stops_a_running_tool(clock: Clock) -> None:
 
 def test_time_limit_stops_a_streaming_response(tmp_path: Path, clock: Clock) -> None:
     class Endless(ScriptedModel):
-        """Says a word now and then, for ever."""
+        """Yield a text delta now and then, forever."""
 
         closed = False
 

@@ -1,4 +1,4 @@
-"""Runs as they were recorded: read again, gone on with, and replayed."""
+"""Recorded runs: reading, continuing and replaying them."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs that are resumed: by one at a time, with tools that may have changed, from a journal that may be damaged."""
+"""Resumed runs: one holder at a time, changed tools and damaged journals."""
 
 import asyncio
 import threading
@@ -31,7 +31,7 @@ PATIENCE = 60
 
 
 def waiting(path: Path, *tools: Any) -> str:
-    """A run whose first call waits for an approval."""
+    """A run whose first call waits for approval."""
     model = ScriptedModel(model_turn(model_call("pay", {"amount": 5})), text_turn("ok"))
     agent = Agent(
         model, tools=tools or [pay_into([])], policy=ASK, approver=ScriptedApprover("later"), journal=path / "runs.db"
@@ -60,7 +60,7 @@ def resuming(path: Path, tools: list[Any], *more: Any) -> Agent:
 
 
 def test_q_3_only_one_of_two_threads_resumes_a_run(tmp_path: Path) -> None:
-    """Q-3: two clicks on "approve" in one service: one goes on, and the payment happens once."""
+    """Q-3: of two concurrent approvals in one service, one resumes the run, and the payment happens once."""
     run, done, refused = waiting(tmp_path), list[int](), list[str]()
     under_way, go = threading.Event(), threading.Event()
 
@@ -92,7 +92,7 @@ def test_q_3_only_one_of_two_threads_resumes_a_run(tmp_path: Path) -> None:
 
 
 def test_q_3_only_one_of_two_tasks_resumes_a_run(tmp_path: Path) -> None:
-    """Q-3: the same in one event loop."""
+    """Q-3: the same within one event loop."""
     run, done = waiting(tmp_path), list[int]()
 
     async def work() -> tuple[Any, ...]:
@@ -123,7 +123,7 @@ def test_q_3_only_one_of_two_tasks_resumes_a_run(tmp_path: Path) -> None:
 
 
 def test_q_3_process_that_lost_its_lease_stops_before_the_next_effect(tmp_path: Path) -> None:
-    """Q-3: a process that was stopped for longer than its lease finds its run in other hands."""
+    """Q-3: a process suspended for longer than its lease has lost its run."""
     done: list[int] = []
     later = LeaseTerms(clock=lambda: time.time() + 1000)
     stolen: list[Any] = []
@@ -163,7 +163,7 @@ def test_each_step_of_a_run_takes_and_releases_the_lease(tmp_path: Path) -> None
 
 
 def test_resume_warns_about_changed_tools(tmp_path: Path) -> None:
-    """Durable runs: what was recorded stays, and who resumes knows that the tool is another one by now."""
+    """Recorded calls stay as they are, and the user is warned about changed tools."""
 
     @tool
     def look(place: str) -> str:
@@ -198,7 +198,7 @@ def test_resume_does_not_warn_about_unchanged_tools(tmp_path: Path) -> None:
     ids=["read only", "idempotent", "neither"],
 )
 def test_interrupted_repeatable_call_runs_again(annotations: Annotations, again: bool, tmp_path: Path) -> None:
-    """Durable runs: in doubt is only what nobody may repeat; the same tools are retried within a process, too."""
+    """Only calls that may not be repeated are in doubt; the others are also retried within a process."""
     done: list[int] = []
     pay = msgspec.structs.replace(as_tool(pay_into(done)), annotations=annotations)
     run = waiting(tmp_path, pay)
@@ -230,7 +230,7 @@ def test_intent_records_whether_a_call_is_repeatable(annotations: Annotations, t
 
 @pytest.mark.parametrize("step", ["turn/1", "approval/1/c1", "call/1/c1", "tools"])
 def test_error_names_the_damaged_step(step: str, tmp_path: Path) -> None:
-    """Item 3: no traceback of msgspec's."""
+    """No msgspec traceback reaches the user."""
     run = waiting(tmp_path)
     runs = RunStore(tmp_path / "runs.db")
     steps = runs.resume(run)

@@ -1,4 +1,4 @@
-"""What a collector would get of a run."""
+"""OpenTelemetry spans of a run."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

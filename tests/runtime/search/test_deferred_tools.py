@@ -1,4 +1,4 @@
-"""Tools behind a search: what the model is told when, what it can find, and that finding allows nothing."""
+"""Deferred tools: declarations, search results, and permissions that search does not change."""
 
 import asyncio
 import json
@@ -92,7 +92,7 @@ def test_found_tools_are_declared_last_from_then_on() -> None:
 
 @pytest.mark.parametrize("protocol", list(PROTOCOLS))
 def test_later_turns_only_append_declarations(protocol: str) -> None:
-    """The prefix law, for a conversation that finds tools."""
+    """Earlier declarations stay a prefix while a conversation finds tools."""
     deferred = DeferredTools(limit=10, always=["read_file"])
     messages = [Message(role="user", parts=(Text(text="Pay it."),))]
     first = deferred.select(catalog(), Policy(), messages)
@@ -124,7 +124,7 @@ def test_denied_tools_are_neither_declared_nor_found() -> None:
 
 
 def test_finding_a_tool_does_not_allow_it() -> None:
-    """It is the same tool under the same policy; one that is denied later is no longer declared."""
+    """A found tool is subject to the policy, and is no longer declared once denied."""
     deferred = DeferredTools(limit=10)
     first = deferred.select(catalog(), Policy())
     messages = searched(json.dumps(ask(first, query="pay invoice")))
@@ -135,7 +135,7 @@ def test_finding_a_tool_does_not_allow_it() -> None:
 
 
 def test_deferred_tool_can_be_called_without_search() -> None:
-    """Validation and policy decide on the call; from then on it is declared, since the model knows of it."""
+    """The call is validated and authorized as usual, and the tool is declared from then on."""
     deferred = DeferredTools(limit=10)
     arranged = deferred.select(catalog(), Policy())
     assert "filler_9" in arranged.tools
@@ -163,9 +163,9 @@ def test_hostile_description_stays_short_json() -> None:
 
 def test_invalid_pattern_is_reported_to_the_model() -> None:
     arranged = DeferredTools(limit=10).select(catalog(), Policy())
-    with pytest.raises(ToolError, match="invalid pattern") as fault:
+    with pytest.raises(ToolError, match="invalid pattern") as error_info:
         ask(arranged, query="(", mode="regex")
-    assert fault.value.kind == "invalid_tool_input"
+    assert error_info.value.kind == "invalid_tool_input"
 
 
 def test_tools_for_programs_only_are_not_declared() -> None:

@@ -1,4 +1,4 @@
-"""The index: words and patterns find tools, and nothing that is asked or described can break it."""
+"""The tool index: word and pattern search, with hostile queries and descriptions."""
 
 import re
 import time
@@ -71,9 +71,9 @@ def test_pattern_matches_names_descriptions_and_arguments(index: ToolIndex) -> N
     ("pattern", "said"), [("(", "missing )"), ("(?=a)", "invalid perl operator"), ("a" * 201, "200 characters")]
 )
 def test_invalid_pattern_is_refused(index: ToolIndex, pattern: str, said: str) -> None:
-    with pytest.raises(SearchError, match=re.escape(said)) as fault:
+    with pytest.raises(SearchError, match=re.escape(said)) as error_info:
         index.search_pattern(pattern, 5)
-    assert fault.value.kind == "invalid_tool_input"
+    assert error_info.value.kind == "invalid_tool_input"
 
 
 def test_unusable_tools_are_skipped_before_the_limit(index: ToolIndex) -> None:
@@ -168,9 +168,9 @@ def test_slow_pattern_is_aborted() -> None:
     index = ToolIndex(entries)
     index.build()
     begun = time.thread_time()
-    with pytest.raises(SearchError, match="takes too long") as fault:
+    with pytest.raises(SearchError, match="takes too long") as error_info:
         index.search_pattern("(.{1,30}a){1,20}Q", 5)
-    assert fault.value.kind == "execution_time_exceeded"
+    assert error_info.value.kind == "execution_time_exceeded"
     assert time.thread_time() - begun < 0.3
 
 
