@@ -12,7 +12,7 @@ from toolwire.journal.records import Bodies, Record, recorded_response_body
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "expected"),
     [
         ({"a": 1}, {"a": 1}, []),
         ({"a": 1}, {"a": 2}, ["changed /a: 1 -> 2"]),
@@ -25,8 +25,8 @@ from toolwire.journal.records import Bodies, Record, recorded_response_body
         ("x", "y", ['changed : "x" -> "y"']),
     ],
 )
-def test_every_differing_field_is_reported(before: Any, after: Any, told: list[str]) -> None:
-    assert [str(one) for one in find_differences(before, after)] == told
+def test_every_differing_field_is_reported(before: Any, after: Any, expected: list[str]) -> None:
+    assert [str(one) for one in find_differences(before, after)] == expected
 
 
 def test_volatile_fields_are_compared_only_on_request() -> None:
@@ -49,8 +49,8 @@ def test_long_value_is_truncated() -> None:
 
 
 def record(**more: Any) -> Record:
-    found = Record(id="ex", at=0.0, toolwire="0", client="openai-chat", path="/", status=200)
-    return msgspec.structs.replace(found, **more)
+    comparison = Record(id="ex", at=0.0, toolwire="0", client="openai-chat", path="/", status=200)
+    return msgspec.structs.replace(comparison, **more)
 
 
 STREAM = (
@@ -67,9 +67,9 @@ def test_stream_is_compared_as_a_buffered_response() -> None:
     answer = json.loads(recorded_response_body(streamed))
     assert answer["choices"][0]["message"]["content"] == "Hi"
     other = record(streamed=True, bodies=Bodies(request=REQUEST, response=STREAM.replace(b"Hi", b"Ho")))
-    found = compare_records(streamed, other)
-    assert [str(one) for one in found["response"]] == ['changed /choices/0/message/content: "Hi" -> "Ho"']
-    assert list(found) == ["response"]
+    comparison = compare_records(streamed, other)
+    assert [str(one) for one in comparison["response"]] == ['changed /choices/0/message/content: "Hi" -> "Ho"']
+    assert list(comparison) == ["response"]
 
 
 def test_invalid_stream_is_compared_as_text() -> None:
@@ -85,9 +85,11 @@ def test_requests_are_compared_only_for_the_same_protocol() -> None:
 
 
 def test_losses_are_compared_by_path() -> None:
-    kept, gone, come = (Loss(kind="dropped", path=f"/{name}", reason="no place") for name in ("kept", "gone", "come"))
-    found = compare_records(record(losses=[kept, gone]), record(losses=[kept, come]))
-    assert [str(one) for one in found["losses"]] == [
+    common_loss, gone, come = (
+        Loss(kind="dropped", path=f"/{name}", reason="no place") for name in ("kept", "gone", "come")
+    )
+    comparison = compare_records(record(losses=[common_loss, gone]), record(losses=[common_loss, come]))
+    assert [str(one) for one in comparison["losses"]] == [
         'removed /gone: "dropped: no place"',
         'added /come: "dropped: no place"',
     ]

@@ -277,7 +277,7 @@ def test_file_without_lease_columns_is_migrated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             "PRAGMA user_version = 99",
@@ -287,7 +287,7 @@ def test_file_without_lease_columns_is_migrated(tmp_path: Path) -> None:
         ("DROP TABLE steps", "table steps is missing"),
     ],
 )
-def test_unusable_run_store_is_refused(change: str, said: str, tmp_path: Path) -> None:
+def test_unusable_run_store_is_refused(change: str, message: str, tmp_path: Path) -> None:
     """No SQLite traceback reaches the user."""
     path = tmp_path / "runs.db"
     opened(tmp_path).close()
@@ -296,7 +296,7 @@ def test_unusable_run_store_is_refused(change: str, said: str, tmp_path: Path) -
     with pytest.raises(JournalError) as refused:
         opened(tmp_path)
     assert str(refused.value).startswith(f"{path}: ")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_later_damage_error_names_the_file(tmp_path: Path) -> None:

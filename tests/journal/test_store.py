@@ -233,19 +233,19 @@ def test_s_8_failed_journal_is_reopened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("PRAGMA user_version = 99", "written by a newer toolwire"),
         ("ALTER TABLE batches DROP COLUMN records", "table batches has no column records"),
     ],
 )
-def test_journal_with_another_schema_is_refused(change: str, said: str, tmp_path: Path) -> None:
+def test_journal_with_another_schema_is_refused(change: str, message: str, tmp_path: Path) -> None:
     """For writing and for reading."""
     path = tmp_path / "journal.db"
     open_record_store(path, max_age_days=1, max_bytes=1_000_000).close()
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(change)
-    with pytest.raises(JournalError, match=said):
+    with pytest.raises(JournalError, match=message):
         open_record_store(path, max_age_days=1, max_bytes=1_000_000)
-    with pytest.raises(JournalError, match=said):
+    with pytest.raises(JournalError, match=message):
         open_existing_store(path).latest(1)

@@ -92,16 +92,16 @@ def test_written_records_free_queue_space() -> None:
 
 
 def test_write_error_is_reported_once_and_other_sinks_continue() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     sink = Collected()
     sink.may.set()
-    journal = JournalWriter([Broken(), sink], Redactor(()), 100_000, told.append)
+    journal = JournalWriter([Broken(), sink], Redactor(()), 100_000, reported.append)
     journal.add(make_record(1))
     wait_until(lambda: sink.batches)
     journal.add(make_record(2))
     journal.close()
     assert sink.batches == [["ex_1"], ["ex_2"]]
-    assert told == ["OSError: [Errno 28] No space left on device"]
+    assert reported == ["OSError: [Errno 28] No space left on device"]
     assert (journal.written_count, journal.dropped_count) == (0, 2)
 
 
@@ -118,14 +118,14 @@ def test_no_thread_starts_without_records() -> None:
 
 @pytest.mark.parametrize("body", [None, 10])
 def test_record_that_cannot_be_packed_does_not_affect_others(body: int | None) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     sink = Collected()
     sink.may.set()
-    journal = JournalWriter([sink], Redactor(()), 100_000, told.append)
+    journal = JournalWriter([sink], Redactor(()), 100_000, reported.append)
     for number in range(32):
         journal.add(replace(make_record(number, body=body), model="\ud800"))
     wait_until(lambda: journal.dropped_count == 32)
     journal.add(make_record(32, body=body))
     journal.close()
     assert sink.batches == [["ex_32"]]
-    assert (journal.written_count, journal.dropped_count, len(told)) == (1, 32, 1)
+    assert (journal.written_count, journal.dropped_count, len(reported)) == (1, 32, 1)

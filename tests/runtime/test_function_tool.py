@@ -35,11 +35,11 @@ class Colour(Enum):
 
 
 def run(function: Any, arguments: Any) -> Any:
-    made = as_tool(function)
-    calling = ToolContext(run="r", id="c", tool=made.name, idempotency_key="k", approver=NoApprover())
+    converted = as_tool(function)
+    context = ToolContext(run="r", id="c", tool=converted.name, idempotency_key="k", approver=NoApprover())
 
     async def call() -> Any:
-        return await made.run(arguments, calling)
+        return await converted.run(arguments, context)
 
     return asyncio.run(call())
 
@@ -57,10 +57,10 @@ def test_signature_becomes_a_schema() -> None:
         """
         return text
 
-    made = as_tool(find)
-    assert made.name == "find"
-    assert made.description == "Find a text.\n\nIt looks everywhere."
-    assert made.parameters == {
+    converted = as_tool(find)
+    assert converted.name == "find"
+    assert converted.description == "Find a text.\n\nIt looks everywhere."
+    assert converted.parameters == {
         "type": "object",
         "properties": {
             "text": {"type": "string", "description": "what to look for"},
@@ -87,17 +87,17 @@ def test_all_docstring_styles_are_parsed(doc: str) -> None:
         return word
 
     say.__doc__ = doc
-    made = as_tool(say)
-    assert made.description == "Say."
-    assert made.parameters["properties"] == {"word": {"type": "string", "description": "which word"}}
+    converted = as_tool(say)
+    assert converted.description == "Say."
+    assert converted.parameters["properties"] == {"word": {"type": "string", "description": "which word"}}
 
 
 def test_arguments_are_converted_to_structs_models_and_dataclasses() -> None:
     def draw(at: Point, order: Order, window: Window, colour: Colour, many: list[Order]) -> Any:
         return [type(at).__name__, order.count, window.end, colour is Colour.BLUE, [one.item for one in many]]
 
-    made = as_tool(draw)
-    assert {"Point", "Window", "Colour", "Order"} <= set(made.parameters["$defs"])
+    converted = as_tool(draw)
+    assert {"Point", "Window", "Colour", "Order"} <= set(converted.parameters["$defs"])
     given = {
         "at": {"x": 1},
         "order": {"item": "ab", "count": 3},
@@ -130,8 +130,8 @@ def test_functions_and_coroutine_functions_run() -> None:
 
 
 def test_context_parameter_is_passed_and_not_declared() -> None:
-    def who(calling: ToolContext, name: str) -> str:
-        return f"{name} {calling.run} {calling.id}"
+    def who(context: ToolContext, name: str) -> str:
+        return f"{name} {context.run} {context.id}"
 
     assert list(as_tool(who).parameters["properties"]) == ["name"]
     assert run(who, {"name": "a"}) == "a r c"
@@ -150,13 +150,18 @@ def test_decorator_options_are_applied() -> None:
     def look(key: Annotated[str, "which one"]) -> Point:
         return Point(1)
 
-    made = as_tool(look)
-    assert (made.name, made.description, made.timeout, made.rate) == ("look_up", "Looks.", 3, RateLimit(2, 1.0))
-    assert made.annotations.read_only
-    assert made.annotations.idempotent
-    assert not made.annotations.destructive
-    assert made.parameters["properties"]["key"]["description"] == "which one"
-    assert made.output_schema is not None
+    converted = as_tool(look)
+    assert (converted.name, converted.description, converted.timeout, converted.rate) == (
+        "look_up",
+        "Looks.",
+        3,
+        RateLimit(2, 1.0),
+    )
+    assert converted.annotations.read_only
+    assert converted.annotations.idempotent
+    assert not converted.annotations.destructive
+    assert converted.parameters["properties"]["key"]["description"] == "which one"
+    assert converted.output_schema is not None
     assert look("a") == Point(1)  # it is still the function
 
 

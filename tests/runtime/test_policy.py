@@ -20,15 +20,15 @@ def tool(
     return Tool(name=name, run=nothing, locus=locus, annotations=Annotations(**annotations), subcalls=amounts_to)
 
 
-def verdict(policy: Policy, arguments: Any, made: Tool | None = None) -> str:
-    return policy.decide(made or tool(), arguments).verdict
+def verdict(policy: Policy, arguments: Any, candidate: Tool | None = None) -> str:
+    return policy.decide(candidate or tool(), arguments).verdict
 
 
 READING = tool("read_file", read_only=True)
 
 
 @pytest.mark.parametrize(
-    ("made", "expected"),
+    ("candidate", "expected"),
     [
         (tool("read_file", read_only=True), "allow"),
         (tool("web_fetch", read_only=True, open_world=True), "ask"),
@@ -38,8 +38,8 @@ READING = tool("read_file", read_only=True)
         (tool("ask_user", locus="human"), "allow"),
     ],
 )
-def test_only_workspace_reads_are_allowed_by_default(made: Tool, expected: str) -> None:
-    assert verdict(Policy(), {}, made) == expected
+def test_only_workspace_reads_are_allowed_by_default(candidate: Tool, expected: str) -> None:
+    assert verdict(Policy(), {}, candidate) == expected
 
 
 def test_deny_wins_over_ask_and_ask_over_allow() -> None:
@@ -112,20 +112,20 @@ SCHEMA = {"type": "object", "properties": {"content": {}, "path": {}}, "required
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_suggested_rules_allow_this_call_and_few_others(path: str, other: str) -> None:
-    made = Tool(name="write", run=nothing, parameters=SCHEMA)
-    rules = suggest_rules(made, {"path": path, "content": "x"})
-    assert verdict(Policy(allow=rules), {"path": path, "content": "y"}, made) == "allow"
+    candidate = Tool(name="write", run=nothing, parameters=SCHEMA)
+    rules = suggest_rules(candidate, {"path": path, "content": "x"})
+    assert verdict(Policy(allow=rules), {"path": path, "content": "y"}, candidate) == "allow"
     if rules != ("write",) and other != path:
-        assert verdict(Policy(allow=rules), {"path": other, "content": "x"}, made) == "ask"
+        assert verdict(Policy(allow=rules), {"path": other, "content": "x"}, candidate) == "ask"
 
 
 def test_each_subcall_gets_a_suggested_rule() -> None:
-    made = tool(
+    candidate = tool(
         amounts_to=lambda one: None if "$" in one["command"] else [{"command": c} for c in one["command"].split(";")]
     )
-    made = msgspec.structs.replace(made, parameters={"type": "object", "properties": {"command": {}}})
-    assert suggest_rules(made, {"command": "ls *,a;pwd;pwd"}) == (
+    candidate = msgspec.structs.replace(candidate, parameters={"type": "object", "properties": {"command": {}}})
+    assert suggest_rules(candidate, {"command": "ls *,a;pwd;pwd"}) == (
         r"run_shell_command(command=ls [*]\,a)",
         "run_shell_command(command=pwd)",
     )
-    assert suggest_rules(made, {"command": "$x"}) == ("run_shell_command",)
+    assert suggest_rules(candidate, {"command": "$x"}) == ("run_shell_command",)

@@ -61,10 +61,10 @@ def test_r_7_model_is_informed_of_edited_arguments() -> None:
     state = agent.step(state)
     assert paid == [(3, ("bob",))]
     (result,) = last_results(model.requests[1])
-    said = result_text(result)
-    assert said.startswith("[The arguments were edited before approval. The tool was called with ")
-    assert json.loads(said.partition(" called with ")[2].partition("]\n")[0]) == {"amount": 3, "to": ["bob"]}
-    assert said.endswith("paid 3")
+    result_message = result_text(result)
+    assert result_message.startswith("[The arguments were edited before approval. The tool was called with ")
+    assert json.loads(result_message.partition(" called with ")[2].partition("]\n")[0]) == {"amount": 3, "to": ["bob"]}
+    assert result_message.endswith("paid 3")
 
 
 def test_r_7_record_has_the_edited_arguments(tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_r_7_record_has_the_edited_arguments(tmp_path: Path) -> None:
     agent.step(state)
     first, *_ = read_turns(runs.steps(state.run))
     outcomes = [one.outcome for one in first.calls.values() if one.outcome is not None]
-    found = [(one.record.arguments["amount"], one.record.edited) for one in outcomes]
-    assert found == [(3, True), (5, False)]
+    recorded_arguments = [(one.record.arguments["amount"], one.record.edited) for one in outcomes]
+    assert recorded_arguments == [(3, True), (5, False)]
     runs.close()
 
 

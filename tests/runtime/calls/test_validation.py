@@ -24,7 +24,7 @@ def tool(parameters: Any = None, grammar: Grammar | None = None) -> Tool:
     return Tool(name="read_file", run=nothing, parameters=parameters or READ, grammar=grammar)
 
 
-def said(text: str, parameters: Any = None, *, repair: bool = False) -> str:
+def validation_message(text: str, parameters: Any = None, *, repair: bool = False) -> str:
     with pytest.raises(CallValidationError) as caught:
         read_arguments(tool(parameters), text, repair=repair)
     return str(caught.value)
@@ -39,7 +39,7 @@ def test_empty_text_means_no_arguments() -> None:
 
 
 def test_unknown_argument_error_lists_the_allowed_names() -> None:
-    message = said('{"file_path": "/a"}')
+    message = validation_message('{"file_path": "/a"}')
     assert "nothing was run" in message
     assert "'file_path' was unexpected" in message
     assert "allowed: absolute_path, offset" in message
@@ -47,11 +47,13 @@ def test_unknown_argument_error_lists_the_allowed_names() -> None:
 
 
 def test_errors_name_path_and_keyword() -> None:
-    assert "- /offset: -1 is less than the minimum of 0 (minimum)" in said('{"absolute_path": "a", "offset": -1}')
+    assert "- /offset: -1 is less than the minimum of 0 (minimum)" in validation_message(
+        '{"absolute_path": "a", "offset": -1}'
+    )
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ('{"absolute_path": ', "not valid JSON"),
         ('{"absolute_path": "a", "absolute_path": "b"}', "duplicate name 'absolute_path'"),
@@ -59,8 +61,8 @@ def test_errors_name_path_and_keyword() -> None:
         ("[" * 100_000, "nested too deeply"),
     ],
 )
-def test_invalid_json_is_reported(text: str, why: str) -> None:
-    assert why in said(text)
+def test_invalid_json_is_reported(text: str, reason: str) -> None:
+    assert reason in validation_message(text)
 
 
 def test_integers_of_any_size_are_exact() -> None:
@@ -70,7 +72,7 @@ def test_integers_of_any_size_are_exact() -> None:
 
 def test_long_messages_and_many_errors_are_bounded() -> None:
     many = {"type": "object", "additionalProperties": {"type": "integer"}}
-    message = said(json.dumps({f"k{n}": "x" * 10_000 for n in range(1000)}), many)
+    message = validation_message(json.dumps({f"k{n}": "x" * 10_000 for n in range(1000)}), many)
     assert len(message) < 10_000
 
 
@@ -100,7 +102,7 @@ NESTED = {
 
 
 def test_arguments_are_repaired_only_on_request() -> None:
-    assert "is not of type" in said('{"options": "{\\"deep\\": true}"}', NESTED)
+    assert "is not of type" in validation_message('{"options": "{\\"deep\\": true}"}', NESTED)
 
 
 def test_double_encoded_json_is_decoded_and_reported() -> None:
@@ -140,8 +142,8 @@ ALMOST = [
 @pytest.mark.parametrize(("text", "value", "notes"), ALMOST)
 def test_r_10_almost_valid_json_is_repaired_on_request(text: str, value: Any, notes: list[str]) -> None:
     """R-10: trailing commas and single quotes were not repaired."""
-    assert "not valid JSON" in said(text)
-    assert re.search(r"\(char \d+\)", said(text))
+    assert "not valid JSON" in validation_message(text)
+    assert re.search(r"\(char \d+\)", validation_message(text))
     assert read_arguments(tool(), text, repair=True) == (value, tuple(notes))
 
 
@@ -149,16 +151,16 @@ def test_r_10_almost_valid_json_is_repaired_on_request(text: str, value: Any, no
     "text", ["{'absolute_path': 'a", "{'absolute_path': 'it's'}", '{"absolute_path": "a",', "{'a", "'"]
 )
 def test_r_10_ambiguous_errors_are_not_repaired(text: str) -> None:
-    assert "not valid JSON" in said(text, repair=True)
+    assert "not valid JSON" in validation_message(text, repair=True)
 
 
 def test_r_10_repair_takes_linear_time() -> None:
     text = '{"absolute_path": "' + '\\"' * 500_000
-    assert "not valid JSON" in said(text, repair=True)
+    assert "not valid JSON" in validation_message(text, repair=True)
 
 
 def test_repair_that_leaves_arguments_invalid_is_discarded() -> None:
-    assert "is not of type" in said('{"options": "{\\"deep\\": 3}"}', NESTED, repair=True)
+    assert "is not of type" in validation_message('{"options": "{\\"deep\\": 3}"}', NESTED, repair=True)
 
 
 # ---- grammars
@@ -175,17 +177,17 @@ def test_text_that_matches_its_grammar_is_the_input() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("*** Begin Patch\nabc\n*** End Patch", "unexpected 'abc\\n*** End Patch' at byte 16"),
         ("*** Begin Patch\n+abc\n", "unexpected end of input"),
         ("+" * 2_000_000, "longer than"),
     ],
 )
-def test_grammar_error_names_the_position(text: str, why: str) -> None:
+def test_grammar_error_names_the_position(text: str, reason: str) -> None:
     with pytest.raises(CallValidationError) as caught:
         read_arguments(tool(grammar=PATCH), text)
-    assert why in str(caught.value)
+    assert reason in str(caught.value)
     assert caught.value.kind == "grammar"
 
 
@@ -208,7 +210,7 @@ def test_arguments_too_costly_to_validate_are_refused() -> None:
     branch = {"properties": {"a": {"$ref": "#"}}, "required": ["a", "b"]}
     text = '{"a": ' * 40 + "{}" + ', "b": 1}' * 40
     # Ten to the power of forty branches: it would never end.
-    assert "nested too deeply" in said(text, {"type": "object", "anyOf": [branch] * 10})
+    assert "nested too deeply" in validation_message(text, {"type": "object", "anyOf": [branch] * 10})
 
 
 def test_recursive_schema_accepts_deep_values() -> None:

@@ -62,20 +62,20 @@ def bomb(levels: int) -> dict[str, Any]:
 
 
 def nested(levels: int) -> dict[str, Any]:
-    made: dict[str, Any] = {"type": "object"}
+    schema_node: dict[str, Any] = {"type": "object"}
     for _ in range(levels):
-        made = {"type": "object", "properties": {"a": made}}
-    return made
+        schema_node = {"type": "object", "properties": {"a": schema_node}}
+    return schema_node
 
 
 def long_way(levels: int) -> dict[str, Any]:
     """Each schema is deeply nested and refers to the next one."""
     definitions: dict[str, Any] = {}
     for level in range(levels):
-        made: dict[str, Any] = {"$ref": f"#/$defs/d{level + 1}"} if level + 1 < levels else {"type": "object"}
+        schema_node: dict[str, Any] = {"$ref": f"#/$defs/d{level + 1}"} if level + 1 < levels else {"type": "object"}
         for _ in range(25):
-            made = {"not": {"not": made}}
-        definitions[f"d{level}"] = made
+            schema_node = {"not": {"not": schema_node}}
+        definitions[f"d{level}"] = schema_node
     return {"type": "object", "$ref": "#/$defs/d0", "$defs": definitions}
 
 
@@ -189,11 +189,11 @@ def test_number_of_questions_is_limited() -> None:
 @both
 def test_endless_progress_is_limited(version: str) -> None:
     async def work() -> None:
-        told: list[str] = []
+        notices: list[str] = []
         async with open_toolset(scripted_server(version)) as toolset:
             tool = await find_tool(toolset, "progress")
-            await tool.run({"total": 5000}, call_context(progress=told.append))
-        assert len(told) == limits.MAX_PROGRESS_NOTICES
+            await tool.run({"total": 5000}, call_context(progress=notices.append))
+        assert len(notices) == limits.MAX_PROGRESS_NOTICES
 
     asyncio.run(work())
 

@@ -74,7 +74,7 @@ def _nothing_ran() -> None:
 @both
 def test_tools_are_listed_and_run(version: str) -> None:
     async def work() -> None:
-        told: list[str] = []
+        notices: list[str] = []
         async with (
             serve_tools(build_tool_server([ADD_TOOL])) as offered,
             open_toolset(server_at(offered.url, version), "me") as toolset,
@@ -86,9 +86,9 @@ def test_tools_are_listed_and_run(version: str) -> None:
                 ADD_TOOL.output_schema,
             )
             assert tool.annotations == Annotations(read_only=True)
-            output = await tool.run({"a": 1, "b": 2}, call_context(progress=told.append))
+            output = await tool.run({"a": 1, "b": 2}, call_context(progress=notices.append))
             assert (text_of_output(output), output.structured) == ("3", {"sum": 3})
-        assert told == ["1/2 half", "2/2"]
+        assert notices == ["1/2 half", "2/2"]
 
     asyncio.run(work())
 
@@ -310,11 +310,11 @@ def test_tool_list_has_a_ttl_in_the_newer_version_only() -> None:
         async with serve_tools(build_tool_server([ADD_TOOL])) as offered:
             async with RawMcpClient(offered.url, NEW_VERSION, ELICITATION_META) as plain:
                 new = (await plain.request("tools/list", {}))["result"]
-                found = (await plain.request("server/discover", {}))["result"]
+                discovered = (await plain.request("server/discover", {}))["result"]
             async with RawMcpClient(offered.url, OLD_VERSION, {}) as plain:
                 old = (await plain.request("tools/list", {}))["result"]
         assert (new["ttlMs"], new["cacheScope"], new["resultType"]) == (60_000, "private", "complete")
-        assert found["supportedVersions"] == [NEW_VERSION]
+        assert discovered["supportedVersions"] == [NEW_VERSION]
         assert set(old) == {"tools"}
 
     asyncio.run(work())
@@ -374,18 +374,18 @@ def test_tools_of_configured_servers_are_offered(version: str) -> None:
 
     async def work() -> None:
         behind = McpToolset("far", scripted_server(OLD_VERSION))
-        told: list[str] = []
+        notices: list[str] = []
         schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
         async with (
             serve_tools(build_tool_server([ADD_TOOL, behind])) as offered,
             open_toolset(server_at(offered.url, version), "me") as toolset,
         ):
-            asked = await call_tool(toolset, "far__ask", {"schema": schema}, RecordingApprover("Ada"))
-            assert json.loads(text_of_output(asked)) == {"action": "accept", "content": {"name": "Ada"}}
-            await (await find_tool(toolset, "far__progress")).run({}, call_context(progress=told.append))
+            form_output = await call_tool(toolset, "far__ask", {"schema": schema}, RecordingApprover("Ada"))
+            assert json.loads(text_of_output(form_output)) == {"action": "accept", "content": {"name": "Ada"}}
+            await (await find_tool(toolset, "far__progress")).run({}, call_context(progress=notices.append))
             failed = await call_tool(toolset, "far__fail")
             assert (failed.is_error, text_of_output(failed)) == (True, "the disk is full")
-        assert told == ["1/2 part 1", "2/2 part 2"]
+        assert notices == ["1/2 part 1", "2/2 part 2"]
         await behind.close()
 
     asyncio.run(work())

@@ -149,10 +149,10 @@ def test_any_value_may_be_structured_content_in_the_newer_version() -> None:
 @both
 def test_progress_is_reported(version: str) -> None:
     async def work() -> None:
-        told: list[str] = []
+        notices: list[str] = []
         async with open_toolset(scripted_server(version)) as toolset:
-            await (await find_tool(toolset, "progress")).run({}, call_context(progress=told.append))
-        assert told == ["1/2 part 1", "2/2 part 2"]
+            await (await find_tool(toolset, "progress")).run({}, call_context(progress=notices.append))
+        assert notices == ["1/2 part 1", "2/2 part 2"]
 
     asyncio.run(work())
 

@@ -69,7 +69,7 @@ def test_complete_run_with_one_tool_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "error", "said"),
+    ("proposed", "error", "expected_text"),
     [
         (model_call("ad", {"a": 1}), "unknown_tool", "Did you mean add?"),
         (model_call("add", '{"a": 1'), "json", "not valid JSON"),
@@ -79,17 +79,17 @@ def test_complete_run_with_one_tool_call() -> None:
         (model_call("fail", {"how": "crash"}), "crash", "fail failed: ValueError: [removed]"),
     ],
 )
-def test_call_errors_are_results_for_the_model(made: Any, error: str, said: str) -> None:
-    result, record = only(ScriptedModel(model_turn(made), text_turn("ok")), [add, fail])
+def test_call_errors_are_results_for_the_model(proposed: Any, error: str, expected_text: str) -> None:
+    result, record = only(ScriptedModel(model_turn(proposed), text_turn("ok")), [add, fail])
     assert result.status == "error"
-    assert said in result_text(result)
+    assert expected_text in result_text(result)
     assert record.error == error
 
 
 def test_repairs_are_opt_in_and_truncated_arguments_are_not_repaired() -> None:
-    made = model_call("add", {"a": 1, "b": 2.0})
-    assert only(ScriptedModel(model_turn(made), text_turn("ok")), [add])[1].error == "schema"
-    result, record = only(ScriptedModel(model_turn(made), text_turn("ok")), [add], repair=True)
+    proposed = model_call("add", {"a": 1, "b": 2.0})
+    assert only(ScriptedModel(model_turn(proposed), text_turn("ok")), [add])[1].error == "schema"
+    result, record = only(ScriptedModel(model_turn(proposed), text_turn("ok")), [add], repair=True)
     assert (result_text(result), record.arguments, len(record.repairs)) == ("3", {"a": 1, "b": 2}, 1)
     for cut in (model_call("add", '{"a": 1, "b": 2.0', complete=False), model_call("add", '{"a": 1, "b": 2.0')):
         result, record = only(ScriptedModel(model_turn(cut), text_turn("ok")), [add], repair=True)
@@ -97,7 +97,7 @@ def test_repairs_are_opt_in_and_truncated_arguments_are_not_repaired() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "said"),
+    ("text", "error", "expected_text"),
     [
         ('{"a": 1, "b": 2,}', "json", "not valid JSON"),
         ("{'a': 1, 'b': 2}", "json", "line 1 column 2 (char 1)"),
@@ -108,10 +108,10 @@ def test_repairs_are_opt_in_and_truncated_arguments_are_not_repaired() -> None:
         ('{"a": 1, "b": 2}', "truncated", "were truncated"),
     ],
 )
-def test_r_10_invalid_json_is_not_reported_as_truncated(text: str, error: str, said: str) -> None:
+def test_r_10_invalid_json_is_not_reported_as_truncated(text: str, error: str, expected_text: str) -> None:
     """R-10: Chat marks a call with invalid JSON as incomplete, but a trailing comma is no truncation."""
     result, record = only(ScriptedModel(model_turn(model_call("add", text, complete=False)), text_turn("ok")), [add])
-    assert (record.error, said in result_text(result)) == (error, True)
+    assert (record.error, expected_text in result_text(result)) == (error, True)
     if error == "json":
         result, record = only(
             ScriptedModel(model_turn(model_call("add", text, complete=False)), text_turn("ok")), [add], repair=True
@@ -159,18 +159,18 @@ def test_tool_is_stopped_at_its_timeout() -> None:
 
 def test_r_2_timeout_of_a_thread_says_that_it_may_still_run() -> None:
     """R-2: the result said that the call was stopped, but the thread continued and took effect."""
-    told, done = threading.Event(), threading.Event()
+    released, done = threading.Event(), threading.Event()
 
     @tool(timeout=0.05)
     def slow() -> None:
-        told.wait(60)
+        released.wait(60)
         done.set()
 
     result, record = only(ScriptedModel(model_turn(model_call("slow")), text_turn("ok")), [slow])
     assert (record.error, done.is_set()) == ("timeout", False)
     assert "was stopped" not in result_text(result)
     assert "may still be running. It may have taken effect, or may still do so." in result_text(result)
-    told.set()
+    released.set()
     assert done.wait(60)
 
 
@@ -222,11 +222,11 @@ def test_long_output_keeps_head_and_tail() -> None:
         return "HEAD" + "x" * 100_000 + "TAIL"
 
     result, record = only(ScriptedModel(model_turn(model_call("flood")), text_turn("ok")), [flood])
-    said = result_text(result)
-    assert said.startswith("HEAD")
-    assert said.endswith("TAIL")
-    assert "[... 99708 characters truncated ...]" in said
-    assert len(said) < 400
+    expected_text = result_text(result)
+    assert expected_text.startswith("HEAD")
+    assert expected_text.endswith("TAIL")
+    assert "[... 99708 characters truncated ...]" in expected_text
+    assert len(expected_text) < 400
     assert record.truncated
 
 
@@ -435,11 +435,11 @@ def test_calls_with_a_common_resource_run_one_by_one() -> None:
             await turn_loop()
         order.append(f"end {arguments['n']}")
 
-    made = Tool(
+    proposed = Tool(
         name="write", run=write, parameters={"type": "object"}, resources=lambda given: frozenset({given["file"]})
     )
     calls = [model_call("write", {"n": n + 1, "file": "a" if n < 2 else "b"}, id=f"c{n}") for n in range(3)]
-    Agent(ScriptedModel(model_turn(*calls), text_turn("ok")), tools=[made], policy=ALLOW_ALL).run("go")
+    Agent(ScriptedModel(model_turn(*calls), text_turn("ok")), tools=[proposed], policy=ALLOW_ALL).run("go")
     assert order.index("end 1") < order.index("start 2")
     assert order.index("start 3") < order.index("end 1")
 

@@ -18,9 +18,9 @@ from toolwire.runtime.run.tracing import RunTracer
 
 @pytest.fixture
 def exporter() -> Iterator[InMemorySpanExporter]:
-    made = InMemorySpanExporter()
-    yield made
-    made.shutdown()
+    span_exporter = InMemorySpanExporter()
+    yield span_exporter
+    span_exporter.shutdown()
 
 
 @tool
@@ -29,17 +29,17 @@ def add(a: int, b: int) -> int:
 
 
 def spans_of(exporter: InMemorySpanExporter, model: Any) -> dict[str, ReadableSpan]:
-    found = spans_in(exporter, Agent(model, tools=[add], policy=Policy(allow=["add"])).stream("go"))
-    return {span.name: span for span in found}
+    exported_spans = spans_in(exporter, Agent(model, tools=[add], policy=Policy(allow=["add"])).stream("go"))
+    return {span.name: span for span in exported_spans}
 
 
 def spans_in(exporter: InMemorySpanExporter, events: Iterable[RunEvent]) -> Sequence[ReadableSpan]:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    told = RunTracer(provider.get_tracer("test"), "adder")
+    run_tracer = RunTracer(provider.get_tracer("test"), "adder")
     for event in events:
-        told.on_event(event)
-    told.close()
+        run_tracer.on_event(event)
+    run_tracer.close()
     return exporter.get_finished_spans()
 
 
@@ -82,14 +82,14 @@ def test_failed_call_and_cancelled_run_set_error_type(exporter: InMemorySpanExpo
 
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    told = RunTracer(provider.get_tracer("test"), "breaker")
+    run_tracer = RunTracer(provider.get_tracer("test"), "breaker")
     for event in Agent(
         ScriptedModel(model_turn(model_call("broken")), text_turn("ok")), tools=[broken], policy=Policy(allow=["*"])
     ).stream("go"):
         if type(event).__name__ == "RunEnded":
             break
-        told.on_event(event)
-    told.close()
+        run_tracer.on_event(event)
+    run_tracer.close()
     spans = {span.name: span for span in exporter.get_finished_spans()}
     failed, cut = spans["execute_tool broken"], spans["invoke_agent breaker"]
     assert failed.attributes is not None

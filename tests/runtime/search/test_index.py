@@ -68,10 +68,11 @@ def test_pattern_matches_names_descriptions_and_arguments(index: ToolIndex) -> N
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"), [("(", "missing )"), ("(?=a)", "invalid perl operator"), ("a" * 201, "200 characters")]
+    ("pattern", "expected_message"),
+    [("(", "missing )"), ("(?=a)", "invalid perl operator"), ("a" * 201, "200 characters")],
 )
-def test_invalid_pattern_is_refused(index: ToolIndex, pattern: str, said: str) -> None:
-    with pytest.raises(SearchError, match=re.escape(said)) as error_info:
+def test_invalid_pattern_is_refused(index: ToolIndex, pattern: str, expected_message: str) -> None:
+    with pytest.raises(SearchError, match=re.escape(expected_message)) as error_info:
         index.search_pattern(pattern, 5)
     assert error_info.value.kind == "invalid_tool_input"
 
@@ -176,10 +177,10 @@ def test_slow_pattern_is_aborted() -> None:
 
 def test_index_is_thread_safe() -> None:
     entries, questions = catalog(500)
-    index, asked = ToolIndex(entries), questions[:200]
+    index, sample_questions = ToolIndex(entries), questions[:200]
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda one: index.search_words(one.text, 5), asked))
-    assert found == [index.search_words(one.text, 5) for one in asked]
+        results = list(threads.map(lambda one: index.search_words(one.text, 5), sample_questions))
+    assert results == [index.search_words(one.text, 5) for one in sample_questions]
 
 
 def test_query_terms_omit_stop_words() -> None:
