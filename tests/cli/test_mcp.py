@@ -90,7 +90,7 @@ def test_a_file_of_another_tool_is_turned_into_sections(tmp_path: Path) -> None:
     path.write_text('{"mcpServers": {"a": {"command": "x", "shiny": 1}}}', encoding="utf-8")
     result = run("import", str(path))
     assert (result.exit_code, result.stdout) == (0, '[mcp.servers.a]\ncommand = "x"\n')
-    assert result.stderr == "a.shiny: unknown\n"
+    assert result.stderr == "a.shiny: unknown key\n"
 
 
 def test_tokens_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

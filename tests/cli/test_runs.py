@@ -178,7 +178,7 @@ def test_a_run_that_goes_on_can_not_be_taken_up(tmp_path: Path) -> None:
 
 def test_of_two_that_saw_a_run_held_by_nobody_one_takes_it_up(tmp_path: Path) -> None:
     (answers,) = deaths(tmp_path, "race")
-    assert answers == ["taken", "run run is still running, in a process that has just resumed it"]
+    assert answers == ["run run is still running, in a process that has just resumed it", "taken"]
 
 
 def test_of_two_that_take_up_one_run_at_once_one_does(tmp_path: Path) -> None:
@@ -427,5 +427,5 @@ def test_a_journal_that_can_not_be_read_is_an_error_and_no_traceback(command: st
     none = CliRunner().invoke(main, arguments)
     assert [one.exit_code for one in (damaged, newer, none)] == [2, 2, 2]
     assert "Error: the journal is damaged: the run run" in damaged.output
-    assert f"Error: {path}: a newer toolwire wrote it" in newer.output
+    assert f"Error: {path}: the file was written by a newer toolwire" in newer.output
     assert f"Error: {path}: the file is damaged or not a SQLite database" in none.output

@@ -397,4 +397,4 @@ def test_a_server_that_is_not_there_leaves_everything_else_working(capsys: pytes
         assert got["content"][0]["text"] == "Hello."
 
     run_async(work())
-    assert "MCP server 'one' is unavailable: " in capsys.readouterr().err
+    assert "MCP server 'one' failed to start: " in capsys.readouterr().err
