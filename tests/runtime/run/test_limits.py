@@ -44,7 +44,7 @@ def test_q_7_sub_agent_stops_at_the_token_limit_of_its_parent() -> None:
         "go", check=False
     )
     assert (run.stopped, len(model.requests)) == ("tokens", 3)
-    assert "it stopped (tokens)" in run.calls[0].summary
+    assert "the agent stopped (tokens)" in run.calls[0].summary
 
 
 def test_q_7_sub_agent_called_by_a_program_stops_at_the_limit() -> None:
