@@ -82,7 +82,7 @@ def test_a_key_that_is_refused(base_url: str, tmp_path: Path, protocol: str, sta
     assert result.exit_code == 1
     line = result.output.splitlines()[-1]
     assert line.startswith(f"problem  {protocol}: ")
-    assert f"refused the key ({status}); set providers.{protocol}.api_key" in line
+    assert f"key rejected ({status}); set providers.{protocol}.api_key" in line
 
 
 def test_a_provider_that_is_not_there(tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def answering(status: int) -> object:
 @pytest.mark.parametrize(
     ("status", "code", "said"),
     [
-        (404, 0, "answers, and has no list of models"),
-        (302, 1, "answered 302; a redirect is not followed"),
-        (503, 1, "answered 503; try again later"),
+        (404, 0, "reachable, but has no model list"),
+        (302, 1, "status 302; redirects are not followed"),
+        (503, 1, "status 503; try again later"),
     ],
 )
 def test_what_a_provider_may_answer(tmp_path: Path, status: int, code: int, said: str) -> None:

@@ -33,7 +33,7 @@ DONE = canonical_response(Text(text="Done."), reason="end_turn")
 
 
 @pytest.mark.parametrize("protocol", [*UPSTREAMS_WITHOUT_SEARCH, "openai-responses"])
-def test_beside_the_clients_own_search_it_is_dropped_and_reported(protocol: str) -> None:
+def test_placeholder_beside_the_clients_search_is_dropped_and_reported(protocol: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(encode_http_response(protocol, DONE, stream=False))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, protocol)) as gateway:
@@ -48,7 +48,7 @@ def test_beside_the_clients_own_search_it_is_dropped_and_reported(protocol: str)
 
 
 @pytest.mark.parametrize("protocol", UPSTREAMS_WITHOUT_SEARCH)
-def test_a_search_that_the_gateway_runs_does_not_find_it(protocol: str) -> None:
+def test_gateway_search_does_not_find_the_placeholder(protocol: str) -> None:
     async def work() -> None:
         look = canonical_response(canonical_call("tool_search", pattern="(?i)placeholder|pay"))
         script = ScriptedUpstream(*(encode_http_response(protocol, one, stream=False) for one in (look, DONE)))
@@ -64,7 +64,7 @@ def test_a_search_that_the_gateway_runs_does_not_find_it(protocol: str) -> None:
     run_async(work())
 
 
-def test_a_mark_that_is_moved_does_not_end_up_on_it() -> None:
+def test_moved_cache_mark_does_not_land_on_the_placeholder() -> None:
     async def work() -> None:
         mended, lost = await translate_through_gateway(
             anthropic_request(tools=[anthropic_tool("now"), DEFERRED_CACHED_TOOL, PLACEHOLDER])

@@ -115,7 +115,7 @@ ENDED = {"anthropic": "code_execution_tool_result", "openai-responses": "program
 @pytest.mark.parametrize(
     ("client", "protocol"), [(one, other) for one in CLIENTS_WITH_SEARCH for other in PROTOCOLS if one != other]
 )
-def test_a_program_runs_waits_for_the_client_and_goes_on(client: str, protocol: str, stream: bool) -> None:
+def test_program_suspends_for_client_calls_and_resumes(client: str, protocol: str, stream: bool) -> None:
     async def work() -> None:
         answers = [canonical_response(Text(text="Let me count."), canonical_call("run_code", code=CODE)), DONE]
         script = ScriptedUpstream(*(encode_http_response(protocol, one, stream=stream) for one in answers))
@@ -150,7 +150,7 @@ def test_a_program_runs_waits_for_the_client_and_goes_on(client: str, protocol: 
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_client_of_anthropics_is_told_how_long_it_waits(stream: bool) -> None:
+def test_anthropic_client_gets_the_container_expiry(stream: bool) -> None:
     async def work() -> None:
         script = scripted(CODE, stream=stream)
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
@@ -167,7 +167,7 @@ def test_a_client_of_anthropics_is_told_how_long_it_waits(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_gathered_calls_reach_the_client_together(client: str) -> None:
+def test_concurrent_calls_reach_the_client_together(client: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             *(
@@ -185,7 +185,7 @@ def test_gathered_calls_reach_the_client_together(client: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_a_program_may_wait_again_and_again(client: str, stream: bool) -> None:
+def test_program_may_suspend_repeatedly(client: str, stream: bool) -> None:
     """A task of twenty calls takes one turn of the model."""
 
     async def work() -> None:
@@ -212,7 +212,7 @@ def test_a_program_may_wait_again_and_again(client: str, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_the_conversation_goes_on_after_a_program(client: str) -> None:
+def test_conversation_continues_after_a_program(client: str) -> None:
     async def work() -> None:
         answers = [
             canonical_response(canonical_call("run_code", code=CODE)),
@@ -237,7 +237,7 @@ def test_the_conversation_goes_on_after_a_program(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_a_program_that_calls_nothing_never_reaches_the_client_alone(client: str) -> None:
+def test_program_without_calls_completes_within_one_response(client: str) -> None:
     async def work() -> None:
         answers = [canonical_response(canonical_call("run_code", code="sum(range(10))")), DONE]
         script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
@@ -252,7 +252,7 @@ def test_a_program_that_calls_nothing_never_reaches_the_client_alone(client: str
     run_async(work())
 
 
-def test_a_fault_of_the_code_is_told_to_the_model() -> None:
+def test_model_gets_errors_of_its_code() -> None:
     async def work() -> None:
         answers = [canonical_response(canonical_call("run_code", code="await query(wrong=1)")), DONE]
         script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
@@ -267,7 +267,7 @@ def test_a_fault_of_the_code_is_told_to_the_model() -> None:
     run_async(work())
 
 
-def test_a_failed_result_is_an_exception_in_the_code() -> None:
+def test_failed_tool_result_raises_in_the_program() -> None:
     async def work() -> None:
         code = "try:\n    await query(sql='x')\nexcept RuntimeError as error:\n    print('caught', error)"
         script = ScriptedUpstream(
@@ -284,7 +284,7 @@ def test_a_failed_result_is_an_exception_in_the_code() -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_a_direct_call_of_what_only_programs_may_call_is_denied(client: str) -> None:
+def test_direct_call_of_a_program_only_tool_is_denied(client: str) -> None:
     async def work() -> None:
         answers = [canonical_response(canonical_call("query", sql="select 1")), DONE]
         script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
@@ -297,7 +297,7 @@ def test_a_direct_call_of_what_only_programs_may_call_is_denied(client: str) -> 
     run_async(work())
 
 
-def test_a_tool_that_both_may_call_is_declared_too() -> None:
+def test_tool_open_to_both_callers_is_declared() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response("openai-chat", canonical_response(canonical_call("query", sql="x")), stream=False)
@@ -313,7 +313,7 @@ def test_a_tool_that_both_may_call_is_declared_too() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_call_of_the_models_beside_a_program_is_the_clients(stream: bool) -> None:
+def test_direct_client_call_beside_a_program_reaches_the_client(stream: bool) -> None:
     async def work() -> None:
         both = canonical_response(canonical_call("run_code", code=CODE), canonical_call("note", "call_2", sql="n"))
         script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=stream) for one in (both, DONE)))
@@ -327,7 +327,7 @@ def test_a_call_of_the_models_beside_a_program_is_the_clients(stream: bool) -> N
     run_async(work())
 
 
-def test_a_client_may_go_on_by_the_id_of_the_answer() -> None:
+def test_program_resumes_by_previous_response_id() -> None:
     async def work() -> None:
         async with (
             serve_upstream(script := scripted(CODE)) as origin,
@@ -348,7 +348,7 @@ def test_a_client_may_go_on_by_the_id_of_the_answer() -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_a_program_that_waited_too_long_timed_out(client: str) -> None:
+def test_expired_program_times_out(client: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             *(
@@ -375,7 +375,7 @@ def test_a_program_that_waited_too_long_timed_out(client: str) -> None:
     run_async(work())
 
 
-def test_a_program_that_somebody_changed_is_not_gone_on_with() -> None:
+def test_tampered_program_is_not_resumed() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             *(
@@ -396,7 +396,7 @@ def test_a_program_that_somebody_changed_is_not_gone_on_with() -> None:
     run_async(work())
 
 
-def test_the_program_of_another_tenant_is_not_there() -> None:
+def test_program_of_another_tenant_is_not_found() -> None:
     async def work() -> None:
         keys = '[server]\nkeys = ["key-of-alice", "key-of-bob"]'
         script = ScriptedUpstream(
@@ -421,7 +421,7 @@ def test_the_program_of_another_tenant_is_not_there() -> None:
 # ---- the request
 
 
-def test_what_the_report_says() -> None:
+def test_losses_of_emulated_programs_are_reported() -> None:
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
             _, asked = body("anthropic")
@@ -435,7 +435,7 @@ def test_what_the_report_says() -> None:
     run_async(work())
 
 
-def test_without_the_sandbox_the_gateway_works_and_refuses_as_before() -> None:
+def test_without_the_sandbox_programs_are_refused() -> None:
     """It is another extra: nothing may want it before a program does."""
     program = """
 import sys
@@ -452,7 +452,7 @@ assert plan_programs(client.decode_request(sys.stdin.buffer.read(), Route()), cl
     subprocess.run([sys.executable, "-c", program], input=asked, check=True, timeout=DEADLINE)
 
 
-def test_a_choice_of_what_only_programs_may_call_is_refused() -> None:
+def test_tool_choice_of_a_program_only_tool_is_refused() -> None:
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, asked = body("anthropic", tool_choice={"type": "tool", "name": "query"})
@@ -471,7 +471,7 @@ def test_a_choice_of_what_only_programs_may_call_is_refused() -> None:
     ],
     ids=["parallel", "strict"],
 )
-def test_what_the_provider_refuses_beside_programs_is_refused(field: dict[str, Any], said: str) -> None:
+def test_fields_the_provider_refuses_beside_programs_are_refused(field: dict[str, Any], said: str) -> None:
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, asked = body("anthropic")
@@ -497,7 +497,7 @@ def test_what_the_provider_refuses_beside_programs_is_refused(field: dict[str, A
         ("code_execution_20260521", "code_execution_20260120"),  # which is no caller in an answer
     ],
 )
-def test_the_caller_is_the_sandbox_that_was_declared(version: str, caller: str) -> None:
+def test_caller_kind_is_the_declared_sandbox(version: str, caller: str) -> None:
     async def work() -> None:
         async with serve_upstream(scripted(CODE)) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, asked = body("anthropic")
@@ -508,7 +508,7 @@ def test_the_caller_is_the_sandbox_that_was_declared(version: str, caller: str) 
     run_async(work())
 
 
-def test_a_servers_tools_are_not_for_programs() -> None:
+def test_mcp_tools_are_not_callable_by_programs() -> None:
     async def work() -> None:
         script = scripted("print(search_tools('wiki'))\nawait wiki()")
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
@@ -524,7 +524,7 @@ def test_a_servers_tools_are_not_for_programs() -> None:
     run_async(work())
 
 
-def test_proofs_of_the_call_go_back_with_it() -> None:
+def test_signature_of_the_program_call_is_restored() -> None:
     async def work() -> None:
         from msgspec.structs import replace
 
@@ -541,7 +541,7 @@ def test_proofs_of_the_call_go_back_with_it() -> None:
     run_async(work())
 
 
-def test_programs_and_tool_search_go_together() -> None:
+def test_programs_and_tool_search_combine() -> None:
     async def work() -> None:
         answers = [
             canonical_response(canonical_call("tool_search", query="mail")),

@@ -45,7 +45,7 @@ CALLED = {"anthropic": ("tool_use", "pay_invoice"), "openai-responses": ("functi
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", UPSTREAMS_WITHOUT_SEARCH)
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_the_gateway_searches_and_the_client_sees_its_own_search(client: str, protocol: str, stream: bool) -> None:
+def test_gateway_search_appears_as_the_clients_own(client: str, protocol: str, stream: bool) -> None:
     async def work() -> None:
         first = canonical_response(Text(text="Let me look."), canonical_call("tool_search", query="settle an invoice"))
         second = canonical_response(canonical_call("pay_invoice", "call_2", what="it"))
@@ -81,7 +81,7 @@ def test_the_gateway_searches_and_the_client_sees_its_own_search(client: str, pr
     ("client", "protocol", "search"),
     [("anthropic", "openai-responses", "tool_search"), ("openai-responses", "anthropic", "tool_search_tool_bm25")],
 )
-def test_an_upstream_that_searches_itself_is_let(client: str, protocol: str, search: str, stream: bool) -> None:
+def test_upstream_with_native_search_is_not_emulated(client: str, protocol: str, search: str, stream: bool) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(protocol, canonical_response(canonical_call("pay_invoice", what="it")), stream=stream)
@@ -102,7 +102,7 @@ def test_an_upstream_that_searches_itself_is_let(client: str, protocol: str, sea
 
 
 @pytest.mark.parametrize("protocol", ["anthropic", "openai-responses"])
-def test_a_model_that_cannot_search_is_not_left_to_it(protocol: str) -> None:
+def test_search_is_emulated_for_models_without_it(protocol: str) -> None:
     async def work() -> None:
         client, model = {
             "anthropic": ("openai-responses", "claude-3-opus"),
@@ -131,7 +131,7 @@ def test_a_model_that_cannot_search_is_not_left_to_it(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", UPSTREAMS_WITHOUT_SEARCH)
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_a_leg_only_adds_to_what_was_sent(client: str, protocol: str) -> None:
+def test_each_round_only_appends_to_the_request(client: str, protocol: str) -> None:
     async def work() -> None:
         first = canonical_response(canonical_call("tool_search", query="settle an invoice"))
         second = canonical_response(Text(text="Done."), reason="end_turn")
@@ -149,7 +149,7 @@ def test_a_leg_only_adds_to_what_was_sent(client: str, protocol: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_what_was_found_is_declared_in_the_next_request(client: str) -> None:
+def test_found_tools_are_declared_in_the_next_request(client: str) -> None:
     async def work() -> None:
         first = canonical_response(canonical_call("tool_search", query="settle an invoice"))
         script = ScriptedUpstream(
@@ -179,7 +179,7 @@ def test_what_was_found_is_declared_in_the_next_request(client: str) -> None:
     run_async(work())
 
 
-def test_an_answer_that_also_calls_the_client_ends_there() -> None:
+def test_response_with_a_client_call_ends_after_the_search() -> None:
     async def work() -> None:
         both = canonical_response(
             canonical_call("tool_search", query="invoice"), canonical_call("read_file", "call_2", what="x")
@@ -198,7 +198,7 @@ def test_an_answer_that_also_calls_the_client_ends_there() -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("client", "stop"), [("anthropic", "paused"), ("openai-responses", "end_turn")])
-def test_a_model_that_only_searches_is_not_asked_for_ever(client: str, stop: str, stream: bool) -> None:
+def test_search_rounds_are_bounded(client: str, stop: str, stream: bool) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -220,7 +220,7 @@ def test_a_model_that_only_searches_is_not_asked_for_ever(client: str, stop: str
     run_async(work())
 
 
-def test_ids_of_searches_are_unique_and_well_formed() -> None:
+def test_search_ids_are_unique_and_well_formed() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -244,9 +244,9 @@ def test_ids_of_searches_are_unique_and_well_formed() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
-    [({"pattern": "("}, "can't be read"), ({"pattern": "x" * 201}, "200 characters"), ({}, "there is no query")],
+    [({"pattern": "("}, "can't be read"), ({"pattern": "x" * 201}, "200 characters"), ({}, "no query given")],
 )
-def test_a_search_that_cannot_be_is_told_to_both(arguments: dict[str, str], why: str) -> None:
+def test_invalid_search_is_an_error_for_client_and_model(arguments: dict[str, str], why: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -269,7 +269,7 @@ def test_a_search_that_cannot_be_is_told_to_both(arguments: dict[str, str], why:
     run_async(work())
 
 
-def test_a_pattern_finds_and_the_loss_is_told_once() -> None:
+def test_pattern_search_finds_tools_and_reports_one_loss() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -294,7 +294,7 @@ def test_a_pattern_finds_and_the_loss_is_told_once() -> None:
     run_async(work())
 
 
-def test_losses_of_other_tools_keep_their_place() -> None:
+def test_losses_of_other_tools_keep_their_path() -> None:
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
             _, body = search_request("anthropic")
@@ -313,7 +313,7 @@ def test_losses_of_other_tools_keep_their_place() -> None:
 
 
 @pytest.mark.parametrize("deferred", [True, False])
-def test_a_deferred_tool_that_only_programs_may_call_is_refused_as_any(deferred: bool) -> None:
+def test_deferred_program_only_tool_is_refused(deferred: bool) -> None:
     """It must not be found, and then called by the model itself."""
 
     async def work() -> None:
@@ -328,7 +328,7 @@ def test_a_deferred_tool_that_only_programs_may_call_is_refused_as_any(deferred:
     run_async(work())
 
 
-def test_a_tool_of_the_clients_own_keeps_its_name() -> None:
+def test_client_tool_named_tool_search_keeps_its_name() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -350,7 +350,7 @@ def test_a_tool_of_the_clients_own_keeps_its_name() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_member_of_a_namespace_is_found_and_called_by_its_own_name(stream: bool) -> None:
+def test_namespace_member_is_found_and_called_by_its_own_name(stream: bool) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -390,7 +390,7 @@ def test_a_member_of_a_namespace_is_found_and_called_by_its_own_name(stream: boo
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_name_that_the_upstream_refuses_is_restored_after_it_was_found(stream: bool) -> None:
+def test_rewritten_name_of_a_found_tool_is_restored(stream: bool) -> None:
     async def work() -> None:
         long = "list_all_the_open_orders_" + "x" * 60
         shortened = PROTOCOLS["openai-chat"].encode_request(
@@ -416,7 +416,7 @@ def test_a_name_that_the_upstream_refuses_is_restored_after_it_was_found(stream:
     run_async(work())
 
 
-def test_thoughts_go_back_with_their_proofs() -> None:
+def test_thinking_is_resent_with_its_signature() -> None:
     """Gemini refuses a call whose signature is missing."""
 
     async def work() -> None:
@@ -436,7 +436,7 @@ def test_thoughts_go_back_with_their_proofs() -> None:
     run_async(work())
 
 
-def test_a_schema_without_end_is_only_a_tool_that_is_hard_to_find() -> None:
+def test_recursive_schema_does_not_break_the_index() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -460,7 +460,7 @@ def test_a_schema_without_end_is_only_a_tool_that_is_hard_to_find() -> None:
     run_async(work())
 
 
-def test_without_tools_to_find_nothing_is_emulated() -> None:
+def test_search_without_deferred_tools_is_not_emulated() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response("openai-chat", canonical_response(Text(text="Well."), reason="end_turn"), stream=False)
@@ -476,7 +476,7 @@ def test_without_tools_to_find_nothing_is_emulated() -> None:
     run_async(work())
 
 
-def test_a_large_catalog_that_is_new_holds_up_nobody_else() -> None:
+def test_indexing_a_large_catalog_does_not_block_other_requests() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(

@@ -57,7 +57,7 @@ def _with_host(config: str, host: str) -> str:
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("name", HOSTS)
-def test_f_1_the_first_requests_of_an_agent_are_taken(name: str, agent: str) -> None:
+def test_f_1_first_requests_of_agents_are_accepted(name: str, agent: str) -> None:
     check, model, profile = HOSTS[name]
     path, requests = AGENTS[agent]
 
@@ -82,7 +82,7 @@ def test_f_1_the_first_requests_of_an_agent_are_taken(name: str, agent: str) -> 
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("name", HOSTS)
-def test_the_strict_hosts_refuse_the_dialect_of_openai(name: str, agent: str) -> None:
+def test_strict_hosts_refuse_openai_only_fields(name: str, agent: str) -> None:
     check, model, _ = HOSTS[name]
     path, requests = AGENTS[agent]
 
@@ -99,7 +99,7 @@ def test_the_strict_hosts_refuse_the_dialect_of_openai(name: str, agent: str) ->
     run_async(work())
 
 
-def test_f_1_a_custom_call_comes_back_as_one() -> None:
+def test_f_1_custom_tool_call_round_trips() -> None:
     async def work() -> None:
         async with serve_upstream(StrictHost(deepseek)) as origin, run_gateway(one_provider_config(origin)) as gateway:
             _, answer = await _ask(gateway, "/v1/responses", codex_request("deepseek-chat")[0])
@@ -110,7 +110,7 @@ def test_f_1_a_custom_call_comes_back_as_one() -> None:
     run_async(work())
 
 
-def test_a_client_of_chat_reaches_a_chat_host_as_it_wrote() -> None:
+def test_chat_request_passes_through_to_a_chat_host() -> None:
     said = chat_request(
         {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         USER_MESSAGE,
@@ -135,7 +135,7 @@ def translated(body: Body, source: str, host: str = "generic") -> tuple[Any, lis
     return made.value, [(loss.kind, loss.path) for loss in made.losses]
 
 
-def test_f_13_only_the_leading_run_of_system_text_is_joined() -> None:
+def test_f_13_only_leading_system_messages_are_joined() -> None:
     said = [
         {"role": "developer", "content": "One."},
         {"role": "system", "content": "Two."},
@@ -151,7 +151,7 @@ def test_f_13_only_the_leading_run_of_system_text_is_joined() -> None:
     assert ("approximated", "/input/3/role") in losses
 
 
-def test_f_13_settings_that_hosts_refuse_are_dropped_and_reported() -> None:
+def test_f_13_unsupported_settings_are_dropped_and_reported() -> None:
     body, losses = translated(
         {
             "model": "m",
@@ -177,7 +177,7 @@ def test_f_13_settings_that_hosts_refuse_are_dropped_and_reported() -> None:
     ]
 
 
-def test_f_1_forced_choices_follow_lowered_tools() -> None:
+def test_f_1_tool_choice_follows_lowered_tools() -> None:
     free = {"type": "custom", "name": "patch"}
     plain = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": True}
     asked = {"model": "m", "input": "Hi", "tools": [free, plain]}
@@ -191,7 +191,7 @@ def test_f_1_forced_choices_follow_lowered_tools() -> None:
     assert ("dropped", "/tools/0") in losses
 
 
-def test_f_1_what_is_said_besides_text_keeps_its_parts() -> None:
+def test_f_1_messages_with_media_keep_their_parts() -> None:
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     said = {"role": "user", "content": [{"type": "text", "text": "a"}, picture]}
     body, _ = translated({"model": "m", "max_tokens": 9, "messages": [said]}, "anthropic")
@@ -211,7 +211,7 @@ def test_f_1_cache_marks_are_dropped_and_reported() -> None:
     assert json.dumps(translated(asked, "anthropic", "openai")[0]).count("prompt_cache_breakpoint") == 3
 
 
-def test_the_pieces_of_a_models_text_are_joined_without_a_break() -> None:
+def test_assistant_text_parts_are_joined_without_a_break() -> None:
     said = [
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "model", "parts": [{"text": "Hel"}, {"text": "lo"}]},
@@ -221,7 +221,7 @@ def test_the_pieces_of_a_models_text_are_joined_without_a_break() -> None:
     assert body["messages"][1] == {"role": "assistant", "content": "Hello"}
 
 
-def test_tools_written_for_one_host_are_not_sent_to_another() -> None:
+def test_host_specific_tools_are_not_sent_to_another_host() -> None:
     tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": False}
     asked = {"model": "m", "input": "Hi", "tools": [tool]}
     for host, members in (("openai", {"name", "parameters", "strict"}), ("generic", {"name", "parameters"})) * 2:
@@ -248,15 +248,15 @@ def test_tools_written_for_one_host_are_not_sent_to_another() -> None:
         ("api.anthropic.com", "anthropic", "m", "compatible"),
     ],
 )
-def test_a_host_is_recognized_by_its_name_or_its_model(hostname: str, protocol: str, model: str, profile: str) -> None:
+def test_host_is_recognized_by_its_name_or_model(hostname: str, protocol: str, model: str, profile: str) -> None:
     provider = Provider(name="p", protocol=protocol, base_url=f"https://{hostname}/v1")
     assert provider.profile(model).name == profile
     assert replace(provider, host="generic").profile(model).name == "generic"
 
 
-def test_a_host_that_is_not_known_is_refused_by_name() -> None:
+def test_unknown_host_is_refused() -> None:
     config = '[providers.p]\nprotocol = "openai-chat"\nbase_url = "http://h"\nhost = "nobody"'
-    with pytest.raises(ConfigError, match=r"providers\.p\.host: 'nobody' is none of openai"):
+    with pytest.raises(ConfigError, match=r"providers\.p\.host: unknown host 'nobody'; expected one of openai"):
         parse_config(config, {})
     with pytest.raises(ValueError, match="no host 'nobody'"):
         tw.translate(chat_request(), "openai-chat", "openai-chat", host="nobody")
@@ -274,7 +274,7 @@ async def _dry_run(gateway: RunningGateway, protocol: str, body: Any) -> tuple[A
 
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses"])
-def test_openai_stores_nothing_for_clients_whose_protocol_stores_nothing(protocol: str) -> None:
+def test_openai_storage_is_turned_off_for_stateless_protocols(protocol: str) -> None:
     """F-13: clients of Responses and Interactions decide what is stored; an explicit `store` of any client holds."""
 
     async def work() -> None:

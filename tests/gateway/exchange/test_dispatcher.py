@@ -40,7 +40,7 @@ from toolwire.protocols import PROTOCOLS
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_busy_upstream_is_asked_again(stream: bool, clock: Clock) -> None:
+def test_busy_upstream_is_retried(stream: bool, clock: Clock) -> None:
     async def work() -> None:
         script = ScriptedUpstream(BUSY_RESPONSE, BUSY_RESPONSE, CHAT_STREAM if stream else CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
@@ -55,7 +55,7 @@ def test_a_busy_upstream_is_asked_again(stream: bool, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("client", [name for name in PROTOCOL_NAMES if name != "openai-chat"])
-def test_an_answer_that_failed_half_way_is_an_error(client: str) -> None:
+def test_response_that_fails_midway_is_an_error(client: str) -> None:
     async def work() -> None:
         failed = json.loads(CHAT_BODY)
         failed["choices"][0] |= {"finish_reason": "error", "error": {"code": 400, "message": "Too long"}}
@@ -71,7 +71,7 @@ def test_an_answer_that_failed_half_way_is_an_error(client: str) -> None:
     run_async(work())
 
 
-def test_an_upstream_that_stays_busy_is_given_up_and_its_word_passed_on() -> None:
+def test_error_of_a_busy_upstream_is_passed_on_after_retries() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             http_response(
@@ -100,7 +100,7 @@ def test_an_upstream_that_stays_busy_is_given_up_and_its_word_passed_on() -> Non
     ],
     ids=["500", "401", "404", "empty", "error as the first event"],
 )
-def test_what_one_provider_can_not_do_the_next_one_does(broken: bytes, stream: bool) -> None:
+def test_failover_to_next_provider(broken: bytes, stream: bool) -> None:
     async def work() -> None:
         first, second = ScriptedUpstream(broken), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
         async with run_gateway_with(first, second, extra_config="[limits]\nretries = 0") as gateway:
@@ -115,7 +115,7 @@ def test_what_one_provider_can_not_do_the_next_one_does(broken: bytes, stream: b
     run_async(work())
 
 
-def test_what_the_request_is_at_fault_for_is_nobody_elses_to_try() -> None:
+def test_client_errors_do_not_fail_over() -> None:
     async def work() -> None:
         first = ScriptedUpstream(
             http_response("400 Bad", openai_error_body("temperature: too hot", "invalid_request_error"))
@@ -130,7 +130,7 @@ def test_what_the_request_is_at_fault_for_is_nobody_elses_to_try() -> None:
     run_async(work())
 
 
-def test_after_the_first_byte_nobody_else_is_asked() -> None:
+def test_no_failover_after_the_first_byte() -> None:
     async def work() -> None:
         first, second = (
             ScriptedUpstream(SSE_HEAD + transfer_chunk(STREAM_START) + b"0\r\n\r\n"),
@@ -145,7 +145,7 @@ def test_after_the_first_byte_nobody_else_is_asked() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_whole_answer_to_a_streamed_request_is_streamed(protocol: str) -> None:
+def test_json_response_to_a_streaming_request_is_streamed(protocol: str) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             wire = await (await gateway.send_question(protocol, stream=True)).read(10_000)
@@ -155,7 +155,7 @@ def test_a_whole_answer_to_a_streamed_request_is_streamed(protocol: str) -> None
     run_async(work())
 
 
-def test_losses_are_told_in_a_header_and_by_exchange_to_the_same_key_only() -> None:
+def test_losses_are_in_a_header_and_readable_by_the_same_key_only() -> None:
     async def work() -> None:
         keys = '[server]\nkeys = ["first-key-1", "second-key-2"]'
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=keys) as gateway:
@@ -174,7 +174,7 @@ def test_losses_are_told_in_a_header_and_by_exchange_to_the_same_key_only() -> N
     run_async(work())
 
 
-def test_a_strict_request_is_refused_before_anything_is_sent() -> None:
+def test_strict_request_is_refused_before_sending() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
@@ -189,7 +189,7 @@ def test_a_strict_request_is_refused_before_anything_is_sent() -> None:
     run_async(work())
 
 
-def test_a_dry_run_says_what_would_be_sent() -> None:
+def test_dry_run_returns_the_translated_request() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
@@ -214,7 +214,7 @@ def test_a_dry_run_says_what_would_be_sent() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_silent_upstream_does_not_make_a_silent_stream(protocol: str, clock: Clock) -> None:
+def test_silent_upstream_is_bridged_by_heartbeats(protocol: str, clock: Clock) -> None:
     async def work() -> None:
         go_on = asyncio.Event()
 
@@ -260,9 +260,7 @@ def test_a_silent_upstream_does_not_make_a_silent_stream(protocol: str, clock: C
         ("/v1/responses/x/y", {}, "openai-responses"),
     ],
 )
-def test_an_unknown_path_is_answered_in_the_protocol_so_recognised(
-    path: str, headers: dict[str, str], protocol: str
-) -> None:
+def test_unknown_path_is_answered_in_the_guessed_protocol(path: str, headers: dict[str, str], protocol: str) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             status, body = await gateway.get(path, **headers)
@@ -284,7 +282,7 @@ def test_query_strings_are_tolerated() -> None:
     run_async(work())
 
 
-def test_what_happened_is_counted() -> None:
+def test_requests_are_counted_in_metrics() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             await (await gateway.send_question("anthropic")).read(10_000)
@@ -301,7 +299,7 @@ def test_what_happened_is_counted() -> None:
     run_async(work())
 
 
-def test_ollama_streams_unless_told_not_to() -> None:
+def test_ollama_streams_by_default() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_STREAM, CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
@@ -316,7 +314,7 @@ def test_ollama_streams_unless_told_not_to() -> None:
     run_async(work())
 
 
-def test_a_whole_number_reaches_the_client_as_the_integer_that_its_schema_says() -> None:
+def test_whole_number_becomes_an_integer_where_the_schema_says_so() -> None:
     schema = {"type": "object", "properties": {"days": {"type": "integer"}}}
     asked = {
         "model": "m",
@@ -338,7 +336,7 @@ def test_a_whole_number_reaches_the_client_as_the_integer_that_its_schema_says()
     run_async(work())
 
 
-def test_an_answer_that_may_not_lose_its_guard_is_refused() -> None:
+def test_response_losing_a_constraint_is_refused() -> None:
     check = {"id": "sc_1", "code": "malicious_instructions", "message": "Look first."}
     call = {
         "type": "computer_call",
@@ -363,7 +361,7 @@ def test_an_answer_that_may_not_lose_its_guard_is_refused() -> None:
     run_async(work())
 
 
-def test_what_a_client_uses_of_its_protocol_is_said_to_a_provider_of_the_same() -> None:
+def test_forwarded_headers_reach_a_provider_of_the_same_protocol() -> None:
     said = {"anthropic-beta": "one-2026-01-01,two-2026-02-02", "anthropic-version": "2026-06-01", "x-else": "kept back"}
     body = json.dumps(anthropic_request()).encode()
     good = http_response("200 OK", json.dumps(anthropic_response()).encode())

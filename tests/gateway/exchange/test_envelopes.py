@@ -50,7 +50,7 @@ async def cycle(
     ],
     ids=["restarted", "keys turned over", "derived from the server's keys"],
 )
-def test_a_proof_comes_back_through_another_gateway_with_the_same_keys(client: str, first: str, second: str) -> None:
+def test_envelope_verifies_in_another_gateway_with_the_same_keys(client: str, first: str, second: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(http_response("200 OK", json.dumps(ANSWERED).encode()))
         status, parts, lost = await cycle(script, client, first, second, KEY)
@@ -70,7 +70,7 @@ def test_a_proof_comes_back_through_another_gateway_with_the_same_keys(client: s
     ],
     ids=["another seal", "another caller"],
 )
-def test_a_proof_that_is_not_ones_own_is_left_out_and_that_is_reported(client: str, second: str, key: str) -> None:
+def test_foreign_envelope_is_dropped_and_reported(client: str, second: str, key: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(http_response("200 OK", json.dumps(ANSWERED).encode()))
         first = '[server]\nseal_keys = ["a-seal"]\nkeys = ["first-key-1"]'
@@ -82,7 +82,7 @@ def test_a_proof_that_is_not_ones_own_is_left_out_and_that_is_reported(client: s
     run_async(work())
 
 
-def test_a_key_that_was_made_is_found_again(tmp_path: Path) -> None:
+def test_generated_key_is_reused(tmp_path: Path) -> None:
     home = {"XDG_STATE_HOME": str(tmp_path)}
     assert load_signing_keys(ServerSection(), home) == load_signing_keys(ServerSection(), home)
     assert load_signing_keys(ServerSection(), home) != load_signing_keys(

@@ -36,7 +36,7 @@ SEALED: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize("client", SEALED)
-def test_a_compaction_of_another_provider_is_refused_by_name(client: str) -> None:
+def test_compaction_of_another_provider_is_refused(client: str) -> None:
     """It stands for all that was said before: without it the model is asked about what it never saw."""
     path, why, body = SEALED[client]
 
@@ -51,7 +51,7 @@ def test_a_compaction_of_another_provider_is_refused_by_name(client: str) -> Non
     run_async(work())
 
 
-def test_a_compaction_that_can_be_read_is_told_as_text() -> None:
+def test_readable_compaction_becomes_text() -> None:
     block = {"type": "compaction", "content": "They fixed the test.", "encrypted_content": "x"}
     body = anthropic_request({"role": "assistant", "content": [block]}, {"role": "user", "content": "Go on."})
 
@@ -64,7 +64,7 @@ def test_a_compaction_that_can_be_read_is_told_as_text() -> None:
     run_async(work())
 
 
-def test_a_thread_is_anthropics_to_hold() -> None:
+def test_anthropic_thread_is_refused_elsewhere() -> None:
     """Without its history, a thread's next turn would be answered as if it were the first."""
     body = anthropic_request({"role": "user", "content": "Hi."}, thread={"type": "create"})
 

@@ -20,7 +20,7 @@ ASKED = b'{ "messages": [ {"role": "user", "content": "caf\\u00e9",  "name": "An
 NAMED = 'match = "*"\nmodel = "new"'
 
 
-def test_what_the_client_wrote_goes_on_under_the_other_name() -> None:
+def test_body_passes_through_with_the_model_replaced() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script, route_options=NAMED) as place:
@@ -32,7 +32,7 @@ def test_what_the_client_wrote_goes_on_under_the_other_name() -> None:
     run_async(work())
 
 
-def test_of_two_models_only_the_one_that_was_routed_gets_through() -> None:
+def test_duplicate_model_member_is_dropped() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script, route_options=NAMED) as place:
@@ -45,7 +45,7 @@ def test_of_two_models_only_the_one_that_was_routed_gets_through() -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"model": "m", "messages": 5}', b'{"model": "m", "messages": [', b"[]"])
-def test_what_nobody_could_read_is_not_passed_on(body: bytes) -> None:
+def test_invalid_body_is_not_passed_through(body: bytes) -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script) as place:
@@ -57,7 +57,7 @@ def test_what_nobody_could_read_is_not_passed_on(body: bytes) -> None:
     run_async(work())
 
 
-def test_an_answer_comes_as_it_was_given_and_its_usage_is_counted() -> None:
+def test_response_passes_through_and_its_usage_is_counted() -> None:
     given = CHAT_BODY.replace(b'"object"', b'\n "new_field": [1.0, 2],  "object"')
 
     async def work() -> None:
@@ -80,7 +80,7 @@ def test_an_answer_comes_as_it_was_given_and_its_usage_is_counted() -> None:
         (b'{"choices": 3}', 502),
     ],
 )
-def test_what_is_no_ordinary_answer_is_decoded_and_told(body: bytes, status: int) -> None:
+def test_unusual_response_is_decoded(body: bytes, status: int) -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(http_response("200 OK", body)), extra_config="[limits]\nretries = 0"
@@ -127,7 +127,7 @@ MESSAGE = {
         ("anthropic", MESSAGE | {"stop_reason": None}),
     ],
 )
-def test_a_glance_sees_what_decoding_does(protocol: str, answer: dict[str, Any]) -> None:
+def test_peek_agrees_with_decoding(protocol: str, answer: dict[str, Any]) -> None:
     """Q-9: with all counts of usage, cached, reasoning and total ones, too."""
     codec = PROTOCOLS[protocol]
     body = json.dumps(answer).encode()
@@ -154,5 +154,5 @@ def test_a_glance_sees_what_decoding_does(protocol: str, answer: dict[str, Any])
         ("anthropic", {name: value for name, value in MESSAGE.items() if name != "content"}),
     ],
 )
-def test_a_glance_does_not_do_for_any_other_answer(protocol: str, answer: dict[str, Any]) -> None:
+def test_peek_declines_unusual_responses(protocol: str, answer: dict[str, Any]) -> None:
     assert PROTOCOLS[protocol].peek(json.dumps(answer).encode()) is None

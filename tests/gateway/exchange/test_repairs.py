@@ -61,7 +61,7 @@ def refused(body: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_would_be_refused_is_mended(wrong: str) -> None:
+def test_requests_the_provider_would_refuse_are_repaired(wrong: str) -> None:
     body, rule, paths = WRONG[wrong]
 
     async def work() -> None:
@@ -75,7 +75,7 @@ def test_what_would_be_refused_is_mended(wrong: str) -> None:
     run_async(work())
 
 
-def test_an_id_is_the_same_on_the_call_and_its_result() -> None:
+def test_repaired_id_is_the_same_on_call_and_result() -> None:
     async def work() -> None:
         mended, _ = await translate_through_gateway(WRONG["an id of another provider"][0])
         call, result = mended["messages"][1]["content"][0], mended["messages"][2]["content"][0]
@@ -84,7 +84,7 @@ def test_an_id_is_the_same_on_the_call_and_its_result() -> None:
     run_async(work())
 
 
-def test_what_is_fine_goes_as_it_came() -> None:
+def test_valid_requests_are_not_changed() -> None:
     body = anthropic_turn(
         [anthropic_call("toolu_1")],
         [anthropic_result("toolu_1")],

@@ -78,7 +78,7 @@ def seconds_for(fault: str) -> float:
 
 @MODES
 @pytest.mark.parametrize("fault", UNKNOWN)
-def test_s_9_a_provider_that_may_have_worked_is_not_asked_again(fault: str, stream: bool) -> None:
+def test_s_9_request_that_may_have_been_processed_is_not_retried(fault: str, stream: bool) -> None:
     """S-9, Q-22: each of these was asked three times."""
 
     async def work() -> None:
@@ -96,7 +96,7 @@ def test_s_9_a_provider_that_may_have_worked_is_not_asked_again(fault: str, stre
 
 @MODES
 @pytest.mark.parametrize("fault", UNKNOWN)
-def test_another_provider_is_asked_in_its_place(fault: str, stream: bool) -> None:
+def test_request_that_may_have_been_processed_fails_over(fault: str, stream: bool) -> None:
     async def work() -> None:
         counted, second = Counted(UNKNOWN[fault]), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
         async with two_providers(counted, second, "openai-chat", patience=seconds_for(fault)) as gateway:
@@ -140,7 +140,7 @@ PATHS = {"anthropic": "/v1/messages", "openai-chat": "/v1/chat/completions", "op
 
 @pytest.mark.parametrize("fault", ["silent", "closed", "500"])
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_s_9_a_request_that_may_have_taken_effect_is_sent_to_nobody_else(effect: str, fault: str) -> None:
+def test_s_9_request_with_side_effects_does_not_fail_over(effect: str, fault: str) -> None:
     """S-9: the provider may have run the tool, so that the client is to decide."""
     protocol, body, why = EFFECTS[effect]
 
@@ -157,7 +157,7 @@ def test_s_9_a_request_that_may_have_taken_effect_is_sent_to_nobody_else(effect:
 
 
 @pytest.mark.parametrize("refusal", ["429 Slow down", "503 Busy", "529 Busy", "401 No", "404 No"])
-def test_a_request_that_had_no_effect_is_sent_to_the_next_provider(refusal: str) -> None:
+def test_unprocessed_request_with_side_effects_fails_over(refusal: str) -> None:
     async def work() -> None:
         protocol, body, _ = EFFECTS["hosted tool"]
         refused = {"type": "error", "error": {"type": "api_error", "message": "no"}}
@@ -189,12 +189,12 @@ def test_a_request_that_had_no_effect_is_sent_to_the_next_provider(refusal: str)
         ("ollama", {"messages": []}, None),
     ],
 )
-def test_effects_of_a_request(protocol: str, body: dict[str, Any], effect: str | None) -> None:
+def test_side_effects_of_requests_are_found(protocol: str, body: dict[str, Any], effect: str | None) -> None:
     found = find_side_effect(PROTOCOLS[protocol], json.dumps({"model": "m", **body}).encode())
     assert found is None if effect is None else effect in str(found)
 
 
-def test_a_connection_that_was_never_made_is_tried_again() -> None:
+def test_failed_connection_is_retried() -> None:
     async def work() -> None:
         failed = asyncio.Event()
 
@@ -221,7 +221,7 @@ def test_a_connection_that_was_never_made_is_tried_again() -> None:
     run_async(work())
 
 
-def test_delays_grow_with_jitter_and_never_undercut_retry_after() -> None:
+def test_retry_delays_grow_and_respect_retry_after() -> None:
     def delay(retries: int, after: float | None = None) -> float | None:
         error = ApiError(kind="overloaded", message="busy", retry_after=after)
         return retry_delay(RequestRejected(error, attempt="unprocessed"), retries)
@@ -255,7 +255,7 @@ def calls_in(log: Path) -> int:
 
 @MODES
 @pytest.mark.parametrize("client", ["anthropic", "openai-chat"])
-def test_q_2_a_busy_provider_does_not_make_tools_run_again(tmp_path: Path, client: str, stream: bool) -> None:
+def test_q_2_retries_do_not_rerun_tools(tmp_path: Path, client: str, stream: bool) -> None:
     """Q-2: only the request that was turned away is sent again, whole and streamed."""
 
     async def work() -> None:
@@ -284,7 +284,7 @@ def test_q_2_a_busy_provider_does_not_make_tools_run_again(tmp_path: Path, clien
 
 @MODES
 @pytest.mark.parametrize("refusal", ["500 Oh", "429 Slow down"])
-def test_q_2_nobody_else_is_asked_once_a_tool_was_run(tmp_path: Path, refusal: str, stream: bool) -> None:
+def test_q_2_no_failover_after_a_tool_was_run(tmp_path: Path, refusal: str, stream: bool) -> None:
     """Q-2: a fallback would run the tool again."""
 
     async def work() -> None:
@@ -308,7 +308,7 @@ def test_q_2_nobody_else_is_asked_once_a_tool_was_run(tmp_path: Path, refusal: s
 
 
 @MODES
-def test_q_2_a_paused_answer_is_not_paid_for_again(stream: bool) -> None:
+def test_q_2_no_failover_after_a_pause(stream: bool) -> None:
     """Q-2: a provider that is busy when it is to go on after `pause_turn` is asked for that part again."""
 
     async def work() -> None:
@@ -326,7 +326,7 @@ def test_q_2_a_paused_answer_is_not_paid_for_again(stream: bool) -> None:
     run_async(work())
 
 
-def test_f_14_a_fallback_is_asked_for_its_own_model_and_does_not_hide_the_failure() -> None:
+def test_f_14_fallback_without_the_model_does_not_hide_the_failure() -> None:
     """F-14: the second provider was asked for the name that the first one has."""
 
     async def work() -> None:

@@ -46,7 +46,7 @@ BEFORE: dict[str, tuple[Handler, int, str]] = {
         "closed the connection",
     ),
     "cut json": (reply_with(http_response("200 OK", b'{"id":"x","choices":[')), 502, ""),
-    "html error": (reply_with(http_response("502 Bad Gateway", HTML, "text/html")), 502, "answered 502"),
+    "html error": (reply_with(http_response("502 Bad Gateway", HTML, "text/html")), 502, "responded with status 502"),
     "redirect": (reply_with(http_response("307 Temporary Redirect", b"", headers=MOVED)), 502, "redirect"),
     "server error": (reply_with(http_response("500 Oh", openai_error_body("went wrong"))), 500, "went wrong"),
     "bad request": (
@@ -55,11 +55,15 @@ BEFORE: dict[str, tuple[Handler, int, str]] = {
         "no good",
     ),
     "status 600 (Q-13)": (reply_with(http_response("600 What", openai_error_body("walled off"))), 502, "walled off"),
-    "status 999 (S-18)": (reply_with(http_response("999 Request denied", HTML, "text/html")), 502, "answered 999"),
+    "status 999 (S-18)": (
+        reply_with(http_response("999 Request denied", HTML, "text/html")),
+        502,
+        "responded with status 999",
+    ),
     "bad key": (
         reply_with(http_response("401 No", openai_error_body("bad key upstream-secret-key", "x"))),
         401,
-        "did not accept the key",
+        "rejected the configured API key",
     ),
 }
 
@@ -67,7 +71,7 @@ BEFORE: dict[str, tuple[Handler, int, str]] = {
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("fault", BEFORE)
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_fault_before_the_first_byte_is_an_error_of_the_clients_protocol(
+def test_early_failure_is_an_error_in_the_clients_protocol(
     protocol: str, fault: str, stream: bool, clock: Clock
 ) -> None:
     handler, status, why = BEFORE[fault]
@@ -92,9 +96,7 @@ def test_a_fault_before_the_first_byte_is_an_error_of_the_clients_protocol(
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("status", ["200 OK", "299 Odd"])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_q_13_an_error_with_a_status_of_success_is_one_of_the_upstream(
-    protocol: str, status: str, *, stream: bool
-) -> None:
+def test_q_13_error_with_a_success_status_becomes_502(protocol: str, status: str, *, stream: bool) -> None:
     async def work() -> None:
         async with (
             serve_upstream(reply_with(http_response(status, openai_error_body("went wrong")))) as origin,
@@ -108,7 +110,7 @@ def test_q_13_an_error_with_a_status_of_success_is_one_of_the_upstream(
 
 
 @pytest.mark.parametrize("status", ["201 Created", "202 Accepted", "299 Odd"])
-def test_q_13_any_status_of_success_may_come_with_an_answer(status: str) -> None:
+def test_q_13_any_success_status_may_carry_a_response(status: str) -> None:
     async def work() -> None:
         async with (
             serve_upstream(reply_with(http_response(status, CHAT_BODY_WITHOUT_USAGE))) as origin,
@@ -189,7 +191,7 @@ async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_slow_upstream_is_waited_for(protocol: str, stream: bool) -> None:
+def test_slow_upstream_is_awaited(protocol: str, stream: bool) -> None:
     async def work() -> None:
         async with serve_upstream(dripping) as origin, run_gateway(one_provider_config(origin)) as gateway:
             answer = await gateway.send_question(protocol, stream=stream)
@@ -223,7 +225,7 @@ async def endless_body(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("fault", "why"), [(endless_head, "of headers"), (endless_body, "longer than")])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_an_upstream_that_never_ends_is_given_up(protocol: str, fault: Handler, why: str, stream: bool) -> None:
+def test_endless_upstream_is_given_up(protocol: str, fault: Handler, why: str, stream: bool) -> None:
     async def work() -> None:
         more = "[limits]\nretries = 0\nanswer = 100000"
         async with (
@@ -239,7 +241,7 @@ def test_an_upstream_that_never_ends_is_given_up(protocol: str, fault: Handler, 
 
 @pytest.mark.parametrize("fault", DURING)
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_fault_within_a_stream_ends_it_with_the_protocols_own_error(protocol: str, fault: str, clock: Clock) -> None:
+def test_failure_within_a_stream_ends_with_the_protocols_error(protocol: str, fault: str, clock: Clock) -> None:
     handler, why = DURING[fault]
 
     async def work() -> None:
@@ -260,7 +262,7 @@ def test_a_fault_within_a_stream_ends_it_with_the_protocols_own_error(protocol: 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("when", ["before the answer", "within the stream", "not streaming"])
-def test_an_upstream_is_let_go_when_the_client_leaves(protocol: str, when: str) -> None:
+def test_upstream_is_closed_when_the_client_disconnects(protocol: str, when: str) -> None:
     async def work() -> None:
         begun, left = asyncio.Event(), asyncio.Event()
 
@@ -290,7 +292,7 @@ def test_an_upstream_is_let_go_when_the_client_leaves(protocol: str, when: str) 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_slow_client_makes_an_endless_upstream_wait(protocol: str) -> None:
+def test_slow_client_applies_backpressure(protocol: str) -> None:
     async def work() -> None:
         sent = 0
 
@@ -319,7 +321,7 @@ def test_a_slow_client_makes_an_endless_upstream_wait(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_one_fault_does_not_spoil_the_next_request(protocol: str) -> None:
+def test_failure_does_not_affect_the_next_request(protocol: str) -> None:
     async def work() -> None:
         answers = iter(
             [b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nab", http_response("200 OK", CHAT_BODY_WITHOUT_USAGE)]
@@ -369,7 +371,7 @@ HOSTILE: dict[str, tuple[bytes, int]] = {
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_hostile_client_is_turned_away_and_the_next_one_served(protocol: str, hostile: str, clock: Clock) -> None:
+def test_hostile_client_is_rejected_and_the_next_one_served(protocol: str, hostile: str, clock: Clock) -> None:
     sent, status = HOSTILE[hostile]
     path, body = question_request(protocol)
 
@@ -385,7 +387,7 @@ def test_a_hostile_client_is_turned_away_and_the_next_one_served(protocol: str, 
     run_async(work())
 
 
-def test_a_conversation_in_which_nothing_is_said_is_refused() -> None:
+def test_request_without_messages_is_refused() -> None:
     """Gemini refuses it; Ollama would load its model, and answer nothing."""
 
     async def work() -> None:

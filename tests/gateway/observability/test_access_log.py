@@ -63,7 +63,7 @@ async def logging(*lines: RequestRecord, seconds: float = 0.0) -> AsyncIterator[
     yield log
 
 
-def test_lines_wait_for_each_other_and_go_in_one_write() -> None:
+def test_log_lines_are_written_in_batches() -> None:
     stderr = Stderr()
 
     async def add() -> None:
@@ -77,12 +77,12 @@ def test_lines_wait_for_each_other_and_go_in_one_write() -> None:
     assert [one.split()[-1] for one in told.splitlines()] == ["ex_1", "ex_2"]
 
 
-def test_many_lines_do_not_wait() -> None:
+def test_full_batch_is_written_at_once() -> None:
     (told,) = written(logging(*map(line, range(LIMIT_LINES))))
     assert told.count("\n") == LIMIT_LINES
 
 
-def test_what_waits_at_the_end_is_written_then() -> None:
+def test_flush_writes_pending_lines() -> None:
     async def whole() -> None:
         log = AccessLog()
         log.add_record(line(7))
@@ -94,14 +94,14 @@ def test_what_waits_at_the_end_is_written_then() -> None:
     assert "".join(stderr.writes).endswith("ex_7\n")
 
 
-def test_a_line_says_what_there_was() -> None:
+def test_log_line_format() -> None:
     one = line(3)
     one.set_backend("up", "m")
     one.streamed, one.losses, one.usage = True, 2, Usage(input_tokens=5, output_tokens=6)
     assert one.format_line("12:00:00") == "12:00:00 200 POST /v1/messages -> up/m 250ms stream in=5 out=6 losses=2 ex_3"
 
 
-def test_a_crash_is_told_with_where_it_happened_and_health_is_not() -> None:
+def test_crash_is_logged_with_traceback_and_health_checks_are_not() -> None:
     crashed = line(4)
     try:
         {"there": 1}["it was here"]
@@ -113,7 +113,7 @@ def test_a_crash_is_told_with_where_it_happened_and_health_is_not() -> None:
     assert "test_access_log.py" in told
 
 
-def test_s_13_no_line_break_of_a_stranger_gets_into_the_log() -> None:
+def test_s_13_line_breaks_are_escaped() -> None:
     one = line(6)
     one.error = "no\nsuch\x1b[31m\u202e thing"
     assert one.format_line("12:00:00").endswith(r"ex_6 | no\nsuch\x1b[31m\u202e thing")
@@ -130,13 +130,13 @@ def test_s_13_no_line_break_of_a_stranger_gets_into_the_log() -> None:
         ("gpt-ü", "gpt-ü"),
     ],
 )
-def test_s_13_a_path_or_a_model_is_one_word_of_its_line(given: str, shown: str) -> None:
+def test_s_13_path_and_model_are_single_words(given: str, shown: str) -> None:
     one = line(7, f"/v1/{given}")
     one.set_backend("up", given)
     assert one.format_line("12:00:00") == f"12:00:00 200 POST /v1/{shown} -> up/{shown} 250ms ex_7"
 
 
-def test_s_13_a_line_is_bounded_whatever_is_asked() -> None:
+def test_s_13_log_line_is_bounded() -> None:
     for sign in ("x", "\n", "\U0001f600 "):
         one = line(8, f"/v1/{sign * 1_000_000}")
         one.set_backend("up", sign * 5_000_000)
@@ -144,7 +144,7 @@ def test_s_13_a_line_is_bounded_whatever_is_asked() -> None:
         assert len(one.format_line("12:00:00")) < 16 * LIMIT_WORD + 16 * LIMIT_TEXT
 
 
-def test_s_13_no_line_of_a_traceback_passes_for_another() -> None:
+def test_s_13_traceback_lines_are_marked() -> None:
     crashed = line(9)
     crashed.exception = ValueError(
         "no\n04:00:00 200 POST /admin 1ms ex_1\x1b[31m\n" + "x" * 1_000_000 + "\nthe end\r\n"
@@ -158,7 +158,7 @@ def test_s_13_no_line_of_a_traceback_passes_for_another() -> None:
     assert "\x1b" not in told
 
 
-def test_s_13_a_request_without_a_key_forges_no_line(capfd: pytest.CaptureFixture[str]) -> None:
+def test_s_13_unauthenticated_request_forges_no_line(capfd: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config='[server]\nkeys = ["first-key-1"]'

@@ -38,7 +38,7 @@ async def answered(gateway: RunningGateway, protocol: str, *, stream: bool, **he
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-def test_an_exchange_is_recorded_whole(client: str, stream: bool, tmp_path: Path) -> None:
+def test_complete_exchange_is_recorded(client: str, stream: bool, tmp_path: Path) -> None:
     async def work(base_url: str) -> None:
         config = one_provider_config(parse_origin(base_url), "gemini", journal_config(tmp_path))
         async with run_gateway(config) as gateway:
@@ -64,7 +64,7 @@ def test_an_exchange_is_recorded_whole(client: str, stream: bool, tmp_path: Path
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_its_losses_are_those_that_the_gateway_tells(stream: bool, tmp_path: Path) -> None:
+def test_recorded_losses_equal_reported_losses(stream: bool, tmp_path: Path) -> None:
     async def work(base_url: str) -> None:
         async with run_gateway(
             one_provider_config(parse_origin(base_url), "ollama", journal_config(tmp_path, ""))
@@ -82,7 +82,7 @@ def test_its_losses_are_those_that_the_gateway_tells(stream: bool, tmp_path: Pat
         run_async(work(base_url))
 
 
-def test_of_many_each_is_recorded_with_what_is_its_own(tmp_path: Path) -> None:
+def test_many_exchanges_are_recorded_separately(tmp_path: Path) -> None:
     """They are kept by what makes them differ from the one before."""
     asked = ["anthropic"] * 40 + ["openai-chat", "anthropic", "anthropic", "openai-chat"] * 8
 
@@ -106,7 +106,7 @@ def test_of_many_each_is_recorded_with_what_is_its_own(tmp_path: Path) -> None:
         run_async(work(base_url))
 
 
-def test_bodies_are_kept_only_if_wanted(tmp_path: Path) -> None:
+def test_bodies_are_recorded_only_if_configured(tmp_path: Path) -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path, "")
@@ -119,7 +119,7 @@ def test_bodies_are_kept_only_if_wanted(tmp_path: Path) -> None:
     run_async(work())
 
 
-def test_without_a_journal_there_is_no_file_and_no_recorder(tmp_path: Path) -> None:
+def test_disabled_journal_creates_no_file(tmp_path: Path) -> None:
     async def work() -> None:
         more = f'[journal]\npath = "{tmp_path}/journal.db"\n'
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=more) as gateway:
@@ -131,7 +131,7 @@ def test_without_a_journal_there_is_no_file_and_no_recorder(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_went_wrong_is_recorded_with_the_answer_to_it(tmp_path: Path) -> None:
+def test_errors_are_recorded_with_their_response(tmp_path: Path) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             http_response("400 Bad", openai_error_body("temperature: too hot", "invalid_request_error"))
@@ -151,7 +151,7 @@ def test_what_went_wrong_is_recorded_with_the_answer_to_it(tmp_path: Path) -> No
     run_async(work())
 
 
-def test_a_client_that_leaves_is_recorded(tmp_path: Path) -> None:
+def test_client_disconnect_is_recorded(tmp_path: Path) -> None:
     async def work(base_url: str) -> None:
         async with run_gateway(
             one_provider_config(parse_origin(base_url), "gemini", journal_config(tmp_path))
@@ -171,7 +171,7 @@ def test_a_client_that_leaves_is_recorded(tmp_path: Path) -> None:
         run_async(work(base_url))
 
 
-def test_no_secret_gets_into_the_file(tmp_path: Path) -> None:
+def test_secrets_are_not_recorded(tmp_path: Path) -> None:
     """In a body, in an error of the provider, in the address and in the keys themselves."""
 
     async def work() -> None:
@@ -200,7 +200,7 @@ def test_no_secret_gets_into_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-def test_no_secret_gets_into_the_file_in_the_pieces_of_a_stream(client: str, tmp_path: Path) -> None:
+def test_secrets_split_over_stream_chunks_are_not_recorded(client: str, tmp_path: Path) -> None:
     """The simulator repeats what it is told, word by word: no piece is the secret."""
 
     async def work(base_url: str) -> None:
@@ -230,7 +230,7 @@ def test_no_secret_gets_into_the_file_in_the_pieces_of_a_stream(client: str, tmp
     assert response.candidates[0].stop.reason == "end_turn"
 
 
-def test_a_full_queue_is_counted_and_answers_are_the_same(tmp_path: Path) -> None:
+def test_full_journal_queue_does_not_change_responses(tmp_path: Path) -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path, "bodies = true\nqueue = 1")
@@ -249,9 +249,7 @@ def replaced_by_a_folder(path: Path) -> None:
     path.mkdir()
 
 
-def test_what_keeps_the_journal_from_being_written_stops_no_exchange(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_journal_failure_does_not_stop_exchanges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path)) as gateway:
             replaced_by_a_folder(tmp_path / "journal.db")
@@ -265,7 +263,7 @@ def test_what_keeps_the_journal_from_being_written_stops_no_exchange(
     assert "journal: DatabaseUnusable: Is a directory" in capsys.readouterr().err
 
 
-def test_lists_and_health_are_not_exchanges(tmp_path: Path) -> None:
+def test_model_lists_and_health_checks_are_not_recorded(tmp_path: Path) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path)) as gateway:
             for path in ("/healthz", "/v1/models", "/nothing"):
@@ -277,7 +275,7 @@ def test_lists_and_health_are_not_exchanges(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("said", ["What is the weather?", "senseless"])
-def test_what_is_made_in_the_background_is_recorded_once_it_is_there(stream: bool, said: str, tmp_path: Path) -> None:
+def test_background_response_is_recorded_when_complete(stream: bool, said: str, tmp_path: Path) -> None:
     script = b'[[turns]]\nwhen = "senseless"\nrepeat = 0\nerror = {kind = "invalid_request", message = "No sense."}\n'
 
     async def work(base_url: str) -> None:

@@ -110,7 +110,7 @@ async def _asked(gateway: RunningGateway, client: str, *, stream: bool) -> int:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_an_exchange_is_a_span_and_is_measured(collector: Collector, protocol: str, stream: bool) -> None:
+def test_exchange_is_exported_as_span_and_metrics(collector: Collector, protocol: str, stream: bool) -> None:
     with serve_app(Simulator()) as base_url:
         run_async(_checked(parse_origin(base_url), protocol, stream))
     (span,) = collector.spans
@@ -145,7 +145,7 @@ async def _checked(origin: Origin, protocol: str, stream: bool) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-def test_what_was_said_goes_along_only_if_asked_for_and_without_secrets(
+def test_content_is_exported_only_if_enabled_and_redacted(
     collector: Collector, client: str, stream: bool, tmp_path: Path
 ) -> None:
     async def work(origin: Origin) -> None:
@@ -167,7 +167,7 @@ def test_what_was_said_goes_along_only_if_asked_for_and_without_secrets(
     assert record.bodies is None
 
 
-def test_a_failure_is_one_and_says_no_more_than_its_status(collector: Collector) -> None:
+def test_failed_exchange_exports_only_its_status(collector: Collector) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             http_response("400 Bad", openai_error_body("weather: too hot", "invalid_request_error"))
@@ -186,11 +186,11 @@ def test_a_failure_is_one_and_says_no_more_than_its_status(collector: Collector)
     "environment",
     [{}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}],
 )
-def test_nobody_who_does_not_ask_for_it_gets_it(environment: dict[str, str]) -> None:
+def test_telemetry_is_off_by_default(environment: dict[str, str]) -> None:
     assert configure_telemetry(environment, print) is None
 
 
-def test_without_it_nothing_of_it_is_even_loaded() -> None:
+def test_disabled_telemetry_imports_nothing() -> None:
     program = """
 import sys
 from toolwire.gateway.config import Config
@@ -203,14 +203,14 @@ assert not [name for name in sys.modules if name.startswith("opentelemetry")]
     subprocess.run([sys.executable, "-c", program], check=True, timeout=DEADLINE)
 
 
-def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_telemetry_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
     assert configure_telemetry({"OTEL_TRACES_EXPORTER": "otlp"}, said.append) is None
     assert said == ["telemetry is asked for, and opentelemetry-sdk is not installed: pip install 'toolwire[telemetry]'"]
 
 
-def test_a_collector_that_is_not_there_stops_no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_collector_does_not_stop_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
 

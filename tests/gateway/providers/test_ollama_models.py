@@ -76,7 +76,7 @@ async def ask(gateway: RunningGateway, model: str, **fields: Any) -> tuple[int, 
         ("old", None, ["dropped /output_config/effort"]),
     ],
 )
-def test_f_4_thinking_is_asked_of_models_that_can_think(model: str, think: Any, lost: list[str]) -> None:
+def test_f_4_thinking_is_requested_from_models_that_support_it(model: str, think: Any, lost: list[str]) -> None:
     async def work() -> None:
         ollama = Ollama()
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -89,7 +89,7 @@ def test_f_4_thinking_is_asked_of_models_that_can_think(model: str, think: Any, 
     run_async(work())
 
 
-def test_f_4_a_server_that_does_not_tell_is_asked_without_think() -> None:
+def test_f_4_think_is_omitted_if_capabilities_are_unknown() -> None:
     async def work() -> None:
         ollama = Ollama(shows=False)
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -99,7 +99,7 @@ def test_f_4_a_server_that_does_not_tell_is_asked_without_think() -> None:
     run_async(work())
 
 
-def test_f_4_nothing_is_asked_for_a_request_without_thinking() -> None:
+def test_f_4_capabilities_are_not_fetched_without_thinking() -> None:
     async def work() -> None:
         ollama = Ollama()
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -109,7 +109,7 @@ def test_f_4_nothing_is_asked_for_a_request_without_thinking() -> None:
     run_async(work())
 
 
-def test_f_4_thinking_that_is_turned_off_stays_off() -> None:
+def test_f_4_disabled_thinking_stays_disabled() -> None:
     async def work() -> None:
         ollama = Ollama()
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -119,7 +119,7 @@ def test_f_4_thinking_that_is_turned_off_stays_off() -> None:
     run_async(work())
 
 
-def test_a_client_of_ollama_is_passed_on_as_it_wrote() -> None:
+def test_ollama_request_passes_through() -> None:
     async def work() -> None:
         ollama = Ollama()
         body = {"model": "qwen3:8b", "messages": [{"role": "user", "content": "Hi"}], "think": "high", "stream": False}

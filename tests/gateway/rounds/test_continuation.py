@@ -25,7 +25,7 @@ from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", [name for name in PROTOCOL_NAMES if name != "anthropic"])
-def test_an_answer_of_two_legs_is_one_answer(protocol: str, stream: bool) -> None:
+def test_two_rounds_become_one_response(protocol: str, stream: bool) -> None:
     async def work() -> None:
         legs = [PAUSED_MESSAGE, FINAL_MESSAGE]
         script = ScriptedUpstream(
@@ -52,7 +52,7 @@ def test_an_answer_of_two_legs_is_one_answer(protocol: str, stream: bool) -> Non
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_provider_that_only_pauses_is_not_asked_for_ever(stream: bool) -> None:
+def test_pauses_are_bounded(stream: bool) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             anthropic_stream_response(PAUSED_MESSAGE)
@@ -73,7 +73,7 @@ def test_a_provider_that_only_pauses_is_not_asked_for_ever(stream: bool) -> None
     run_async(work())
 
 
-def test_a_client_that_knows_pauses_is_told() -> None:
+def test_client_with_pause_turn_gets_the_pause() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             http_response("200 OK", json.dumps(PAUSED_MESSAGE).encode()),

@@ -47,7 +47,7 @@ def read(protocol: str, body: Any) -> Any:
 @pytest.mark.parametrize(
     ("client", "protocol"), [*((one, "openai-chat") for one in SEVEN), *(("anthropic", one) for one in SEVEN)]
 )
-def test_the_gateway_runs_them_and_the_client_gets_one_answer(client: str, protocol: str, stream: bool) -> None:
+def test_gateway_runs_route_tools_within_one_response(client: str, protocol: str, stream: bool) -> None:
     async def work() -> None:
         first = canonical_response(Text(text="Let me see."), canonical_call("one__echo", word="hello"))
         second = canonical_response(Text(text="It says hello."), reason="end_turn")
@@ -76,7 +76,7 @@ def test_the_gateway_runs_them_and_the_client_gets_one_answer(client: str, proto
 
 @pytest.mark.parametrize("client", SEVEN)
 @pytest.mark.parametrize("protocol", SEVEN)
-def test_several_calls_of_one_answer_are_all_answered(client: str, protocol: str) -> None:
+def test_several_calls_of_one_response_are_all_run(client: str, protocol: str) -> None:
     async def work() -> None:
         first = canonical_response(
             canonical_call("one__echo", word="hello"), canonical_call("one__echo", "call_2", word="world")
@@ -99,7 +99,7 @@ def test_several_calls_of_one_answer_are_all_answered(client: str, protocol: str
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", list(SHOWN))
-def test_what_was_called_can_be_shown(client: str, stream: bool) -> None:
+def test_route_tool_calls_can_be_shown(client: str, stream: bool) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -120,7 +120,7 @@ def test_what_was_called_can_be_shown(client: str, stream: bool) -> None:
     run_async(work())
 
 
-def test_what_no_rule_allows_is_denied_and_told_to_the_model() -> None:
+def test_call_without_an_allow_rule_is_denied() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -145,7 +145,7 @@ def test_what_no_rule_allows_is_denied_and_told_to_the_model() -> None:
     run_async(work())
 
 
-def test_a_call_of_the_clients_own_tool_goes_to_the_client_and_ours_wait() -> None:
+def test_client_call_beside_a_route_tool_call_ends_the_response() -> None:
     async def work() -> None:
         both = canonical_response(canonical_call("one__echo", word="x"), canonical_call("weather", "call_2"))
         script = ScriptedUpstream(encode_http_response("openai-chat", both, stream=False))
@@ -159,7 +159,7 @@ def test_a_call_of_the_clients_own_tool_goes_to_the_client_and_ours_wait() -> No
     run_async(work())
 
 
-def test_a_client_keeps_the_name_of_its_own_tool() -> None:
+def test_client_tool_keeps_its_name() -> None:
     async def work() -> None:
         other = McpToolNames(["one__echo"]).name_for("one", "echo")
         script = ScriptedUpstream(
@@ -189,7 +189,7 @@ NATIVE = {"anthropic": "tool_search_tool_bm25", "openai-responses": "tool_search
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", SEVEN)
 @pytest.mark.parametrize("protocol", [one for one in SEVEN if one not in NATIVE])
-def test_of_many_tools_the_model_is_told_a_search(client: str, protocol: str, stream: bool) -> None:
+def test_many_route_tools_are_replaced_by_a_search(client: str, protocol: str, stream: bool) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -225,7 +225,7 @@ def test_of_many_tools_the_model_is_told_a_search(client: str, protocol: str, st
 
 @pytest.mark.parametrize("client", SEVEN)
 @pytest.mark.parametrize("protocol", NATIVE)
-def test_a_provider_that_searches_itself_is_told_of_all_of_them(client: str, protocol: str) -> None:
+def test_provider_with_native_search_gets_deferred_tools(client: str, protocol: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(protocol, canonical_response(canonical_call("one__echo", word="hello")), stream=False),
@@ -247,7 +247,7 @@ def test_a_provider_that_searches_itself_is_told_of_all_of_them(client: str, pro
     run_async(work())
 
 
-def test_a_search_that_says_nothing_is_told_so_and_finds_nothing() -> None:
+def test_empty_search_is_an_error() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -274,7 +274,7 @@ def test_a_search_that_says_nothing_is_told_so_and_finds_nothing() -> None:
     run_async(work())
 
 
-def test_a_client_keeps_its_own_search() -> None:
+def test_client_keeps_its_own_search() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -317,7 +317,7 @@ async def declared_after_a_search(protocol: str, rules: str) -> list[str]:
     return [tool.name for tool in tools if not isinstance(tool, NativeTool)]
 
 
-def test_of_many_tools_only_what_a_rule_allows_is_told_or_found() -> None:
+def test_search_finds_only_allowed_tools() -> None:
     async def work() -> None:
         rules = 'allow = ["one__echo(word=x)", "one__filler_1*"]\nask = ["one__filler_12"]'
         few = ["weather", "one__echo", *(f"one__filler_{n}" for n in (1, 10, 11, *range(13, 20)))]
@@ -332,7 +332,7 @@ def test_of_many_tools_only_what_a_rule_allows_is_told_or_found() -> None:
     run_async(work())
 
 
-def test_a_model_that_never_stops_calling_is_stopped() -> None:
+def test_tool_rounds_are_bounded() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             *[
@@ -354,7 +354,7 @@ def test_a_model_that_never_stops_calling_is_stopped() -> None:
     run_async(work())
 
 
-def test_requests_that_come_together_are_all_offered_the_tools() -> None:
+def test_concurrent_first_requests_all_get_the_tools() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -374,15 +374,15 @@ def test_requests_that_come_together_are_all_offered_the_tools() -> None:
     run_async(work())
 
 
-def test_a_server_that_is_not_configured_can_not_be_offered() -> None:
+def test_unknown_mcp_server_in_a_route_is_refused() -> None:
     config = (
         '[providers.up]\nprotocol = "ollama"\nbase_url = "http://x"\n[[routes]]\nprovider = "up"\ntools = ["other"]\n'
     )
-    with pytest.raises(ConfigError, match=r"routes\[0\].tools: there is no MCP server 'other'"):
+    with pytest.raises(ConfigError, match=r"routes\[0\].tools: unknown MCP server 'other'"):
         parse_config(config, {})
 
 
-def test_a_server_that_is_not_there_leaves_everything_else_working(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_mcp_server_leaves_the_others_working(capsys: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(

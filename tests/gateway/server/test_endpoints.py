@@ -29,7 +29,7 @@ async def ask(gateway: RunningGateway, method: str, path: str) -> tuple[int, dic
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
-def test_an_address_that_takes_requests_says_so_to_another_method(protocol: str, method: str) -> None:
+def test_model_endpoint_allows_only_post(protocol: str, method: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         path, _ = question_request(protocol)
@@ -53,7 +53,7 @@ def test_an_address_that_takes_requests_says_so_to_another_method(protocol: str,
         ("GET", "/toolwire/translate", "POST"),
     ],
 )
-def test_what_is_there_for_another_method_is_not_called_missing(method: str, path: str, allowed: str) -> None:
+def test_wrong_method_is_405_not_404(method: str, path: str, allowed: str) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             status, headers, _ = await ask(gateway, method, path)
@@ -63,7 +63,7 @@ def test_what_is_there_for_another_method_is_not_called_missing(method: str, pat
     run_async(work())
 
 
-def test_the_root_says_that_somebody_is_there() -> None:
+def test_root_path_reports_that_the_gateway_runs() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             status, _, body = await ask(gateway, "GET", "/")
@@ -72,7 +72,7 @@ def test_the_root_says_that_somebody_is_there() -> None:
     run_async(work())
 
 
-def test_a_model_that_would_answer_is_found_by_its_name() -> None:
+def test_any_routable_model_is_found_in_the_catalog() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             status, body = await gateway.get("/v1/models/any-name")
@@ -95,7 +95,7 @@ def test_a_model_that_would_answer_is_found_by_its_name() -> None:
     ],
     ids=["gzip", "deflate", "spelling", "two layers", "two members"],
 )
-def test_a_packed_body_is_read(encoding: str, pack: object) -> None:
+def test_compressed_body_is_decoded(encoding: str, pack: object) -> None:
     assert callable(pack)
 
     async def work() -> None:
@@ -121,19 +121,19 @@ def test_a_packed_body_is_read(encoding: str, pack: object) -> None:
     ],
     ids=["unknown", "too many layers", "not packed", "cut", "bomb", "bomb in a bomb"],
 )
-def test_a_packed_body_that_is_no_good_is_refused(encoding: str, body: bytes, status: int) -> None:
+def test_invalid_compressed_body_is_refused(encoding: str, body: bytes, status: int) -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script, extra_config="[limits]\nbody = 1000000") as gateway:
             answer = await gateway.post("/v1/messages", body, content_encoding=encoding)
             assert answer.status == status
-            assert decode_error("anthropic", status, await answer.read(10_000)).message.startswith("the body: ")
+            assert decode_error("anthropic", status, await answer.read(10_000)).message.startswith("request body: ")
             assert script.requests == []
 
     run_async(work())
 
 
-def test_a_last_piece_does_not_pass_the_limit() -> None:
+def test_last_chunk_counts_towards_the_limit() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nbody = 100") as gateway:
             head = request_head(gateway.origin, "/v1/messages", [("transfer-encoding", "chunked")])
@@ -143,7 +143,7 @@ def test_a_last_piece_does_not_pass_the_limit() -> None:
     run_async(work())
 
 
-def test_a_wish_for_strictness_that_is_not_understood_is_not_ignored() -> None:
+def test_unknown_toolwire_strict_value_is_refused() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:

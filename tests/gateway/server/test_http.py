@@ -52,7 +52,7 @@ async def told(wire: Wire, asked: bytes) -> bytes:
 CLOSING = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 
 
-def test_pieces_arrive_in_order_and_before_the_end() -> None:
+def test_chunks_arrive_in_order_before_the_end() -> None:
     async def work() -> None:
         async with talking_to(in_pieces) as wire:
             head, _, body = (await told(wire, CLOSING)).partition(b"\r\n\r\n")
@@ -62,7 +62,7 @@ def test_pieces_arrive_in_order_and_before_the_end() -> None:
     run_async(work())
 
 
-def test_a_client_of_the_old_version_gets_the_body_as_it_is() -> None:
+def test_http_1_0_client_gets_an_unchunked_body() -> None:
     async def work() -> None:
         async with talking_to(in_pieces) as wire:
             head, _, body = (await told(wire, b"GET / HTTP/1.0\r\n\r\n")).partition(b"\r\n\r\n")
@@ -72,7 +72,7 @@ def test_a_client_of_the_old_version_gets_the_body_as_it_is() -> None:
     run_async(work())
 
 
-def test_who_asks_for_the_head_gets_no_body() -> None:
+def test_head_request_gets_no_body() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send_response(send, b"12345")
 
@@ -84,7 +84,7 @@ def test_who_asks_for_the_head_gets_no_body() -> None:
     run_async(work())
 
 
-def test_a_body_of_many_pieces_is_received_whole() -> None:
+def test_body_in_many_packets_is_received_completely() -> None:
     sent = bytes(range(256)) * (LIMIT_BUFFERED_BODY // 64)
 
     async def work() -> None:
@@ -96,7 +96,7 @@ def test_a_body_of_many_pieces_is_received_whole() -> None:
     run_async(work())
 
 
-def test_a_client_that_waits_is_told_to_go_on() -> None:
+def test_expect_100_continue_is_answered() -> None:
     async def work() -> None:
         async with talking_to(echo_app) as (reader, writer):
             writer.write(b"POST / HTTP/1.1\r\nexpect: 100-Continue\r\ncontent-length: 2\r\n\r\n")
@@ -107,7 +107,7 @@ def test_a_client_that_waits_is_told_to_go_on() -> None:
     run_async(work())
 
 
-def test_what_comes_after_the_answer_belongs_to_nobody() -> None:
+def test_body_data_after_the_response_is_dropped() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send_response(send, scope["path"].encode())
 
@@ -122,7 +122,7 @@ def test_what_comes_after_the_answer_belongs_to_nobody() -> None:
 
 
 @pytest.mark.parametrize("value", [b"a\r\nset-cookie: b", b"a\nb", b"a\rb"])
-def test_a_header_with_a_line_break_is_not_sent(value: bytes) -> None:
+def test_header_with_a_line_break_is_not_sent(value: bytes) -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send_response(send, b"ok", 200, (b"x", value))
 
@@ -136,7 +136,7 @@ def test_a_header_with_a_line_break_is_not_sent(value: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b"short", b"much too long"])
-def test_a_body_of_another_length_than_said_closes_the_connection(body: bytes) -> None:
+def test_content_length_mismatch_closes_the_connection(body: bytes) -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"8")]})
         await send({"type": "http.response.body", "body": body})
@@ -149,7 +149,7 @@ def test_a_body_of_another_length_than_said_closes_the_connection(body: bytes) -
     run_async(work())
 
 
-def test_a_silent_connection_is_closed_and_a_busy_one_is_not(clock: Clock) -> None:
+def test_idle_connection_is_closed_and_a_busy_one_is_not(clock: Clock) -> None:
     async def work() -> None:
         begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -174,7 +174,7 @@ def test_a_silent_connection_is_closed_and_a_busy_one_is_not(clock: Clock) -> No
     run_async(work())
 
 
-def test_a_client_that_leaves_is_told_of_in_every_request_that_it_made() -> None:
+def test_disconnect_reaches_every_pipelined_request() -> None:
     async def work() -> None:
         left: list[str] = []
         begun, noticed = asyncio.Event(), asyncio.Event()
@@ -200,7 +200,7 @@ def test_a_client_that_leaves_is_told_of_in_every_request_that_it_made() -> None
     run_async(work())
 
 
-def test_what_is_asked_before_the_server_stops_is_answered() -> None:
+def test_shutdown_serves_requests_already_received() -> None:
     async def work() -> None:
         begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -227,7 +227,7 @@ def test_what_is_asked_before_the_server_stops_is_answered() -> None:
     run_async(work())
 
 
-def test_a_request_that_closes_leaves_the_responses_before_it_complete() -> None:
+def test_connection_close_completes_earlier_responses() -> None:
     async def work() -> None:
         async with talking_to(echo_app) as wire:
             found = await told(wire, b"POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\none" + CLOSING)
@@ -237,7 +237,7 @@ def test_a_request_that_closes_leaves_the_responses_before_it_complete() -> None
     run_async(work())
 
 
-def test_requests_in_a_row_on_one_connection_are_answered_in_order() -> None:
+def test_pipelined_requests_are_answered_in_order() -> None:
     async def work() -> None:
         async with run_gateway(one_provider_config(Origin("http", "127.0.0.1", 9))) as place:
             reader, writer = await asyncio.open_connection(place.origin.host, place.origin.port)

@@ -98,7 +98,7 @@ async def never(scope: Any, receive: Any, send: Any) -> None:
 # ---- trailers
 
 
-def test_s_1_a_key_in_a_trailer_is_none() -> None:
+def test_s_1_key_in_a_trailer_is_ignored() -> None:
     async def work() -> None:
         async with (
             serve_upstream(reply_with(OK_RESPONSE)) as origin,
@@ -163,7 +163,7 @@ def test_s_1_endless_trailers_close_the_connection(application: Application, lin
         CHUNKED.replace(b"transfer", b"transfer-encoding: gzip\r\ntransfer") + b"0\r\n\r\n",
     ],
 )
-def test_other_versions_and_transfer_codings_are_refused(sent: bytes) -> None:
+def test_unsupported_versions_and_transfer_codings_are_refused(sent: bytes) -> None:
     async def work() -> None:
         async with served(echo_app) as server:
             assert (await server.respond_to(sent)).startswith(b"HTTP/1.1 400 ")
@@ -171,7 +171,7 @@ def test_other_versions_and_transfer_codings_are_refused(sent: bytes) -> None:
     run(work())
 
 
-def test_an_invalid_text_before_a_close_is_no_crash() -> None:
+def test_invalid_websocket_text_before_a_close_does_not_crash() -> None:
     """uvicorn wants to close with 1007 what websockets has closed already."""
     crashes: list[Any] = []
 
@@ -200,7 +200,7 @@ def test_an_invalid_text_before_a_close_is_no_crash() -> None:
 @pytest.mark.parametrize("split", [False, True], ids=["one packet", "two packets"])
 @pytest.mark.parametrize("framing", ["length", "chunks"])
 @pytest.mark.parametrize("protocol", [b"h2c", b"foo", b"websocket, h2c"])
-def test_s_4_other_upgrades_are_ignored_and_the_body_is_the_body(protocol: bytes, framing: str, *, split: bool) -> None:
+def test_s_4_other_upgrades_are_ignored_and_the_body_is_kept(protocol: bytes, framing: str, *, split: bool) -> None:
     """Java's HttpClient sends `Upgrade: h2c` with every request; a body that looks like a request is no request."""
     smuggled = b"GET /smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n"
     length = b"content-length: %d" % len(smuggled)
@@ -222,7 +222,7 @@ def test_s_4_other_upgrades_are_ignored_and_the_body_is_the_body(protocol: bytes
     run(work())
 
 
-def test_s_4_many_upgrades_in_one_packet_are_as_many_requests() -> None:
+def test_s_4_upgrades_in_one_packet_are_separate_requests() -> None:
     asked = b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
 
     async def work() -> None:
@@ -233,7 +233,7 @@ def test_s_4_many_upgrades_in_one_packet_are_as_many_requests() -> None:
     run(work())
 
 
-def test_s_4_an_invalid_request_after_an_upgrade_is_refused() -> None:
+def test_s_4_invalid_request_after_an_upgrade_is_refused() -> None:
     async def work() -> None:
         async with served(echo_app) as server:
             bad = b"POST / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
@@ -260,7 +260,7 @@ HANDSHAKES = {
 
 
 @pytest.mark.parametrize("name", HANDSHAKES)
-def test_s_5_every_handshake_is_answered_and_closed(name: str) -> None:
+def test_s_5_every_bad_handshake_is_answered_and_closed(name: str) -> None:
     sent, status = HANDSHAKES[name]
 
     async def work() -> None:
@@ -273,7 +273,7 @@ def test_s_5_every_handshake_is_answered_and_closed(name: str) -> None:
     run(work())
 
 
-def test_s_5_a_handshake_that_is_never_answered_is_given_up() -> None:
+def test_s_5_unanswered_handshake_times_out() -> None:
     async def work() -> None:
         async with served(never, LimitsSection(receive=0.2)) as server:
             assert (await server.respond_to(UPGRADE + b"\r\n")).startswith(b"HTTP/1.1 408 ")
@@ -282,7 +282,7 @@ def test_s_5_a_handshake_that_is_never_answered_is_given_up() -> None:
     run(work())
 
 
-def test_s_5_a_handshake_under_way_does_not_disturb_the_shutdown() -> None:
+def test_s_5_shutdown_during_a_handshake() -> None:
     begun, release = asyncio.Event(), asyncio.Event()
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -313,7 +313,7 @@ def test_s_5_a_handshake_under_way_does_not_disturb_the_shutdown() -> None:
     run(work())
 
 
-def test_s_5_a_websocket_that_is_closing_does_not_disturb_the_shutdown() -> None:
+def test_s_5_shutdown_during_a_websocket_close() -> None:
     """The client has said goodbye and reads nothing: websockets would raise InvalidState at another close."""
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -357,7 +357,7 @@ def test_s_5_sigterm_drains_streams_beside_refused_handshakes(tmp_path: Path) ->
             one.close()
 
 
-def test_s_5_a_server_that_fails_still_closes_the_application(tmp_path: Path) -> None:
+def test_s_5_failing_server_still_closes_the_application(tmp_path: Path) -> None:
     config = parse_config(f'[journal]\nenabled = true\npath = "{tmp_path / "j.db"}"', {})
     gateway = build_gateway(config, environment={"HOME": str(tmp_path)})
     listener = open_listener("127.0.0.1", 0)
@@ -399,7 +399,7 @@ class Endless:
 SHORT_SEND = "[limits]\nsend = 0.3\nstreams = 1\nretries = 0"
 
 
-def test_q_5_a_stream_that_nobody_reads_is_let_go_of() -> None:
+def test_q_5_unread_stream_is_aborted() -> None:
     async def work() -> None:
         endless = Endless()
         async with (
@@ -420,7 +420,7 @@ def test_q_5_a_stream_that_nobody_reads_is_let_go_of() -> None:
     run(work())
 
 
-def test_q_5_a_websocket_that_nobody_reads_is_let_go_of() -> None:
+def test_q_5_unread_websocket_is_aborted() -> None:
     async def work() -> None:
         endless = Endless()
         async with (
@@ -435,7 +435,7 @@ def test_q_5_a_websocket_that_nobody_reads_is_let_go_of() -> None:
     run(work())
 
 
-def test_q_5_a_whole_response_that_nobody_reads_is_given_up() -> None:
+def test_q_5_unread_buffered_response_is_aborted() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send_response(send, bytes(50_000_000))
 
@@ -488,7 +488,7 @@ class Buffer(asyncio.Transport):
         return self.size
 
 
-def test_q_5_a_slow_client_is_no_stalled_one() -> None:
+def test_q_5_slow_client_is_not_aborted() -> None:
     buffer = Buffer()
     stall = StallTimer(buffer, 60)
     assert stall.seconds_left(1000) == 60
@@ -505,7 +505,7 @@ def test_q_5_a_slow_client_is_no_stalled_one() -> None:
 # ---- bodies that nobody reads
 
 
-def test_a_refused_request_whose_body_does_not_come_is_closed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_request_without_its_body_is_closed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Part S, "also": it stayed open for 75 s."""
     assert server_side.LINGER_SECONDS <= 5
     monkeypatch.setattr(server_side, "LINGER_SECONDS", 0.2)
@@ -518,7 +518,7 @@ def test_a_refused_request_whose_body_does_not_come_is_closed_soon(monkeypatch: 
     run(work())
 
 
-def test_a_refused_request_whose_body_comes_keeps_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_request_with_its_body_keeps_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_side, "LINGER_SECONDS", 0.05)
 
     async def work() -> None:
@@ -542,9 +542,7 @@ def test_a_refused_request_whose_body_comes_keeps_its_connection(monkeypatch: py
     ],
     ids=["refused", "invalid"],
 )
-def test_the_response_is_not_reset_under_a_client_that_still_sends(
-    head: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_response_is_not_reset_while_the_client_still_sends(head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_side, "LINGER_SECONDS", 60)
 
     async def work() -> None:

@@ -49,7 +49,7 @@ def told(body: bytes) -> tuple[str, ApiError | None]:
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_without_the_word_for_events_a_stream_is_an_array(silent: bool, clock: Clock) -> None:
+def test_gemini_stream_without_alt_sse_is_a_json_array(silent: bool, clock: Clock) -> None:
     async def work() -> None:
         slow = Slow(ENDED)
         more = "[limits]\nheartbeat = 60"
@@ -77,7 +77,7 @@ def test_without_the_word_for_events_a_stream_is_an_array(silent: bool, clock: C
     run_async(work())
 
 
-def test_an_array_that_breaks_off_ends_with_the_error() -> None:
+def test_failed_json_array_ends_with_the_error() -> None:
     async def work() -> None:
         slow = Slow(b'data: {"error":{"message":"gone","type":"server_error"}}\n\n')
         slow.go_on.set()
@@ -91,7 +91,7 @@ def test_an_array_that_breaks_off_ends_with_the_error() -> None:
     run_async(work())
 
 
-def test_with_the_word_for_events_it_is_events() -> None:
+def test_gemini_stream_with_alt_sse_is_sse() -> None:
     async def work() -> None:
         slow = Slow(ENDED)
         slow.go_on.set()

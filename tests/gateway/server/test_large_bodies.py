@@ -96,7 +96,7 @@ async def measured(gateway: RunningGateway, path: str, body: bytes | None) -> tu
 
 @pytest.mark.parametrize("target", ["anthropic", "openai-chat"])
 @pytest.mark.parametrize("case", LARGE)
-def test_s_12_and_q_17_a_large_request_does_not_hold_the_event_loop(case: str, target: str) -> None:
+def test_s_12_and_q_17_large_request_does_not_block_the_event_loop(case: str, target: str) -> None:
     """On the loop these took from 100 ms to seconds; the upstream and the client of the test run on it, too."""
     path, body = LARGE[case]
     told = CHAT_BODY if target == "openai-chat" else json.dumps(anthropic_response()).encode()
@@ -114,7 +114,7 @@ def test_s_12_and_q_17_a_large_request_does_not_hold_the_event_loop(case: str, t
     run_async(work())
 
 
-def test_s_12_a_long_history_does_not_hold_the_event_loop() -> None:
+def test_s_12_long_history_does_not_block_the_event_loop() -> None:
     """S-12: of a stored answer, and of a conversation: each is listed, and gone on from."""
     told = json.dumps(anthropic_response()).encode()
     kinds = {"user": "input_text", "assistant": "output_text"}
@@ -148,7 +148,7 @@ def test_s_12_a_long_history_does_not_hold_the_event_loop() -> None:
     run_async(work())
 
 
-def test_q_17_a_large_answer_does_not_hold_the_event_loop() -> None:
+def test_q_17_large_response_does_not_block_the_event_loop() -> None:
     """Decoded and encoded by a thread, and correct."""
     threads: set[str] = set()
     text = json.loads(CHAT_BODY)
@@ -176,7 +176,7 @@ def test_q_17_a_large_answer_does_not_hold_the_event_loop() -> None:
     assert any(name.startswith("toolwire-body") for name in threads)
 
 
-def test_small_bodies_are_dealt_with_at_once() -> None:
+def test_small_bodies_are_handled_inline() -> None:
     async def work() -> None:
         offload = BodyExecutor()
         assert await offload.run(b"{}" * 100, threading.current_thread) is threading.current_thread()
@@ -188,7 +188,7 @@ def test_small_bodies_are_dealt_with_at_once() -> None:
     run_async(work())
 
 
-def test_heavy_is_a_matter_of_objects_then_of_size() -> None:
+def test_heaviness_depends_on_objects_then_on_size() -> None:
     assert not is_heavy_body(b"{" * 30_000)
     assert is_heavy_body(b"{" * 40_000)
     assert not is_heavy_body(b"x" * 500_000)
@@ -271,7 +271,7 @@ def test_s_12_too_many_values_are_refused_before_they_are_decoded(path: str, bod
         (b'{"a":"%b' % (b"," * 5_000), False),
     ],
 )
-def test_s_12_values_are_counted_outside_texts(body: bytes, refused: bool) -> None:
+def test_s_12_values_are_counted_outside_strings(body: bytes, refused: bool) -> None:
     limits = LimitsSection(values=1_000)
     with pytest.raises(RequestRejected) if refused else contextlib.nullcontext():
         check_values(body, limits)
@@ -291,7 +291,7 @@ def test_s_12_more_losses_than_can_be_reported_are_refused() -> None:
     run_async(work())
 
 
-def test_s_12_large_bodies_at_once_are_bounded_in_bytes() -> None:
+def test_s_12_concurrent_large_bodies_are_bounded_in_bytes() -> None:
     """A second large request is told to come back while the first one's body is held; small ones are served."""
     body = chat([{"role": "user", "content": "x" * 2_000_000}])
     got, go_on = asyncio.Event(), asyncio.Event()
@@ -325,7 +325,7 @@ def test_s_12_large_bodies_at_once_are_bounded_in_bytes() -> None:
     run_async(work())
 
 
-def test_room_for_bodies_counts_each_once() -> None:
+def test_body_budget_counts_each_body_once() -> None:
     room = BodyBudget(3_000_000)
     assert room.reserve(0, 500_000) == 0
     held = room.reserve(0, 2_000_000)
@@ -355,7 +355,7 @@ def note_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) ->
         (app, "_read_dry_run", "/toolwire/translate", b'{"protocol":"openai-chat","body":%b}'),
     ],
 )
-def test_s_12_large_bodies_beside_exchanges_are_read_in_a_thread(
+def test_s_12_large_bodies_of_other_endpoints_are_decoded_in_a_thread(
     module: Any, function: str, path: str, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S-12: tokens of 15 million zeros were estimated on the event loop, for 12 seconds."""
@@ -371,7 +371,7 @@ def test_s_12_large_bodies_beside_exchanges_are_read_in_a_thread(
     assert threads[0] is not threading.current_thread()
 
 
-def test_s_12_a_packed_body_is_unpacked_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s_12_compressed_body_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     body = chat([{"role": "user", "content": "x" * 3_000_000}])
     threads = note_threads(monkeypatch, request, "_decompress_body")
 

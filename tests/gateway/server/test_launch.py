@@ -19,7 +19,7 @@ from tests.support.gateway.process import MESSAGES_REQUEST, SERVE_COMMAND, keyle
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_it_answers_with_no_key_and_ends_when_told(tmp_path: Path, workers: str) -> None:
+def test_serve_works_without_keys_and_stops_on_a_signal(tmp_path: Path, workers: str) -> None:
     with serve_process(tmp_path, "--workers", workers) as (process, root):
         answer = httpx.post(f"{root}/v1/messages", json=MESSAGES_REQUEST, timeout=DEADLINE)
         assert answer.status_code == 200
@@ -64,7 +64,7 @@ def ollama_with(*names: str) -> Iterator[str]:
         thread.join()
 
 
-def test_what_an_ollama_has_is_offered_and_the_first_answers_any_name(tmp_path: Path) -> None:
+def test_ollama_models_are_listed_and_the_first_is_the_default(tmp_path: Path) -> None:
     with ollama_with("qwen3:latest", "gemma3:4b") as url:
         (tmp_path / "toolwire.toml").write_text(f'[providers.local]\nprotocol = "ollama"\nbase_url = "{url}"')
         with serve_process(tmp_path) as (process, root):
@@ -80,7 +80,7 @@ def test_what_an_ollama_has_is_offered_and_the_first_answers_any_name(tmp_path: 
             assert "local/MODEL" in process.stderr.read()
 
 
-def test_a_stream_that_is_under_way_is_finished_first(tmp_path: Path) -> None:
+def test_streams_under_way_finish_before_shutdown(tmp_path: Path) -> None:
     with (
         serve_process(tmp_path) as (process, root),
         httpx.stream(
@@ -94,7 +94,7 @@ def test_a_stream_that_is_under_way_is_finished_first(tmp_path: Path) -> None:
         assert process.wait(DEADLINE) == 0
 
 
-def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
+def test_port_in_use_is_a_one_line_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = subprocess.run(
@@ -115,10 +115,10 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
     [
         (["--host", "0.0.0.0"], "", "set server.keys"),
         ([], "[server]\nprot = 1", "unknown key server.prot"),
-        (["--model", "nobody"], "", "no provider is configured for the model 'nobody'"),
+        (["--model", "nobody"], "", "unknown model 'nobody'"),
     ],
 )
-def test_what_can_not_be_served_is_said_in_one_line(tmp_path: Path, options: list[str], config: str, why: str) -> None:
+def test_invalid_configuration_is_a_one_line_error(tmp_path: Path, options: list[str], config: str, why: str) -> None:
     if config:
         (tmp_path / "toolwire.toml").write_text(config)
     done = subprocess.run(
@@ -135,7 +135,7 @@ def test_what_can_not_be_served_is_said_in_one_line(tmp_path: Path, options: lis
     assert done.stderr.count("\n") == 1
 
 
-def test_the_key_of_carries_is_kept_for_the_user_alone(tmp_path: Path) -> None:
+def test_signing_key_file_is_private(tmp_path: Path) -> None:
     with serve_process(tmp_path) as (_, root):
         httpx.post(f"{root}/v1/messages", json=MESSAGES_REQUEST, timeout=DEADLINE)
     kept = tmp_path / "toolwire" / "seal.key"
@@ -143,7 +143,7 @@ def test_the_key_of_carries_is_kept_for_the_user_alone(tmp_path: Path) -> None:
     assert len(bytes.fromhex(json.loads(f'"{kept.read_text().strip()}"'))) == 32
 
 
-def test_workers_share_what_is_kept_and_it_outlives_them(tmp_path: Path) -> None:
+def test_workers_share_state_that_outlives_them(tmp_path: Path) -> None:
     def went_on(root: str, previous: str | None) -> str:
         # A connection of its own each time: whichever worker takes it.
         body = {"model": "any-name", "input": "Say heliotrope.", "previous_response_id": previous}

@@ -37,7 +37,7 @@ COMMENT = b": toolwire-losses "
 
 
 @pytest.mark.parametrize("protocol", [name for name in PROTOCOL_NAMES if name != "openai-chat"])
-def test_what_the_answer_lost_is_told_at_the_end_where_comments_are_taken(protocol: str) -> None:
+def test_response_losses_are_sent_as_a_final_comment(protocol: str) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(LOSSY)) as gateway:
             answer = await gateway.send_question(protocol, stream=True)
@@ -56,7 +56,7 @@ def test_what_the_answer_lost_is_told_at_the_end_where_comments_are_taken(protoc
     run_async(work())
 
 
-def test_an_sdk_reads_over_what_is_told_at_the_end() -> None:
+def test_sdk_skips_the_final_comment() -> None:
     async def work() -> None:
         async with (
             run_gateway_with(ScriptedUpstream(LOSSY)) as gateway,
@@ -68,7 +68,7 @@ def test_an_sdk_reads_over_what_is_told_at_the_end() -> None:
     run_async(work())
 
 
-def test_an_answer_that_lost_nothing_says_nothing() -> None:
+def test_no_comment_without_losses() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_STREAM)) as gateway:
             assert COMMENT not in await (await gateway.send_question("openai-responses", stream=True)).read(100_000)
@@ -79,7 +79,7 @@ def test_an_answer_that_lost_nothing_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_the_next_upstream_is_asked_behind_the_beats(protocol: str, clock: Clock) -> None:
+def test_failover_after_heartbeats(protocol: str, clock: Clock) -> None:
     async def work() -> None:
         begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -109,7 +109,7 @@ def test_the_next_upstream_is_asked_behind_the_beats(protocol: str, clock: Clock
     run_async(work())
 
 
-def test_a_stream_too_many_is_refused_before_anybody_is_asked() -> None:
+def test_excess_stream_is_refused_before_sending() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_STREAM)
         async with run_gateway_with(script, extra_config="[limits]\nstreams = 0") as gateway:

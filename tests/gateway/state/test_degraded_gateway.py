@@ -23,7 +23,7 @@ from toolwire.upstream.provider import Origin
 
 FINE = anthropic_response({"type": "text", "text": "fine"}, stop_reason="end_turn")
 HEALTHY = b'{"status":"ok"}'
-UNSTORED = "the answer was not stored"
+UNSTORED = "the response was not stored"
 CHAT = [
     {"role": "user", "content": "one"},
     {"role": "assistant", "content": "two"},
@@ -62,7 +62,7 @@ def broken(path: Path) -> None:
     path.write_bytes(b"this is no database, whatever its name says" * 100)
 
 
-def test_s_8_the_greeting_says_that_there_is_no_state(tmp_path: Path) -> None:
+def test_s_8_startup_message_reports_unavailable_state(tmp_path: Path) -> None:
     """S-8 and item 3: nothing was said at the start."""
     path = tmp_path / "state.db"
     more = f'[state]\npath = "{path}"\n'
@@ -76,14 +76,12 @@ def test_s_8_the_greeting_says_that_there_is_no_state(tmp_path: Path) -> None:
     assert "state is unavailable" not in greet()
     broken(path)
     found = greet()
-    assert "state is unavailable, and what needs none is served: the file is damaged" in found
-    assert "(see toolwire doctor)" in found
+    assert "state is unavailable, only stateless requests are served: the file is damaged" in found
+    assert "(run `toolwire doctor`)" in found
 
 
 @pytest.mark.parametrize(("path", "more"), [("/v1/chat/completions", {}), ("/api/chat", {"stream": False})])
-def test_s_8_clients_that_repeat_their_history_are_served_without_state(
-    path: str, more: dict[str, Any], tmp_path: Path
-) -> None:
+def test_s_8_stateless_clients_are_served_without_state(path: str, more: dict[str, Any], tmp_path: Path) -> None:
     """S-8: the second turn of a Chat or Ollama client needs state only for what it can do without."""
     broken(tmp_path / "state.db")
 
@@ -127,7 +125,7 @@ def test_s_8_requests_that_need_state_are_refused_in_their_protocol(
     run_async(work())
 
 
-def test_s_8_an_answer_that_could_not_be_stored_says_so(tmp_path: Path) -> None:
+def test_s_8_unstored_response_reports_a_loss(tmp_path: Path) -> None:
     """S-8: storing is the default of Responses, which most clients don't use: they get their answer, and the loss."""
     broken(tmp_path / "state.db")
 
@@ -143,7 +141,7 @@ def test_s_8_an_answer_that_could_not_be_stored_says_so(tmp_path: Path) -> None:
     run_async(work())
 
 
-def test_s_8_the_gateway_recovers_once_the_file_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s_8_gateway_recovers_once_the_file_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S-8: nobody has to start it again."""
     monkeypatch.setattr(store, "_REOPEN_INTERVAL", 0.0)
     path = tmp_path / "state.db"
@@ -163,7 +161,7 @@ def test_s_8_the_gateway_recovers_once_the_file_is_mended(tmp_path: Path, monkey
     run_async(work())
 
 
-def test_q_1_a_lock_ends_and_all_is_well_again(tmp_path: Path) -> None:
+def test_q_1_gateway_recovers_after_a_lock(tmp_path: Path) -> None:
     """Q-1: a backup that holds the file for longer than anybody waits wedges nothing."""
     path = tmp_path / "state.db"
 
@@ -193,7 +191,7 @@ def test_q_1_a_lock_ends_and_all_is_well_again(tmp_path: Path) -> None:
     run_async(work())
 
 
-def test_a_stream_that_could_not_be_stored_says_so_at_its_end(tmp_path: Path) -> None:
+def test_unstored_stream_reports_a_loss_at_its_end(tmp_path: Path) -> None:
     broken(tmp_path / "state.db")
 
     async def work() -> None:

@@ -37,7 +37,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     return None if request.param == "memory" else tmp_path / "state.db"
 
 
-def test_what_was_kept_is_there_for_its_owner_alone(place: Path | None) -> None:
+def test_rows_are_visible_to_their_owner_only(place: Path | None) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue([response_row("a", b"1"), response_row("b", b"2")])
         assert await store.get("me", "response", ["a", "b", "c"]) == {"a": b"1", "b": b"2"}
@@ -51,7 +51,7 @@ def test_what_was_kept_is_there_for_its_owner_alone(place: Path | None) -> None:
     run(place, work)
 
 
-def test_ids_are_values_never_words_of_the_query(place: Path | None) -> None:
+def test_ids_are_bound_as_values(place: Path | None) -> None:
     odd = ["' OR 1=1 --", '"; DROP TABLE kept; --', "%", "_", "\0", "😀", "a\nb"]
 
     async def work(store: SqliteStateStore) -> None:
@@ -68,7 +68,7 @@ def test_ids_are_values_never_words_of_the_query(place: Path | None) -> None:
     run(place, work)
 
 
-def test_a_chain_is_whole_or_nothing(place: Path | None) -> None:
+def test_lineage_is_complete_or_empty(place: Path | None) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue(
             [
@@ -88,7 +88,7 @@ def test_a_chain_is_whole_or_nothing(place: Path | None) -> None:
     run(place, work)
 
 
-def test_rows_under_a_parent_keep_their_order(place: Path | None) -> None:
+def test_children_keep_their_order(place: Path | None) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue([response_row(f"{number}", b"%d" % number, "p", kind="item") for number in (3, 1, 2)])
         assert await store.has_children("me", "item", "p")
@@ -102,7 +102,7 @@ def test_rows_under_a_parent_keep_their_order(place: Path | None) -> None:
     run(place, work)
 
 
-def test_what_is_unused_too_long_is_not_there(place: Path | None, clock: Clock) -> None:
+def test_expired_rows_are_not_found(place: Path | None, clock: Clock) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue([response_row("a"), response_row("b", parent="a")])
         assert await store.get("me", "response", ["a"])
@@ -119,7 +119,7 @@ def test_what_is_unused_too_long_is_not_there(place: Path | None, clock: Clock) 
 @pytest.mark.parametrize(
     "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
 )
-def test_it_is_bounded_and_what_was_unused_longest_goes_first(place: Path | None, bounds: StoreLimits) -> None:
+def test_least_recently_used_rows_are_evicted(place: Path | None, bounds: StoreLimits) -> None:
     async def work(store: SqliteStateStore) -> None:
         for number in range(200):
             store.enqueue([response_row(f"{number:03}", b"x" * 100)])
@@ -131,7 +131,7 @@ def test_it_is_bounded_and_what_was_unused_longest_goes_first(place: Path | None
     run(place, work, bounds)
 
 
-def test_a_file_is_for_its_user_alone(tmp_path: Path) -> None:
+def test_state_file_is_private(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "state.db"
     old = os.umask(0)
     try:
@@ -149,7 +149,7 @@ def test_a_file_is_for_its_user_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_what_was_kept_outlives_the_process_and_others_see_it(tmp_path: Path) -> None:
+def test_rows_outlive_the_process_and_are_shared(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -172,7 +172,7 @@ def test_what_was_kept_outlives_the_process_and_others_see_it(tmp_path: Path) ->
     run(path, later)
 
 
-def test_two_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -188,9 +188,7 @@ def test_two_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     run(path, work)
 
 
-def test_rows_that_belong_together_are_kept_together_or_not_at_all(
-    place: Path | None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_of_one_put_are_atomic(place: Path | None, capsys: pytest.CaptureFixture[str]) -> None:
     """Q-1: an error within a transaction ends it, also where no connection can be opened anew."""
 
     async def work(store: SqliteStateStore) -> None:
@@ -208,9 +206,7 @@ def _until_taken(store: SqliteStateStore) -> None:
     wait_until(lambda: not store._queued_rows)
 
 
-def test_what_waits_for_a_disk_that_does_not_answer_is_bounded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_write_queue_is_bounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -230,12 +226,10 @@ def test_what_waits_for_a_disk_that_does_not_answer_is_bounded(
         assert await store.get("me", "response", ["after"])
 
     run(path, work, StoreLimits(ttl=3600, rows=1000, bytes=1_000_000, queue=1000))
-    assert capsys.readouterr().err == "state: 1 rows are not stored: more than 1000 bytes wait to be written\n"
+    assert capsys.readouterr().err == "state: 1 rows not stored: more than 1000 bytes are waiting to be written\n"
 
 
-def test_a_file_that_is_none_is_told_and_nothing_else_breaks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_file_is_reported_and_the_gateway_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(b"this is no database, whatever its name says" * 100)
 
@@ -248,7 +242,7 @@ def test_a_file_that_is_none_is_told_and_nothing_else_breaks(
     assert "state: unavailable" in capsys.readouterr().err
 
 
-def test_where_it_is_opened(tmp_path: Path) -> None:
+def test_open_store_chooses_the_path(tmp_path: Path) -> None:
     open_store(StateSection(), {"XDG_STATE_HOME": str(tmp_path)}).close()
     assert (tmp_path / "toolwire" / "state.db").exists()
     open_store(StateSection(path=str(tmp_path / "mine.db")), {}).close()
@@ -262,7 +256,7 @@ def test_where_it_is_opened(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
 )
-def test_q_20_one_key_does_not_evict_what_others_stored(place: Path | None, bounds: StoreLimits) -> None:
+def test_q_20_one_key_does_not_evict_rows_of_others(place: Path | None, bounds: StoreLimits) -> None:
     """Q-20 and S-19: whoever holds the most makes room, whoever stored last or uses it least."""
 
     async def work(store: SqliteStateStore) -> None:
@@ -282,6 +276,6 @@ def test_q_20_one_key_does_not_evict_what_others_stored(place: Path | None, boun
     ("held", "room", "share"),
     [([], 10, 0), ([3, 4], 10, 4), ([3, 4], 7, 4), ([100, 2], 10, 8), ([100, 100, 1], 11, 5), ([5, 5, 5], 6, 2)],
 )
-def test_a_fair_share_leaves_alone_who_holds_less(held: list[int], room: int, share: int) -> None:
+def test_fair_share_spares_small_owners(held: list[int], room: int, share: int) -> None:
     assert fair_share(held, room) == share
     assert sum(min(one, share) for one in held) <= room

@@ -53,7 +53,7 @@ def test_a_program_and_an_address_are_read() -> None:
         ('url = "https://y"\nheaders = { X = "c\\r\\nY: d" }', "mcp.servers.a.headers.X: not a header"),
         ('command = "x"\ntimeout = 0', "mcp.servers.a.timeout: must be more than 0"),
         ('command = "x"\nversion = "2024-11-05"', "mcp.servers.a.version: "),
-        ('command = "x"\nenv = { A = "env:NOT_THERE" }', "mcp.servers.a.env.A: the environment variable NOT_THERE"),
+        ('command = "x"\nenv = { A = "env:NOT_THERE" }', "mcp.servers.a.env.A: environment variable NOT_THERE"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_key(section: str, message: str) -> None:

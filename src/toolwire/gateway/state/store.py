@@ -54,7 +54,7 @@ class StateUnavailable(RequestRejected):
     """State can't be read or written; requests that need it fail with 503."""
 
     def __init__(self, reason: str) -> None:
-        message = f"this request needs the gateway's state, which is unavailable: {reason}"
+        message = f"the gateway's state is unavailable, and this request needs it: {reason}"
         super().__init__(ApiError(kind="overloaded", message=message, status=503, retry_after=_RETRY_AFTER))
         self.reason = reason
 
