@@ -1,4 +1,4 @@
-"""`toolwire.toml`: what it says is read, what is wrong is named."""
+"""`toolwire.toml`: valid files are read, and errors name the key."""
 
 from pathlib import Path
 

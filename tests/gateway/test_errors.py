@@ -1,4 +1,4 @@
-"""Secrets of the configuration in what an upstream says went wrong: no client sees them, in any protocol."""
+"""Configured secrets in upstream errors never reach a client, in any protocol."""
 
 import json
 from typing import Any
@@ -48,19 +48,19 @@ def configured(origin: Any, protocol: str) -> str:
 
 
 def bodies() -> list[bytes]:
-    """Every shape, spelled plainly and with the escapes that some servers write."""
+    """Return every error shape, plain and with the escapes that some servers write."""
     plain = [json.dumps(shape).encode() for shape in SHAPES]
     return plain + [one.replace(b"/", b"\\/") for one in plain]
 
 
-def leaked(*data: bytes) -> list[str]:
+def leaked_secrets(*data: bytes) -> list[str]:
     found = b" ".join(data).replace(b"\\/", b"/")
     return [secret for secret in SECRETS if secret.encode() in found]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_s_6_errors_of_any_shape_are_redacted(protocol: str) -> None:
-    """S-6 a and b: of every upstream, to clients of every protocol, its own included."""
+    """S-6 a and b: of every upstream, for clients of every protocol including its own."""
 
     async def work() -> None:
         answers = [http_response("400 Bad", body) for body in bodies()]
@@ -72,14 +72,14 @@ def test_s_6_errors_of_any_shape_are_redacted(protocol: str) -> None:
                     got = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
                     data = await got.read(100_000)
                     assert got.status == 400, (client, sent, data)
-                    assert not leaked(data, str(got.headers).encode()), (client, sent, data)
+                    assert not leaked_secrets(data, str(got.headers).encode()), (client, sent, data)
         assert len(script.requests) == len(answers) * len(PROTOCOL_NAMES)
 
     run_async(work())
 
 
 def failing_stream(protocol: str, *, begun: bool) -> bytes:
-    """A stream of the protocol that says all secrets in its error, at once or after it began."""
+    """Return a stream whose error contains all secrets, at once or after it began."""
     error = ApiError(kind="server", message=ALL, code=ALL, param=ALL, request_id=ALL)
     encoder = PROTOCOLS[protocol].stream_encoder(ResponseContext(created=1))
     start = [ResponseStart(origin=protocol, id="r", model="m")] if begun else []
@@ -101,14 +101,14 @@ def test_s_6_stream_errors_are_redacted(protocol: str, begun: bool) -> None:
                 got = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
                 data = await got.read(100_000)
                 assert b"[removed]" in data, (client, data)
-                assert not leaked(data), (client, data)
+                assert not leaked_secrets(data), (client, data)
 
     run_async(work())
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 def test_s_6_unknown_members_of_stream_errors_are_redacted(client: str) -> None:
-    """S-6 a: OpenRouter tells what its own provider said in `metadata.raw`."""
+    """S-6 a: OpenRouter repeats its provider's error in `metadata.raw`."""
 
     async def work() -> None:
         error = {"error": {"message": "no", "code": 502, "metadata": {"raw": ALL}}, "beside": ALL}
@@ -124,7 +124,7 @@ def test_s_6_unknown_members_of_stream_errors_are_redacted(client: str) -> None:
                 got = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
                 data = await got.read(100_000)
                 assert b"sunny" in data
-                assert not leaked(data), data
+                assert not leaked_secrets(data), data
 
     run_async(work())
 
@@ -132,7 +132,7 @@ def test_s_6_unknown_members_of_stream_errors_are_redacted(client: str) -> None:
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("protocol", ["openai-responses", "gemini-interactions", "openai-chat"])
 def test_s_6_failed_responses_are_redacted(protocol: str, client: str) -> None:
-    """S-6 a: an error inside a body of status 200."""
+    """S-6 a: an error inside a body with status 200."""
     failed = {
         "openai-responses": {"status": "failed", "error": {"code": "server_error", "message": ALL, "more": ALL}},
         "gemini-interactions": {"status": "failed", "errors": [{"code": "13", "message": ALL, "more": ALL}]},
@@ -154,14 +154,14 @@ def test_s_6_failed_responses_are_redacted(protocol: str, client: str) -> None:
             got = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
             data = await got.read(100_000)
             assert b"[removed]" in data
-            assert not leaked(data), data
+            assert not leaked_secrets(data), data
 
     run_async(work())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_s_6_dry_run_hides_the_providers_query(protocol: str) -> None:
-    """S-6 c: `query` may hold a key, as Azure Functions' `code` does."""
+    """S-6 c: `query` may contain a key, such as `code` of Azure Functions."""
 
     async def work() -> None:
         async with (
@@ -181,7 +181,7 @@ def test_s_6_dry_run_hides_the_providers_query(protocol: str) -> None:
 
 
 def test_error_without_secrets_is_unchanged() -> None:
-    """Home is exact: the spelling of what holds no secret is not touched."""
+    """The spelling of errors without secrets is not touched."""
     config = parse_config('[server]\nkeys = ["some-long-key"]', {})
     redactor = Redactor(configured_secrets(config, ()))
     body = (

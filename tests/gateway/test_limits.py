@@ -1,4 +1,4 @@
-"""Places for streams and websockets, in all and for one key; and what a websocket remembers, in bytes."""
+"""Quotas of streams and websockets, in total and per key, and the size of websocket histories."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ def websocket(gateway: RunningGateway, key: str = "any") -> connect:
 
 
 async def ask(socket: ClientConnection, lane: str = "", said: str = "Hi", **more: Any) -> dict[str, Any]:
-    """The first event of an answer."""
+    """Send a request and return the first event of its response."""
     frame = {"type": "response.create", "model": "m", "input": said, "store": False, "stream_id": lane, **more}
     await socket.send(json.dumps({name: value for name, value in frame.items() if value != ""}))
     return await event(socket)

@@ -1,4 +1,4 @@
-"""What hit gateways of this kind (the security table), tried on ours."""
+"""Attacks that have hit gateways of this kind (the table of security advisories), tried on this one."""
 
 import ast
 import asyncio
@@ -53,8 +53,8 @@ from toolwire.protocols import PROTOCOLS
 SOURCES = Path(toolwire.__file__).parent
 
 
-async def raw(gateway: RunningGateway, request: bytes) -> bytes:
-    """Whatever the gateway says to these bytes."""
+async def send_raw(gateway: RunningGateway, request: bytes) -> bytes:
+    """Send these bytes and return the gateway's response."""
     reader, writer = await asyncio.open_connection(gateway.origin.host, gateway.origin.port)
     writer.write(request)
     try:
@@ -63,7 +63,7 @@ async def raw(gateway: RunningGateway, request: bytes) -> bytes:
         writer.close()
 
 
-# ---- who is let in
+# ---- authentication
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -117,7 +117,7 @@ def test_dns_rebinding_does_not_reach_a_loopback_gateway(host: str) -> None:
         async with run_gateway_with(script) as gateway:
             path, body = question_request("anthropic")
             head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(body)}\r\n\r\n"
-            answer = await raw(gateway, head.encode() + body)
+            answer = await send_raw(gateway, head.encode() + body)
             assert answer.split(b" ")[1] in (b"403", b"400")
             assert script.requests == []
 
@@ -197,10 +197,10 @@ def test_keys_are_compared_in_constant_time() -> None:
     compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.Break | ast.Return)]
     names = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
     assert "hmac.compare_digest(presented_key, key)" in names
-    assert {ast.unparse(node) for node in compared} == {"return ANONYMOUS", "return found"}
+    assert {ast.unparse(node) for node in compared} == {"return ANONYMOUS", "return principal"}
 
 
-# ---- what goes upstream
+# ---- upstream requests
 
 
 HOSTS = {
@@ -370,7 +370,7 @@ def test_body_over_the_limit_is_refused_with_or_without_content_length() -> None
             assert answer.status == 413
             assert decode_error("anthropic", 413, await answer.read(10_000)).kind == "too_large"
             head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode()
-            assert b" 413 " in (await raw(gateway, head + transfer_chunk(b" " * 6000)))[:30]
+            assert b" 413 " in (await send_raw(gateway, head + transfer_chunk(b" " * 6000)))[:30]
             assert script.requests == []
 
     run_async(work())
@@ -380,7 +380,7 @@ def test_endless_body_is_given_up(clock: Clock) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nreceive = 60") as gateway:
             head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{"
-            assert b" 408 " in (await clock.advance_until_done(raw(gateway, head)))[:30]
+            assert b" 408 " in (await clock.advance_until_done(send_raw(gateway, head)))[:30]
 
     run_async(work())
 
@@ -414,7 +414,7 @@ def test_content_length_with_chunked_encoding_is_refused() -> None:
         async with run_gateway_with(script) as gateway:
             head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\n"
             head += b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n"
-            assert b" 400 " in (await raw(gateway, head + b"0\r\n\r\n"))[:30]
+            assert b" 400 " in (await send_raw(gateway, head + b"0\r\n\r\n"))[:30]
             assert script.requests == []
 
     run_async(work())
@@ -463,7 +463,7 @@ def test_hostile_schema_does_not_block_other_requests() -> None:
                 serve_upstream(ScriptedUpstream(http_response("400 Bad", b"{}"))) as origin,
                 run_gateway(one_provider_config(origin, upstream_protocol)) as gateway,
             ):
-                # Written out it would have 2 to the power of 39 places: it would never be answered.
+                # Expanded it would have 2**39 nodes.
                 assert (await gateway.post("/v1/chat/completions", json.dumps(asked).encode())).status == 400
 
     run_async(work())

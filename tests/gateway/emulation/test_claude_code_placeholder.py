@@ -1,4 +1,4 @@
-"""Claude Code's placeholder through the gateway: its own search, a search that the gateway runs, and a mark to move."""
+"""Claude Code's placeholder tool in the gateway: with its own search, an emulated search, and moved cache marks."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A client whose provider runs programs that call tools, in front of upstreams that run none."""
+"""Clients whose provider runs programs that call tools, in front of upstreams that run none."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ DONE = canonical_response(Text(text="There are three."), reason="end_turn")
 
 
 def body(client: str, *more: Any, stream: bool = False, direct: bool = False, **fields: Any) -> tuple[str, bytes]:
-    """A request with a tool that only programs may call, and one that the model calls itself."""
+    """Build a request with a tool that only programs may call, and one for direct calls."""
     if client == "anthropic":
         callers = ["code_execution_20260120", *(["direct"] if direct else [])]
         tools: list[Any] = [
@@ -57,8 +57,8 @@ def body(client: str, *more: Any, stream: bool = False, direct: bool = False, **
     return path, json.dumps({"model": "m", "tools": tools, "stream": stream, **said, **fields}).encode()
 
 
-def scripted(code: str, *, stream: bool = False) -> ScriptedUpstream:
-    """A model that writes this program, and then is done."""
+def scripted_program(code: str, *, stream: bool = False) -> ScriptedUpstream:
+    """Script a model that writes this program and then ends its turn."""
     return ScriptedUpstream(
         *(
             encode_http_response("openai-chat", one, stream=stream)
@@ -67,7 +67,7 @@ def scripted(code: str, *, stream: bool = False) -> ScriptedUpstream:
     )
 
 
-def desk_of(gateway: RunningGateway) -> ProgramHost:
+def program_host_of(gateway: RunningGateway) -> ProgramHost:
     desk = gateway.gateway.app._dispatcher._emulator.program_host
     assert desk is not None
     return desk
@@ -78,8 +78,8 @@ def calls(client: str, got: Any) -> list[dict[str, Any]]:
     return [one for one in output_items(client, got) if one["type"] == kind]
 
 
-def repeated(client: str, got: Any, *outputs: str, failed: bool = False) -> list[Any]:
-    """What the client says next: what it got, and what its tools gave."""
+def next_input(client: str, got: Any, *outputs: str, failed: bool = False) -> list[Any]:
+    """Return the client's next input: the response and the results of its tools."""
     made = calls(client, got)
     if client == "anthropic":
         results = [
@@ -97,12 +97,12 @@ def repeated(client: str, got: Any, *outputs: str, failed: bool = False) -> list
 async def two_requests(
     gateway: RunningGateway, client: str, *outputs: str, stream: bool = False, **more: Any
 ) -> tuple[Any, Any, Any]:
-    """The program is written and waits; then it gets what it waited for."""
+    """Start a program that suspends, then resume it with results."""
     path, asked = body(client, stream=stream)
     first, response = await post_and_decode(gateway, client, path, asked, stream=stream)
     assert response.candidates[0].stop is not None
     assert response.candidates[0].stop.reason == "tool_use"
-    path, asked = body(client, *repeated(client, first, *outputs, **more), stream=stream)
+    path, asked = body(client, *next_input(client, first, *outputs, **more), stream=stream)
     second, response = await post_and_decode(gateway, client, path, asked, stream=stream)
     return first, second, response
 
@@ -139,7 +139,7 @@ def test_program_suspends_for_client_calls_and_resumes(client: str, protocol: st
             assert "counted\\n3" in json.dumps(ended)
             assert response.candidates[0].stop is not None
             assert response.candidates[0].stop.reason == "end_turn"
-            # The model reads its code and what came of it, and nothing else.
+            # The model gets its code and the result, and nothing else.
             sent = json.dumps(script.bodies[1])
             assert "counted\\\\n3" in sent or "counted\\n3" in sent
             assert "[1, 2, 3]" not in sent
@@ -152,7 +152,7 @@ def test_program_suspends_for_client_calls_and_resumes(client: str, protocol: st
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_anthropic_client_gets_the_container_expiry(stream: bool) -> None:
     async def work() -> None:
-        script = scripted(CODE, stream=stream)
+        script = scripted_program(CODE, stream=stream)
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, asked = body("anthropic", stream=stream)
             data = (await (await gateway.post(path, asked)).read(100_000)).decode()
@@ -186,7 +186,7 @@ def test_concurrent_calls_reach_the_client_together(client: str) -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
 def test_program_may_suspend_repeatedly(client: str, stream: bool) -> None:
-    """A task of twenty calls takes one turn of the model."""
+    """Twenty calls take one turn of the model."""
 
     async def work() -> None:
         code = "total = 0\nfor i in range(20):\n    total += (await query(sql=str(i)))['n']\ntotal"
@@ -201,7 +201,7 @@ def test_program_may_suspend_repeatedly(client: str, stream: bool) -> None:
                 assert response.candidates[0].stop is not None
                 assert response.candidates[0].stop.reason == "tool_use"
                 assert len(script.requests) == 1
-                history += repeated(client, got, json.dumps({"n": number}))
+                history += next_input(client, got, json.dumps({"n": number}))
             path, asked = body(client, *history, stream=stream)
             got, _ = await post_and_decode(gateway, client, path, asked, stream=stream)
             assert "190" in json.dumps(output_items(client, got)[0])
@@ -222,7 +222,7 @@ def test_conversation_continues_after_a_program(client: str) -> None:
         script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             first, second, _ = await two_requests(gateway, client, "[1]")
-            history = repeated(client, first, "[1]")
+            history = next_input(client, first, "[1]")
             if client == "anthropic":
                 history += [{"role": "assistant", "content": second["content"]}, {"role": "user", "content": "Thanks."}]
             else:
@@ -330,12 +330,12 @@ def test_direct_client_call_beside_a_program_reaches_the_client(stream: bool) ->
 def test_program_resumes_by_previous_response_id() -> None:
     async def work() -> None:
         async with (
-            serve_upstream(script := scripted(CODE)) as origin,
+            serve_upstream(script := scripted_program(CODE)) as origin,
             run_gateway(one_provider_config(origin)) as gateway,
         ):
             path, asked = body("openai-responses", store=True)
             first, _ = await post_and_decode(gateway, "openai-responses", path, asked, stream=False)
-            *_, output = repeated("openai-responses", first, "[1, 2]")
+            *_, output = next_input("openai-responses", first, "[1, 2]")
             path, asked = body("openai-responses", store=True, previous_response_id=first["id"], input=[output])
             second, _ = await post_and_decode(gateway, "openai-responses", path, asked, stream=False)
             assert second["output"][0]["result"] == "counted\n2"
@@ -344,7 +344,7 @@ def test_program_resumes_by_previous_response_id() -> None:
     run_async(work())
 
 
-# ---- programs that nobody can go on with
+# ---- programs that can't be resumed
 
 
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
@@ -359,10 +359,10 @@ def test_expired_program_times_out(client: str) -> None:
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, asked = body(client)
             first, _ = await post_and_decode(gateway, client, path, asked, stream=False)
-            desk = desk_of(gateway)
+            desk = program_host_of(gateway)
             now = desk.clock()
             desk.clock = lambda: now + 271
-            path, asked = body(client, *repeated(client, first, "[1]"))
+            path, asked = body(client, *next_input(client, first, "[1]"))
             second, _ = await post_and_decode(gateway, client, path, asked, stream=False)
             ended = output_items(client, second)[0]
             assert ended["type"] == ENDED[client]
@@ -386,10 +386,10 @@ def test_tampered_program_is_not_resumed() -> None:
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, asked = body("anthropic")
             first, _ = await post_and_decode(gateway, "anthropic", path, asked, stream=False)
-            store, id = desk_of(gateway)._store, first["content"][0]["id"]
+            store, id = program_host_of(gateway)._store, first["content"][0]["id"]
             kept = (await store.get(ANONYMOUS.tenant, "program", [id]))[id]
             store.enqueue([Row(ANONYMOUS.tenant, "program", id, kept[:-1] + bytes([kept[-1] ^ 1]))])
-            path, asked = body("anthropic", *repeated("anthropic", first, "[1]"))
+            path, asked = body("anthropic", *next_input("anthropic", first, "[1]"))
             second, _ = await post_and_decode(gateway, "anthropic", path, asked, stream=False)
             assert second["content"][0]["content"]["error_code"] == "execution_time_exceeded"
 
@@ -411,7 +411,7 @@ def test_program_of_another_tenant_is_not_found() -> None:
         ):
             path, asked = body("anthropic")
             first = json.loads(await (await gateway.post(path, asked, x_api_key="key-of-alice")).read(100_000))
-            path, asked = body("anthropic", *repeated("anthropic", first, "[1]"))
+            path, asked = body("anthropic", *next_input("anthropic", first, "[1]"))
             second = json.loads(await (await gateway.post(path, asked, x_api_key="key-of-bob")).read(100_000))
             assert second["content"][0]["content"]["error_code"] == "execution_time_exceeded"
 
@@ -436,7 +436,7 @@ def test_losses_of_emulated_programs_are_reported() -> None:
 
 
 def test_without_the_sandbox_programs_are_refused() -> None:
-    """It is another extra: nothing may want it before a program does."""
+    """The sandbox is an optional extra: it is loaded only for programs."""
     program = """
 import sys
 sys.modules["pydantic_monty"] = sys.modules["re2"] = None
@@ -483,7 +483,7 @@ def test_fields_the_provider_refuses_beside_programs_are_refused(field: dict[str
             got = await gateway.post(path, json.dumps(request).encode())
             assert got.status == 400
             assert f"{said} supported with programmatic tool calling" in (await got.read(10_000)).decode()
-            # So says the provider's own rule, word for word.
+            # The provider's own wording.
             (finding,) = [one for one in tw.check(request, "anthropic") if "programmatic" in one.rule]
             assert f"{said} supported with programmatic tool calling" in finding.message
 
@@ -494,12 +494,15 @@ def test_fields_the_provider_refuses_beside_programs_are_refused(field: dict[str
     ("version", "caller"),
     [
         ("code_execution_20250825", "code_execution_20250825"),
-        ("code_execution_20260521", "code_execution_20260120"),  # which is no caller in an answer
+        ("code_execution_20260521", "code_execution_20260120"),  # not a valid caller in a response
     ],
 )
 def test_caller_kind_is_the_declared_sandbox(version: str, caller: str) -> None:
     async def work() -> None:
-        async with serve_upstream(scripted(CODE)) as origin, run_gateway(one_provider_config(origin)) as gateway:
+        async with (
+            serve_upstream(scripted_program(CODE)) as origin,
+            run_gateway(one_provider_config(origin)) as gateway,
+        ):
             path, asked = body("anthropic")
             asked = asked.replace(b"code_execution_20260120", version.encode())
             got, _ = await post_and_decode(gateway, "anthropic", path, asked, stream=False)
@@ -510,7 +513,7 @@ def test_caller_kind_is_the_declared_sandbox(version: str, caller: str) -> None:
 
 def test_mcp_tools_are_not_callable_by_programs() -> None:
     async def work() -> None:
-        script = scripted("print(search_tools('wiki'))\nawait wiki()")
+        script = scripted_program("print(search_tools('wiki'))\nawait wiki()")
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, asked = body("anthropic")
             request = json.loads(asked)

@@ -1,4 +1,4 @@
-"""A client that declares its provider's own tool search, in front of upstreams that have none."""
+"""Clients that declare their provider's tool search, in front of upstreams that have none."""
 
 import asyncio
 import json
@@ -314,7 +314,7 @@ def test_losses_of_other_tools_keep_their_path() -> None:
 
 @pytest.mark.parametrize("deferred", [True, False])
 def test_deferred_program_only_tool_is_refused(deferred: bool) -> None:
-    """It must not be found, and then called by the model itself."""
+    """It must not be found and then called directly by the model."""
 
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
@@ -417,7 +417,7 @@ def test_rewritten_name_of_a_found_tool_is_restored(stream: bool) -> None:
 
 
 def test_thinking_is_resent_with_its_signature() -> None:
-    """Gemini refuses a call whose signature is missing."""
+    """Gemini rejects a call without its signature."""
 
     async def work() -> None:
         seal = Signature(issuer="google", data="c2ln", kind="signature")
@@ -504,7 +504,7 @@ def test_indexing_a_large_catalog_does_not_block_other_requests() -> None:
         request["tools"] += [one | {"defer_loading": True} for one in many]
         sent = json.dumps(request).encode()
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            await (await gateway.post(path, body)).read(1_000_000)  # modules are loaded with it
+            await (await gateway.post(path, body)).read(1_000_000)  # imports happen on the first call
             watch = asyncio.create_task(longest_pause())
             got = await (await gateway.post(path, sent)).read(1_000_000)
             watch.cancel()
@@ -515,7 +515,7 @@ def test_indexing_a_large_catalog_does_not_block_other_requests() -> None:
 
 
 async def longest_pause() -> float:
-    """How long this thread worked at one thing, at most, until it is cancelled."""
+    """Return the longest time this thread was busy with one task, until cancelled."""
     longest, last = 0.0, time.thread_time()
     try:
         while True:

@@ -1,4 +1,4 @@
-"""First requests of coding agents at Chat servers that are not OpenAI's own (F-1, F-13)."""
+"""First requests of coding agents at Chat servers other than OpenAI (F-1, F-13)."""
 
 import json
 from collections.abc import Callable
@@ -51,7 +51,7 @@ async def _ask(gateway: RunningGateway, path: str, body: Body) -> tuple[int, str
 
 
 def _with_host(config: str, host: str) -> str:
-    """The configuration with a host for its provider; none where the host is not known."""
+    """Add a host to the provider's configuration; nothing for the generic host."""
     return config if host == "generic" else config.replace("[[routes]]", f'host = "{host}"\n[[routes]]')
 
 
@@ -199,7 +199,7 @@ def test_f_1_messages_with_media_keep_their_parts() -> None:
 
 
 def test_f_1_cache_marks_are_dropped_and_reported() -> None:
-    """`prompt_cache_breakpoint` went to every Chat server, also on parts beside an image, which stay parts."""
+    """`prompt_cache_breakpoint` was sent to every Chat server, also on parts beside an image."""
     mark = {"cache_control": {"type": "ephemeral"}}
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}, **mark}
     said = {"role": "user", "content": [{"type": "text", "text": "a", **mark}, picture]}
@@ -261,7 +261,7 @@ def test_unknown_host_is_refused() -> None:
     with pytest.raises(ValueError, match="no host 'nobody'"):
         tw.translate(chat_request(), "openai-chat", "openai-chat", host="nobody")
     assert {"openai", "generic"} <= PROFILES.keys()
-    with pytest.raises(ConfigError, match=r"providers\.p\.host: only for openai-chat"):
+    with pytest.raises(ConfigError, match=r"providers\.p\.host: only valid for openai-chat"):
         parse_config(config.replace("openai-chat", "gemini"), {})
 
 
@@ -275,7 +275,7 @@ async def _dry_run(gateway: RunningGateway, protocol: str, body: Any) -> tuple[A
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses"])
 def test_openai_storage_is_turned_off_for_stateless_protocols(protocol: str) -> None:
-    """F-13: clients of Responses and Interactions decide what is stored; an explicit `store` of any client holds."""
+    """F-13: Responses and Interactions clients decide about storage; an explicit `store` of any client is kept."""
 
     async def work() -> None:
         bodies = {name: json.loads(question_request(name)[1]) for name in PROTOCOL_NAMES if name != protocol}

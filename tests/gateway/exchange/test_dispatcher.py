@@ -1,4 +1,4 @@
-"""The exchange: tries and fall-backs before the first byte, losses told, and what is looked up beside it."""
+"""The exchange: retries and failover before the first byte, reported losses, and related endpoints."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ from toolwire.canonical.events import ResponseEnd, ResponseFailed
 from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS
 
-# ---- tries
+# ---- retries and failover
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -210,7 +210,7 @@ def test_dry_run_returns_the_translated_request() -> None:
     run_async(work())
 
 
-# ---- silence
+# ---- heartbeats
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -234,7 +234,7 @@ def test_silent_upstream_is_bridged_by_heartbeats(protocol: str, clock: Clock) -
                     pieces.append(await answer.next())
                 pieces += [
                     await clock.advance_until_done(answer.next()) for _ in range(3)
-                ]  # beats: the upstream says nothing
+                ]  # heartbeats: the upstream is silent
                 go_on.set()
                 pieces += [piece async for piece in answer.chunks()]
             events = decode_events(protocol, b"".join(pieces))
@@ -243,7 +243,7 @@ def test_silent_upstream_is_bridged_by_heartbeats(protocol: str, clock: Clock) -
     run_async(work())
 
 
-# ---- addresses
+# ---- paths
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a client carries for a provider outlives the gateway that gave it, and is worth nothing to anybody else."""
+"""Envelopes outlive the gateway that made them, and are worthless to other tenants."""
 
 import json
 from pathlib import Path
@@ -24,10 +24,10 @@ ANSWERED = {"candidates": [{"content": {"parts": [CALL], "role": "model"}, "fini
 KEY = {"x_api_key": "first-key-1"}
 
 
-async def cycle(
+async def call_and_result(
     script: ScriptedUpstream, client: str, first: str, second: str, key: dict[str, str]
 ) -> tuple[int, Any, list[str]]:
-    """A call through one gateway, its result through another: what went upstream then, and the losses."""
+    """Send a call through one gateway and its result through another; return the upstream request and the losses."""
     asked = anthropic_request() if client == "anthropic" else responses_request(USER_MESSAGE, store=False)
     async with serve_upstream(script) as origin:
         async with run_gateway(one_provider_config(origin, "gemini", first)) as gateway:
@@ -53,7 +53,7 @@ async def cycle(
 def test_envelope_verifies_in_another_gateway_with_the_same_keys(client: str, first: str, second: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(http_response("200 OK", json.dumps(ANSWERED).encode()))
-        status, parts, lost = await cycle(script, client, first, second, KEY)
+        status, parts, lost = await call_and_result(script, client, first, second, KEY)
         assert status == 200
         assert [part.get("thoughtSignature") for part in parts] == [SIGNATURE]
         assert not any("signature" in path or "encrypted" in path for path in lost)
@@ -74,7 +74,7 @@ def test_foreign_envelope_is_dropped_and_reported(client: str, second: str, key:
     async def work() -> None:
         script = ScriptedUpstream(http_response("200 OK", json.dumps(ANSWERED).encode()))
         first = '[server]\nseal_keys = ["a-seal"]\nkeys = ["first-key-1"]'
-        status, parts, lost = await cycle(script, client, first, second, {"x_api_key": key})
+        status, parts, lost = await call_and_result(script, client, first, second, {"x_api_key": key})
         assert status == 200
         assert SIGNATURE not in json.dumps(parts)
         assert any("signature" in path or "encrypted" in path for path in lost)

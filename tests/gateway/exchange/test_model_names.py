@@ -1,4 +1,4 @@
-"""Model names that clients choose, in the paths of upstream requests (S-3)."""
+"""Model names chosen by clients, in the paths of upstream requests (S-3)."""
 
 import json
 from typing import Any
@@ -57,7 +57,7 @@ NAMES = {
 }
 
 
-def lines_of(script: ScriptedUpstream) -> list[bytes]:
+def request_lines(script: ScriptedUpstream) -> list[bytes]:
     return [one.partition(b"\r\n")[0] for one in script.requests]
 
 
@@ -101,7 +101,7 @@ def test_s_3_legal_model_names_reach_their_resource(model: str) -> None:
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, "gemini")) as gateway:
             assert (await gateway.post("/v1/messages", json.dumps(body).encode())).status == 200
             assert (await gateway.post("/v1/messages/count_tokens", json.dumps(body).encode())).status == 200
-            assert lines_of(script) == [
+            assert request_lines(script) == [
                 f"POST /v1beta/{NAMES[model]}:generateContent HTTP/1.1".encode(),
                 f"POST /v1beta/{NAMES[model]}:countTokens HTTP/1.1".encode(),
             ]
@@ -130,7 +130,7 @@ def test_other_protocols_allow_any_model_name_in_the_body() -> None:
         body = {"model": "a b?c=../d", "messages": [{"role": "user", "content": "x"}]}
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             assert (await gateway.post("/v1/chat/completions", json.dumps(body).encode())).status == 200
-            assert lines_of(script) == [b"POST /v1/chat/completions HTTP/1.1"]
+            assert request_lines(script) == [b"POST /v1/chat/completions HTTP/1.1"]
             assert script.bodies[0]["model"] == "a b?c=../d"
 
     run_async(work())

@@ -1,4 +1,4 @@
-"""What only the client's own provider can do is refused in words by which its clients ask otherwise."""
+"""Features that only the client's own provider has are refused with errors that its clients understand."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ SEALED: dict[str, tuple[str, str, Any]] = {
 
 @pytest.mark.parametrize("client", SEALED)
 def test_compaction_of_another_provider_is_refused(client: str) -> None:
-    """It stands for all that was said before: without it the model is asked about what it never saw."""
+    """A compaction replaces the history: without it, the model would lack everything said before."""
     path, why, body = SEALED[client]
 
     async def work() -> None:
@@ -65,7 +65,7 @@ def test_readable_compaction_becomes_text() -> None:
 
 
 def test_anthropic_thread_is_refused_elsewhere() -> None:
-    """Without its history, a thread's next turn would be answered as if it were the first."""
+    """Without its history, the next turn of a thread would be answered like a first turn."""
     body = anthropic_request({"role": "user", "content": "Hi."}, thread={"type": "create"})
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""A provider that speaks the client's own protocol: the client's own bytes, and the provider's own answer."""
+"""Providers that speak the client's protocol: bodies and responses pass through unchanged."""
 
 import json
 from operator import attrgetter
@@ -15,7 +15,7 @@ from toolwire.journal.records import USAGE_COUNTS
 from toolwire.protocols import PROTOCOLS
 
 PATH = "/v1/chat/completions"
-# Spaces and escapes as no encoder here writes them.
+# Whitespace and escapes that no encoder here produces.
 ASKED = b'{ "messages": [ {"role": "user", "content": "caf\\u00e9",  "name": "Ann"} ], "n": 1, "model": "old" }'
 NAMED = 'match = "*"\nmodel = "new"'
 
@@ -128,7 +128,7 @@ MESSAGE = {
     ],
 )
 def test_peek_agrees_with_decoding(protocol: str, answer: dict[str, Any]) -> None:
-    """Q-9: with all counts of usage, cached, reasoning and total ones, too."""
+    """Q-9: including cached, reasoning and total token counts."""
     codec = PROTOCOLS[protocol]
     body = json.dumps(answer).encode()
     seen, decoded = codec.peek(body), codec.decode_response(body, ResponseContext())

@@ -1,4 +1,4 @@
-"""What a client is known to send and the provider of the same protocol to refuse is mended, reported, and no more."""
+"""Requests that clients are known to send and the provider to reject are repaired and reported."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ WRONG: dict[str, tuple[Any, str, list[str]]] = {
 }
 
 
-def refused(body: Any) -> list[str]:
+def violations(body: Any) -> list[str]:
     return [finding.rule for finding in toolwire.check(body, "anthropic") if finding.level == "error"]
 
 
@@ -65,10 +65,10 @@ def test_requests_the_provider_would_refuse_are_repaired(wrong: str) -> None:
     body, rule, paths = WRONG[wrong]
 
     async def work() -> None:
-        assert any(rule in one for one in refused(body))
+        assert any(rule in one for one in violations(body))
         mended, lost = await translate_through_gateway(body)
         assert lost == paths
-        assert not any(rule in one for one in refused({name: value for name, value in mended.items() if value}))
+        assert not any(rule in one for one in violations({name: value for name, value in mended.items() if value}))
         left, lost = await translate_through_gateway(body, "repair = false")
         assert ({name: value for name, value in left.items() if value is not None}, lost) == (body, [])
 

@@ -1,4 +1,4 @@
-"""Retry and failover by what is known of an attempt: who is asked again after which failure, and who is not."""
+"""Retry and failover after each kind of failure."""
 
 import asyncio
 import json
@@ -48,8 +48,8 @@ ECHO = canonical_call("one__echo", word="hello")
 SAID = canonical_response(Text(text="It says hello."), reason="end_turn")
 
 
-class Counted:
-    """An upstream that counts its requests, then behaves as the handler says."""
+class CountingUpstream:
+    """An upstream that counts its requests and handles each with the given handler."""
 
     def __init__(self, handler: Handler) -> None:
         self.requests = 0
@@ -72,17 +72,17 @@ UNKNOWN: dict[str, Handler] = {
 
 
 def seconds_for(fault: str) -> float:
-    """Seconds until the gateway gives up: few only where that is what happens."""
+    """Return the time-out to configure: short only where a time-out is the failure."""
     return 0.3 if fault == "silent" else 60
 
 
 @MODES
 @pytest.mark.parametrize("fault", UNKNOWN)
 def test_s_9_request_that_may_have_been_processed_is_not_retried(fault: str, stream: bool) -> None:
-    """S-9, Q-22: each of these was asked three times."""
+    """S-9, Q-22: each of these was sent three times."""
 
     async def work() -> None:
-        counted = Counted(UNKNOWN[fault])
+        counted = CountingUpstream(UNKNOWN[fault])
         async with (
             serve_upstream(counted) as origin,
             run_gateway(one_provider_config(origin, timeout=seconds_for(fault))) as gateway,
@@ -98,7 +98,7 @@ def test_s_9_request_that_may_have_been_processed_is_not_retried(fault: str, str
 @pytest.mark.parametrize("fault", UNKNOWN)
 def test_request_that_may_have_been_processed_fails_over(fault: str, stream: bool) -> None:
     async def work() -> None:
-        counted, second = Counted(UNKNOWN[fault]), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
+        counted, second = CountingUpstream(UNKNOWN[fault]), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
         async with two_providers(counted, second, "openai-chat", patience=seconds_for(fault)) as gateway:
             got = await gateway.send_question("anthropic", stream=stream)
             assert got.status == 200, await got.read(10_000)
@@ -111,7 +111,7 @@ def test_request_that_may_have_been_processed_fails_over(fault: str, stream: boo
 async def two_providers(
     first: Handler, second: Handler, protocol: str, more: str = "", patience: float = 60
 ) -> AsyncIterator[RunningGateway]:
-    """A gateway with a fallback, for which there may be more settings."""
+    """Run a gateway with a fallback provider and these settings."""
     async with serve_upstream(first) as one, serve_upstream(second) as two:
         config = one_provider_config(one, protocol, timeout=patience).replace(
             'provider = "up"', 'providers = ["up", "next"]'
@@ -141,11 +141,11 @@ PATHS = {"anthropic": "/v1/messages", "openai-chat": "/v1/chat/completions", "op
 @pytest.mark.parametrize("fault", ["silent", "closed", "500"])
 @pytest.mark.parametrize("effect", EFFECTS)
 def test_s_9_request_with_side_effects_does_not_fail_over(effect: str, fault: str) -> None:
-    """S-9: the provider may have run the tool, so that the client is to decide."""
+    """S-9: the provider may have run the tool, so the client must decide."""
     protocol, body, why = EFFECTS[effect]
 
     async def work() -> None:
-        counted, second = Counted(UNKNOWN[fault]), ScriptedUpstream(CHAT_RESPONSE)
+        counted, second = CountingUpstream(UNKNOWN[fault]), ScriptedUpstream(CHAT_RESPONSE)
         async with two_providers(counted, second, protocol, patience=seconds_for(fault)) as gateway:
             got = await gateway.post(PATHS[protocol], json.dumps({"model": "m", **body}).encode())
             message = decode_error(protocol, got.status, await got.read(10_000)).message
@@ -207,7 +207,7 @@ def test_failed_connection_is_retried() -> None:
                     raise
 
         async with serve_upstream(ScriptedUpstream(CHAT_RESPONSE)) as origin:
-            pass  # nobody listens there any more
+            pass  # nothing listens there any more
         script, watched = ScriptedUpstream(CHAT_RESPONSE), Watched()
         async with run_gateway(one_provider_config(origin, extra_config="[limits]\nretries = 10")) as gateway:
             gateway.gateway.app._dispatcher._sender._transport = watched
@@ -235,12 +235,12 @@ def test_retry_delays_grow_and_respect_retry_after() -> None:
     assert delay(0, 11) is None
 
 
-# ---- legs
+# ---- rounds
 
 
 @asynccontextmanager
-async def offering(*scripts: ScriptedUpstream, log: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway that runs an MCP server's tools, in front of these upstreams."""
+async def gateway_with_tools(*scripts: ScriptedUpstream, log: Path) -> AsyncIterator[RunningGateway]:
+    """Run a gateway with tools of an MCP server, in front of these upstreams."""
     settings = {"version": "2025-11-25", "tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
     started = json.dumps(["-S", str(SCRIPTED_SERVER), json.dumps(settings | {"log": str(log)})])
     more = f"[mcp.servers.one]\ncommand = {json.dumps(sys.executable)}\nargs = {started}\n"
@@ -256,14 +256,14 @@ def calls_in(log: Path) -> int:
 @MODES
 @pytest.mark.parametrize("client", ["anthropic", "openai-chat"])
 def test_q_2_retries_do_not_rerun_tools(tmp_path: Path, client: str, stream: bool) -> None:
-    """Q-2: only the request that was turned away is sent again, whole and streamed."""
+    """Q-2: only the rejected request is sent again, buffered and streamed."""
 
     async def work() -> None:
         first = encode_http_response("openai-chat", canonical_response(Text(text="Let me see."), ECHO), stream=stream)
         script = ScriptedUpstream(
             first, BUSY_RESPONSE, BUSY_RESPONSE, encode_http_response("openai-chat", SAID, stream=stream)
         )
-        async with offering(script, log=tmp_path / "log") as gateway:
+        async with gateway_with_tools(script, log=tmp_path / "log") as gateway:
             path, body = question_request(client, stream=stream)
             got = await gateway.post(path, body)
             data = await got.read(100_000)
@@ -296,7 +296,7 @@ def test_q_2_no_failover_after_a_tool_was_run(tmp_path: Path, refusal: str, stre
             encode_http_response("openai-chat", canonical_response(ECHO), stream=stream),
             encode_http_response("openai-chat", SAID, stream=stream),
         )
-        async with offering(first, second, log=tmp_path / "log") as gateway:
+        async with gateway_with_tools(first, second, log=tmp_path / "log") as gateway:
             got = await gateway.send_question("anthropic", stream=stream)
             data = await got.read(100_000)
         assert second.requests == []
@@ -309,7 +309,7 @@ def test_q_2_no_failover_after_a_tool_was_run(tmp_path: Path, refusal: str, stre
 
 @MODES
 def test_q_2_no_failover_after_a_pause(stream: bool) -> None:
-    """Q-2: a provider that is busy when it is to go on after `pause_turn` is asked for that part again."""
+    """Q-2: a provider that is busy after `pause_turn` gets the continuation again."""
 
     async def work() -> None:
         one, two = (
@@ -327,7 +327,7 @@ def test_q_2_no_failover_after_a_pause(stream: bool) -> None:
 
 
 def test_f_14_fallback_without_the_model_does_not_hide_the_failure() -> None:
-    """F-14: the second provider was asked for the name that the first one has."""
+    """F-14: the second provider got the model name of the first."""
 
     async def work() -> None:
         first, second = (

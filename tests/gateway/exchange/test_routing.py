@@ -1,4 +1,4 @@
-"""Which provider answers a name."""
+"""Routing of model names to providers."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def provider(name: str, url: str = "http://127.0.0.1:1", **more: object) -> Prov
 A, B = provider("a"), provider("b", "http://127.0.0.1:2", models=("b-*",), default_model="b-1")
 
 
-def said(router: Router, model: str | None) -> list[tuple[str, str | None]]:
+def routed(router: Router, model: str | None) -> list[tuple[str, str | None]]:
     return [(way.provider.name, way.model) for way in router.route(model).backends]
 
 
@@ -28,34 +28,34 @@ def test_first_matching_route_wins() -> None:
         RouteSection(match="*", provider="b"),
     )
     router = Router({"a": A, "b": B}, routes)
-    assert said(router, "claude-3-opus") == [("a", "x"), ("b", "b-1")]
-    assert said(router, "anything") == [("b", "anything")]
-    assert said(router, None) == [("b", None)]
+    assert routed(router, "claude-3-opus") == [("a", "x"), ("b", "b-1")]
+    assert routed(router, "anything") == [("b", "anything")]
+    assert routed(router, None) == [("b", None)]
     assert router.route("claude-3-opus").options is routes[0]
 
 
 def test_f_14_fallback_gets_its_own_model() -> None:
-    """F-14: by its `default_model`, unless its `models` know the name; with neither it is a replica of the first."""
+    """F-14: its `default_model`, unless its `models` match; with neither it is a replica of the first."""
     plain = provider("c", "http://127.0.0.1:3")
     providers = {"a": A, "b": B, "c": plain}
     router = Router(providers, (RouteSection(providers=("a", "b", "c")),))
-    assert said(router, "gpt-5") == [("a", "gpt-5"), ("b", "b-1"), ("c", "gpt-5")]
-    assert said(router, "b-7") == [("a", "b-7"), ("b", "b-7"), ("c", "b-7")]
-    assert said(router, None) == [("a", None), ("b", "b-1"), ("c", None)]
+    assert routed(router, "gpt-5") == [("a", "gpt-5"), ("b", "b-1"), ("c", "gpt-5")]
+    assert routed(router, "b-7") == [("a", "b-7"), ("b", "b-7"), ("c", "b-7")]
+    assert routed(router, None) == [("a", None), ("b", "b-1"), ("c", None)]
     named = Router(providers, (RouteSection(providers=("b", "a"), model="x"),))
-    assert said(named, "gpt-5") == [("b", "x"), ("a", "x")]
+    assert routed(named, "gpt-5") == [("b", "x"), ("a", "x")]
 
 
 def test_model_is_routed_by_prefix_then_pattern_then_catch_all() -> None:
     router = Router({"a": A, "b": B}, catch_all="a/fallback")
-    assert said(router, "a/m/with/slashes") == [("a", "m/with/slashes")]
-    assert said(router, "b-7") == [("b", "b-7")]
-    assert said(router, "unknown") == [("a", "fallback")]
-    assert said(router, None) == [("a", "fallback")]
+    assert routed(router, "a/m/with/slashes") == [("a", "m/with/slashes")]
+    assert routed(router, "b-7") == [("b", "b-7")]
+    assert routed(router, "unknown") == [("a", "fallback")]
+    assert routed(router, None) == [("a", "fallback")]
 
 
 def test_unknown_model_goes_to_the_only_providers_default() -> None:
-    assert said(Router({"b": B}), "unknown") == [("b", "b-1")]
+    assert routed(Router({"b": B}), "unknown") == [("b", "b-1")]
     with pytest.raises(RouteNotFound, match="use a/MODEL, b/MODEL"):
         Router({"a": A, "b": B}).route("unknown")
     with pytest.raises(RouteNotFound, match="'unknown'"):
@@ -86,24 +86,24 @@ def test_providers_are_discovered_by_their_key_variables() -> None:
 
 def test_with_one_key_any_model_name_works() -> None:
     router = Router(discover_providers({"OPENAI_API_KEY": "k"}))
-    assert said(router, "claude-sonnet-4-5") == [("openai", "gpt-5.5")]
-    assert said(router, "openai-chat/gpt-4o") == [("openai-chat", "gpt-4o")]
+    assert routed(router, "claude-sonnet-4-5") == [("openai", "gpt-5.5")]
+    assert routed(router, "openai-chat/gpt-4o") == [("openai-chat", "gpt-4o")]
     both = Router(discover_providers({"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}))
-    assert said(both, "claude-sonnet-4-5") == [("anthropic", "claude-sonnet-4-5")]
+    assert routed(both, "claude-sonnet-4-5") == [("anthropic", "claude-sonnet-4-5")]
     with pytest.raises(RouteNotFound):
         both.route("llama")
 
 
 def test_simulator_replaces_every_provider() -> None:
     router = Router(simulated_providers("http://127.0.0.1:9"))
-    assert {said(router, name)[0][0] for name in ("claude-x", "gpt-5", "gemini-3", "a/b", "q:7b")} == {
+    assert {routed(router, name)[0][0] for name in ("claude-x", "gpt-5", "gemini-3", "a/b", "q:7b")} == {
         "anthropic",
         "openai",
         "gemini",
         "openrouter",
         "ollama",
     }
-    assert said(router, "whatever") == [("anthropic", "simulated")]
+    assert routed(router, "whatever") == [("anthropic", "simulated")]
     assert "ollama/simulated" in [card.id for card in list_models(router)]
 
 

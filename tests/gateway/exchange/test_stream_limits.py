@@ -1,4 +1,4 @@
-"""Streams end: after a failure nothing more is read or sent, and none is longer than `limits.stream`."""
+"""Streams end: nothing is read or sent after a failure, and none is longer than `limits.stream`."""
 
 import asyncio
 import gc
@@ -39,7 +39,7 @@ DONE = chat_sse_event({}, "stop") + b"data: [DONE]\n\n"
 
 
 class Endless:
-    """An upstream that writes the same piece until its connection is closed; `closed` is then set."""
+    """An upstream that writes the same chunk until its connection is closed, which sets `closed`."""
 
     def __init__(self, first: bytes, again: bytes) -> None:
         self.closed = asyncio.Event()
@@ -67,7 +67,7 @@ def failures(events: list[Event]) -> list[ResponseFailed]:
 
 
 def count_errors(wire: bytes, words: bytes) -> int:
-    """How many frames hold these words of an error."""
+    """Count the frames that contain this error text."""
     return sum(words in frame for frame in wire.replace(b"\r\n", b"\n").split(b"\n\n" if b"\n\n" in wire else b"\n"))
 
 
@@ -102,7 +102,7 @@ def test_s_11_overlong_frame_is_one_error(protocol: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_s_11_cut_after_the_terminal_event_adds_no_error(protocol: str) -> None:
-    """A cut connection after the answer is complete changes nothing."""
+    """A connection cut after the complete response changes nothing."""
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_http_request(reader)
@@ -171,7 +171,7 @@ PAIRS = [(source, target) for source in PROTOCOL_NAMES for target in PROTOCOL_NA
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_q_11_memory_grows_with_text_not_with_deltas(source: str, target: str) -> None:
-    """Each event of a stream used to be retained until its end: 171 bytes for each delta of two letters."""
+    """Each event used to be retained until the end: 171 bytes per delta of two letters."""
     encoder = PROTOCOLS[source].stream_encoder(ResponseContext())
     started: list[Event] = [
         ResponseStart(origin="other", id="r", model="m"),
@@ -194,7 +194,7 @@ def test_q_11_memory_grows_with_text_not_with_deltas(source: str, target: str) -
         retained = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert retained < 2 * BATCH * 2 * 10  # at most the text itself, a few times
+    assert retained < 2 * BATCH * 2 * 10  # a few copies of the text at most
 
 
 def test_q_11_passthrough_retains_nothing() -> None:

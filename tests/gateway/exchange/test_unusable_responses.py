@@ -1,4 +1,4 @@
-"""Answers that providers send as successes and nobody can use: errors that clients retry, never a finished answer."""
+"""Responses sent as successes that no client can use become errors that clients retry."""
 
 import json
 from typing import Any
@@ -77,7 +77,7 @@ CASES = [
 @MODES
 @pytest.mark.parametrize(("defect", "client"), CASES)
 def test_s_14_f_7_unusable_response_is_an_error(defect: str, client: str, stream: bool) -> None:
-    """S-14 and F-7: it looked like an answer that ended well, so that agents stopped there."""
+    """S-14 and F-7: it looked like a normal end, so agents stopped there."""
     protocol, body, frames, why = DEFECTS[defect]
     sent = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n" if stream else http_response("200 OK", body)
 
@@ -97,7 +97,7 @@ def test_s_14_f_7_unusable_response_is_an_error(defect: str, client: str, stream
 
 @pytest.mark.parametrize("client", [name for name in PROTOCOL_NAMES if name != "gemini"])
 def test_f_7_stream_with_a_truncated_call_ends_with_an_error(client: str) -> None:
-    """F-7: what was said before is passed on."""
+    """F-7: earlier content is passed on."""
     said = b'{"candidates":[{"content":{"role":"model","parts":[{"text":"It is sunny"}]}}]}'
     frames = sse(said, candidate("MALFORMED_FUNCTION_CALL", finishMessage="Malformed: print("))
 
@@ -113,14 +113,14 @@ def test_f_7_stream_with_a_truncated_call_ends_with_an_error(client: str) -> Non
         assert not any(isinstance(event, ResponseEnd) for event in events)
         (failed,) = [event for event in events if isinstance(event, ResponseFailed)]
         assert "Malformed: print(" in failed.error.message
-        assert failed.error.kind == ("other" if client == "ollama" else "server")  # Ollama has no words for kinds
+        assert failed.error.kind == ("other" if client == "ollama" else "server")  # Ollama has no error kinds
 
     run_async(work())
 
 
 @MODES
 def test_s_14_empty_response_fails_over(stream: bool) -> None:
-    """S-14: and the same one is not asked again."""
+    """S-14: the same provider is not retried."""
 
     async def work() -> None:
         empty = (
@@ -183,7 +183,7 @@ def test_short_response_is_valid(client: str, finished: str, stream: bool) -> No
 
 @MODES
 def test_unusable_response_passes_through_between_equal_protocols(stream: bool) -> None:
-    """Home is exact: clients of Gemini know its words."""
+    """Same-protocol responses are exact: Gemini clients know these stop reasons."""
     told = candidate("MALFORMED_FUNCTION_CALL", finishMessage="Malformed")
     sent = SSE_HEAD + transfer_chunk(sse(told)) + b"0\r\n\r\n" if stream else http_response("200 OK", told)
 

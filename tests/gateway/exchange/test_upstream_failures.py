@@ -1,7 +1,7 @@
-"""Upstreams that refuse, reset, stall, cut, babble or never end, and clients that leave, in every client protocol.
+"""Upstreams that refuse, reset, stall, cut or never end, and clients that disconnect, in every client protocol.
 
-The client gets an error of its own protocol, and a stream that began ends with that protocol's own error: never a
-success that did not happen.
+The client gets an error in its protocol, and a stream that has started ends with that protocol's error event: never a
+false success.
 """
 
 import asyncio
@@ -148,14 +148,14 @@ def test_q_13_retry_after_is_a_whole_number(given: str, expected: str | None) ->
     run_async(work())
 
 
-def cutting(*pieces: bytes, keep: bool = False) -> Handler:
+def cut_after(*pieces: bytes, keep: bool = False) -> Handler:
     return reply_with(SSE_HEAD + b"".join(map(transfer_chunk, pieces)), keep_open=keep)
 
 
 DURING: dict[str, tuple[Handler, str]] = {
-    "cut": (cutting(STREAM_START), "closed the connection"),
+    "cut": (cut_after(STREAM_START), "closed the connection"),
     "ended without an end": (reply_with(SSE_HEAD + transfer_chunk(STREAM_START) + b"0\r\n\r\n"), "ended before"),
-    "stalled": (cutting(STREAM_START, keep=True), "was silent"),
+    "stalled": (cut_after(STREAM_START, keep=True), "was silent"),
     "garbage": (
         reply_with(SSE_HEAD + transfer_chunk(STREAM_START) + b"zz\r\n", keep_open=False),
         "does not speak HTTP",
@@ -172,8 +172,8 @@ DURING: dict[str, tuple[Handler, str]] = {
 }
 
 
-async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Slow, but alive: a byte or a few at a time."""
+async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send a response slowly, a few bytes at a time."""
     asked = await read_http_request(reader)
     streamed = b'"stream":true' in asked.replace(b" ", b"")
     ended = STREAM_START + chat_sse_event({}, "stop") + b"data: [DONE]\n\n"
@@ -193,7 +193,7 @@ async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_slow_upstream_is_awaited(protocol: str, stream: bool) -> None:
     async def work() -> None:
-        async with serve_upstream(dripping) as origin, run_gateway(one_provider_config(origin)) as gateway:
+        async with serve_upstream(drip) as origin, run_gateway(one_provider_config(origin)) as gateway:
             answer = await gateway.send_question(protocol, stream=stream)
             wire = await answer.read(100_000)
             assert answer.status == 200
@@ -310,7 +310,7 @@ def test_slow_client_applies_backpressure(protocol: str) -> None:
             answer = await gateway.send_question(protocol, stream=True)
             assert await answer.next()
             before = -1
-            while sent > before:  # until all that lies between is full
+            while sent > before:  # until all buffers in between are full
                 before = sent
                 await run_event_loop()
             assert sent < 50_000_000
@@ -345,8 +345,8 @@ def test_failure_does_not_affect_the_next_request(protocol: str) -> None:
 # ---- clients
 
 
-async def said_to(gateway: RunningGateway, request: bytes) -> bytes:
-    """How the gateway answers these bytes; a client may still be sending."""
+async def send_raw(gateway: RunningGateway, request: bytes) -> bytes:
+    """Send these bytes and return the gateway's response, even while the client is still sending."""
     reader, writer = await asyncio.open_connection(gateway.origin.host, gateway.origin.port)
     writer.write(request)
     found = await reader.read(65536)
@@ -376,10 +376,10 @@ def test_hostile_client_is_rejected_and_the_next_one_served(protocol: str, hosti
     path, body = question_request(protocol)
 
     async def work() -> None:
-        async with serve_upstream(dripping) as origin:
+        async with serve_upstream(drip) as origin:
             more = "[limits]\nreceive = 60\nbody = 100000"
             async with run_gateway(one_provider_config(origin, extra_config=more)) as gateway:
-                saying = said_to(gateway, sent.replace(b"{path}", path.encode()))
+                saying = send_raw(gateway, sent.replace(b"{path}", path.encode()))
                 answer = await (clock.advance_until_done(saying) if status == 408 else saying)
                 assert answer.startswith(b"HTTP/1.1 %d " % status), answer
                 assert (await gateway.post(path, body)).status == 200
@@ -388,7 +388,7 @@ def test_hostile_client_is_rejected_and_the_next_one_served(protocol: str, hosti
 
 
 def test_request_without_messages_is_refused() -> None:
-    """Gemini refuses it; Ollama would load its model, and answer nothing."""
+    """Gemini rejects it; Ollama would load its model and respond with nothing."""
 
     async def work() -> None:
         async with (

@@ -1,4 +1,4 @@
-"""The log: one line per request, many lines in one write, and none lost."""
+"""The access log: one line per request, written in batches, none lost."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from toolwire.gateway.observability.access_log import (
 
 
 class Stderr(io.StringIO):
-    """Keeps what was written apart."""
+    """A stderr that keeps each write separately."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Stderr(io.StringIO):
         return len(text)
 
 
-def line(number: int = 0, path: str = "/v1/messages") -> RequestRecord:
+def make_record(number: int = 0, path: str = "/v1/messages") -> RequestRecord:
     return RequestRecord(id=f"ex_{number}", method="POST", path=path, started_at=0.0, duration=0.25, status=200)
 
 
@@ -67,7 +67,7 @@ def test_log_lines_are_written_in_batches() -> None:
     stderr = Stderr()
 
     async def add() -> None:
-        async with logging(line(1), line(2)):
+        async with logging(make_record(1), make_record(2)):
             assert stderr.writes == []
         await wait_until_async(lambda: stderr.writes)
 
@@ -78,14 +78,14 @@ def test_log_lines_are_written_in_batches() -> None:
 
 
 def test_full_batch_is_written_at_once() -> None:
-    (told,) = written(logging(*map(line, range(LIMIT_LINES))))
+    (told,) = written(logging(*map(make_record, range(LIMIT_LINES))))
     assert told.count("\n") == LIMIT_LINES
 
 
 def test_flush_writes_pending_lines() -> None:
     async def whole() -> None:
         log = AccessLog()
-        log.add_record(line(7))
+        log.add_record(make_record(7))
         log.flush()
 
     stderr = Stderr()
@@ -95,26 +95,26 @@ def test_flush_writes_pending_lines() -> None:
 
 
 def test_log_line_format() -> None:
-    one = line(3)
+    one = make_record(3)
     one.set_backend("up", "m")
     one.streamed, one.losses, one.usage = True, 2, Usage(input_tokens=5, output_tokens=6)
     assert one.format_line("12:00:00") == "12:00:00 200 POST /v1/messages -> up/m 250ms stream in=5 out=6 losses=2 ex_3"
 
 
 def test_crash_is_logged_with_traceback_and_health_checks_are_not() -> None:
-    crashed = line(4)
+    crashed = make_record(4)
     try:
         {"there": 1}["it was here"]
     except KeyError as error:
         crashed.exception = error
-    (told,) = written(logging(line(5, "/healthz"), crashed, seconds=3 * FLUSH_INTERVAL))
+    (told,) = written(logging(make_record(5, "/healthz"), crashed, seconds=3 * FLUSH_INTERVAL))
     assert "healthz" not in told
     assert told.rstrip().endswith("KeyError: 'it was here'")
     assert "test_access_log.py" in told
 
 
 def test_s_13_line_breaks_are_escaped() -> None:
-    one = line(6)
+    one = make_record(6)
     one.error = "no\nsuch\x1b[31m\u202e thing"
     assert one.format_line("12:00:00").endswith(r"ex_6 | no\nsuch\x1b[31m\u202e thing")
 
@@ -131,21 +131,21 @@ def test_s_13_line_breaks_are_escaped() -> None:
     ],
 )
 def test_s_13_path_and_model_are_single_words(given: str, shown: str) -> None:
-    one = line(7, f"/v1/{given}")
+    one = make_record(7, f"/v1/{given}")
     one.set_backend("up", given)
     assert one.format_line("12:00:00") == f"12:00:00 200 POST /v1/{shown} -> up/{shown} 250ms ex_7"
 
 
 def test_s_13_log_line_is_bounded() -> None:
     for sign in ("x", "\n", "\U0001f600 "):
-        one = line(8, f"/v1/{sign * 1_000_000}")
+        one = make_record(8, f"/v1/{sign * 1_000_000}")
         one.set_backend("up", sign * 5_000_000)
         one.error = sign * 1_000_000
         assert len(one.format_line("12:00:00")) < 16 * LIMIT_WORD + 16 * LIMIT_TEXT
 
 
 def test_s_13_traceback_lines_are_marked() -> None:
-    crashed = line(9)
+    crashed = make_record(9)
     crashed.exception = ValueError(
         "no\n04:00:00 200 POST /admin 1ms ex_1\x1b[31m\n" + "x" * 1_000_000 + "\nthe end\r\n"
     )

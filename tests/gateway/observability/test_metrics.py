@@ -1,4 +1,4 @@
-"""The memory that workers share: counters that add up, and losses within bounds."""
+"""Shared memory of workers: counters that add up, and bounded loss reports."""
 
 import json
 
@@ -46,7 +46,7 @@ def test_overwritten_losses_are_unknown_not_empty() -> None:
     assert exchanges.find_losses(id_of(1), MINE) == b'{"losses":[]}'
     exchanges.add(id_of(1), MINE, report_of(1))
     assert exchanges.find_losses(id_of(1), MINE) == report_of(1)
-    for number in range(2, 2 + LIMIT_LOSS_BYTES // LIMIT_REPORT + 1):  # until its report is written over
+    for number in range(2, 2 + LIMIT_LOSS_BYTES // LIMIT_REPORT + 1):  # until its report is overwritten
         exchanges.add(id_of(number), MINE, report_of(number, LIMIT_REPORT - 100))
     assert exchanges.find_losses(id_of(1), MINE) is None
 
@@ -92,7 +92,7 @@ def test_q_8_long_report_is_truncated_between_losses() -> None:
     run_async(work())
 
 
-def line(provider: str = "up", seconds: float = 0.2) -> RequestRecord:
+def make_record(provider: str = "up", seconds: float = 0.2) -> RequestRecord:
     one = RequestRecord(
         id="ex_1", method="POST", path="/", started_at=0.0, duration=seconds, status=200, client="anthropic"
     )
@@ -103,15 +103,15 @@ def line(provider: str = "up", seconds: float = 0.2) -> RequestRecord:
 def test_q_6_metrics_are_summed_and_survive_a_restart() -> None:
     scoreboard = Scoreboard(workers=2)
     first, second = Metrics(scoreboard, 0), Metrics(scoreboard, 1)
-    first.count_request(line())
+    first.count_request(make_record())
     first.set_streams(3)
     first.set_journal_counts(4, 1)
-    second.count_request(line(seconds=1000.0))
+    second.count_request(make_record(seconds=1000.0))
     second.set_streams(2)
     assert first.render() == second.render()
     assert b"\ntoolwire_streams 5\n" in second.render()
     replacement = Metrics(scoreboard, 0)
-    replacement.count_request(line())
+    replacement.count_request(make_record())
     replacement.set_journal_counts(1, 0)
     text = second.render().decode()
     assert 'toolwire_requests_total{client="anthropic",provider="up",status="200"} 3\n' in text
@@ -130,8 +130,8 @@ def test_samples_beyond_the_limit_share_one_counter() -> None:
     scoreboard = Scoreboard()
     metrics = Metrics(scoreboard)
     for number in range(5000):
-        metrics.count_request(line(provider=f"p{number}"))
-    metrics.count_request(line(provider="\\" * 5000))
+        metrics.count_request(make_record(provider=f"p{number}"))
+    metrics.count_request(make_record(provider="\\" * 5000))
     text = metrics.render().decode()
     totals = scoreboard.totals()
     assert totals[OVERFLOW_METRIC] > 0

@@ -1,4 +1,4 @@
-"""The gateway's journal: what an exchange leaves in it, and what never gets there."""
+"""The gateway's journal: what is recorded of an exchange, and what never is."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ from toolwire.upstream.simulator.script import parse_script
 CANARY = "canary-of-a-server-key"
 
 
-async def answered(gateway: RunningGateway, protocol: str, *, stream: bool, **headers: str) -> tuple[str, bytes]:
+async def exchange_once(gateway: RunningGateway, protocol: str, *, stream: bool, **headers: str) -> tuple[str, bytes]:
     answer = await gateway.send_question(protocol, stream=stream, **headers)
     body = await answer.read(1_000_000)
     assert answer.status == 200, body
@@ -42,7 +42,7 @@ def test_complete_exchange_is_recorded(client: str, stream: bool, tmp_path: Path
     async def work(base_url: str) -> None:
         config = one_provider_config(parse_origin(base_url), "gemini", journal_config(tmp_path))
         async with run_gateway(config) as gateway:
-            id, body = await answered(gateway, client, stream=stream)
+            id, body = await exchange_once(gateway, client, stream=stream)
         (record,) = read_journal(tmp_path)
         path, asked = question_request(client, stream=stream)
         assert (record.id, record.path, record.client) == (id, path.partition("?")[0], client)
@@ -83,14 +83,14 @@ def test_recorded_losses_equal_reported_losses(stream: bool, tmp_path: Path) -> 
 
 
 def test_many_exchanges_are_recorded_separately(tmp_path: Path) -> None:
-    """They are kept by what makes them differ from the one before."""
+    """Records are stored as differences to the one before."""
     asked = ["anthropic"] * 40 + ["openai-chat", "anthropic", "anthropic", "openai-chat"] * 8
 
     async def work(base_url: str) -> None:
         async with run_gateway(
             one_provider_config(parse_origin(base_url), "openai-chat", journal_config(tmp_path, ""))
         ) as gateway:
-            ids = [(await answered(gateway, client, stream=False))[0] for client in asked]
+            ids = [(await exchange_once(gateway, client, stream=False))[0] for client in asked]
         records = read_journal(tmp_path)
         assert [(record.id, record.client) for record in records] == list(zip(ids, asked, strict=True))
         assert [record.at for record in records] == sorted(record.at for record in records)
@@ -111,7 +111,7 @@ def test_bodies_are_recorded_only_if_configured(tmp_path: Path) -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path, "")
         ) as gateway:
-            await answered(gateway, "anthropic", stream=False)
+            await exchange_once(gateway, "anthropic", stream=False)
         (record,) = read_journal(tmp_path)
         assert (record.bodies, record.usage["input_tokens"]) == (None, 3)
         assert b"weather in Paris" not in (tmp_path / "journal.db").read_bytes()
@@ -123,7 +123,7 @@ def test_disabled_journal_creates_no_file(tmp_path: Path) -> None:
     async def work() -> None:
         more = f'[journal]\npath = "{tmp_path}/journal.db"\n'
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=more) as gateway:
-            await answered(gateway, "anthropic", stream=False)
+            await exchange_once(gateway, "anthropic", stream=False)
             assert gateway.gateway.app._recorder is None
             assert b"toolwire_journal" not in (await gateway.get("/metrics"))[1]
 
@@ -172,7 +172,7 @@ def test_client_disconnect_is_recorded(tmp_path: Path) -> None:
 
 
 def test_secrets_are_not_recorded(tmp_path: Path) -> None:
-    """In a body, in an error of the provider, in the address and in the keys themselves."""
+    """In a body, in a provider's error, in the URL, and in the keys themselves."""
 
     async def work() -> None:
         echo = openai_error_body("wrong key upstream-secret-key for sk-abcdefghijklmnop")
@@ -201,7 +201,7 @@ def test_secrets_are_not_recorded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 def test_secrets_split_over_stream_chunks_are_not_recorded(client: str, tmp_path: Path) -> None:
-    """The simulator repeats what it is told, word by word: no piece is the secret."""
+    """The simulator repeats its input word by word: no chunk contains the secret."""
 
     async def work(base_url: str) -> None:
         async with run_gateway(
@@ -235,7 +235,7 @@ def test_full_journal_queue_does_not_change_responses(tmp_path: Path) -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path, "bodies = true\nqueue = 1")
         ) as gateway:
-            await answered(gateway, "anthropic", stream=False)
+            await exchange_once(gateway, "anthropic", stream=False)
             metrics = (await gateway.get("/metrics"))[1]
             assert b"toolwire_journal_dropped_total 1\n" in metrics
             assert b"toolwire_journal_written_total 0\n" in metrics
@@ -244,7 +244,7 @@ def test_full_journal_queue_does_not_change_responses(tmp_path: Path) -> None:
     run_async(work())
 
 
-def replaced_by_a_folder(path: Path) -> None:
+def replace_by_directory(path: Path) -> None:
     path.unlink()
     path.mkdir()
 
@@ -252,8 +252,8 @@ def replaced_by_a_folder(path: Path) -> None:
 def test_journal_failure_does_not_stop_exchanges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path)) as gateway:
-            replaced_by_a_folder(tmp_path / "journal.db")
-            await answered(gateway, "anthropic", stream=False)
+            replace_by_directory(tmp_path / "journal.db")
+            await exchange_once(gateway, "anthropic", stream=False)
             while b"dropped_total 1" not in (await gateway.get("/metrics"))[1]:
                 await run_event_loop()
             health = json.loads((await gateway.get("/healthz"))[1])

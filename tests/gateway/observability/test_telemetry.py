@@ -1,4 +1,4 @@
-"""Spans and metrics of exchanges, as a collector on loopback really gets them."""
+"""Spans and metrics of exchanges, as received by a collector on loopback."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ SECRET = "upstream-secret-key"
 
 
 class Collector:
-    """Takes what is exported over OTLP."""
+    """Receives OTLP exports."""
 
     def __init__(self) -> None:
         self.bodies: list[tuple[str, bytes]] = []
@@ -91,17 +91,19 @@ def attributes(holder: Any) -> dict[str, Any]:
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     found = Collector()
     with serve_app(found) as url:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)  # the exporter reads it
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)  # read by the exporter
         yield found
 
 
-async def asked(origin: Origin, protocol: str, client: str, *, stream: bool, more: str = "", **environment: str) -> int:
+async def exchange_once(
+    origin: Origin, protocol: str, client: str, *, stream: bool, more: str = "", **environment: str
+) -> int:
     wanted = {"OTEL_EXPORTER_OTLP_ENDPOINT": "the collector"} | environment
     async with run_gateway(one_provider_config(origin, protocol, more), environment=wanted) as gateway:
-        return await _asked(gateway, client, stream=stream)
+        return await _send_request(gateway, client, stream=stream)
 
 
-async def _asked(gateway: RunningGateway, client: str, *, stream: bool) -> int:
+async def _send_request(gateway: RunningGateway, client: str, *, stream: bool) -> int:
     path, body = question_request(client, stream=stream, text=f"weather for {SECRET}")
     answer = await gateway.post(path, body, traceparent=f"00-{TRACE}-b7ad6b7169203331-01")
     await answer.read(100_000)
@@ -112,7 +114,7 @@ async def _asked(gateway: RunningGateway, client: str, *, stream: bool) -> int:
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_exchange_is_exported_as_span_and_metrics(collector: Collector, protocol: str, stream: bool) -> None:
     with serve_app(Simulator()) as base_url:
-        run_async(_checked(parse_origin(base_url), protocol, stream))
+        run_async(_check_exports(parse_origin(base_url), protocol, stream))
     (span,) = collector.spans
     told_by_span = attributes(span)
     assert (span.name, span.kind, span.status.code) == ("chat m", 3, 0)
@@ -139,8 +141,8 @@ def test_exchange_is_exported_as_span_and_metrics(collector: Collector, protocol
     assert b"weather for" not in b"".join(body for _, body in collector.bodies)
 
 
-async def _checked(origin: Origin, protocol: str, stream: bool) -> None:
-    assert await asked(origin, protocol, "anthropic", stream=stream) == 200
+async def _check_exports(origin: Origin, protocol: str, stream: bool) -> None:
+    assert await exchange_once(origin, protocol, "anthropic", stream=stream) == 200
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -150,7 +152,7 @@ def test_content_is_exported_only_if_enabled_and_redacted(
 ) -> None:
     async def work(origin: Origin) -> None:
         more = journal_config(tmp_path, "bodies = false")
-        assert await asked(origin, "gemini", client, stream=stream, more=more, **CONTENT) == 200
+        assert await exchange_once(origin, "gemini", client, stream=stream, more=more, **CONTENT) == 200
 
     with serve_app(Simulator()) as base_url:
         run_async(work(parse_origin(base_url)))
@@ -173,7 +175,7 @@ def test_failed_exchange_exports_only_its_status(collector: Collector) -> None:
             http_response("400 Bad", openai_error_body("weather: too hot", "invalid_request_error"))
         )
         async with serve_upstream(script) as origin:
-            assert await asked(origin, "openai-chat", "gemini", stream=False) == 400
+            assert await exchange_once(origin, "openai-chat", "gemini", stream=False) == 400
 
     run_async(work())
     (span,) = collector.spans
@@ -215,7 +217,7 @@ def test_unreachable_collector_does_not_stop_exchanges(monkeypatch: pytest.Monke
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
 
     async def work(origin: Origin) -> None:
-        assert await asked(origin, "gemini", "anthropic", stream=False) == 200
+        assert await exchange_once(origin, "gemini", "anthropic", stream=False) == 200
 
     with serve_app(Simulator()) as base_url:
         run_async(work(parse_origin(base_url)))

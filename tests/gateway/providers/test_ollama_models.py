@@ -1,4 +1,4 @@
-"""`think` goes to Ollama only where `/api/show` lists it (F-4)."""
+"""`think` is sent to Ollama only if `/api/show` lists thinking (F-4)."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ THINKING = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"
 
 
 class Ollama:
-    """An Ollama that refuses `think` as the real one does. `shows`: it knows `/api/show`."""
+    """An Ollama that rejects `think` like the real one; `shows`: it has `/api/show`."""
 
     def __init__(self, *, shows: bool = True) -> None:
         self.asked: list[tuple[str, Any]] = []
@@ -59,7 +59,7 @@ class Ollama:
 
 
 async def ask(gateway: RunningGateway, model: str, **fields: Any) -> tuple[int, list[str]]:
-    """The status of an answer, and what of thinking was lost."""
+    """Return the status of a response, and its losses about thinking."""
     body = anthropic_request({"role": "user", "content": "Hi"}, **{"model": model, "stream": False, **fields})
     answer = await gateway.post("/v1/messages", json.dumps(body).encode())
     await answer.read(100_000)

@@ -1,4 +1,4 @@
-"""A provider that pauses is asked to go on by the gateway, where the client's protocol has no word for it."""
+"""Paused turns are continued by the gateway if the client's protocol has no pause."""
 
 import json
 

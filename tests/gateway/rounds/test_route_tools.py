@@ -1,4 +1,4 @@
-"""Routes that offer the tools of MCP servers: the gateway runs them, for any client's model."""
+"""Routes with tools of MCP servers: the gateway runs them for any client's model."""
 
 import asyncio
 import json
@@ -212,7 +212,7 @@ def test_many_route_tools_are_replaced_by_a_search(client: str, protocol: str, s
         assert got.status == 200, data
         first, second, third = (read(protocol, one) for one in script.bodies)
         assert [tool.name for tool in first.tools] == ["weather", "find_tools"]
-        assert "61 more tools" in first.tools[1].description  # of 62, one is denied
+        assert "61 more tools" in first.tools[1].description  # one of 62 is denied
         assert [tool.name for tool in second.tools] == ["weather", "find_tools", "one__echo"]
         assert second.messages[: len(first.messages)] == first.messages
         assert [tool.name for tool in third.tools] == ["weather", "find_tools", "one__echo"]
@@ -268,7 +268,7 @@ def test_empty_search_is_an_error() -> None:
         _, second, third = (read("openai-chat", one) for one in script.bodies)
         assert "query" in str(second.messages[-1])
         assert [tool.name for tool in second.tools] == ["weather", "find_tools"]
-        # A tool that was not found is decided on as any other.
+        # The policy also applies to a tool that was not found.
         assert "no rule allows it" in str(third.messages[-1])
 
     run_async(work())

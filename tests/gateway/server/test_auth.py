@@ -1,4 +1,4 @@
-"""Who is let in."""
+"""Authentication: keys, hosts and origins."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_invalid_host_is_rejected_with_or_without_keys(host: bytes) -> None:
 @pytest.mark.parametrize("host", [b"", b"evil.example", b"evil.example:4000", b"127.0.0.1.evil.example"])
 def test_foreign_host_name_is_rejected(host: bytes) -> None:
     assert Authenticator(()).rejection_reason({b"host": host}) is not None
-    assert Authenticator(KEYS).rejection_reason({b"host": host}) is None  # a key is asked for there
+    assert Authenticator(KEYS).rejection_reason({b"host": host}) is None  # a key is required there
 
 
 def test_foreign_origin_is_rejected_with_or_without_keys() -> None:

@@ -1,4 +1,4 @@
-"""What is asked of the gateway besides an exchange, or in an unusual way: methods, look-ups, packed bodies."""
+"""Endpoints besides exchanges, and unusual requests: methods, lookups, compressed bodies."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ def test_model_endpoint_allows_only_post(protocol: str, method: str) -> None:
         async with run_gateway_with(script) as gateway:
             status, headers, body = await ask(gateway, method, path)
             assert (status, headers["allow"]) == (405, "POST")
-            assert "takes POST only" in decode_error(protocol, 405, body).message
+            assert decode_error(protocol, 405, body).message == "method not allowed: use POST"
             assert script.requests == []
 
     run_async(work())

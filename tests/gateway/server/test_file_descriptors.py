@@ -1,4 +1,4 @@
-"""File descriptors: the limit is raised, the settings fit into it, and who gets none is told to come back."""
+"""File descriptors: the limit is raised, settings are fitted to it, and excess clients are told to retry."""
 
 import asyncio
 import contextlib
@@ -139,7 +139,7 @@ def test_q_12_missing_descriptor_differs_from_a_failed_connection() -> None:
 
 
 def test_q_12_connection_flood_is_refused_and_service_recovers(tmp_path: Path) -> None:
-    """Also where there are so many that none can be accepted."""
+    """Also if no further connection can be accepted."""
     with serve_with_workers(tmp_path, file_limits=(64, 64)) as gateway:
         port = int(gateway.root.rpartition(":")[2])
         with contextlib.ExitStack() as stack:

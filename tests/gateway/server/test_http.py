@@ -1,4 +1,4 @@
-"""The server's side of a connection: what is written together arrives in order, and none of it is lost at the end."""
+"""HTTP connections: buffered writes arrive in order, and nothing is lost at the end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,8 +22,8 @@ Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @asynccontextmanager
-async def talking_to(application: Application, **more: Any) -> AsyncIterator[Wire]:
-    """A connection to a server of an application; the server is stopped as by a signal."""
+async def connected_to(application: Application, **more: Any) -> AsyncIterator[Wire]:
+    """Connect to a server of this application; the server is stopped as by a signal."""
     listener = open_listener("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(application, **uvicorn_options(LimitsSection()) | more))
     serving = asyncio.create_task(server._serve([listener]))
@@ -36,15 +36,15 @@ async def talking_to(application: Application, **more: Any) -> AsyncIterator[Wir
         await serving
 
 
-async def in_pieces(scope: Any, receive: Any, send: Any) -> None:
+async def respond_in_chunks(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": []})
     for piece in (b"one ", b"two ", b"", b"three"):
         await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 
 
-async def told(wire: Wire, asked: bytes) -> bytes:
-    """All that comes until the server closes."""
+async def exchange_bytes(wire: Wire, asked: bytes) -> bytes:
+    """Return everything received until the server closes."""
     wire[1].write(asked)
     return await wire[0].read()
 
@@ -54,8 +54,8 @@ CLOSING = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 
 def test_chunks_arrive_in_order_before_the_end() -> None:
     async def work() -> None:
-        async with talking_to(in_pieces) as wire:
-            head, _, body = (await told(wire, CLOSING)).partition(b"\r\n\r\n")
+        async with connected_to(respond_in_chunks) as wire:
+            head, _, body = (await exchange_bytes(wire, CLOSING)).partition(b"\r\n\r\n")
         assert head.split(b"\r\n") == [b"HTTP/1.1 200 OK", b"connection: close", b"transfer-encoding: chunked"]
         assert body == b"4\r\none \r\n4\r\ntwo \r\n5\r\nthree\r\n0\r\n\r\n"
 
@@ -64,8 +64,8 @@ def test_chunks_arrive_in_order_before_the_end() -> None:
 
 def test_http_1_0_client_gets_an_unchunked_body() -> None:
     async def work() -> None:
-        async with talking_to(in_pieces) as wire:
-            head, _, body = (await told(wire, b"GET / HTTP/1.0\r\n\r\n")).partition(b"\r\n\r\n")
+        async with connected_to(respond_in_chunks) as wire:
+            head, _, body = (await exchange_bytes(wire, b"GET / HTTP/1.0\r\n\r\n")).partition(b"\r\n\r\n")
         assert b"chunked" not in head
         assert body == b"one two three"
 
@@ -77,8 +77,8 @@ def test_head_request_gets_no_body() -> None:
         await send_response(send, b"12345")
 
     async def work() -> None:
-        async with talking_to(application) as wire:
-            found = await told(wire, CLOSING.replace(b"GET", b"HEAD"))
+        async with connected_to(application) as wire:
+            found = await exchange_bytes(wire, CLOSING.replace(b"GET", b"HEAD"))
         assert found == b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\n"
 
     run_async(work())
@@ -88,9 +88,9 @@ def test_body_in_many_packets_is_received_completely() -> None:
     sent = bytes(range(256)) * (LIMIT_BUFFERED_BODY // 64)
 
     async def work() -> None:
-        async with talking_to(echo_app) as wire:
+        async with connected_to(echo_app) as wire:
             head = b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(sent)
-            found = await told(wire, head + sent)
+            found = await exchange_bytes(wire, head + sent)
         assert found.partition(b"\r\n\r\n")[2] == sent
 
     run_async(work())
@@ -98,7 +98,7 @@ def test_body_in_many_packets_is_received_completely() -> None:
 
 def test_expect_100_continue_is_answered() -> None:
     async def work() -> None:
-        async with talking_to(echo_app) as (reader, writer):
+        async with connected_to(echo_app) as (reader, writer):
             writer.write(b"POST / HTTP/1.1\r\nexpect: 100-Continue\r\ncontent-length: 2\r\n\r\n")
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             writer.write(b"ok")
@@ -112,7 +112,7 @@ def test_body_data_after_the_response_is_dropped() -> None:
         await send_response(send, scope["path"].encode())
 
     async def work() -> None:
-        async with talking_to(application) as (reader, writer):
+        async with connected_to(application) as (reader, writer):
             writer.write(b"POST /a HTTP/1.1\r\ncontent-length: 6\r\n\r\nabc")
             await reader.readuntil(b"/a")
             writer.write(b"def" + b"GET /b HTTP/1.1\r\n\r\n")
@@ -127,8 +127,8 @@ def test_header_with_a_line_break_is_not_sent(value: bytes) -> None:
         await send_response(send, b"ok", 200, (b"x", value))
 
     async def work() -> None:
-        async with talking_to(application) as wire:
-            found = await told(wire, CLOSING)
+        async with connected_to(application) as wire:
+            found = await exchange_bytes(wire, CLOSING)
         assert found.startswith(b"HTTP/1.1 500 ")
         assert value not in found
 
@@ -142,9 +142,9 @@ def test_content_length_mismatch_closes_the_connection(body: bytes) -> None:
         await send({"type": "http.response.body", "body": body})
 
     async def work() -> None:
-        async with talking_to(application) as (reader, writer):
+        async with connected_to(application) as (reader, writer):
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            await reader.read()  # which has an end
+            await reader.read()  # it has an end
 
     run_async(work())
 
@@ -158,7 +158,7 @@ def test_idle_connection_is_closed_and_a_busy_one_is_not(clock: Clock) -> None:
             await go_on.wait()
             await send_response(send, b"done")
 
-        async with talking_to(slow, timeout_keep_alive=100) as (reader, writer):
+        async with connected_to(slow, timeout_keep_alive=100) as (reader, writer):
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
             await begun.wait()
             for _ in range(10):
@@ -186,7 +186,7 @@ def test_disconnect_reaches_every_pipelined_request() -> None:
             left.append(scope["path"])
             noticed.set()
 
-        async with talking_to(application) as (_, writer):
+        async with connected_to(application) as (_, writer):
             writer.write(b"GET /a HTTP/1.1\r\n\r\n")
             await begun.wait()
             writer.write(b"GET /b HTTP/1.1\r\n\r\n")
@@ -195,7 +195,7 @@ def test_disconnect_reaches_every_pipelined_request() -> None:
             writer.transport.abort()
             await noticed.wait()
             await run_event_loop()
-            assert left == ["/a"]  # nobody waits for the other
+            assert left == ["/a"]  # they do not wait for each other
 
     run_async(work())
 
@@ -229,8 +229,8 @@ def test_shutdown_serves_requests_already_received() -> None:
 
 def test_connection_close_completes_earlier_responses() -> None:
     async def work() -> None:
-        async with talking_to(echo_app) as wire:
-            found = await told(wire, b"POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\none" + CLOSING)
+        async with connected_to(echo_app) as wire:
+            found = await exchange_bytes(wire, b"POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\none" + CLOSING)
         assert found.count(b"HTTP/1.1 200 OK") == 2
         assert b"\r\n\r\none" in found
 

@@ -1,4 +1,4 @@
-"""Gemini's stream for a client that asks for no events: one JSON array, element by element."""
+"""Gemini streams without `alt=sse`: one JSON array, element by element."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ ENDED = chat_sse_event({}, "stop") + b"data: [DONE]\n\n"
 
 
 class Slow:
-    """An upstream that tells the rest of its answer when it is told to."""
+    """An upstream that sends the rest of its response on demand."""
 
     def __init__(self, rest: bytes) -> None:
         self.go_on = asyncio.Event()
@@ -33,13 +33,13 @@ class Slow:
         await reader.read()
 
 
-def address(*, events: bool) -> tuple[str, bytes]:
+def endpoint(*, events: bool) -> tuple[str, bytes]:
     path, body = question_request("gemini", stream=True)
     assert path.endswith("?alt=sse")
     return path if events else path.removesuffix("?alt=sse"), body
 
 
-def told(body: bytes) -> tuple[str, ApiError | None]:
+def decode_array(body: bytes) -> tuple[str, ApiError | None]:
     decoder = PROTOCOLS["gemini"].stream_decoder(ResponseContext())
     events = decoder.feed(body) + decoder.close()
     text = "".join(event.text for event in events if isinstance(event, PartDelta))
@@ -57,7 +57,7 @@ def test_gemini_stream_without_alt_sse_is_a_json_array(silent: bool, clock: Cloc
             serve_upstream(slow) as origin,
             run_gateway(one_provider_config(origin, extra_config=more, timeout=NO_TIMEOUT)) as gateway,
         ):
-            answer = await gateway.post(*address(events=False))
+            answer = await gateway.post(*endpoint(events=False))
             assert answer.status == 200
             assert answer.headers["content-type"] == "application/json"
             begun = b""
@@ -72,7 +72,7 @@ def test_gemini_stream_without_alt_sse_is_a_json_array(silent: bool, clock: Cloc
             assert [list(one["candidates"][0]["content"]["parts"][0]) for one in chunks[:2]] == [["text"], ["text"]]
             assert chunks[-1]["candidates"][0]["finishReason"] == "STOP"
             assert (b"\n\n\n" in body) == silent
-            assert told(body) == ("It is sunny", None)
+            assert decode_array(body) == ("It is sunny", None)
 
     run_async(work())
 
@@ -82,10 +82,10 @@ def test_failed_json_array_ends_with_the_error() -> None:
         slow = Slow(b'data: {"error":{"message":"gone","type":"server_error"}}\n\n')
         slow.go_on.set()
         async with serve_upstream(slow) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            answer = await gateway.post(*address(events=False))
+            answer = await gateway.post(*endpoint(events=False))
             body = await answer.read(10_000)
             assert json.loads(body)[-1] == {"error": {"code": 500, "message": "gone", "status": "INTERNAL"}}
-            text, error = told(body)
+            text, error = decode_array(body)
             assert (text, error and error.message) == ("It is sunny", "gone")
 
     run_async(work())
@@ -96,10 +96,10 @@ def test_gemini_stream_with_alt_sse_is_sse() -> None:
         slow = Slow(ENDED)
         slow.go_on.set()
         async with serve_upstream(slow) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            answer = await gateway.post(*address(events=True))
+            answer = await gateway.post(*endpoint(events=True))
             body = await answer.read(10_000)
             assert answer.headers["content-type"] == "text/event-stream"
             assert body.startswith(b"data: {")
-            assert told(body) == ("It is sunny", None)
+            assert decode_array(body) == ("It is sunny", None)
 
     run_async(work())

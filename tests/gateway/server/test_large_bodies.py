@@ -1,4 +1,4 @@
-"""Large bodies: off the event loop, bounded in number and in what they hold, with errors of the client's protocol."""
+"""Large bodies: handled off the event loop, bounded, with errors in the client's protocol."""
 
 import asyncio
 import contextlib
@@ -68,10 +68,10 @@ LARGE = {
 }
 
 
-async def measured(gateway: RunningGateway, path: str, body: bytes | None) -> tuple[int, bytes, float]:
-    """Return the answer to a POST (without a body: to a GET), and the longest stretch of work of the event loop.
+async def measure(gateway: RunningGateway, path: str, body: bytes | None) -> tuple[int, bytes, float]:
+    """Return the response to a POST (a GET without a body), and the longest busy time of the event loop.
 
-    It is the CPU time of that thread, to which no other process and no other thread adds.
+    It is the CPU time of that thread, unaffected by other threads and processes.
     """
     longest, ended = 0.0, False
 
@@ -97,7 +97,7 @@ async def measured(gateway: RunningGateway, path: str, body: bytes | None) -> tu
 @pytest.mark.parametrize("target", ["anthropic", "openai-chat"])
 @pytest.mark.parametrize("case", LARGE)
 def test_s_12_and_q_17_large_request_does_not_block_the_event_loop(case: str, target: str) -> None:
-    """On the loop these took from 100 ms to seconds; the upstream and the client of the test run on it, too."""
+    """On the loop these took 100 ms to seconds; the test's upstream and client run on it, too."""
     path, body = LARGE[case]
     told = CHAT_BODY if target == "openai-chat" else json.dumps(anthropic_response()).encode()
 
@@ -107,7 +107,7 @@ def test_s_12_and_q_17_large_request_does_not_block_the_event_loop(case: str, ta
             serve_upstream(answers) as origin,
             run_gateway(one_provider_config(origin, target, timeout=60)) as gateway,
         ):
-            status, data, longest = await measured(gateway, path, body)
+            status, data, longest = await measure(gateway, path, body)
         assert status == 200, data
         assert longest < 0.05
 
@@ -115,7 +115,7 @@ def test_s_12_and_q_17_large_request_does_not_block_the_event_loop(case: str, ta
 
 
 def test_s_12_long_history_does_not_block_the_event_loop() -> None:
-    """S-12: of a stored answer, and of a conversation: each is listed, and gone on from."""
+    """S-12: listing and continuing a stored response and a conversation."""
     told = json.dumps(anthropic_response()).encode()
     kinds = {"user": "input_text", "assistant": "output_text"}
     items = [
@@ -131,7 +131,7 @@ def test_s_12_long_history_does_not_block_the_event_loop() -> None:
         ):
 
             async def ask(path: str, **body: Any) -> str:
-                status, data, longest = await measured(gateway, path, json.dumps({"model": "m"} | body).encode())
+                status, data, longest = await measure(gateway, path, json.dumps({"model": "m"} | body).encode())
                 assert status == 200, data
                 assert longest < 0.05, path
                 return str(json.loads(data)["id"])
@@ -141,7 +141,7 @@ def test_s_12_long_history_does_not_block_the_event_loop() -> None:
             conversation = await ask("/v1/conversations", items=items)
             await ask("/v1/responses", input="on", conversation=conversation)
             for path in (f"/v1/responses/{response}/input_items", f"/v1/conversations/{conversation}/items"):
-                status, data, longest = await measured(gateway, f"{path}?after=none", None)
+                status, data, longest = await measure(gateway, f"{path}?after=none", None)
                 assert status == 200, data
                 assert longest < 0.05, path
 
@@ -149,7 +149,7 @@ def test_s_12_long_history_does_not_block_the_event_loop() -> None:
 
 
 def test_q_17_large_response_does_not_block_the_event_loop() -> None:
-    """Decoded and encoded by a thread, and correct."""
+    """It is decoded and encoded in a thread, correctly."""
     threads: set[str] = set()
     text = json.loads(CHAT_BODY)
     text["choices"][0]["message"]["content"] = "long " * 200_000
@@ -195,13 +195,13 @@ def test_heaviness_depends_on_objects_then_on_size() -> None:
     assert is_heavy_body(b"x" * 600_000)
 
 
-# ---- bounds
+# ---- limits
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("limit", ["messages", "tools", "parts"])
 def test_s_12_too_many_messages_tools_or_parts_are_refused(protocol: str, limit: str) -> None:
-    """With an error of the client's protocol that names the limit."""
+    """The error is in the client's protocol and names the limit."""
     text = [{"type": "text", "text": "word"}] * (1_500 if limit == "parts" else 1)
     said = {
         "model": "m",
@@ -244,7 +244,7 @@ def _translated(said: dict[str, Any], protocol: str) -> bytes:
     ],
 )
 def test_s_12_too_many_values_are_refused_before_they_are_decoded(path: str, body: bytes) -> None:
-    """S-12: 15 million zeros were decoded by one call into C, so that even a thread held up all others for seconds."""
+    """S-12: 15 million zeros were decoded by one C call, which blocked all threads for seconds."""
 
     async def work() -> None:
         async with run_gateway_with(
@@ -292,7 +292,7 @@ def test_s_12_more_losses_than_can_be_reported_are_refused() -> None:
 
 
 def test_s_12_concurrent_large_bodies_are_bounded_in_bytes() -> None:
-    """A second large request is told to come back while the first one's body is held; small ones are served."""
+    """A second large request must retry while the first body is held; small ones are served."""
     body = chat([{"role": "user", "content": "x" * 2_000_000}])
     got, go_on = asyncio.Event(), asyncio.Event()
 
@@ -335,8 +335,8 @@ def test_body_budget_counts_each_body_once() -> None:
     assert room.used == 2_500_000
 
 
-def note_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) -> list[threading.Thread]:
-    """Return a list to which each call of a function adds the thread that it runs in."""
+def record_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) -> list[threading.Thread]:
+    """Return a list to which each call of a function adds its thread."""
     threads: list[threading.Thread] = []
     original = getattr(module, function)
 
@@ -358,8 +358,8 @@ def note_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) ->
 def test_s_12_large_bodies_of_other_endpoints_are_decoded_in_a_thread(
     module: Any, function: str, path: str, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S-12: tokens of 15 million zeros were estimated on the event loop, for 12 seconds."""
-    threads = note_threads(monkeypatch, module, function)
+    """S-12: estimating the tokens of 15 million zeros blocked the event loop for 12 seconds."""
+    threads = record_threads(monkeypatch, module, function)
 
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
@@ -373,7 +373,7 @@ def test_s_12_large_bodies_of_other_endpoints_are_decoded_in_a_thread(
 
 def test_s_12_compressed_body_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     body = chat([{"role": "user", "content": "x" * 3_000_000}])
-    threads = note_threads(monkeypatch, request, "_decompress_body")
+    threads = record_threads(monkeypatch, request, "_decompress_body")
 
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:

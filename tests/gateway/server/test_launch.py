@@ -1,4 +1,4 @@
-"""`toolwire serve` as a process of its own: what it says, what it answers, and how it ends."""
+"""`toolwire serve` as a process: output, responses and shutdown."""
 
 import json
 import re
@@ -28,13 +28,13 @@ def test_serve_works_without_keys_and_stops_on_a_signal(tmp_path: Path, workers:
         assert process.wait(DEADLINE) == 0
         assert process.stderr is not None
         told = process.stderr.read()
-        assert "the embedded simulator answers" in told
+        assert "using the built-in simulator" in told
         assert re.search(r"200 POST /v1/messages -> anthropic/simulated \d+ms", told)
 
 
 @contextmanager
 def ollama_with(*names: str) -> Iterator[str]:
-    """An Ollama that has these models, as its own client sees it; it says which of them was asked."""
+    """Run an Ollama with these models that names the requested model in its response."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -145,7 +145,7 @@ def test_signing_key_file_is_private(tmp_path: Path) -> None:
 
 def test_workers_share_state_that_outlives_them(tmp_path: Path) -> None:
     def went_on(root: str, previous: str | None) -> str:
-        # A connection of its own each time: whichever worker takes it.
+        # A new connection each time, so that any worker may take it.
         body = {"model": "any-name", "input": "Say heliotrope.", "previous_response_id": previous}
         answer = httpx.post(f"{root}/v1/responses", json=body, timeout=DEADLINE)
         assert answer.status_code == 200, answer.text

@@ -1,4 +1,4 @@
-"""A stream on its way: beats before anybody answers, and what is said at the end."""
+"""Streamed responses: heartbeats before the first event, and losses at the end."""
 
 import asyncio
 import json

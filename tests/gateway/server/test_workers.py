@@ -1,4 +1,4 @@
-"""`toolwire serve --workers`: real processes, killed, replaced and ended, and memory that they share."""
+"""`toolwire serve --workers`: real processes, killed, restarted and stopped, and their shared memory."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ LOSSY = {**MESSAGES_REQUEST, "container": "c_1"}
 
 @pytest.fixture(autouse=True)
 def _terminal() -> Iterator[None]:
-    """Let SIGHUP be as in a terminal, even if the tests run under nohup: processes inherit that it is ignored."""
+    """Reset SIGHUP as in a terminal: under nohup, processes inherit that it is ignored."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -57,7 +57,7 @@ def _text(gateway: GatewayProcess) -> str:
 
 
 def test_s_10_q_6_any_worker_finds_all_losses(tmp_path: Path) -> None:
-    """Also U-6: an exchange that lost nothing has an empty report."""
+    """Also U-6: an exchange without losses has an empty report."""
     with (
         serve_slow_upstream(tmp_path) as released,
         serve_with_workers(tmp_path, "--workers", "2", "--model", "up/m") as gateway,
@@ -139,7 +139,7 @@ def streams(gateway: GatewayProcess) -> int:
 def test_s_10_stop_signal_lets_workers_finish_their_streams(
     tmp_path: Path, workers: int, number: signal.Signals
 ) -> None:
-    """S-10, and Q-23 for SIGHUP: it ended the gateway at once and cut its streams."""
+    """S-10, and Q-23 for SIGHUP: it stopped the gateway at once and cut its streams."""
     with (
         serve_slow_upstream(tmp_path) as released,
         serve_with_workers(tmp_path, "--workers", str(workers), "--model", "up/m") as gateway,
@@ -200,8 +200,8 @@ def test_s_10_supervisor_gives_up_on_workers_that_keep_dying(end: str, how: str)
     assert done.returncode == 1
     *others, last = done.stdout.splitlines()
     assert f"{how}: workers keep dying, giving up" in last
-    assert len(others) >= 3  # of the one that is given up; the other may be between two tries then
-    assert all(f"{how}: another one starts in 0.0" in line for line in others)
+    assert len(others) >= 3  # of the worker that is given up; the other may be between two restarts
+    assert all(f"{how}: restarting in 0.0" in line for line in others)
     assert ("ValueError: no" in done.stderr) == ("ValueError" in end)
 
 
@@ -223,9 +223,9 @@ def test_s_10_sighup_is_ignored_under_nohup() -> None:
         ),
         (
             '[state]\npath = "file/deeper/state.db"',
-            "state.path: file/deeper/state.db: Not a directory: --workers needs a state file",
+            "state.path: file/deeper/state.db: Not a directory: several workers need a writable state file",
         ),
-        ("", "toolwire/state.db: Not a directory: --workers needs a state file that can be written, or one worker"),
+        ("", "toolwire/state.db: Not a directory: several workers need a writable state file (or use --workers 1)"),
     ],
 )
 def test_q_6_workers_need_a_shared_state_file(tmp_path: Path, config: str, why: str) -> None:

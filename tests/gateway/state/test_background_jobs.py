@@ -1,4 +1,4 @@
-"""Answers in the background: what is left of them in the store, and how they are followed from another process."""
+"""Background jobs: what remains in the store, and following them from another process."""
 
 import asyncio
 import contextlib
@@ -24,13 +24,13 @@ from toolwire.gateway.state.store import Row, SqliteStateStore
 RESPONSE = STATE_ADAPTERS["openai-responses"]
 
 
-async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def never_respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await read_http_request(reader)
     await reader.read()
 
 
 def test_q_18_cancelled_job_leaves_no_heartbeat(tmp_path: Path) -> None:
-    """Q-18: the row that says "somebody works on it" goes when nobody does."""
+    """Q-18: the heartbeat row is deleted with the job."""
     path = tmp_path / "state.db"
 
     def signs() -> int:
@@ -39,7 +39,7 @@ def test_q_18_cancelled_job_leaves_no_heartbeat(tmp_path: Path) -> None:
             return found
 
     async def work() -> None:
-        async with serve_upstream(silent) as origin:
+        async with serve_upstream(never_respond) as origin:
             config = one_provider_config(origin, extra_config=f'[state]\npath = "{path}"\n', timeout=60)
             async with run_gateway(config) as gateway:
                 asked = json.dumps({"model": "m", "input": "think", "background": True}).encode()
@@ -56,7 +56,7 @@ def test_q_18_cancelled_job_leaves_no_heartbeat(tmp_path: Path) -> None:
 
 
 class Counting(SqliteStateStore):
-    """Counts the rows of frames that it reads."""
+    """A store that counts the frame rows it reads."""
 
     frames = 0
 
@@ -80,7 +80,7 @@ def answer(status: str) -> Row:
 
 
 def follow(path: Path, after: int, told: Sequence[bytes]) -> tuple[list[bytes], int]:
-    """What one gets who follows an answer that another process makes frame by frame, and how many rows it read."""
+    """Follow a job that another process runs; return the frames, and the number of rows read."""
     got: list[bytes] = []
 
     async def work() -> None:
@@ -114,7 +114,7 @@ def follow(path: Path, after: int, told: Sequence[bytes]) -> tuple[list[bytes], 
 
 
 def test_q_19_follower_reads_each_frame_once(tmp_path: Path) -> None:
-    """Q-19: an answer of n frames is n rows, not n squared."""
+    """Q-19: n frames take n row reads, not n squared."""
     told = frames(12)
     got, read = follow(tmp_path / "state.db", -1, told)
     assert (b"".join(got), read) == (b"".join(told), 12)

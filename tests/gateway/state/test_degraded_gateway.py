@@ -1,4 +1,4 @@
-"""A gateway whose state can't be used: it serves what needs none, says so, and recovers."""
+"""A gateway with unusable state: it serves stateless requests, reports the problem, and recovers."""
 
 import asyncio
 import contextlib
@@ -32,8 +32,8 @@ CHAT = [
 
 
 @asynccontextmanager
-async def on_file(path: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway with its state in this file, in front of a provider of another protocol than its clients'."""
+async def gateway_on(path: Path) -> AsyncIterator[RunningGateway]:
+    """Run a gateway with its state in this file, in front of a provider of another protocol."""
     script = ScriptedUpstream(http_response("200 OK", json.dumps(FINE).encode()))
     async with serve_upstream(script) as origin:
         config = one_provider_config(origin, "anthropic", extra_config=f'[state]\npath = "{path}"\n', timeout=30)
@@ -63,7 +63,7 @@ def broken(path: Path) -> None:
 
 
 def test_s_8_startup_message_reports_unavailable_state(tmp_path: Path) -> None:
-    """S-8 and item 3: nothing was said at the start."""
+    """S-8: nothing was printed at start-up."""
     path = tmp_path / "state.db"
     more = f'[state]\npath = "{path}"\n'
     config = parse_config(one_provider_config(Origin("http", "127.0.0.1", 9), "anthropic", extra_config=more), {})
@@ -82,11 +82,11 @@ def test_s_8_startup_message_reports_unavailable_state(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("path", "more"), [("/v1/chat/completions", {}), ("/api/chat", {"stream": False})])
 def test_s_8_stateless_clients_are_served_without_state(path: str, more: dict[str, Any], tmp_path: Path) -> None:
-    """S-8: the second turn of a Chat or Ollama client needs state only for what it can do without."""
+    """S-8: the second turn of a Chat or Ollama client can do without state."""
     broken(tmp_path / "state.db")
 
     async def work() -> None:
-        async with on_file(tmp_path / "state.db") as gateway:
+        async with gateway_on(tmp_path / "state.db") as gateway:
             for _ in range(2):
                 status, told, _ = await ask(gateway, path, messages=CHAT, **more)
                 assert status == 200, told
@@ -109,11 +109,11 @@ def test_s_8_stateless_clients_are_served_without_state(path: str, more: dict[st
 def test_s_8_requests_that_need_state_are_refused_in_their_protocol(
     path: str, body: dict[str, Any], tmp_path: Path
 ) -> None:
-    """S-8: before the provider is asked, with a status at which clients try again."""
+    """S-8: before the provider is called, with a status that clients retry."""
     broken(tmp_path / "state.db")
 
     async def work() -> None:
-        async with on_file(tmp_path / "state.db") as gateway:
+        async with gateway_on(tmp_path / "state.db") as gateway:
             status, told, headers = await ask(gateway, path, **body)
             assert status == 503, told
             assert "state is unavailable" in told["error"]["message"]
@@ -126,11 +126,11 @@ def test_s_8_requests_that_need_state_are_refused_in_their_protocol(
 
 
 def test_s_8_unstored_response_reports_a_loss(tmp_path: Path) -> None:
-    """S-8: storing is the default of Responses, which most clients don't use: they get their answer, and the loss."""
+    """S-8: Responses stores by default, but most clients do not rely on it: they get a response and a loss."""
     broken(tmp_path / "state.db")
 
     async def work() -> None:
-        async with on_file(tmp_path / "state.db") as gateway:
+        async with gateway_on(tmp_path / "state.db") as gateway:
             status, told, headers = await ask(gateway, "/v1/responses", input="hello")
             assert (status, told["status"]) == (200, "completed")
             losses = json.loads(headers["toolwire-losses"])["losses"]
@@ -142,13 +142,13 @@ def test_s_8_unstored_response_reports_a_loss(tmp_path: Path) -> None:
 
 
 def test_s_8_gateway_recovers_once_the_file_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-8: nobody has to start it again."""
+    """S-8: without a restart."""
     monkeypatch.setattr(store, "_REOPEN_INTERVAL", 0.0)
     path = tmp_path / "state.db"
     broken(path)
 
     async def work() -> None:
-        async with on_file(path) as gateway:
+        async with gateway_on(path) as gateway:
             await degraded(gateway, "file is not a database")
             path.unlink()
             await healthy(gateway)
@@ -162,17 +162,17 @@ def test_s_8_gateway_recovers_once_the_file_is_repaired(tmp_path: Path, monkeypa
 
 
 def test_q_1_gateway_recovers_after_a_lock(tmp_path: Path) -> None:
-    """Q-1: a backup that holds the file for longer than anybody waits wedges nothing."""
+    """Q-1: a backup that locks the file for long blocks nothing permanently."""
     path = tmp_path / "state.db"
 
     async def work() -> None:
-        async with on_file(path) as gateway:
+        async with gateway_on(path) as gateway:
             gateway.gateway.app._resources._store._busy_timeout = 0.05  # type: ignore[attr-defined]
             _, first, _ = await ask(gateway, "/v1/responses", input="hello")
             with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
                 other.execute("UPDATE kept SET used = used - 1000")
                 other.execute("BEGIN IMMEDIATE")
-                # What was stored can be read, and what is new is not stored.
+                # Stored responses can be read, and new ones are not stored.
                 status, told, headers = await ask(
                     gateway, "/v1/responses", input="on", previous_response_id=first["id"]
                 )
@@ -195,7 +195,7 @@ def test_unstored_stream_reports_a_loss_at_its_end(tmp_path: Path) -> None:
     broken(tmp_path / "state.db")
 
     async def work() -> None:
-        async with on_file(tmp_path / "state.db") as gateway:
+        async with gateway_on(tmp_path / "state.db") as gateway:
             answer = await gateway.post("/v1/responses", b'{"model": "m", "input": "hello", "stream": true}')
             told = await answer.read(1_000_000)
             assert b"response.completed" in told

@@ -1,4 +1,4 @@
-"""The store: owners, chains, bounds, and what two processes see of each other."""
+"""The state store: owners, lineages, limits, and concurrent processes."""
 
 import asyncio
 import os
@@ -82,7 +82,9 @@ def test_lineage_is_complete_or_empty(place: Path | None) -> None:
         assert await store.delete("me", "response", "b")
         assert await store.lineage("me", "response", "c") == []
         assert [one.body for one in await store.lineage("me", "response", "other")] == [b"1", b"4"]
-        store.enqueue([response_row("x", b"", "y"), response_row("y", b"", "x")])  # a ring, which nobody makes
+        store.enqueue(
+            [response_row("x", b"", "y"), response_row("y", b"", "x")]
+        )  # a cycle, which does not occur in practice
         assert await store.lineage("me", "response", "x") == []
 
     run(place, work)
@@ -123,7 +125,7 @@ def test_least_recently_used_rows_are_evicted(place: Path | None, bounds: StoreL
     async def work(store: SqliteStateStore) -> None:
         for number in range(200):
             store.enqueue([response_row(f"{number:03}", b"x" * 100)])
-            await store.get("me", "response", ["nothing"])  # so that each is a transaction of its own
+            await store.get("me", "response", ["nothing"])  # so that each is a separate transaction
         kept = await store.get("me", "response", [f"{number:03}" for number in range(200)])
         assert 0 < len(kept) <= 50
         assert list(kept) == [f"{number:03}" for number in range(200 - len(kept), 200)]
@@ -162,7 +164,7 @@ def test_rows_outlive_the_process_and_are_shared(tmp_path: Path) -> None:
         other.enqueue([response_row("b", b"2", "a")])
         other.close()
         assert [one.body for one in await store.lineage("me", "response", "b")] == [b"1", b"2"]
-        store.enqueue([response_row("c", b"3")])  # and at once it is closed
+        store.enqueue([response_row("c", b"3")])  # and it is closed at once
 
     run(path, work)
 
@@ -189,7 +191,7 @@ def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_rows_of_one_put_are_atomic(place: Path | None, capsys: pytest.CaptureFixture[str]) -> None:
-    """Q-1: an error within a transaction ends it, also where no connection can be opened anew."""
+    """Q-1: an error within a transaction ends it, even if no new connection can be opened."""
 
     async def work(store: SqliteStateStore) -> None:
         bad: Any = object()
@@ -202,7 +204,7 @@ def test_rows_of_one_put_are_atomic(place: Path | None, capsys: pytest.CaptureFi
     assert "state: unavailable" in capsys.readouterr().err
 
 
-def _until_taken(store: SqliteStateStore) -> None:
+def _wait_until_taken(store: SqliteStateStore) -> None:
     wait_until(lambda: not store._queued_rows)
 
 
@@ -215,7 +217,7 @@ def test_write_queue_is_bounded(tmp_path: Path, capsys: pytest.CaptureFixture[st
         busy = sqlite3.connect(path, isolation_level=None)
         busy.execute("BEGIN IMMEDIATE")
         store.enqueue([response_row("written", b"1" * 100)])
-        await asyncio.to_thread(_until_taken, store)
+        await asyncio.to_thread(_wait_until_taken, store)
         for number in range(50):
             store.enqueue([response_row(f"waits-{number}", b"2" * 100)])
         busy.execute("COMMIT")
@@ -250,14 +252,14 @@ def test_open_store_chooses_the_path(tmp_path: Path) -> None:
     blocked = tmp_path / "mine.db" / "below"
     with pytest.raises(ConfigError, match=r"state\.path"):
         open_store(StateSection(path=str(blocked)), {})
-    open_store(StateSection(), {"XDG_STATE_HOME": str(blocked)}).close()  # in memory then
+    open_store(StateSection(), {"XDG_STATE_HOME": str(blocked)}).close()  # falls back to memory
 
 
 @pytest.mark.parametrize(
     "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
 )
 def test_q_20_one_key_does_not_evict_rows_of_others(place: Path | None, bounds: StoreLimits) -> None:
-    """Q-20 and S-19: whoever holds the most makes room, whoever stored last or uses it least."""
+    """Q-20 and S-19: the owner with the most rows makes room, whoever writes or reads."""
 
     async def work(store: SqliteStateStore) -> None:
         for owner in ("you", "they"):

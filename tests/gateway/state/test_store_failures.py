@@ -1,4 +1,4 @@
-"""State that can't be used for a while, or at all: nothing wedges, and it recovers by itself where it can."""
+"""Temporarily or permanently unusable state: nothing blocks, and the store recovers where possible."""
 
 import asyncio
 import contextlib
@@ -44,13 +44,13 @@ def other_program(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def test_q_1_reads_continue_while_another_program_writes(tmp_path: Path) -> None:
-    """Q-1: reads take no write lock; that what they read lives on is noted later, if it can be."""
+    """Q-1: reads take no write lock; rows are marked as used later, if possible."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
         await store.put([response_row("a", b"1"), response_row("b", b"2", "a")])
         with other_program(path) as other:
-            other.execute("UPDATE kept SET used = used - 1000")  # so that reading them is to be noted
+            other.execute("UPDATE kept SET used = used - 1000")  # so that reading marks them as used
             other.execute("BEGIN IMMEDIATE")
             for _ in range(3):
                 assert await store.get("me", "response", ["a"]) == {"a": b"1"}
@@ -59,7 +59,7 @@ def test_q_1_reads_continue_while_another_program_writes(tmp_path: Path) -> None
             other.execute("ROLLBACK")
             (before,) = other.execute("SELECT min(used) FROM kept").fetchone()
             assert await store.lineage("me", "response", "b")
-            await store.check_writable()  # whatever was to be noted is
+            await store.check_writable()  # all marks are written
             assert other.execute("SELECT min(used) FROM kept").fetchone()[0] > before
         assert store.unavailable_reason is None
 
@@ -67,7 +67,7 @@ def test_q_1_reads_continue_while_another_program_writes(tmp_path: Path) -> None
 
 
 def test_q_1_lasting_lock_is_a_temporary_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Q-1: after "database is locked" nothing stays open, and the next write succeeds."""
+    """Q-1: after "database is locked" no transaction stays open, and the next write succeeds."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -93,7 +93,7 @@ def test_q_1_lasting_lock_is_a_temporary_error(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_s_8_only_the_first_request_waits_for_a_lock(tmp_path: Path) -> None:
-    """S-8: of many requests the first waits for the lock; the others would wait one after the other."""
+    """S-8: the first request waits for the lock; the others would otherwise wait one after another."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -113,7 +113,7 @@ def test_s_8_only_the_first_request_waits_for_a_lock(tmp_path: Path) -> None:
 
 
 def test_s_8_lock_timeout_counts_from_the_request(tmp_path: Path) -> None:
-    """S-8: what has waited behind others for as long as it may does not wait for the lock on top."""
+    """S-8: a task that was queued for the full time-out does not wait for the lock as well."""
     path, clock = tmp_path / "state.db", Clock()
 
     async def work(store: SqliteStateStore) -> None:
@@ -129,7 +129,7 @@ def test_s_8_lock_timeout_counts_from_the_request(tmp_path: Path) -> None:
             store._thread.submit(hold_up)
             busy.wait(60)
             writing = asyncio.ensure_future(store.put([response_row("b")]))
-            await asyncio.sleep(0)  # now it is behind what keeps the thread busy
+            await asyncio.sleep(0)  # now it is queued behind the task that blocks the thread
             clock.now = AN_HOUR
             free.set()
             with pytest.raises(StateUnavailable, match="locked"):
@@ -140,7 +140,7 @@ def test_s_8_lock_timeout_counts_from_the_request(tmp_path: Path) -> None:
 
 
 def test_s_8_full_disk_is_reported(tmp_path: Path) -> None:
-    """S-8: SQLite ends the transaction by itself, so that a ROLLBACK fails and would hide the reason."""
+    """S-8: SQLite rolls back by itself, so an explicit ROLLBACK fails and would hide the reason."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -148,14 +148,14 @@ def test_s_8_full_disk_is_reported(tmp_path: Path) -> None:
         await store._run_task(lambda connection: connection.execute("PRAGMA max_page_count = 1"))
         with pytest.raises(StateUnavailable, match="database or disk is full"):
             await store.put([response_row("b", b"x" * 500_000)])
-        await store.put([response_row("c", b"x" * 500_000)])  # on a connection that knows no such bound
+        await store.put([response_row("c", b"x" * 500_000)])  # on a connection without that limit
         assert list(await store.get("me", "response", ["a", "b", "c"])) == ["a", "c"]
 
     run(path, work)
 
 
 def test_s_8_damaged_file_is_reopened_once_repaired(tmp_path: Path) -> None:
-    """S-8: the connection is no longer used after an error, and opening is not tried all the time."""
+    """S-8: the connection is dropped after an error, and reopening is rate-limited."""
     path, clock = tmp_path / "state.db", Clock()
     path.write_bytes(b"this is no database, whatever its name says" * 100)
 
@@ -175,7 +175,7 @@ def test_s_8_damaged_file_is_reopened_once_repaired(tmp_path: Path) -> None:
 
 
 def test_s_8_damage_found_while_reading(tmp_path: Path) -> None:
-    """S-8: a page that is overwritten under an open connection is trouble, and no exception of SQLite's."""
+    """S-8: a page overwritten under an open connection is reported as unavailable state."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -186,7 +186,7 @@ def test_s_8_damage_found_while_reading(tmp_path: Path) -> None:
         with path.open("r+b") as file:
             file.seek(4096)
             file.write(b"\xff" * (size - 4096))
-        with other_program(path) as other:  # which makes others read the file again
+        with other_program(path) as other:  # makes others read the file again
             other.execute("PRAGMA user_version = 1")
         with pytest.raises(StateUnavailable, match="malformed"):
             await store.get("me", "response", [f"{number}" for number in range(200)])
@@ -208,7 +208,7 @@ def test_s_8_damage_found_while_reading(tmp_path: Path) -> None:
 def test_s_8_file_is_checked_at_startup(
     change: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S-8 and item 3: a schema version, the columns that are used, and a message in place of SQLite's."""
+    """S-8: schema version and columns are checked, with a readable message."""
     path = tmp_path / "state.db"
     section = StateSection(path=str(path))
     open_store(section, {}).close()
@@ -239,7 +239,7 @@ def test_file_without_a_version_is_migrated(tmp_path: Path) -> None:
 
 
 def test_failed_write_raises_for_the_waiting_caller(tmp_path: Path) -> None:
-    """Nobody waits for ever, whatever goes wrong in the thread."""
+    """No caller waits forever, whatever fails in the thread."""
 
     async def work(store: SqliteStateStore) -> None:
         with pytest.raises(UnicodeEncodeError):
@@ -251,7 +251,7 @@ def test_failed_write_raises_for_the_waiting_caller(tmp_path: Path) -> None:
 
 
 def test_s_17_rows_are_written_even_if_the_caller_is_cancelled(tmp_path: Path) -> None:
-    """S-17: a client that goes away takes neither its own answer along nor that of others."""
+    """S-17: a client that disconnects loses neither its own response nor those of others."""
 
     async def work(store: SqliteStateStore) -> None:
         busy, free = threading.Event(), threading.Event()
