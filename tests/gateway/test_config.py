@@ -69,11 +69,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("text", "why"), WRONG)
-def test_invalid_keys_are_named(text: str, why: str) -> None:
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_invalid_keys_are_named(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_config(text, ENVIRONMENT)
-    assert why in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

@@ -54,8 +54,8 @@ def bodies() -> list[bytes]:
 
 
 def leaked_secrets(*data: bytes) -> list[str]:
-    found = b" ".join(data).replace(b"\\/", b"/")
-    return [secret for secret in SECRETS if secret.encode() in found]
+    decoded = b" ".join(data).replace(b"\\/", b"/")
+    return [secret for secret in SECRETS if secret.encode() in decoded]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -63,17 +63,17 @@ def test_s_6_errors_of_any_shape_are_redacted(protocol: str) -> None:
     """S-6 a and b: of every upstream, for clients of every protocol including its own."""
 
     async def work() -> None:
-        answers = [http_response("400 Bad", body) for body in bodies()]
-        script = ScriptedUpstream(*answers * len(PROTOCOL_NAMES))
+        responses = [http_response("400 Bad", body) for body in bodies()]
+        script = ScriptedUpstream(*responses * len(PROTOCOL_NAMES))
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
             for client in PROTOCOL_NAMES:
                 path, body = question_request(client)
-                for sent in bodies():
-                    got = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
-                    data = await got.read(100_000)
-                    assert got.status == 400, (client, sent, data)
-                    assert not leaked_secrets(data, str(got.headers).encode()), (client, sent, data)
-        assert len(script.requests) == len(answers) * len(PROTOCOL_NAMES)
+                for error_body in bodies():
+                    response = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
+                    data = await response.read(100_000)
+                    assert response.status == 400, (client, error_body, data)
+                    assert not leaked_secrets(data, str(response.headers).encode()), (client, error_body, data)
+        assert len(script.requests) == len(responses) * len(PROTOCOL_NAMES)
 
     run_async(work())
 
@@ -88,18 +88,18 @@ def failing_stream(protocol: str, *, begun: bool) -> bytes:
     return SSE_HEAD + transfer_chunk(data) + b"0\r\n\r\n"
 
 
-@pytest.mark.parametrize("begun", [False, True], ids=["at once", "begun"])
+@pytest.mark.parametrize("started", [False, True], ids=["at once", "begun"])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_6_stream_errors_are_redacted(protocol: str, begun: bool) -> None:
+def test_s_6_stream_errors_are_redacted(protocol: str, started: bool) -> None:
     """S-6 a and b, in streams."""
 
     async def work() -> None:
-        script = ScriptedUpstream(*[failing_stream(protocol, begun=begun)] * len(PROTOCOL_NAMES))
+        script = ScriptedUpstream(*[failing_stream(protocol, begun=started)] * len(PROTOCOL_NAMES))
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
             for client in PROTOCOL_NAMES:
                 path, body = question_request(client, stream=True)
-                got = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
-                data = await got.read(100_000)
+                response = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
+                data = await response.read(100_000)
                 assert b"[removed]" in data, (client, data)
                 assert not leaked_secrets(data), (client, data)
 
@@ -121,8 +121,8 @@ def test_s_6_unknown_members_of_stream_errors_are_redacted(client: str) -> None:
                 run_gateway(configured(origin, protocol)) as gateway,
             ):
                 path, body = question_request(client, stream=True)
-                got = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
-                data = await got.read(100_000)
+                response = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
+                data = await response.read(100_000)
                 assert b"sunny" in data
                 assert not leaked_secrets(data), data
 
@@ -140,7 +140,7 @@ def test_s_6_failed_responses_are_redacted(protocol: str, client: str) -> None:
     }[protocol]
 
     async def work() -> None:
-        told = (
+        upstream_body = (
             json.loads(
                 encode_http_response(protocol, canonical_response(Text(text="")), stream=False).partition(b"\r\n\r\n")[
                     2
@@ -148,11 +148,11 @@ def test_s_6_failed_responses_are_redacted(protocol: str, client: str) -> None:
             )
             | failed
         )
-        script = ScriptedUpstream(http_response("200 OK", json.dumps(told).encode()))
+        script = ScriptedUpstream(http_response("200 OK", json.dumps(upstream_body).encode()))
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
             path, body = question_request(client)
-            got = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
-            data = await got.read(100_000)
+            response = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
+            data = await response.read(100_000)
             assert b"[removed]" in data
             assert not leaked_secrets(data), data
 
@@ -168,14 +168,14 @@ def test_s_6_dry_run_hides_the_providers_query(protocol: str) -> None:
             serve_upstream(ScriptedUpstream(CHAT_RESPONSE)) as origin,
             run_gateway(configured(origin, protocol)) as gateway,
         ):
-            asked = {"protocol": "openai-chat", "body": json.loads(question_request("openai-chat")[1])}
+            request_body = {"protocol": "openai-chat", "body": json.loads(question_request("openai-chat")[1])}
             key = "Bearer the-clients-own-key"
-            got = await gateway.post("/toolwire/translate", json.dumps(asked).encode(), authorization=key)
-            found = json.loads(await got.read(100_000))
-            assert got.status == 200, found
-            assert found["address"].startswith("/")
-            assert "code" not in found["address"]
-            assert "secret" not in found["address"]
+            response = await gateway.post("/toolwire/translate", json.dumps(request_body).encode(), authorization=key)
+            decoded = json.loads(await response.read(100_000))
+            assert response.status == 200, decoded
+            assert decoded["address"].startswith("/")
+            assert "code" not in decoded["address"]
+            assert "secret" not in decoded["address"]
 
     run_async(work())
 

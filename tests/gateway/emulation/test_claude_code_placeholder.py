@@ -37,9 +37,9 @@ def test_placeholder_beside_the_clients_search_is_dropped_and_reported(protocol:
     async def work() -> None:
         script = ScriptedUpstream(encode_http_response(protocol, DONE, stream=False))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, protocol)) as gateway:
-            got = await gateway.post("/v1/messages", json.dumps(request_after_tool_search("CronList")).encode())
-            assert got.status == 200
-            losses = json.loads(got.headers["toolwire-losses"])["losses"]
+            response = await gateway.post("/v1/messages", json.dumps(request_after_tool_search("CronList")).encode())
+            assert response.status == 200
+            losses = json.loads(response.headers["toolwire-losses"])["losses"]
             assert ("dropped", "/tools/2") in [(one["kind"], one["path"]) for one in losses]
             (body,) = script.bodies
             assert declared_tool_names(protocol, body) == ["ToolSearch", "CronList"]
@@ -56,9 +56,9 @@ def test_gateway_search_does_not_find_the_placeholder(protocol: str) -> None:
             path, body = search_request("anthropic", search=REGEX_SEARCH)
             request: dict[str, Any] = json.loads(body)
             request["tools"].append(PLACEHOLDER)
-            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
-            found = got["content"][1]["content"]["tool_references"]
-            assert [one["tool_name"] for one in found] == ["pay_invoice"]
+            response, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+            references = response["content"][1]["content"]["tool_references"]
+            assert [one["tool_name"] for one in references] == ["pay_invoice"]
             assert [PLACEHOLDER_NAME in declared_tool_names(protocol, one) for one in script.bodies] == [False, False]
 
     run_async(work())

@@ -42,7 +42,7 @@ def body(client: str, *more: Any, stream: bool = False, direct: bool = False, **
             {"name": "query", "description": "Queries.", "input_schema": SCHEMA, "allowed_callers": callers},
             {"name": "note", "description": "Notes.", "input_schema": SCHEMA},
         ]
-        said = {"max_tokens": 99, "messages": [{"role": "user", "content": "How many?"}, *more]}
+        message = {"max_tokens": 99, "messages": [{"role": "user", "content": "How many?"}, *more]}
         path = "/v1/messages"
     else:
         function = {"type": "function", "parameters": SCHEMA, "strict": False}
@@ -52,9 +52,9 @@ def body(client: str, *more: Any, stream: bool = False, direct: bool = False, **
             {**function, "name": "query", "description": "Queries.", "allowed_callers": callers},
             {**function, "name": "note", "description": "Notes."},
         ]
-        said = {"input": [{"role": "user", "content": "How many?"}, *more], "store": False}
+        message = {"input": [{"role": "user", "content": "How many?"}, *more], "store": False}
         path = "/v1/responses"
-    return path, json.dumps({"model": "m", "tools": tools, "stream": stream, **said, **fields}).encode()
+    return path, json.dumps({"model": "m", "tools": tools, "stream": stream, **message, **fields}).encode()
 
 
 def scripted_program(code: str, *, stream: bool = False) -> ScriptedUpstream:
@@ -73,37 +73,37 @@ def program_host_of(gateway: RunningGateway) -> ProgramHost:
     return desk
 
 
-def calls(client: str, got: Any) -> list[dict[str, Any]]:
+def calls(client: str, decoded: Any) -> list[dict[str, Any]]:
     kind = "tool_use" if client == "anthropic" else "function_call"
-    return [one for one in output_items(client, got) if one["type"] == kind]
+    return [one for one in output_items(client, decoded) if one["type"] == kind]
 
 
-def next_input(client: str, got: Any, *outputs: str, failed: bool = False) -> list[Any]:
+def next_input(client: str, decoded: Any, *outputs: str, failed: bool = False) -> list[Any]:
     """Return the client's next input: the response and the results of its tools."""
-    made = calls(client, got)
+    client_calls = calls(client, decoded)
     if client == "anthropic":
         results = [
             {"type": "tool_result", "tool_use_id": one["id"], "content": text, "is_error": failed}
-            for one, text in zip(made, outputs, strict=True)
+            for one, text in zip(client_calls, outputs, strict=True)
         ]
-        return [{"role": "assistant", "content": got["content"]}, {"role": "user", "content": results}]
+        return [{"role": "assistant", "content": decoded["content"]}, {"role": "user", "content": results}]
     results = [
         {"type": "function_call_output", "call_id": one["call_id"], "output": text, "caller": one["caller"]}
-        for one, text in zip(made, outputs, strict=True)
+        for one, text in zip(client_calls, outputs, strict=True)
     ]
-    return [*got["output"], *results]
+    return [*decoded["output"], *results]
 
 
 async def two_requests(
     gateway: RunningGateway, client: str, *outputs: str, stream: bool = False, **more: Any
 ) -> tuple[Any, Any, Any]:
     """Start a program that suspends, then resume it with results."""
-    path, asked = body(client, stream=stream)
-    first, response = await post_and_decode(gateway, client, path, asked, stream=stream)
+    path, request_body = body(client, stream=stream)
+    first, response = await post_and_decode(gateway, client, path, request_body, stream=stream)
     assert response.candidates[0].stop is not None
     assert response.candidates[0].stop.reason == "tool_use"
-    path, asked = body(client, *next_input(client, first, *outputs, **more), stream=stream)
-    second, response = await post_and_decode(gateway, client, path, asked, stream=stream)
+    path, request_body = body(client, *next_input(client, first, *outputs, **more), stream=stream)
+    second, response = await post_and_decode(gateway, client, path, request_body, stream=stream)
     return first, second, response
 
 
@@ -117,32 +117,32 @@ ENDED = {"anthropic": "code_execution_tool_result", "openai-responses": "program
 )
 def test_program_suspends_for_client_calls_and_resumes(client: str, protocol: str, stream: bool) -> None:
     async def work() -> None:
-        answers = [canonical_response(Text(text="Let me count."), canonical_call("run_code", code=CODE)), DONE]
-        script = ScriptedUpstream(*(encode_http_response(protocol, one, stream=stream) for one in answers))
+        responses = [canonical_response(Text(text="Let me count."), canonical_call("run_code", code=CODE)), DONE]
+        script = ScriptedUpstream(*(encode_http_response(protocol, one, stream=stream) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, protocol)) as gateway:
             first, second, response = await two_requests(gateway, client, "[1, 2, 3]", stream=stream)
             assert len(script.requests) == 2
             assert declared_tool_names(protocol, script.bodies[0]) == ["run_code", "note"]
             kinds = [one["type"] for one in output_items(client, first) if one["type"] not in ("text", "message")]
             assert kinds == [PROGRAM[client], calls(client, first)[0]["type"]]
-            (made,) = calls(client, first)
-            begun = output_items(client, first)[-2]
-            assert (begun["input"] if client == "anthropic" else begun)["code"] == CODE
+            (client_calls,) = calls(client, first)
+            program_item = output_items(client, first)[-2]
+            assert (program_item["input"] if client == "anthropic" else program_item)["code"] == CODE
             if client == "anthropic":
-                assert made["caller"] == {"type": "code_execution_20260120", "tool_id": begun["id"]}
-                assert made["input"] == {"sql": "select 1"}
+                assert client_calls["caller"] == {"type": "code_execution_20260120", "tool_id": program_item["id"]}
+                assert client_calls["input"] == {"sql": "select 1"}
             else:
-                assert made["caller"] == {"type": "program", "caller_id": begun["call_id"]}
-                assert json.loads(made["arguments"]) == {"sql": "select 1"}
+                assert client_calls["caller"] == {"type": "program", "caller_id": program_item["call_id"]}
+                assert json.loads(client_calls["arguments"]) == {"sql": "select 1"}
             ended = output_items(client, second)[0]
             assert ended["type"] == ENDED[client]
             assert "counted\\n3" in json.dumps(ended)
             assert response.candidates[0].stop is not None
             assert response.candidates[0].stop.reason == "end_turn"
             # The model gets its code and the result, and nothing else.
-            sent = json.dumps(script.bodies[1])
-            assert "counted\\\\n3" in sent or "counted\\n3" in sent
-            assert "[1, 2, 3]" not in sent
+            sent_body = json.dumps(script.bodies[1])
+            assert "counted\\\\n3" in sent_body or "counted\\n3" in sent_body
+            assert "[1, 2, 3]" not in sent_body
             checked = PROTOCOLS[protocol].check_request(script.bodies[1])
             assert [one.rule for one in checked] == []
 
@@ -154,8 +154,8 @@ def test_anthropic_client_gets_the_container_expiry(stream: bool) -> None:
     async def work() -> None:
         script = scripted_program(CODE, stream=stream)
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic", stream=stream)
-            data = (await (await gateway.post(path, asked)).read(100_000)).decode()
+            path, request_body = body("anthropic", stream=stream)
+            data = (await (await gateway.post(path, request_body)).read(100_000)).decode()
             frames = [json.loads(line[6:]) for line in data.splitlines() if line.startswith("data: ")]
             (ended,) = [one["delta"] for one in frames if one["type"] == "message_delta"] or [json.loads(data)]
             assert ended["stop_reason"] == "tool_use"
@@ -190,21 +190,21 @@ def test_program_may_suspend_repeatedly(client: str, stream: bool) -> None:
 
     async def work() -> None:
         code = "total = 0\nfor i in range(20):\n    total += (await query(sql=str(i)))['n']\ntotal"
-        answers = [canonical_response(canonical_call("run_code", code=code)), DONE]
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=stream) for one in answers))
+        responses = [canonical_response(canonical_call("run_code", code=code)), DONE]
+        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=stream) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             history: list[Any] = []
             for number in range(20):
-                path, asked = body(client, *history, stream=stream)
-                got, response = await post_and_decode(gateway, client, path, asked, stream=stream)
-                assert len(calls(client, got)) == 1
+                path, request_body = body(client, *history, stream=stream)
+                decoded, response = await post_and_decode(gateway, client, path, request_body, stream=stream)
+                assert len(calls(client, decoded)) == 1
                 assert response.candidates[0].stop is not None
                 assert response.candidates[0].stop.reason == "tool_use"
                 assert len(script.requests) == 1
-                history += next_input(client, got, json.dumps({"n": number}))
-            path, asked = body(client, *history, stream=stream)
-            got, _ = await post_and_decode(gateway, client, path, asked, stream=stream)
-            assert "190" in json.dumps(output_items(client, got)[0])
+                history += next_input(client, decoded, json.dumps({"n": number}))
+            path, request_body = body(client, *history, stream=stream)
+            decoded, _ = await post_and_decode(gateway, client, path, request_body, stream=stream)
+            assert "190" in json.dumps(output_items(client, decoded)[0])
             assert len(script.requests) == 2
             assert len(script.bodies[1]["messages"]) == 3
 
@@ -214,12 +214,12 @@ def test_program_may_suspend_repeatedly(client: str, stream: bool) -> None:
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
 def test_conversation_continues_after_a_program(client: str) -> None:
     async def work() -> None:
-        answers = [
+        responses = [
             canonical_response(canonical_call("run_code", code=CODE)),
             DONE,
             canonical_response(Text(text="Bye."), reason="end_turn"),
         ]
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
+        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             first, second, _ = await two_requests(gateway, client, "[1]")
             history = next_input(client, first, "[1]")
@@ -227,8 +227,8 @@ def test_conversation_continues_after_a_program(client: str) -> None:
                 history += [{"role": "assistant", "content": second["content"]}, {"role": "user", "content": "Thanks."}]
             else:
                 history += [*second["output"], {"role": "user", "content": "Thanks."}]
-            path, asked = body(client, *history)
-            await post_and_decode(gateway, client, path, asked, stream=False)
+            path, request_body = body(client, *history)
+            await post_and_decode(gateway, client, path, request_body, stream=False)
             roles = [one["role"] for one in script.bodies[2]["messages"]]
             assert roles == ["user", "assistant", "tool", "assistant", "user"]
             assert script.bodies[2]["messages"][:3] == script.bodies[1]["messages"][:3]
@@ -239,14 +239,14 @@ def test_conversation_continues_after_a_program(client: str) -> None:
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
 def test_program_without_calls_completes_within_one_response(client: str) -> None:
     async def work() -> None:
-        answers = [canonical_response(canonical_call("run_code", code="sum(range(10))")), DONE]
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
+        responses = [canonical_response(canonical_call("run_code", code="sum(range(10))")), DONE]
+        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body(client)
-            got, _ = await post_and_decode(gateway, client, path, asked, stream=False)
-            kinds = [one["type"] for one in output_items(client, got)]
+            path, request_body = body(client)
+            decoded, _ = await post_and_decode(gateway, client, path, request_body, stream=False)
+            kinds = [one["type"] for one in output_items(client, decoded)]
             assert kinds[:2] == [PROGRAM[client], ENDED[client]]
-            assert "45" in json.dumps(output_items(client, got)[1])
+            assert "45" in json.dumps(output_items(client, decoded)[1])
             assert len(script.requests) == 2
 
     run_async(work())
@@ -254,12 +254,12 @@ def test_program_without_calls_completes_within_one_response(client: str) -> Non
 
 def test_model_gets_errors_of_its_code() -> None:
     async def work() -> None:
-        answers = [canonical_response(canonical_call("run_code", code="await query(wrong=1)")), DONE]
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
+        responses = [canonical_response(canonical_call("run_code", code="await query(wrong=1)")), DONE]
+        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic")
-            got, _ = await post_and_decode(gateway, "anthropic", path, asked, stream=False)
-            content = got["content"][1]["content"]
+            path, request_body = body("anthropic")
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, request_body, stream=False)
+            content = decoded["content"][1]["content"]
             assert (content["stdout"], content["return_code"]) == ("", 1)
             assert "`wrong` does not match" in content["stderr"]
             assert "`wrong` does not match" in script.bodies[1]["messages"][-1]["content"]
@@ -286,12 +286,12 @@ def test_failed_tool_result_raises_in_the_program() -> None:
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
 def test_direct_call_of_a_program_only_tool_is_denied(client: str) -> None:
     async def work() -> None:
-        answers = [canonical_response(canonical_call("query", sql="select 1")), DONE]
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
+        responses = [canonical_response(canonical_call("query", sql="select 1")), DONE]
+        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body(client)
-            got, _ = await post_and_decode(gateway, client, path, asked, stream=False)
-            assert "query" not in json.dumps(output_items(client, got))
+            path, request_body = body(client)
+            decoded, _ = await post_and_decode(gateway, client, path, request_body, stream=False)
+            assert "query" not in json.dumps(output_items(client, decoded))
             assert "Denied: only code may call query" in script.bodies[1]["messages"][-1]["content"]
 
     run_async(work())
@@ -303,11 +303,11 @@ def test_tool_open_to_both_callers_is_declared() -> None:
             encode_http_response("openai-chat", canonical_response(canonical_call("query", sql="x")), stream=False)
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic", direct=True)
-            got, _ = await post_and_decode(gateway, "anthropic", path, asked, stream=False)
+            path, request_body = body("anthropic", direct=True)
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, request_body, stream=False)
             assert declared_tool_names("openai-chat", script.bodies[0]) == ["run_code", "query", "note"]
-            (made,) = calls("anthropic", got)
-            assert made["caller"] == {"type": "direct"}
+            (client_calls,) = calls("anthropic", decoded)
+            assert client_calls["caller"] == {"type": "direct"}
 
     run_async(work())
 
@@ -315,8 +315,12 @@ def test_tool_open_to_both_callers_is_declared() -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_direct_client_call_beside_a_program_reaches_the_client(stream: bool) -> None:
     async def work() -> None:
-        both = canonical_response(canonical_call("run_code", code=CODE), canonical_call("note", "call_2", sql="n"))
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=stream) for one in (both, DONE)))
+        mixed_response = canonical_response(
+            canonical_call("run_code", code=CODE), canonical_call("note", "call_2", sql="n")
+        )
+        script = ScriptedUpstream(
+            *(encode_http_response("openai-chat", one, stream=stream) for one in (mixed_response, DONE))
+        )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             first, second, _ = await two_requests(gateway, "anthropic", "noted", "[1]", stream=stream)
             assert [one["name"] for one in calls("anthropic", first)] == ["note", "query"]
@@ -333,11 +337,11 @@ def test_program_resumes_by_previous_response_id() -> None:
             serve_upstream(script := scripted_program(CODE)) as origin,
             run_gateway(one_provider_config(origin)) as gateway,
         ):
-            path, asked = body("openai-responses", store=True)
-            first, _ = await post_and_decode(gateway, "openai-responses", path, asked, stream=False)
+            path, request_body = body("openai-responses", store=True)
+            first, _ = await post_and_decode(gateway, "openai-responses", path, request_body, stream=False)
             *_, output = next_input("openai-responses", first, "[1, 2]")
-            path, asked = body("openai-responses", store=True, previous_response_id=first["id"], input=[output])
-            second, _ = await post_and_decode(gateway, "openai-responses", path, asked, stream=False)
+            path, request_body = body("openai-responses", store=True, previous_response_id=first["id"], input=[output])
+            second, _ = await post_and_decode(gateway, "openai-responses", path, request_body, stream=False)
             assert second["output"][0]["result"] == "counted\n2"
             assert [one["role"] for one in script.bodies[1]["messages"]] == ["user", "assistant", "tool"]
 
@@ -357,13 +361,13 @@ def test_expired_program_times_out(client: str) -> None:
             )
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body(client)
-            first, _ = await post_and_decode(gateway, client, path, asked, stream=False)
+            path, request_body = body(client)
+            first, _ = await post_and_decode(gateway, client, path, request_body, stream=False)
             desk = program_host_of(gateway)
             now = desk.clock()
             desk.clock = lambda: now + 271
-            path, asked = body(client, *next_input(client, first, "[1]"))
-            second, _ = await post_and_decode(gateway, client, path, asked, stream=False)
+            path, request_body = body(client, *next_input(client, first, "[1]"))
+            second, _ = await post_and_decode(gateway, client, path, request_body, stream=False)
             ended = output_items(client, second)[0]
             assert ended["type"] == ENDED[client]
             if client == "anthropic":
@@ -384,13 +388,13 @@ def test_tampered_program_is_not_resumed() -> None:
             )
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic")
-            first, _ = await post_and_decode(gateway, "anthropic", path, asked, stream=False)
+            path, request_body = body("anthropic")
+            first, _ = await post_and_decode(gateway, "anthropic", path, request_body, stream=False)
             store, id = program_host_of(gateway)._store, first["content"][0]["id"]
-            kept = (await store.get(ANONYMOUS.tenant, "program", [id]))[id]
-            store.enqueue([Row(ANONYMOUS.tenant, "program", id, kept[:-1] + bytes([kept[-1] ^ 1]))])
-            path, asked = body("anthropic", *next_input("anthropic", first, "[1]"))
-            second, _ = await post_and_decode(gateway, "anthropic", path, asked, stream=False)
+            stored = (await store.get(ANONYMOUS.tenant, "program", [id]))[id]
+            store.enqueue([Row(ANONYMOUS.tenant, "program", id, stored[:-1] + bytes([stored[-1] ^ 1]))])
+            path, request_body = body("anthropic", *next_input("anthropic", first, "[1]"))
+            second, _ = await post_and_decode(gateway, "anthropic", path, request_body, stream=False)
             assert second["content"][0]["content"]["error_code"] == "execution_time_exceeded"
 
     run_async(work())
@@ -409,10 +413,10 @@ def test_program_of_another_tenant_is_not_found() -> None:
             serve_upstream(script) as origin,
             run_gateway(one_provider_config(origin, extra_config=keys)) as gateway,
         ):
-            path, asked = body("anthropic")
-            first = json.loads(await (await gateway.post(path, asked, x_api_key="key-of-alice")).read(100_000))
-            path, asked = body("anthropic", *next_input("anthropic", first, "[1]"))
-            second = json.loads(await (await gateway.post(path, asked, x_api_key="key-of-bob")).read(100_000))
+            path, request_body = body("anthropic")
+            first = json.loads(await (await gateway.post(path, request_body, x_api_key="key-of-alice")).read(100_000))
+            path, request_body = body("anthropic", *next_input("anthropic", first, "[1]"))
+            second = json.loads(await (await gateway.post(path, request_body, x_api_key="key-of-bob")).read(100_000))
             assert second["content"][0]["content"]["error_code"] == "execution_time_exceeded"
 
     run_async(work())
@@ -424,8 +428,8 @@ def test_program_of_another_tenant_is_not_found() -> None:
 def test_losses_of_emulated_programs_are_reported() -> None:
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            _, asked = body("anthropic")
-            asking = ClientRequest(codec=PROTOCOLS["anthropic"], body=asked, route=Route(), tenant="")
+            _, request_body = body("anthropic")
+            asking = ClientRequest(codec=PROTOCOLS["anthropic"], body=request_body, route=Route(), tenant="")
             losses = (await gateway.gateway.app._dispatcher.translate(asking)).losses
             assert [(one.kind, one.path) for one in losses] == [
                 ("approximated", "/tools/0"),
@@ -448,44 +452,44 @@ from toolwire.protocols import PROTOCOLS
 client, upstream = PROTOCOLS["anthropic"], PROTOCOLS["openai-chat"]
 assert plan_programs(client.decode_request(sys.stdin.buffer.read(), Route()), client, upstream) is None
 """
-    _, asked = body("anthropic")
-    subprocess.run([sys.executable, "-c", program], input=asked, check=True, timeout=DEADLINE)
+    _, request_body = body("anthropic")
+    subprocess.run([sys.executable, "-c", program], input=request_body, check=True, timeout=DEADLINE)
 
 
 def test_tool_choice_of_a_program_only_tool_is_refused() -> None:
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic", tool_choice={"type": "tool", "name": "query"})
-            got = await gateway.post(path, asked)
-            assert got.status == 400
-            assert "only programs may call" in (await got.read(10_000)).decode()
+            path, request_body = body("anthropic", tool_choice={"type": "tool", "name": "query"})
+            decoded = await gateway.post(path, request_body)
+            assert decoded.status == 400
+            assert "only programs may call" in (await decoded.read(10_000)).decode()
 
     run_async(work())
 
 
 @pytest.mark.parametrize(
-    ("field", "said"),
+    ("field", "fields"),
     [
         ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}, "disable_parallel_tool_use is not"),
         ({"tools": "strict"}, "strict is not"),
     ],
     ids=["parallel", "strict"],
 )
-def test_fields_the_provider_refuses_beside_programs_are_refused(field: dict[str, Any], said: str) -> None:
+def test_fields_the_provider_refuses_beside_programs_are_refused(field: dict[str, Any], fields: str) -> None:
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic")
-            request = json.loads(asked)
+            path, request_body = body("anthropic")
+            request = json.loads(request_body)
             if field == {"tools": "strict"}:
                 request["tools"][1] |= {"strict": True, "input_schema": {**SCHEMA, "additionalProperties": False}}
             else:
                 request |= field
-            got = await gateway.post(path, json.dumps(request).encode())
-            assert got.status == 400
-            assert f"{said} supported with programmatic tool calling" in (await got.read(10_000)).decode()
+            decoded = await gateway.post(path, json.dumps(request).encode())
+            assert decoded.status == 400
+            assert f"{fields} supported with programmatic tool calling" in (await decoded.read(10_000)).decode()
             # The provider's own wording.
             (finding,) = [one for one in tw.check(request, "anthropic") if "programmatic" in one.rule]
-            assert f"{said} supported with programmatic tool calling" in finding.message
+            assert f"{fields} supported with programmatic tool calling" in finding.message
 
     run_async(work())
 
@@ -503,10 +507,10 @@ def test_caller_kind_is_the_declared_sandbox(version: str, caller: str) -> None:
             serve_upstream(scripted_program(CODE)) as origin,
             run_gateway(one_provider_config(origin)) as gateway,
         ):
-            path, asked = body("anthropic")
-            asked = asked.replace(b"code_execution_20260120", version.encode())
-            got, _ = await post_and_decode(gateway, "anthropic", path, asked, stream=False)
-            assert [one["caller"]["type"] for one in calls("anthropic", got)] == [caller]
+            path, request_body = body("anthropic")
+            request_body = request_body.replace(b"code_execution_20260120", version.encode())
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, request_body, stream=False)
+            assert [one["caller"]["type"] for one in calls("anthropic", decoded)] == [caller]
 
     run_async(work())
 
@@ -515,14 +519,14 @@ def test_mcp_tools_are_not_callable_by_programs() -> None:
     async def work() -> None:
         script = scripted_program("print(search_tools('wiki'))\nawait wiki()")
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic")
-            request = json.loads(asked)
+            path, request_body = body("anthropic")
+            request = json.loads(request_body)
             request["tools"].append({"type": "mcp_toolset", "mcp_server_name": "wiki"})
             request["mcp_servers"] = [{"type": "url", "name": "wiki", "url": "https://wiki.example/mcp"}]
-            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
         code = next(one for one in script.bodies[0]["tools"] if one["function"]["name"] == "run_code")
         assert "wiki" not in code["function"]["description"]
-        assert got["content"][1]["content"]["return_code"] == 1
+        assert decoded["content"][1]["content"]["return_code"] == 1
 
     run_async(work())
 
@@ -546,19 +550,19 @@ def test_signature_of_the_program_call_is_restored() -> None:
 
 def test_programs_and_tool_search_combine() -> None:
     async def work() -> None:
-        answers = [
+        responses = [
             canonical_response(canonical_call("tool_search", query="mail")),
             canonical_response(canonical_call("run_code", "call_2", code=CODE)),
             DONE,
         ]
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
+        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic")
-            request = json.loads(asked)
+            path, request_body = body("anthropic")
+            request = json.loads(request_body)
             mail = {"name": "send_mail", "description": "Sends mail.", "input_schema": SCHEMA, "defer_loading": True}
             request["tools"] += [BM25_SEARCH, mail]
-            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
-            kinds = [one["type"] for one in got["content"]]
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+            kinds = [one["type"] for one in decoded["content"]]
             assert kinds == ["server_tool_use", "tool_search_tool_result", "server_tool_use", "tool_use"]
             assert declared_tool_names("openai-chat", script.bodies[1]) == [
                 "run_code",

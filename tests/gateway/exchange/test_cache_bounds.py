@@ -55,9 +55,9 @@ def test_s_16_overlong_model_name_is_refused_in_the_clients_protocol(protocol: s
             path, body = question_request(protocol, model="MODEL")
             longest, longer = "x" * LIMIT_MODEL_NAME, "x" * (LIMIT_MODEL_NAME + 1)
             for name, status in ((longest, 200), (longer, 400)):
-                answer = await gateway.post(path.replace("MODEL", name), body.replace(b"MODEL", name.encode()))
-                assert answer.status == status
-            error = decode_error(protocol, 400, await answer.read(10_000))
+                response = await gateway.post(path.replace("MODEL", name), body.replace(b"MODEL", name.encode()))
+                assert response.status == status
+            error = decode_error(protocol, 400, await response.read(10_000))
             assert error.message == "the model name has 513 characters, the limit is 512"
 
     run_async(work())

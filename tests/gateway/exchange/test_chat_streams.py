@@ -37,13 +37,13 @@ UNASKED = (
 
 def streams() -> dict[str, tuple[str, bytes]]:
     """Return a streamed response of every upstream protocol, and of Chat servers other than OpenAI."""
-    found = {"llama.cpp": ("openai-chat", LLAMA), "unasked usage": ("openai-chat", UNASKED)}
+    streams_by_name = {"llama.cpp": ("openai-chat", LLAMA), "unasked usage": ("openai-chat", UNASKED)}
     for name in PROTOCOL_NAMES:
-        found[name] = (name, b"".join(translate_stream(LLAMA, "openai-chat", name)))
+        streams_by_name[name] = (name, b"".join(translate_stream(LLAMA, "openai-chat", name)))
     tier = b'"service_tier":"default",'
-    responses = found["openai-responses"][1].replace(b'"object":"response",', b'"object":"response",' + tier)
+    responses = streams_by_name["openai-responses"][1].replace(b'"object":"response",', b'"object":"response",' + tier)
     assert tier in responses
-    return found | {"service tier": ("openai-responses", responses)}
+    return streams_by_name | {"service tier": ("openai-responses", responses)}
 
 
 ANSWERS = streams()
@@ -54,12 +54,12 @@ ANSWERS = streams()
 def test_f_15_and_u_1_sdk_quickstart_runs_on_every_upstream(case: str, asks_usage: bool) -> None:
     protocol, wire = ANSWERS[case]
     kind = PROTOCOLS[protocol].surface.stream_type.encode()
-    answer = SSE_HEAD.replace(b"text/event-stream", kind) + transfer_chunk(wire) + b"0\r\n\r\n"
+    response = SSE_HEAD.replace(b"text/event-stream", kind) + transfer_chunk(wire) + b"0\r\n\r\n"
     options: dict[str, Any] = {"stream_options": {"include_usage": True}} if asks_usage else {}
 
     async def work() -> None:
         async with (
-            serve_upstream(reply_with(answer)) as origin,
+            serve_upstream(reply_with(response)) as origin,
             run_gateway(one_provider_config(origin, protocol)) as gateway,
             openai.AsyncOpenAI(base_url=gateway.root + "/v1", api_key="none", max_retries=0) as client,
         ):

@@ -44,9 +44,9 @@ def test_busy_upstream_is_retried(stream: bool, clock: Clock) -> None:
     async def work() -> None:
         script = ScriptedUpstream(BUSY_RESPONSE, BUSY_RESPONSE, CHAT_STREAM if stream else CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
-            answer = await clock.advance_until_done(gateway.send_question("anthropic", stream=stream), step=0.1)
-            body = await answer.read(10_000)
-            assert answer.status == 200
+            response = await clock.advance_until_done(gateway.send_question("anthropic", stream=stream), step=0.1)
+            body = await response.read(10_000)
+            assert response.status == 200
             assert b"sunny" in body if stream else b"fine" in body
             assert len(script.requests) == 3
             assert script.bodies[0] == script.bodies[2]
@@ -60,13 +60,13 @@ def test_response_that_fails_midway_is_an_error(client: str) -> None:
         failed = json.loads(CHAT_BODY)
         failed["choices"][0] |= {"finish_reason": "error", "error": {"code": 400, "message": "Too long"}}
         async with run_gateway_with(ScriptedUpstream(http_response("200 OK", json.dumps(failed).encode()))) as gateway:
-            answer = await gateway.send_question(client)
-            body = await answer.read(10_000)
+            response = await gateway.send_question(client)
+            body = await response.read(10_000)
             if PROTOCOLS[client].errors_in_body:
                 failure = PROTOCOLS[client].decode_response(body, ResponseContext()).error
-                assert (answer.status, failure and failure.message) == (200, "Too long")
+                assert (response.status, failure and failure.message) == (200, "Too long")
             else:
-                assert (answer.status, decode_error(client, 400, body).message) == (400, "Too long")
+                assert (response.status, decode_error(client, 400, body).message) == (400, "Too long")
 
     run_async(work())
 
@@ -79,9 +79,9 @@ def test_error_of_a_busy_upstream_is_passed_on_after_retries() -> None:
             )
         )
         async with run_gateway_with(script) as gateway:
-            answer = await gateway.send_question("anthropic")
-            assert (answer.status, answer.headers["retry-after"], len(script.requests)) == (429, "33", 1)
-            assert decode_error("anthropic", 429, await answer.read(10_000)).kind == "rate_limit"
+            response = await gateway.send_question("anthropic")
+            assert (response.status, response.headers["retry-after"], len(script.requests)) == (429, "33", 1)
+            assert decode_error("anthropic", 429, await response.read(10_000)).kind == "rate_limit"
 
     run_async(work())
 
@@ -104,9 +104,9 @@ def test_failover_to_next_provider(broken: bytes, stream: bool) -> None:
     async def work() -> None:
         first, second = ScriptedUpstream(broken), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
         async with run_gateway_with(first, second, extra_config="[limits]\nretries = 0") as gateway:
-            answer = await gateway.send_question("openai-responses", stream=stream)
-            body = await answer.read(100_000)
-            assert answer.status == 200, body
+            response = await gateway.send_question("openai-responses", stream=stream)
+            body = await response.read(100_000)
+            assert response.status == 200, body
             assert b"sunny" in body if stream else b"fine" in body
             assert (len(first.requests), len(second.requests)) == (1, 1)
             assert b"secret-of-p1" in second.requests[0]
@@ -122,9 +122,9 @@ def test_client_errors_do_not_fail_over() -> None:
         )
         second = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(first, second) as gateway:
-            answer = await gateway.send_question("gemini")
-            assert answer.status == 400
-            assert "too hot" in decode_error("gemini", 400, await answer.read(10_000)).message
+            response = await gateway.send_question("gemini")
+            assert response.status == 400
+            assert "too hot" in decode_error("gemini", 400, await response.read(10_000)).message
             assert (len(first.requests), len(second.requests)) == (1, 0)
 
     run_async(work())
@@ -160,14 +160,16 @@ def test_losses_are_in_a_header_and_readable_by_the_same_key_only() -> None:
         keys = '[server]\nkeys = ["first-key-1", "second-key-2"]'
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=keys) as gateway:
             body = json.dumps(LOSSY_REQUEST).encode()
-            answer = await gateway.post("/v1/messages", body, x_api_key="first-key-1")
-            header = json.loads(answer.headers["toolwire-losses"])
+            response = await gateway.post("/v1/messages", body, x_api_key="first-key-1")
+            header = json.loads(response.headers["toolwire-losses"])
             assert "/container" in [loss["path"] for loss in header["losses"]]
-            assert answer.headers["toolwire-losses"].isascii()
-            path = f"/toolwire/exchanges/{answer.headers['toolwire-exchange']}/losses"
-            status, found = await gateway.get(path, x_api_key="first-key-1")
+            assert response.headers["toolwire-losses"].isascii()
+            path = f"/toolwire/exchanges/{response.headers['toolwire-exchange']}/losses"
+            status, decoded = await gateway.get(path, x_api_key="first-key-1")
             assert status == 200
-            assert [loss["path"] for loss in json.loads(found)["losses"]] == [loss["path"] for loss in header["losses"]]
+            assert [loss["path"] for loss in json.loads(decoded)["losses"]] == [
+                loss["path"] for loss in header["losses"]
+            ]
             assert (await gateway.get(path, x_api_key="second-key-2"))[0] == 404
             assert (await gateway.get(path))[0] == 401
 
@@ -178,9 +180,9 @@ def test_strict_request_is_refused_before_sending() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
-            answer = await gateway.post("/v1/messages", json.dumps(LOSSY_REQUEST).encode(), toolwire_strict="refuse")
-            assert answer.status == 400
-            assert "/" in decode_error("anthropic", 400, await answer.read(10_000)).message
+            response = await gateway.post("/v1/messages", json.dumps(LOSSY_REQUEST).encode(), toolwire_strict="refuse")
+            assert response.status == 400
+            assert "/" in decode_error("anthropic", 400, await response.read(10_000)).message
             assert script.requests == []
         async with run_gateway_with(script, route_options="strict = true") as gateway:
             assert (await gateway.post("/v1/messages", json.dumps(LOSSY_REQUEST).encode())).status == 400
@@ -193,16 +195,16 @@ def test_dry_run_returns_the_translated_request() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
-            asked = json.dumps({"protocol": "anthropic", "body": LOSSY_REQUEST}).encode()
-            answer = await gateway.post("/toolwire/translate", asked)
-            found = json.loads(await answer.read(10_000))
-            assert (found["provider"], found["protocol"], found["address"]) == (
+            request_body = json.dumps({"protocol": "anthropic", "body": LOSSY_REQUEST}).encode()
+            response = await gateway.post("/toolwire/translate", request_body)
+            decoded = json.loads(await response.read(10_000))
+            assert (decoded["provider"], decoded["protocol"], decoded["address"]) == (
                 "p0",
                 "openai-chat",
                 "/v1/chat/completions",
             )
-            assert found["body"]["messages"][0]["role"] == "user"
-            assert "/container" in [loss["path"] for loss in found["losses"]]
+            assert decoded["body"]["messages"][0]["role"] == "user"
+            assert "/container" in [loss["path"] for loss in decoded["losses"]]
             assert script.requests == []
             assert (await gateway.post("/toolwire/translate", b'{"protocol":"smtp","body":{}}')).status == 400
             assert (await gateway.post("/toolwire/translate", b"nonsense")).status == 400
@@ -228,15 +230,15 @@ def test_silent_upstream_is_bridged_by_heartbeats(protocol: str, clock: Clock) -
         async with serve_upstream(slow) as origin:
             config = one_provider_config(origin, extra_config="[limits]\nheartbeat = 10", timeout=NO_TIMEOUT)
             async with run_gateway(config) as gateway:
-                answer = await gateway.send_question(protocol, stream=True)
-                pieces = [await answer.next()]
+                response = await gateway.send_question(protocol, stream=True)
+                pieces = [await response.next()]
                 while b"sunny" not in b"".join(pieces):
-                    pieces.append(await answer.next())
+                    pieces.append(await response.next())
                 pieces += [
-                    await clock.advance_until_done(answer.next()) for _ in range(3)
+                    await clock.advance_until_done(response.next()) for _ in range(3)
                 ]  # heartbeats: the upstream is silent
                 go_on.set()
-                pieces += [piece async for piece in answer.chunks()]
+                pieces += [piece async for piece in response.chunks()]
             events = decode_events(protocol, b"".join(pieces))
             assert isinstance(events[-1], ResponseEnd)
 
@@ -304,11 +306,11 @@ def test_ollama_streams_by_default() -> None:
         script = ScriptedUpstream(CHAT_STREAM, CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
             body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
-            answer = await gateway.post("/api/chat", json.dumps(body).encode())
-            assert answer.headers["content-type"] == "application/x-ndjson"
-            assert b"sunny" in await answer.read(10_000)
-            answer = await gateway.post("/api/chat", json.dumps({**body, "stream": False}).encode())
-            assert b"fine" in await answer.read(10_000)
+            response = await gateway.post("/api/chat", json.dumps(body).encode())
+            assert response.headers["content-type"] == "application/x-ndjson"
+            assert b"sunny" in await response.read(10_000)
+            response = await gateway.post("/api/chat", json.dumps({**body, "stream": False}).encode())
+            assert b"fine" in await response.read(10_000)
             assert [one.get("stream") for one in script.bodies] == [True, False]
 
     run_async(work())
@@ -316,7 +318,7 @@ def test_ollama_streams_by_default() -> None:
 
 def test_whole_number_becomes_an_integer_where_the_schema_says_so() -> None:
     schema = {"type": "object", "properties": {"days": {"type": "integer"}}}
-    asked = {
+    request_body = {
         "model": "m",
         "max_tokens": 100,
         "messages": [{"role": "user", "content": "Go."}],
@@ -324,14 +326,14 @@ def test_whole_number_becomes_an_integer_where_the_schema_says_so() -> None:
     }
     call = {"id": "call_1", "type": "function", "function": {"name": "forecast", "arguments": '{"days": 3.0}'}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    answered = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+    upstream_body = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
 
     async def work() -> None:
         async with run_gateway_with(
-            ScriptedUpstream(http_response("200 OK", json.dumps(answered).encode()))
+            ScriptedUpstream(http_response("200 OK", json.dumps(upstream_body).encode()))
         ) as gateway:
-            answer = await gateway.post("/v1/messages", json.dumps(asked).encode())
-            assert b'"input":{"days": 3}' in await answer.read(10_000)
+            response = await gateway.post("/v1/messages", json.dumps(request_body).encode())
+            assert b'"input":{"days": 3}' in await response.read(10_000)
 
     run_async(work())
 
@@ -346,23 +348,27 @@ def test_response_losing_a_constraint_is_refused() -> None:
         "action": {"type": "click", "x": 1, "y": 2, "button": "left"},
         "pending_safety_checks": [check],
     }
-    answered = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [call]}
+    upstream_body = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [call]}
 
     async def work() -> None:
-        script = ScriptedUpstream(http_response("200 OK", json.dumps(answered).encode()))
+        script = ScriptedUpstream(http_response("200 OK", json.dumps(upstream_body).encode()))
         async with (
             serve_upstream(script) as origin,
             run_gateway(one_provider_config(origin, "openai-responses")) as gateway,
         ):
-            answer = await gateway.send_question("anthropic")
-            assert answer.status == 400
-            assert "pending_safety_checks" in decode_error("anthropic", 400, await answer.read(10_000)).message
+            response = await gateway.send_question("anthropic")
+            assert response.status == 400
+            assert "pending_safety_checks" in decode_error("anthropic", 400, await response.read(10_000)).message
 
     run_async(work())
 
 
 def test_forwarded_headers_reach_a_provider_of_the_same_protocol() -> None:
-    said = {"anthropic-beta": "one-2026-01-01,two-2026-02-02", "anthropic-version": "2026-06-01", "x-else": "kept back"}
+    header_values = {
+        "anthropic-beta": "one-2026-01-01,two-2026-02-02",
+        "anthropic-version": "2026-06-01",
+        "x-else": "kept back",
+    }
     body = json.dumps(anthropic_request()).encode()
     good = http_response("200 OK", json.dumps(anthropic_response()).encode())
 
@@ -371,9 +377,9 @@ def test_forwarded_headers_reach_a_provider_of_the_same_protocol() -> None:
         async with serve_upstream(script) as origin:
             config = one_provider_config(origin, protocol).replace("timeout", f"{more}\ntimeout")
             async with run_gateway(config) as gateway:
-                answer = await gateway.post("/v1/messages", body, **said)
-                await answer.read(100_000)
-                assert answer.status == 200
+                response = await gateway.post("/v1/messages", body, **header_values)
+                await response.read(100_000)
+                assert response.status == 200
         return script.requests[0].partition(b"\r\n\r\n")[0].decode().lower()
 
     async def work() -> None:

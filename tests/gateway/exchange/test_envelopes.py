@@ -28,16 +28,16 @@ async def call_and_result(
     script: ScriptedUpstream, client: str, first: str, second: str, key: dict[str, str]
 ) -> tuple[int, Any, list[str]]:
     """Send a call through one gateway and its result through another; return the upstream request and the losses."""
-    asked = anthropic_request() if client == "anthropic" else responses_request(USER_MESSAGE, store=False)
+    request_body = anthropic_request() if client == "anthropic" else responses_request(USER_MESSAGE, store=False)
     async with serve_upstream(script) as origin:
         async with run_gateway(one_provider_config(origin, "gemini", first)) as gateway:
-            answer = await gateway.post(PATHS[client], json.dumps(asked).encode(), **KEY)
-            given = json.loads(await answer.read(100_000))
-        following = toolwire.continue_request(asked, given, [{"id": "call_1", "output": "sunny"}], client)
+            response = await gateway.post(PATHS[client], json.dumps(request_body).encode(), **KEY)
+            first_body = json.loads(await response.read(100_000))
+        following = toolwire.continue_request(request_body, first_body, [{"id": "call_1", "output": "sunny"}], client)
         async with run_gateway(one_provider_config(origin, "gemini", second)) as gateway:
-            answer = await gateway.post(PATHS[client], json.dumps(following).encode(), **key)
-            lost = json.loads(answer.headers.get("toolwire-losses", '{"losses":[]}'))["losses"]
-            return answer.status, script.bodies[-1]["contents"][1]["parts"], [loss["path"] for loss in lost]
+            response = await gateway.post(PATHS[client], json.dumps(following).encode(), **key)
+            lost = json.loads(response.headers.get("toolwire-losses", '{"losses":[]}'))["losses"]
+            return response.status, script.bodies[-1]["contents"][1]["parts"], [loss["path"] for loss in lost]
 
 
 @pytest.mark.parametrize("client", PATHS)
@@ -83,8 +83,8 @@ def test_foreign_envelope_is_dropped_and_reported(client: str, second: str, key:
 
 
 def test_generated_key_is_reused(tmp_path: Path) -> None:
-    home = {"XDG_STATE_HOME": str(tmp_path)}
-    assert load_signing_keys(ServerSection(), home) == load_signing_keys(ServerSection(), home)
-    assert load_signing_keys(ServerSection(), home) != load_signing_keys(
+    environment = {"XDG_STATE_HOME": str(tmp_path)}
+    assert load_signing_keys(ServerSection(), environment) == load_signing_keys(ServerSection(), environment)
+    assert load_signing_keys(ServerSection(), environment) != load_signing_keys(
         ServerSection(), {"XDG_STATE_HOME": str(tmp_path / "other")}
     )

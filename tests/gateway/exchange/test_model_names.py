@@ -65,29 +65,29 @@ def request_lines(script: ScriptedUpstream) -> list[bytes]:
 def test_s_3_model_name_stays_in_its_path_segment(model: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(ANSWER)
-        said = [{"role": "user", "content": "x"}]
+        messages = [{"role": "user", "content": "x"}]
         bodies: list[tuple[str, str, dict[str, Any]]] = [
-            ("anthropic", "/v1/messages", {"max_tokens": 9, "messages": said}),
-            ("anthropic", "/v1/messages/count_tokens", {"messages": said}),
-            ("openai-chat", "/v1/chat/completions", {"messages": said}),
+            ("anthropic", "/v1/messages", {"max_tokens": 9, "messages": messages}),
+            ("anthropic", "/v1/messages/count_tokens", {"messages": messages}),
+            ("openai-chat", "/v1/chat/completions", {"messages": messages}),
             ("openai-responses", "/v1/responses", {"input": "x"}),
-            ("ollama", "/api/chat", {"messages": said, "stream": False}),
+            ("ollama", "/api/chat", {"messages": messages, "stream": False}),
         ]
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, "gemini")) as gateway:
             for protocol, path, body in bodies:
-                answer = await gateway.post(path, json.dumps({"model": model} | body).encode())
-                refusal = await answer.read(100_000)
-                assert answer.status == 400, refusal
-                why = (
+                response = await gateway.post(path, json.dumps({"model": model} | body).encode())
+                refusal = await response.read(100_000)
+                assert response.status == 400, refusal
+                message = (
                     "can't stand in a path"
                     if len(model) <= LIMIT_MODEL_NAME
                     else f"at most {LIMIT_MODEL_NAME} are allowed"
                 )
-                assert why in decode_error(protocol, 400, refusal).message
+                assert message in decode_error(protocol, 400, refusal).message
             for method in ("generateContent", "countTokens"):
                 path = f"/v1beta/models/{quote(model, safe='')}:{method}"
-                own = await gateway.post(path, b'{"contents":[{"role":"user","parts":[{"text":"x"}]}]}')
-                assert own.status == 400
+                native_response = await gateway.post(path, b'{"contents":[{"role":"user","parts":[{"text":"x"}]}]}')
+                assert native_response.status == 400
             assert script.requests == []
 
     run_async(work())
@@ -105,8 +105,8 @@ def test_s_3_legal_model_names_reach_their_resource(model: str) -> None:
                 f"POST /v1beta/{NAMES[model]}:generateContent HTTP/1.1".encode(),
                 f"POST /v1beta/{NAMES[model]}:countTokens HTTP/1.1".encode(),
             ]
-            named = script.bodies[1]["generateContentRequest"]["model"]
-            assert named == unquote("/".join(NAMES[model].split("/")[-2:]))
+            resource_name = script.bodies[1]["generateContentRequest"]["model"]
+            assert resource_name == unquote("/".join(NAMES[model].split("/")[-2:]))
 
     run_async(work())
 

@@ -38,14 +38,14 @@ SEALED: dict[str, tuple[str, str, Any]] = {
 @pytest.mark.parametrize("client", SEALED)
 def test_compaction_of_another_provider_is_refused(client: str) -> None:
     """A compaction replaces the history: without it, the model would lack everything said before."""
-    path, why, body = SEALED[client]
+    path, message, body = SEALED[client]
 
     async def work() -> None:
         script = ScriptedUpstream(CHAT_ANSWER)
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            answer = await gateway.post(path, json.dumps(body).encode())
-            assert answer.status == 400
-            assert decode_error(client, 400, await answer.read(10_000)).message.startswith(why)
+            response = await gateway.post(path, json.dumps(body).encode())
+            assert response.status == 400
+            assert decode_error(client, 400, await response.read(10_000)).message.startswith(message)
             assert script.requests == []
 
     run_async(work())
@@ -73,9 +73,9 @@ def test_anthropic_thread_is_refused_elsewhere() -> None:
             serve_upstream(reply_with(http_response("200 OK", CHAT_BODY_WITHOUT_USAGE))) as origin,
             run_gateway(one_provider_config(origin)) as gateway,
         ):
-            answer = await gateway.post("/v1/messages", json.dumps(body).encode())
-            error = json.loads(await answer.read(10_000))["error"]
-            assert (answer.status, error["type"]) == (400, "invalid_request_error")
+            response = await gateway.post("/v1/messages", json.dumps(body).encode())
+            error = json.loads(await response.read(10_000))["error"]
+            assert (response.status, error["type"]) == (400, "invalid_request_error")
             assert error["details"] == {"error_code": "thread_unsupported_request"}
 
     run_async(work())

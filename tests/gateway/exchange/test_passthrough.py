@@ -23,8 +23,8 @@ NAMED = 'match = "*"\nmodel = "new"'
 def test_body_passes_through_with_the_model_replaced() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
-        async with run_gateway_with(script, route_options=NAMED) as place:
-            assert (await place.post(PATH, ASKED)).status == 200
+        async with run_gateway_with(script, route_options=NAMED) as gateway:
+            assert (await gateway.post(PATH, ASKED)).status == 200
         body = script.requests[0].partition(b"\r\n\r\n")[2]
         assert b'[ {"role": "user", "content": "caf\\u00e9",  "name": "Ann"} ]' in body
         assert script.bodies == [json.loads(ASKED) | {"model": "new", "stream": False}]
@@ -35,8 +35,8 @@ def test_body_passes_through_with_the_model_replaced() -> None:
 def test_duplicate_model_member_is_dropped() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
-        async with run_gateway_with(script, route_options=NAMED) as place:
-            assert (await place.post(PATH, ASKED.replace(b'"n": 1', b'"mod\\u0065l": "other"'))).status == 200
+        async with run_gateway_with(script, route_options=NAMED) as gateway:
+            assert (await gateway.post(PATH, ASKED.replace(b'"n": 1', b'"mod\\u0065l": "other"'))).status == 200
         body = script.requests[0].partition(b"\r\n\r\n")[2]
         assert [name for name, _ in json.loads(body, object_pairs_hook=list)] == ["messages", "model", "stream"]
         assert script.bodies[0]["model"] == "new"
@@ -48,24 +48,24 @@ def test_duplicate_model_member_is_dropped() -> None:
 def test_invalid_body_is_not_passed_through(body: bytes) -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
-        async with run_gateway_with(script) as place:
-            answer = await place.post(PATH, body)
-            assert answer.status == 400
-            assert decode_error("openai-chat", 400, await answer.read(100_000)).kind == "invalid_request"
+        async with run_gateway_with(script) as gateway:
+            response = await gateway.post(PATH, body)
+            assert response.status == 400
+            assert decode_error("openai-chat", 400, await response.read(100_000)).kind == "invalid_request"
         assert script.requests == []
 
     run_async(work())
 
 
 def test_response_passes_through_and_its_usage_is_counted() -> None:
-    given = CHAT_BODY.replace(b'"object"', b'\n "new_field": [1.0, 2],  "object"')
+    upstream_body = CHAT_BODY.replace(b'"object"', b'\n "new_field": [1.0, 2],  "object"')
 
     async def work() -> None:
-        async with run_gateway_with(ScriptedUpstream(http_response("200 OK", given))) as place:
-            answer = await place.post(PATH, ASKED)
-            assert await answer.read(100_000) == given
-            assert "toolwire-losses" not in answer.headers
-            _, metrics = await place.get("/metrics")
+        async with run_gateway_with(ScriptedUpstream(http_response("200 OK", upstream_body))) as gateway:
+            response = await gateway.post(PATH, ASKED)
+            assert await response.read(100_000) == upstream_body
+            assert "toolwire-losses" not in response.headers
+            _, metrics = await gateway.get("/metrics")
             assert b'toolwire_tokens_total{provider="p0",kind="output"} 4' in metrics
 
     run_async(work())
@@ -84,8 +84,8 @@ def test_unusual_response_is_decoded(body: bytes, status: int) -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(http_response("200 OK", body)), extra_config="[limits]\nretries = 0"
-        ) as place:
-            assert (await place.post(PATH, ASKED)).status == status
+        ) as gateway:
+            assert (await gateway.post(PATH, ASKED)).status == status
 
     run_async(work())
 
@@ -115,7 +115,7 @@ MESSAGE = {
 
 
 @pytest.mark.parametrize(
-    ("protocol", "answer"),
+    ("protocol", "response"),
     [
         ("openai-chat", CHAT),
         ("openai-chat", CHAT | {"choices": [{"message": CALLING, "finish_reason": "stop"}]}),
@@ -127,24 +127,24 @@ MESSAGE = {
         ("anthropic", MESSAGE | {"stop_reason": None}),
     ],
 )
-def test_peek_agrees_with_decoding(protocol: str, answer: dict[str, Any]) -> None:
+def test_peek_agrees_with_decoding(protocol: str, response: dict[str, Any]) -> None:
     """Q-9: including cached, reasoning and total token counts."""
     codec = PROTOCOLS[protocol]
-    body = json.dumps(answer).encode()
-    seen, decoded = codec.peek(body), codec.decode_response(body, ResponseContext())
-    assert seen is not None
-    assert seen.usage is not None
+    body = json.dumps(response).encode()
+    summary, decoded = codec.peek(body), codec.decode_response(body, ResponseContext())
+    assert summary is not None
+    assert summary.usage is not None
     assert decoded.usage is not None
     counts = attrgetter(*USAGE_COUNTS)
-    assert counts(seen.usage) == counts(decoded.usage)
-    assert (seen.id, seen.model) == (decoded.id, decoded.model)
-    assert [one.stop and one.stop.reason for one in seen.candidates] == [
+    assert counts(summary.usage) == counts(decoded.usage)
+    assert (summary.id, summary.model) == (decoded.id, decoded.model)
+    assert [one.stop and one.stop.reason for one in summary.candidates] == [
         one.stop and one.stop.reason for one in decoded.candidates
     ]
 
 
 @pytest.mark.parametrize(
-    ("protocol", "answer"),
+    ("protocol", "response"),
     [
         ("openai-chat", CHAT | {"choices": []}),
         ("openai-chat", CHAT | {"error": {"message": "no"}}),
@@ -154,5 +154,5 @@ def test_peek_agrees_with_decoding(protocol: str, answer: dict[str, Any]) -> Non
         ("anthropic", {name: value for name, value in MESSAGE.items() if name != "content"}),
     ],
 )
-def test_peek_declines_unusual_responses(protocol: str, answer: dict[str, Any]) -> None:
-    assert PROTOCOLS[protocol].peek(json.dumps(answer).encode()) is None
+def test_peek_declines_unusual_responses(protocol: str, response: dict[str, Any]) -> None:
+    assert PROTOCOLS[protocol].peek(json.dumps(response).encode()) is None

@@ -69,8 +69,8 @@ def test_requests_the_provider_would_refuse_are_repaired(wrong: str) -> None:
         mended, lost = await translate_through_gateway(body)
         assert lost == paths
         assert not any(rule in one for one in violations({name: value for name, value in mended.items() if value}))
-        left, lost = await translate_through_gateway(body, "repair = false")
-        assert ({name: value for name, value in left.items() if value is not None}, lost) == (body, [])
+        unrepaired, lost = await translate_through_gateway(body, "repair = false")
+        assert ({name: value for name, value in unrepaired.items() if value is not None}, lost) == (body, [])
 
     run_async(work())
 

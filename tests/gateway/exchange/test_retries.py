@@ -87,8 +87,8 @@ def test_s_9_request_that_may_have_been_processed_is_not_retried(fault: str, str
             serve_upstream(counted) as origin,
             run_gateway(one_provider_config(origin, timeout=seconds_for(fault))) as gateway,
         ):
-            got = await gateway.send_question("anthropic", stream=stream)
-            assert got.status in (500, 502, 504)
+            response = await gateway.send_question("anthropic", stream=stream)
+            assert response.status in (500, 502, 504)
             assert counted.requests == 1
 
     run_async(work())
@@ -100,8 +100,8 @@ def test_request_that_may_have_been_processed_fails_over(fault: str, stream: boo
     async def work() -> None:
         counted, second = CountingUpstream(UNKNOWN[fault]), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
         async with two_providers(counted, second, "openai-chat", patience=seconds_for(fault)) as gateway:
-            got = await gateway.send_question("anthropic", stream=stream)
-            assert got.status == 200, await got.read(10_000)
+            response = await gateway.send_question("anthropic", stream=stream)
+            assert response.status == 200, await response.read(10_000)
             assert (counted.requests, len(second.requests)) == (1, 1)
 
     run_async(work())
@@ -142,16 +142,16 @@ PATHS = {"anthropic": "/v1/messages", "openai-chat": "/v1/chat/completions", "op
 @pytest.mark.parametrize("effect", EFFECTS)
 def test_s_9_request_with_side_effects_does_not_fail_over(effect: str, fault: str) -> None:
     """S-9: the provider may have run the tool, so the client must decide."""
-    protocol, body, why = EFFECTS[effect]
+    protocol, body, effect_text = EFFECTS[effect]
 
     async def work() -> None:
         counted, second = CountingUpstream(UNKNOWN[fault]), ScriptedUpstream(CHAT_RESPONSE)
         async with two_providers(counted, second, protocol, patience=seconds_for(fault)) as gateway:
-            got = await gateway.post(PATHS[protocol], json.dumps({"model": "m", **body}).encode())
-            message = decode_error(protocol, got.status, await got.read(10_000)).message
+            response = await gateway.post(PATHS[protocol], json.dumps({"model": "m", **body}).encode())
+            message = decode_error(protocol, response.status, await response.read(10_000)).message
         assert (counted.requests, second.requests) == (1, [])
         assert "may have taken effect" in message
-        assert why in message
+        assert effect_text in message
 
     run_async(work())
 
@@ -164,8 +164,8 @@ def test_unprocessed_request_with_side_effects_fails_over(refusal: str) -> None:
         first = ScriptedUpstream(http_response(refusal, json.dumps(refused).encode(), headers="retry-after: 99\r\n"))
         second = ScriptedUpstream(http_response("200 OK", json.dumps(FINAL_MESSAGE).encode()))
         async with two_providers(first, second, protocol) as gateway:
-            got = await gateway.post("/v1/messages", json.dumps({"model": "m", **body}).encode())
-            assert got.status == 200
+            response = await gateway.post("/v1/messages", json.dumps({"model": "m", **body}).encode())
+            assert response.status == 200
         assert (len(first.requests), len(second.requests)) == (1, 1)
 
     run_async(work())
@@ -190,8 +190,8 @@ def test_unprocessed_request_with_side_effects_fails_over(refusal: str) -> None:
     ],
 )
 def test_side_effects_of_requests_are_found(protocol: str, body: dict[str, Any], effect: str | None) -> None:
-    found = find_side_effect(PROTOCOLS[protocol], json.dumps({"model": "m", **body}).encode())
-    assert found is None if effect is None else effect in str(found)
+    delays = find_side_effect(PROTOCOLS[protocol], json.dumps({"model": "m", **body}).encode())
+    assert delays is None if effect is None else effect in str(delays)
 
 
 def test_failed_connection_is_retried() -> None:
@@ -227,9 +227,9 @@ def test_retry_delays_grow_and_respect_retry_after() -> None:
         return retry_delay(RequestRejected(error, attempt="unprocessed"), retries)
 
     for retries, least in enumerate([0.5, 1, 2, 4, 8, 10, 10]):
-        found = {delay(retries) for _ in range(20)}
-        assert len(found) > 1
-        assert all(one is not None and least <= one <= least * 1.25 for one in found)
+        effect = {delay(retries) for _ in range(20)}
+        assert len(effect) > 1
+        assert all(one is not None and least <= one <= least * 1.25 for one in effect)
     assert delay(0, 0) == 0
     assert all((delay(0, 3) or 0) >= 3 for _ in range(20))
     assert delay(0, 11) is None
@@ -265,19 +265,19 @@ def test_q_2_retries_do_not_rerun_tools(tmp_path: Path, client: str, stream: boo
         )
         async with gateway_with_tools(script, log=tmp_path / "log") as gateway:
             path, body = question_request(client, stream=stream)
-            got = await gateway.post(path, body)
-            data = await got.read(100_000)
-            assert got.status == 200, data
+            decoded = await gateway.post(path, body)
+            data = await decoded.read(100_000)
+            assert decoded.status == 200, data
         events = decode_events(client, data) if stream else []
         assert not any(isinstance(event, ResponseFailed) for event in events)
         response = fold(events) if stream else PROTOCOLS[client].decode_response(data, ResponseContext())
-        said = [part.text for one in response.candidates[0].messages for part in one.parts if isinstance(part, Text)]
-        assert "".join(said) == "Let me see.It says hello."
+        texts = [part.text for one in response.candidates[0].messages for part in one.parts if isinstance(part, Text)]
+        assert "".join(texts) == "Let me see.It says hello."
         assert response.model == "m"
         assert calls_in(tmp_path / "log") == 1
         assert [script.bodies.index(one) for one in script.bodies] == [0, 1, 1, 1]
-        asked = PROTOCOLS["openai-chat"].decode_request(json.dumps(script.bodies[-1]).encode(), Route())
-        assert sum(isinstance(part, ToolResult) for one in asked.messages for part in one.parts) == 1
+        last_request = PROTOCOLS["openai-chat"].decode_request(json.dumps(script.bodies[-1]).encode(), Route())
+        assert sum(isinstance(part, ToolResult) for one in last_request.messages for part in one.parts) == 1
 
     run_async(work())
 
@@ -297,12 +297,12 @@ def test_q_2_no_failover_after_a_tool_was_run(tmp_path: Path, refusal: str, stre
             encode_http_response("openai-chat", SAID, stream=stream),
         )
         async with gateway_with_tools(first, second, log=tmp_path / "log") as gateway:
-            got = await gateway.send_question("anthropic", stream=stream)
-            data = await got.read(100_000)
+            response = await gateway.send_question("anthropic", stream=stream)
+            data = await response.read(100_000)
         assert second.requests == []
         assert calls_in(tmp_path / "log") == 1
         assert b"may have taken effect: tools were run" in data
-        assert (got.status == 200) is stream
+        assert (response.status == 200) is stream
 
     run_async(work())
 
@@ -318,8 +318,8 @@ def test_q_2_no_failover_after_a_pause(stream: bool) -> None:
         )
         script = ScriptedUpstream(one, BUSY_RESPONSE, two)
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, "anthropic")) as gateway:
-            got = await gateway.send_question("openai-chat", stream=stream)
-            text, _, _ = decoded_outcome("openai-chat", await got.read(100_000), stream=stream)
+            response = await gateway.send_question("openai-chat", stream=stream)
+            text, _, _ = decoded_outcome("openai-chat", await response.read(100_000), stream=stream)
         assert text == "Let me look. It is sunny."
         assert [len(body["messages"]) for body in script.bodies] == [1, 2, 2]
 
@@ -338,8 +338,8 @@ def test_f_14_fallback_without_the_model_does_not_hide_the_failure() -> None:
         async with two_providers(first, second, "openai-chat", 'default_model = "own-name"\n') as gateway:
             assert (await gateway.send_question("anthropic")).status == 200
         async with two_providers(first, missing, "openai-chat") as gateway:
-            got = await gateway.send_question("anthropic")
-            assert (got.status, b"went wrong" in await got.read(10_000)) == (500, True)
+            response = await gateway.send_question("anthropic")
+            assert (response.status, b"went wrong" in await response.read(10_000)) == (500, True)
         assert [body["model"] for body in (*first.bodies, *second.bodies, *missing.bodies)] == [
             "m",
             "m",

@@ -18,7 +18,7 @@ A, B = provider("a"), provider("b", "http://127.0.0.1:2", models=("b-*",), defau
 
 
 def routed(router: Router, model: str | None) -> list[tuple[str, str | None]]:
-    return [(way.provider.name, way.model) for way in router.route(model).backends]
+    return [(backend.provider.name, backend.model) for backend in router.route(model).backends]
 
 
 def test_first_matching_route_wins() -> None:
@@ -42,8 +42,8 @@ def test_f_14_fallback_gets_its_own_model() -> None:
     assert routed(router, "gpt-5") == [("a", "gpt-5"), ("b", "b-1"), ("c", "gpt-5")]
     assert routed(router, "b-7") == [("a", "b-7"), ("b", "b-7"), ("c", "b-7")]
     assert routed(router, None) == [("a", None), ("b", "b-1"), ("c", None)]
-    named = Router(providers, (RouteSection(providers=("b", "a"), model="x"),))
-    assert routed(named, "gpt-5") == [("b", "x"), ("a", "x")]
+    router_with_model = Router(providers, (RouteSection(providers=("b", "a"), model="x"),))
+    assert routed(router_with_model, "gpt-5") == [("b", "x"), ("a", "x")]
 
 
 def test_model_is_routed_by_prefix_then_pattern_then_catch_all() -> None:
@@ -63,9 +63,9 @@ def test_unknown_model_goes_to_the_only_providers_default() -> None:
 
 
 def test_request_without_a_model_is_a_client_error() -> None:
-    with pytest.raises(ModelNotSpecified, match="no model given: use a/MODEL") as found:
+    with pytest.raises(ModelNotSpecified, match="no model given: use a/MODEL") as caught:
         Router({"a": A}).route(None)
-    assert to_api_error(found.value).status == 400
+    assert to_api_error(caught.value).status == 400
 
 
 def test_unknown_catch_all_is_refused_at_startup() -> None:
@@ -74,8 +74,8 @@ def test_unknown_catch_all_is_refused_at_startup() -> None:
 
 
 def test_providers_are_discovered_by_their_key_variables() -> None:
-    found = discover_providers({"OPENAI_API_KEY": "sk-1", "OLLAMA_HOST": "box", "PATH": "/bin"})
-    assert {name: (one.protocol, one.base_url, one.api_key) for name, one in found.items()} == {
+    caught = discover_providers({"OPENAI_API_KEY": "sk-1", "OLLAMA_HOST": "box", "PATH": "/bin"})
+    assert {name: (one.protocol, one.base_url, one.api_key) for name, one in caught.items()} == {
         "openai": ("openai-responses", "https://api.openai.com", "sk-1"),
         "openai-chat": ("openai-chat", "https://api.openai.com", "sk-1"),
         "ollama": ("ollama", "http://box:11434", None),
@@ -88,10 +88,10 @@ def test_with_one_key_any_model_name_works() -> None:
     router = Router(discover_providers({"OPENAI_API_KEY": "k"}))
     assert routed(router, "claude-sonnet-4-5") == [("openai", "gpt-5.5")]
     assert routed(router, "openai-chat/gpt-4o") == [("openai-chat", "gpt-4o")]
-    both = Router(discover_providers({"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}))
-    assert routed(both, "claude-sonnet-4-5") == [("anthropic", "claude-sonnet-4-5")]
+    two_provider_router = Router(discover_providers({"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}))
+    assert routed(two_provider_router, "claude-sonnet-4-5") == [("anthropic", "claude-sonnet-4-5")]
     with pytest.raises(RouteNotFound):
-        both.route("llama")
+        two_provider_router.route("llama")
 
 
 def test_simulator_replaces_every_provider() -> None:

@@ -120,16 +120,16 @@ def test_s_11_cut_after_the_terminal_event_adds_no_error(protocol: str) -> None:
 
 
 def test_s_11_translator_takes_no_chunks_after_an_error() -> None:
-    taken: list[bytes] = []
+    consumed: list[bytes] = []
 
     def chunks() -> Iterator[bytes]:
         for data in itertools.chain([STREAM_START, FAILED], itertools.repeat(STREAM_START, 5)):
-            taken.append(data)
+            consumed.append(data)
             yield data
 
     stream = translate_stream(chunks(), "openai-chat", "anthropic")
     wire = b"".join(stream)
-    assert taken == [STREAM_START, FAILED]
+    assert consumed == [STREAM_START, FAILED]
     assert len(failures(decode_events("anthropic", wire))) == 1
 
 
@@ -155,10 +155,10 @@ def test_q_11_stream_without_events_is_bounded_in_bytes() -> None:
         async with serve_upstream(model) as origin:
             config = one_provider_config(origin, extra_config="[limits]\nstream = 50_000\nretries = 0")
             async with run_gateway(config) as gateway:
-                answer = await gateway.send_question("anthropic", stream=True)
-                body = await answer.read(1_000_000)
+                response = await gateway.send_question("anthropic", stream=True)
+                body = await response.read(1_000_000)
                 await model.closed.wait()
-        assert answer.status == 502
+        assert response.status == 502
         assert b"limits.stream" in body
 
     run_async(work())

@@ -78,19 +78,19 @@ CASES = [
 @pytest.mark.parametrize(("defect", "client"), CASES)
 def test_s_14_f_7_unusable_response_is_an_error(defect: str, client: str, stream: bool) -> None:
     """S-14 and F-7: it looked like a normal end, so agents stopped there."""
-    protocol, body, frames, why = DEFECTS[defect]
-    sent = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n" if stream else http_response("200 OK", body)
+    protocol, body, frames, message = DEFECTS[defect]
+    upstream_bytes = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n" if stream else http_response("200 OK", body)
 
     async def work() -> None:
         async with (
-            serve_upstream(reply_with(sent)) as origin,
+            serve_upstream(reply_with(upstream_bytes)) as origin,
             run_gateway(one_provider_config(origin, protocol, timeout=60)) as gateway,
         ):
-            got = await gateway.send_question(client, stream=stream)
-            data = await got.read(100_000)
-        error = decode_error(client, got.status, data)
-        assert (got.status, error.kind) == (502, "server"), data
-        assert why in error.message
+            response = await gateway.send_question(client, stream=stream)
+            data = await response.read(100_000)
+        error = decode_error(client, response.status, data)
+        assert (response.status, error.kind) == (502, "server"), data
+        assert message in error.message
 
     run_async(work())
 
@@ -98,13 +98,13 @@ def test_s_14_f_7_unusable_response_is_an_error(defect: str, client: str, stream
 @pytest.mark.parametrize("client", [name for name in PROTOCOL_NAMES if name != "gemini"])
 def test_f_7_stream_with_a_truncated_call_ends_with_an_error(client: str) -> None:
     """F-7: earlier content is passed on."""
-    said = b'{"candidates":[{"content":{"role":"model","parts":[{"text":"It is sunny"}]}}]}'
-    frames = sse(said, candidate("MALFORMED_FUNCTION_CALL", finishMessage="Malformed: print("))
+    text = b'{"candidates":[{"content":{"role":"model","parts":[{"text":"It is sunny"}]}}]}'
+    frames = sse(text, candidate("MALFORMED_FUNCTION_CALL", finishMessage="Malformed: print("))
 
     async def work() -> None:
-        sent = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n"
+        upstream_bytes = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n"
         async with (
-            serve_upstream(reply_with(sent)) as origin,
+            serve_upstream(reply_with(upstream_bytes)) as origin,
             run_gateway(one_provider_config(origin, "gemini", timeout=60)) as gateway,
         ):
             wire = await (await gateway.send_question(client, stream=True)).read(100_000)
@@ -130,8 +130,8 @@ def test_s_14_empty_response_fails_over(stream: bool) -> None:
         )
         first, second = ScriptedUpstream(empty), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
         async with run_gateway_with(first, second) as gateway:
-            got = await gateway.send_question("anthropic", stream=stream)
-            assert got.status == 200, await got.read(10_000)
+            response = await gateway.send_question("anthropic", stream=stream)
+            assert response.status == 200, await response.read(10_000)
         assert (len(first.requests), len(second.requests)) == (1, 1)
 
     run_async(work())
@@ -162,16 +162,16 @@ FINISHED: dict[str, tuple[str, bytes, bytes]] = {
 @pytest.mark.parametrize("client", ["anthropic", "openai-responses", "ollama"])
 def test_short_response_is_valid(client: str, finished: str, stream: bool) -> None:
     protocol, body, frames = FINISHED[finished]
-    sent = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n" if stream else http_response("200 OK", body)
+    upstream_bytes = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n" if stream else http_response("200 OK", body)
 
     async def work() -> None:
         async with (
-            serve_upstream(reply_with(sent)) as origin,
+            serve_upstream(reply_with(upstream_bytes)) as origin,
             run_gateway(one_provider_config(origin, protocol, timeout=60)) as gateway,
         ):
-            got = await gateway.send_question(client, stream=stream)
-            data = await got.read(100_000)
-        assert got.status == 200, data
+            response = await gateway.send_question(client, stream=stream)
+            data = await response.read(100_000)
+        assert response.status == 200, data
         if stream:
             ends = [event for event in decode_events(client, data) if isinstance(event, ResponseEnd | ResponseFailed)]
             assert [type(event) for event in ends] == [ResponseEnd]
@@ -184,16 +184,16 @@ def test_short_response_is_valid(client: str, finished: str, stream: bool) -> No
 @MODES
 def test_unusable_response_passes_through_between_equal_protocols(stream: bool) -> None:
     """Same-protocol responses are exact: Gemini clients know these stop reasons."""
-    told = candidate("MALFORMED_FUNCTION_CALL", finishMessage="Malformed")
-    sent = SSE_HEAD + transfer_chunk(sse(told)) + b"0\r\n\r\n" if stream else http_response("200 OK", told)
+    body = candidate("MALFORMED_FUNCTION_CALL", finishMessage="Malformed")
+    upstream_bytes = SSE_HEAD + transfer_chunk(sse(body)) + b"0\r\n\r\n" if stream else http_response("200 OK", body)
 
     async def work() -> None:
         async with (
-            serve_upstream(reply_with(sent)) as origin,
+            serve_upstream(reply_with(upstream_bytes)) as origin,
             run_gateway(one_provider_config(origin, "gemini", timeout=60)) as gateway,
         ):
-            got = await gateway.send_question("gemini", stream=stream)
-            assert (got.status, b"MALFORMED_FUNCTION_CALL" in await got.read(10_000)) == (200, True)
+            response = await gateway.send_question("gemini", stream=stream)
+            assert (response.status, b"MALFORMED_FUNCTION_CALL" in await response.read(10_000)) == (200, True)
 
     run_async(work())
 
@@ -204,10 +204,10 @@ def test_f_14_cut_after_the_end_changes_nothing(protocol: str, client: str) -> N
     """F-14: a Responses client got `response.completed` and then `response.failed`."""
 
     async def work() -> None:
-        sent = encode_http_response(
+        upstream_bytes = encode_http_response(
             protocol, canonical_response(Text(text="It is sunny"), reason="end_turn"), stream=True
         )
-        cut = reply_with(sent.removesuffix(b"0\r\n\r\n"), keep_open=False)
+        cut = reply_with(upstream_bytes.removesuffix(b"0\r\n\r\n"), keep_open=False)
         async with (
             serve_upstream(cut) as origin,
             run_gateway(one_provider_config(origin, protocol, timeout=60)) as gateway,

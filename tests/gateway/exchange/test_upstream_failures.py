@@ -74,7 +74,7 @@ BEFORE: dict[str, tuple[Handler, int, str]] = {
 def test_early_failure_is_an_error_in_the_clients_protocol(
     protocol: str, fault: str, stream: bool, clock: Clock
 ) -> None:
-    handler, status, why = BEFORE[fault]
+    handler, status, message = BEFORE[fault]
 
     async def work() -> None:
         async with (
@@ -82,13 +82,13 @@ def test_early_failure_is_an_error_in_the_clients_protocol(
             run_gateway(one_provider_config(origin, extra_config="[limits]\nretries = 0\nheartbeat = 3600")) as gateway,
         ):
             asking = gateway.send_question(protocol, stream=stream)
-            answer = await (clock.advance_until_done(asking) if fault == "stalled" else asking)
-            body = await answer.read(100_000)
-            assert answer.status == status, body
+            response = await (clock.advance_until_done(asking) if fault == "stalled" else asking)
+            body = await response.read(100_000)
+            assert response.status == status, body
             error = decode_error(protocol, status, body)
-            assert why in error.message
+            assert message in error.message
             assert "upstream-secret-key" not in body.decode()
-            assert answer.headers["toolwire-exchange"].startswith("ex_")
+            assert response.headers["toolwire-exchange"].startswith("ex_")
 
     run_async(work())
 
@@ -102,9 +102,9 @@ def test_q_13_error_with_a_success_status_becomes_502(protocol: str, status: str
             serve_upstream(reply_with(http_response(status, openai_error_body("went wrong")))) as origin,
             run_gateway(one_provider_config(origin, extra_config="[limits]\nretries = 0")) as gateway,
         ):
-            answer = await gateway.send_question(protocol, stream=stream)
-            assert answer.status == 502
-            assert decode_error(protocol, 502, await answer.read(10_000)).message.startswith("went wrong")
+            response = await gateway.send_question(protocol, stream=stream)
+            assert response.status == 502
+            assert decode_error(protocol, 502, await response.read(10_000)).message.startswith("went wrong")
 
     run_async(work())
 
@@ -116,15 +116,15 @@ def test_q_13_any_success_status_may_carry_a_response(status: str) -> None:
             serve_upstream(reply_with(http_response(status, CHAT_BODY_WITHOUT_USAGE))) as origin,
             run_gateway(one_provider_config(origin)) as gateway,
         ):
-            answer = await gateway.send_question("anthropic")
-            assert answer.status == 200
-            assert b"fine" in await answer.read(10_000)
+            response = await gateway.send_question("anthropic")
+            assert response.status == 200
+            assert b"fine" in await response.read(10_000)
 
     run_async(work())
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("upstream_bytes", "expected"),
     [
         ("12345678", "12345678"),
         ("12345678.2", "12345679"),
@@ -135,15 +135,15 @@ def test_q_13_any_success_status_may_carry_a_response(status: str) -> None:
         ("soon", None),
     ],
 )
-def test_q_13_retry_after_is_a_whole_number(given: str, expected: str | None) -> None:
+def test_q_13_retry_after_is_a_whole_number(upstream_bytes: str, expected: str | None) -> None:
     async def work() -> None:
-        busy = http_response("429 Busy", openai_error_body("busy"), headers=f"retry-after: {given}\r\n")
+        busy = http_response("429 Busy", openai_error_body("busy"), headers=f"retry-after: {upstream_bytes}\r\n")
         async with (
             serve_upstream(reply_with(busy)) as origin,
             run_gateway(one_provider_config(origin, extra_config="[limits]\nretries = 0")) as gateway,
         ):
-            answer = await gateway.send_question("openai-chat")
-            assert (answer.status, answer.headers.get("retry-after")) == (429, expected)
+            response = await gateway.send_question("openai-chat")
+            assert (response.status, response.headers.get("retry-after")) == (429, expected)
 
     run_async(work())
 
@@ -174,16 +174,16 @@ DURING: dict[str, tuple[Handler, str]] = {
 
 async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Send a response slowly, a few bytes at a time."""
-    asked = await read_http_request(reader)
-    streamed = b'"stream":true' in asked.replace(b" ", b"")
+    request_body = await read_http_request(reader)
+    streamed = b'"stream":true' in request_body.replace(b" ", b"")
     ended = STREAM_START + chat_sse_event({}, "stop") + b"data: [DONE]\n\n"
-    answer = (
+    response = (
         SSE_HEAD + transfer_chunk(ended) + b"0\r\n\r\n"
         if streamed
         else http_response("200 OK", CHAT_BODY_WITHOUT_USAGE)
     )
-    for start in range(0, len(answer), 7):
-        writer.write(answer[start : start + 7])
+    for start in range(0, len(response), 7):
+        writer.write(response[start : start + 7])
         await asyncio.sleep(0)
     writer.write(b"")
     await reader.read()
@@ -194,9 +194,9 @@ async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 def test_slow_upstream_is_awaited(protocol: str, stream: bool) -> None:
     async def work() -> None:
         async with serve_upstream(drip) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            answer = await gateway.send_question(protocol, stream=stream)
-            wire = await answer.read(100_000)
-            assert answer.status == 200
+            response = await gateway.send_question(protocol, stream=stream)
+            wire = await response.read(100_000)
+            assert response.status == 200
             if stream:
                 assert b"sunny" in wire
                 assert isinstance(decode_events(protocol, wire)[-1], ResponseEnd)
@@ -223,18 +223,18 @@ async def endless_body(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("fault", "why"), [(endless_head, "of headers"), (endless_body, "longer than")])
+@pytest.mark.parametrize(("fault", "message"), [(endless_head, "of headers"), (endless_body, "longer than")])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_endless_upstream_is_given_up(protocol: str, fault: Handler, why: str, stream: bool) -> None:
+def test_endless_upstream_is_given_up(protocol: str, fault: Handler, message: str, stream: bool) -> None:
     async def work() -> None:
         more = "[limits]\nretries = 0\nanswer = 100000"
         async with (
             serve_upstream(fault) as origin,
             run_gateway(one_provider_config(origin, extra_config=more)) as gateway,
         ):
-            answer = await gateway.send_question(protocol, stream=stream)
-            assert answer.status == 502
-            assert why in decode_error(protocol, 502, await answer.read(10_000)).message
+            response = await gateway.send_question(protocol, stream=stream)
+            assert response.status == 502
+            assert message in decode_error(protocol, 502, await response.read(10_000)).message
 
     run_async(work())
 
@@ -242,20 +242,20 @@ def test_endless_upstream_is_given_up(protocol: str, fault: Handler, why: str, s
 @pytest.mark.parametrize("fault", DURING)
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_failure_within_a_stream_ends_with_the_protocols_error(protocol: str, fault: str, clock: Clock) -> None:
-    handler, why = DURING[fault]
+    handler, message = DURING[fault]
 
     async def work() -> None:
         async with serve_upstream(handler) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            answer = await gateway.send_question(protocol, stream=True)
-            assert answer.status == 200
-            reading = answer.read(100_000)
+            response = await gateway.send_question(protocol, stream=True)
+            assert response.status == 200
+            reading = response.read(100_000)
             wire = await (clock.advance_until_done(reading) if fault == "stalled" else reading)
             events = decode_events(protocol, wire)
             assert b"sunny" in wire
             assert not any(isinstance(event, ResponseEnd) for event in events)
             (failed,) = [event for event in events if isinstance(event, ResponseFailed)]
             assert not failed.broken, "the client's stream itself is whole"
-            assert why in failed.error.message
+            assert message in failed.error.message
 
     run_async(work())
 
@@ -264,15 +264,15 @@ def test_failure_within_a_stream_ends_with_the_protocols_error(protocol: str, fa
 @pytest.mark.parametrize("when", ["before the answer", "within the stream", "not streaming"])
 def test_upstream_is_closed_when_the_client_disconnects(protocol: str, when: str) -> None:
     async def work() -> None:
-        begun, left = asyncio.Event(), asyncio.Event()
+        started, disconnected = asyncio.Event(), asyncio.Event()
 
         async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await read_http_request(reader)
-            begun.set()
+            started.set()
             if when == "within the stream":
                 writer.write(SSE_HEAD + transfer_chunk(STREAM_START))
             await reader.read()
-            left.set()
+            disconnected.set()
 
         async with (
             serve_upstream(handler) as origin,
@@ -280,13 +280,13 @@ def test_upstream_is_closed_when_the_client_disconnects(protocol: str, when: str
         ):
             asking = asyncio.create_task(gateway.send_question(protocol, stream=when != "not streaming"))
             if when == "within the stream":
-                answer = await asking
-                assert await answer.next()
-                answer.close()
+                response = await asking
+                assert await response.next()
+                response.close()
             else:
-                await begun.wait()
+                await started.wait()
                 asking.cancel()
-            await left.wait()
+            await disconnected.wait()
 
     run_async(work())
 
@@ -294,28 +294,28 @@ def test_upstream_is_closed_when_the_client_disconnects(protocol: str, when: str
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_slow_client_applies_backpressure(protocol: str) -> None:
     async def work() -> None:
-        sent = 0
+        received = 0
 
         async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal sent
+            nonlocal received
             await read_http_request(reader)
             writer.write(SSE_HEAD + transfer_chunk(STREAM_START))
             while True:
                 data = transfer_chunk(chat_sse_event({"content": "x" * 10_000}))
                 writer.write(data)
                 await writer.drain()
-                sent += len(data)
+                received += len(data)
 
         async with serve_upstream(endless) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            answer = await gateway.send_question(protocol, stream=True)
-            assert await answer.next()
+            response = await gateway.send_question(protocol, stream=True)
+            assert await response.next()
             before = -1
-            while sent > before:  # until all buffers in between are full
-                before = sent
+            while received > before:  # until all buffers in between are full
+                before = received
                 await run_event_loop()
-            assert sent < 50_000_000
-            assert await answer.next()
-            answer.close()
+            assert received < 50_000_000
+            assert await response.next()
+            response.close()
 
     run_async(work())
 
@@ -323,21 +323,21 @@ def test_slow_client_applies_backpressure(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_failure_does_not_affect_the_next_request(protocol: str) -> None:
     async def work() -> None:
-        answers = iter(
+        responses = iter(
             [b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nab", http_response("200 OK", CHAT_BODY_WITHOUT_USAGE)]
         )
 
         async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await read_http_request(reader)
-            writer.write(next(answers))
+            writer.write(next(responses))
 
         async with (
             serve_upstream(handler) as origin,
             run_gateway(one_provider_config(origin, extra_config="[limits]\nretries = 0")) as gateway,
         ):
             assert (await gateway.send_question(protocol)).status == 502
-            answer = await gateway.send_question(protocol)
-            assert b"fine" in await answer.read(10_000)
+            response = await gateway.send_question(protocol)
+            assert b"fine" in await response.read(10_000)
 
     run_async(work())
 
@@ -349,9 +349,9 @@ async def send_raw(gateway: RunningGateway, request: bytes) -> bytes:
     """Send these bytes and return the gateway's response, even while the client is still sending."""
     reader, writer = await asyncio.open_connection(gateway.origin.host, gateway.origin.port)
     writer.write(request)
-    found = await reader.read(65536)
+    decoded = await reader.read(65536)
     writer.close()
-    return found
+    return decoded
 
 
 HOSTILE: dict[str, tuple[bytes, int]] = {
@@ -372,16 +372,16 @@ HOSTILE: dict[str, tuple[bytes, int]] = {
 @pytest.mark.parametrize("hostile", HOSTILE)
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_hostile_client_is_rejected_and_the_next_one_served(protocol: str, hostile: str, clock: Clock) -> None:
-    sent, status = HOSTILE[hostile]
+    received, status = HOSTILE[hostile]
     path, body = question_request(protocol)
 
     async def work() -> None:
         async with serve_upstream(drip) as origin:
             more = "[limits]\nreceive = 60\nbody = 100000"
             async with run_gateway(one_provider_config(origin, extra_config=more)) as gateway:
-                saying = send_raw(gateway, sent.replace(b"{path}", path.encode()))
-                answer = await (clock.advance_until_done(saying) if status == 408 else saying)
-                assert answer.startswith(b"HTTP/1.1 %d " % status), answer
+                saying = send_raw(gateway, received.replace(b"{path}", path.encode()))
+                response = await (clock.advance_until_done(saying) if status == 408 else saying)
+                assert response.startswith(b"HTTP/1.1 %d " % status), response
                 assert (await gateway.post(path, body)).status == 200
 
     run_async(work())
@@ -395,8 +395,8 @@ def test_request_without_messages_is_refused() -> None:
             serve_upstream(reply_with(http_response("200 OK", CHAT_BODY_WITHOUT_USAGE))) as origin,
             run_gateway(one_provider_config(origin)) as gateway,
         ):
-            answer = await gateway.post("/v1beta/models/m:generateContent", b"{}")
-            failure = decode_error("gemini", answer.status, await answer.read(10_000))
-            assert (answer.status, failure.message) == (400, "the request has no messages")
+            response = await gateway.post("/v1beta/models/m:generateContent", b"{}")
+            failure = decode_error("gemini", response.status, await response.read(10_000))
+            assert (response.status, failure.message) == (400, "the request has no messages")
 
     run_async(work())

@@ -73,13 +73,13 @@ def test_log_lines_are_written_in_batches() -> None:
 
     with contextlib.redirect_stderr(stderr):
         asyncio.run(add())
-    (told,) = stderr.writes
-    assert [one.split()[-1] for one in told.splitlines()] == ["ex_1", "ex_2"]
+    (lines,) = stderr.writes
+    assert [one.split()[-1] for one in lines.splitlines()] == ["ex_1", "ex_2"]
 
 
 def test_full_batch_is_written_at_once() -> None:
-    (told,) = written(logging(*map(make_record, range(LIMIT_LINES))))
-    assert told.count("\n") == LIMIT_LINES
+    (lines,) = written(logging(*map(make_record, range(LIMIT_LINES))))
+    assert lines.count("\n") == LIMIT_LINES
 
 
 def test_flush_writes_pending_lines() -> None:
@@ -107,10 +107,10 @@ def test_crash_is_logged_with_traceback_and_health_checks_are_not() -> None:
         {"there": 1}["it was here"]
     except KeyError as error:
         crashed.exception = error
-    (told,) = written(logging(make_record(5, "/healthz"), crashed, seconds=3 * FLUSH_INTERVAL))
-    assert "healthz" not in told
-    assert told.rstrip().endswith("KeyError: 'it was here'")
-    assert "test_access_log.py" in told
+    (lines,) = written(logging(make_record(5, "/healthz"), crashed, seconds=3 * FLUSH_INTERVAL))
+    assert "healthz" not in lines
+    assert lines.rstrip().endswith("KeyError: 'it was here'")
+    assert "test_access_log.py" in lines
 
 
 def test_s_13_line_breaks_are_escaped() -> None:
@@ -120,7 +120,7 @@ def test_s_13_line_breaks_are_escaped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"),
+    ("records", "printed"),
     [
         ("x\n04:00:00 200 POST /admin", "x%0A04:00:00%20200%20POST%20/admin"),
         ("x\x1b[31m", "x%1B[31m"),
@@ -130,10 +130,10 @@ def test_s_13_line_breaks_are_escaped() -> None:
         ("gpt-ü", "gpt-ü"),
     ],
 )
-def test_s_13_path_and_model_are_single_words(given: str, shown: str) -> None:
-    one = make_record(7, f"/v1/{given}")
-    one.set_backend("up", given)
-    assert one.format_line("12:00:00") == f"12:00:00 200 POST /v1/{shown} -> up/{shown} 250ms ex_7"
+def test_s_13_path_and_model_are_single_words(records: str, printed: str) -> None:
+    one = make_record(7, f"/v1/{records}")
+    one.set_backend("up", records)
+    assert one.format_line("12:00:00") == f"12:00:00 200 POST /v1/{printed} -> up/{printed} 250ms ex_7"
 
 
 def test_s_13_log_line_is_bounded() -> None:
@@ -149,13 +149,13 @@ def test_s_13_traceback_lines_are_marked() -> None:
     crashed.exception = ValueError(
         "no\n04:00:00 200 POST /admin 1ms ex_1\x1b[31m\n" + "x" * 1_000_000 + "\nthe end\r\n"
     )
-    (told,) = written(logging(crashed, seconds=3 * FLUSH_INTERVAL))
-    first, *others = told.splitlines()
+    (lines,) = written(logging(crashed, seconds=3 * FLUSH_INTERVAL))
+    first, *other_lines = lines.splitlines()
     assert first.endswith("ex_9")
-    assert all(one.startswith("  | ") for one in others)
-    assert others[-1] == r"  | the end\r"
-    assert len(told) < 2 * LIMIT_TRACEBACK
-    assert "\x1b" not in told
+    assert all(one.startswith("  | ") for one in other_lines)
+    assert other_lines[-1] == r"  | the end\r"
+    assert len(lines) < 2 * LIMIT_TRACEBACK
+    assert "\x1b" not in lines
 
 
 def test_s_13_unauthenticated_request_forges_no_line(capfd: pytest.CaptureFixture[str]) -> None:
@@ -171,6 +171,6 @@ def test_s_13_unauthenticated_request_forges_no_line(capfd: pytest.CaptureFixtur
             gateway.gateway.log.flush()
 
     run_async(work())
-    told = capfd.readouterr().err
-    assert re.fullmatch(r"(\d\d:\d\d:\d\d \d{3} POST /v1/\S+( -> p0/\S+)? .*\n){2}", told)
-    assert "\x1b" not in told
+    lines = capfd.readouterr().err
+    assert re.fullmatch(r"(\d\d:\d\d:\d\d \d{3} POST /v1/\S+( -> p0/\S+)? .*\n){2}", lines)
+    assert "\x1b" not in lines

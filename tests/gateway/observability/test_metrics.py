@@ -57,9 +57,9 @@ def test_s_16_q_8_loss_reports_are_bounded_in_bytes() -> None:
     for number in range(1, count + 1):
         exchanges.add(id_of(number), MINE, report_of(number, LIMIT_REPORT - 100))
     found = [exchanges.find_losses(id_of(number), MINE) for number in range(1, count + 1)]
-    kept = [report for report in found if report is not None]
-    assert LIMIT_LOSS_BYTES - LIMIT_REPORT < sum(map(len, kept)) <= LIMIT_LOSS_BYTES
-    assert found[-len(kept) :] == kept
+    stored = [report for report in found if report is not None]
+    assert LIMIT_LOSS_BYTES - LIMIT_REPORT < sum(map(len, stored)) <= LIMIT_LOSS_BYTES
+    assert found[-len(stored) :] == stored
 
 
 def test_exchanges_are_bounded_in_number() -> None:
@@ -79,15 +79,15 @@ def test_q_8_long_report_is_truncated_between_losses() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             unknown = {f"field_{number}_{'x' * 200}": number for number in range(3000)}
-            answer = await gateway.post("/v1/messages", json.dumps(LOSSY_REQUEST | unknown).encode())
-            path = f"/toolwire/exchanges/{answer.headers['toolwire-exchange']}/losses"
+            response = await gateway.post("/v1/messages", json.dumps(LOSSY_REQUEST | unknown).encode())
+            path = f"/toolwire/exchanges/{response.headers['toolwire-exchange']}/losses"
             status, body = await gateway.get(path)
             assert status == 200
             assert LIMIT_REPORT - 1000 < len(body) <= LIMIT_REPORT
-            found = json.loads(body)
-            assert len(found["losses"]) + found["more"] >= 3000
-            header = json.loads(answer.headers["toolwire-losses"])
-            assert len(header["losses"]) + header["more"] == len(found["losses"]) + found["more"]
+            report = json.loads(body)
+            assert len(report["losses"]) + report["more"] >= 3000
+            header = json.loads(response.headers["toolwire-losses"])
+            assert len(header["losses"]) + header["more"] == len(report["losses"]) + report["more"]
 
     run_async(work())
 

@@ -56,13 +56,13 @@ class Collector:
 
     @property
     def spans(self) -> list[Any]:
-        found = []
+        metrics = []
         for path, body in self.bodies:
             if path == "/v1/traces":
                 for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
                     assert attributes(resource.resource)["service.name"] == "toolwire"
-                    found += [span for scope in resource.scope_spans for span in scope.spans]
-        return found
+                    metrics += [span for scope in resource.scope_spans for span in scope.spans]
+        return metrics
 
     @property
     def points(self) -> list[tuple[str, dict[str, Any], Any]]:
@@ -79,35 +79,35 @@ class Collector:
 
 
 def attributes(holder: Any) -> dict[str, Any]:
-    found = {}
+    spans = {}
     for one in holder.attributes:
         kind = one.value.WhichOneof("value")
         value = getattr(one.value, kind)
-        found[one.key] = [each.string_value for each in value.values] if kind == "array_value" else value
-    return found
+        spans[one.key] = [each.string_value for each in value.values] if kind == "array_value" else value
+    return spans
 
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    found = Collector()
-    with serve_app(found) as url:
+    spans = Collector()
+    with serve_app(spans) as url:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)  # read by the exporter
-        yield found
+        yield spans
 
 
 async def exchange_once(
     origin: Origin, protocol: str, client: str, *, stream: bool, more: str = "", **environment: str
 ) -> int:
-    wanted = {"OTEL_EXPORTER_OTLP_ENDPOINT": "the collector"} | environment
-    async with run_gateway(one_provider_config(origin, protocol, more), environment=wanted) as gateway:
+    expected = {"OTEL_EXPORTER_OTLP_ENDPOINT": "the collector"} | environment
+    async with run_gateway(one_provider_config(origin, protocol, more), environment=expected) as gateway:
         return await _send_request(gateway, client, stream=stream)
 
 
 async def _send_request(gateway: RunningGateway, client: str, *, stream: bool) -> int:
     path, body = question_request(client, stream=stream, text=f"weather for {SECRET}")
-    answer = await gateway.post(path, body, traceparent=f"00-{TRACE}-b7ad6b7169203331-01")
-    await answer.read(100_000)
-    return answer.status
+    response = await gateway.post(path, body, traceparent=f"00-{TRACE}-b7ad6b7169203331-01")
+    await response.read(100_000)
+    return response.status
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -157,13 +157,13 @@ def test_content_is_exported_only_if_enabled_and_redacted(
     with serve_app(Simulator()) as base_url:
         run_async(work(parse_origin(base_url)))
     (span,) = collector.spans
-    found = attributes(span)
-    (message,) = json.loads(found["gen_ai.input.messages"])
+    spans = attributes(span)
+    (message,) = json.loads(spans["gen_ai.input.messages"])
     assert message == {"role": "user", "parts": [{"type": "text", "content": "weather for [removed]"}]}
-    (answer,) = json.loads(found["gen_ai.output.messages"])
-    assert answer["role"] == "assistant"
-    assert "weather for [removed]" in answer["parts"][-1]["content"]
-    assert found["gen_ai.response.finish_reasons"] == ["end_turn"]
+    (response,) = json.loads(spans["gen_ai.output.messages"])
+    assert response["role"] == "assistant"
+    assert "weather for [removed]" in response["parts"][-1]["content"]
+    assert spans["gen_ai.response.finish_reasons"] == ["end_turn"]
     assert SECRET.encode() not in b"".join(body for _, body in collector.bodies)
     (record,) = read_journal(tmp_path)
     assert record.bodies is None
@@ -206,10 +206,12 @@ assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 
 
 def test_missing_telemetry_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+    content: list[str] = []
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
-    assert configure_telemetry({"OTEL_TRACES_EXPORTER": "otlp"}, said.append) is None
-    assert said == ["telemetry is asked for, and opentelemetry-sdk is not installed: pip install 'toolwire[telemetry]'"]
+    assert configure_telemetry({"OTEL_TRACES_EXPORTER": "otlp"}, content.append) is None
+    assert content == [
+        "telemetry is asked for, and opentelemetry-sdk is not installed: pip install 'toolwire[telemetry]'"
+    ]
 
 
 def test_unreachable_collector_does_not_stop_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:

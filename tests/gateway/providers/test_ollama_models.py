@@ -32,8 +32,8 @@ class Ollama:
             head, _, data = (await read_http_request(reader)).partition(b"\r\n\r\n")
             path, body = head.split(b" ")[1].decode(), json.loads(data)
             self.asked.append((path, body))
-            status, answer = self._answer(path, body, MODELS.get(body["model"]))
-            writer.write(http_response(status, json.dumps(answer).encode()))
+            status, response = self._answer(path, body, MODELS.get(body["model"]))
+            writer.write(http_response(status, json.dumps(response).encode()))
             await writer.drain()
 
     def _answer(self, path: str, body: Any, model: Any) -> tuple[str, Any]:
@@ -61,10 +61,10 @@ class Ollama:
 async def ask(gateway: RunningGateway, model: str, **fields: Any) -> tuple[int, list[str]]:
     """Return the status of a response, and its losses about thinking."""
     body = anthropic_request({"role": "user", "content": "Hi"}, **{"model": model, "stream": False, **fields})
-    answer = await gateway.post("/v1/messages", json.dumps(body).encode())
-    await answer.read(100_000)
-    losses = json.loads(answer.headers.get("toolwire-losses", '{"losses": []}'))["losses"]
-    return answer.status, [f"{one['kind']} {one['path']}" for one in losses if "effort" in one["path"]]
+    response = await gateway.post("/v1/messages", json.dumps(body).encode())
+    await response.read(100_000)
+    losses = json.loads(response.headers.get("toolwire-losses", '{"losses": []}'))["losses"]
+    return response.status, [f"{one['kind']} {one['path']}" for one in losses if "effort" in one["path"]]
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_ollama_request_passes_through() -> None:
         ollama = Ollama()
         body = {"model": "qwen3:8b", "messages": [{"role": "user", "content": "Hi"}], "think": "high", "stream": False}
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
-            answer = await gateway.post("/api/chat", json.dumps(body).encode())
-            assert answer.status == 400
-            assert "not supported for this model" in (await answer.read(10_000)).decode()
+            response = await gateway.post("/api/chat", json.dumps(body).encode())
+            assert response.status == 400
+            assert "not supported for this model" in (await response.read(10_000)).decode()
         assert ollama.asked == [("/api/chat", body)]
 
     run_async(work())

@@ -27,16 +27,16 @@ from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 @pytest.mark.parametrize("protocol", [name for name in PROTOCOL_NAMES if name != "anthropic"])
 def test_two_rounds_become_one_response(protocol: str, stream: bool) -> None:
     async def work() -> None:
-        legs = [PAUSED_MESSAGE, FINAL_MESSAGE]
+        rounds = [PAUSED_MESSAGE, FINAL_MESSAGE]
         script = ScriptedUpstream(
             *(
                 anthropic_stream_response(one) if stream else http_response("200 OK", json.dumps(one).encode())
-                for one in legs
+                for one in rounds
             )
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, "anthropic")) as gateway:
-            answer = await gateway.send_question(protocol, stream=stream)
-            text, stop, spent = decoded_outcome(protocol, await answer.read(100_000), stream=stream)
+            response = await gateway.send_question(protocol, stream=stream)
+            text, stop, spent = decoded_outcome(protocol, await response.read(100_000), stream=stream)
             assert text == "Let me look. It is sunny."
             assert stop == "end_turn"
             assert spent == 10
@@ -64,8 +64,8 @@ def test_pauses_are_bounded(stream: bool) -> None:
             serve_upstream(script) as origin,
             run_gateway(one_provider_config(origin, "anthropic", more)) as gateway,
         ):
-            answer = await gateway.send_question("openai-chat", stream=stream)
-            text, stop, _ = decoded_outcome("openai-chat", await answer.read(100_000), stream=stream)
+            response = await gateway.send_question("openai-chat", stream=stream)
+            text, stop, _ = decoded_outcome("openai-chat", await response.read(100_000), stream=stream)
             assert text == "Let me look. " * 3
             assert stop == "end_turn"
             assert len(script.requests) == 3
@@ -81,8 +81,8 @@ def test_client_with_pause_turn_gets_the_pause() -> None:
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, "anthropic")) as gateway:
             path, body = question_request("anthropic")
-            answer = await gateway.post(path, body)
-            assert json.loads(await answer.read(100_000))["stop_reason"] == "pause_turn"
+            response = await gateway.post(path, body)
+            assert json.loads(await response.read(100_000))["stop_reason"] == "pause_turn"
             assert len(script.requests) == 1
 
     run_async(work())

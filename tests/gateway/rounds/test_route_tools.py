@@ -54,9 +54,9 @@ def test_gateway_runs_route_tools_within_one_response(client: str, protocol: str
         script = ScriptedUpstream(*(encode_http_response(protocol, one, stream=stream) for one in (first, second)))
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
             path, body = question_request(client, stream=stream)
-            got = await gateway.post(path, body)
-            data = await got.read(1_000_000)
-            assert got.status == 200, data
+            decoded = await gateway.post(path, body)
+            data = await decoded.read(1_000_000)
+            assert decoded.status == 200, data
             events = decode_events(client, data) if stream else []
             response = fold(events) if stream else PROTOCOLS[client].decode_response(data, ResponseContext())
         assert len(script.requests) == 2
@@ -65,9 +65,9 @@ def test_gateway_runs_route_tools_within_one_response(client: str, protocol: str
         (result,) = [part for part in after.messages[-1].parts if isinstance(part, ToolResult)]
         assert '{"word": "hello"}' in str(result.content)
         assert b"one__echo" not in data
-        said = [part for one in response.candidates[0].messages for part in one.parts]
-        assert "".join(part.text for part in said if isinstance(part, Text)) == "Let me see.It says hello."
-        assert not any(isinstance(part, ToolCall) for part in said)
+        text = [part for one in response.candidates[0].messages for part in one.parts]
+        assert "".join(part.text for part in text if isinstance(part, Text)) == "Let me see.It says hello."
+        assert not any(isinstance(part, ToolCall) for part in text)
         assert response.candidates[0].stop is not None
         assert response.candidates[0].stop.reason == "end_turn"
 
@@ -87,8 +87,8 @@ def test_several_calls_of_one_response_are_all_run(client: str, protocol: str) -
         )
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
             path, body = question_request(client)
-            got = await gateway.post(path, body)
-            assert got.status == 200, await got.read(1_000_000)
+            decoded = await gateway.post(path, body)
+            assert decoded.status == 200, await decoded.read(1_000_000)
         after = read(protocol, script.bodies[1])
         results = [part for one in after.messages for part in one.parts if isinstance(part, ToolResult)]
         assert ["hello" in str(one.content) for one in results] == [True, False]
@@ -110,11 +110,11 @@ def test_route_tool_calls_can_be_shown(client: str, stream: bool) -> None:
         also = 'tool_calls = "shown"\n'
         async with serve_upstream(script) as origin, run_gateway(configured(origin, "gemini", more=also)) as gateway:
             path, body = question_request(client, stream=stream)
-            got, _ = await post_and_decode(gateway, client, path, body, stream=stream)
-        items = got["content"] if client == "anthropic" else got["output"]
-        shown = next(one for one in items if one["type"] == SHOWN[client])
-        assert shown["name"] == "echo"
-        assert shown["server_name" if client == "anthropic" else "server_label"] == "one"
+            decoded, _ = await post_and_decode(gateway, client, path, body, stream=stream)
+        items = decoded["content"] if client == "anthropic" else decoded["output"]
+        visible = next(one for one in items if one["type"] == SHOWN[client])
+        assert visible["name"] == "echo"
+        assert visible["server_name" if client == "anthropic" else "server_label"] == "one"
         assert "hello" in json.dumps(items)
 
     run_async(work())
@@ -136,25 +136,25 @@ def test_call_without_an_allow_rule_is_denied() -> None:
             run_gateway(configured(origin, "openai-chat", rules=rules)) as gateway,
         ):
             path, body = question_request("anthropic")
-            got, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
         before, after = (read("openai-chat", one) for one in script.bodies)
         assert [tool.name for tool in before.tools] == ["weather", "one__echo"]
         assert "no rule allows it, and nobody is there to ask" in str(after.messages)
-        assert got["content"][0]["text"] == "I may not."
+        assert decoded["content"][0]["text"] == "I may not."
 
     run_async(work())
 
 
 def test_client_call_beside_a_route_tool_call_ends_the_response() -> None:
     async def work() -> None:
-        both = canonical_response(canonical_call("one__echo", word="x"), canonical_call("weather", "call_2"))
-        script = ScriptedUpstream(encode_http_response("openai-chat", both, stream=False))
+        mixed_response = canonical_response(canonical_call("one__echo", word="x"), canonical_call("weather", "call_2"))
+        script = ScriptedUpstream(encode_http_response("openai-chat", mixed_response, stream=False))
         async with serve_upstream(script) as origin, run_gateway(configured(origin, "openai-chat")) as gateway:
             path, body = question_request("anthropic")
-            got, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
         assert len(script.requests) == 1
-        assert [one["name"] for one in got["content"]] == ["weather"]
-        assert got["stop_reason"] == "tool_use"
+        assert [one["name"] for one in decoded["content"]] == ["weather"]
+        assert decoded["stop_reason"] == "tool_use"
 
     run_async(work())
 
@@ -172,12 +172,12 @@ def test_client_tool_keeps_its_name() -> None:
             path, body = question_request("anthropic")
             request = json.loads(body)
             request["tools"].append({"name": "one__echo", "input_schema": {"type": "object"}})
-            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
         assert len(script.requests) == 2
         before, after = (read("openai-chat", one) for one in script.bodies)
         assert [tool.name for tool in before.tools] == ["weather", "one__echo", other, "one__fail"]
         assert '{"word": "x"}' in str(after.messages[-1])
-        assert [one["name"] for one in got["content"]] == ["one__echo"]
+        assert [one["name"] for one in decoded["content"]] == ["one__echo"]
 
     run_async(work())
 
@@ -207,9 +207,9 @@ def test_many_route_tools_are_replaced_by_a_search(client: str, protocol: str, s
             run_gateway(configured(origin, protocol, rules=rules, names=MANY, more=also)) as gateway,
         ):
             path, body = question_request(client, stream=stream)
-            got = await gateway.post(path, body)
-            data = await got.read(1_000_000)
-        assert got.status == 200, data
+            decoded = await gateway.post(path, body)
+            data = await decoded.read(1_000_000)
+        assert decoded.status == 200, data
         first, second, third = (read(protocol, one) for one in script.bodies)
         assert [tool.name for tool in first.tools] == ["weather", "find_tools"]
         assert "61 more tools" in first.tools[1].description  # one of 62 is denied
@@ -233,9 +233,9 @@ def test_provider_with_native_search_gets_deferred_tools(client: str, protocol: 
         )
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol, names=MANY)) as gateway:
             path, body = question_request(client)
-            got = await gateway.post(path, body)
-            data = await got.read(1_000_000)
-        assert got.status == 200, data
+            decoded = await gateway.post(path, body)
+            data = await decoded.read(1_000_000)
+        assert decoded.status == 200, data
         first, second = (read(protocol, one) for one in script.bodies)
         natives = [tool for tool in first.tools if isinstance(tool, NativeTool)]
         assert [tool.kind for tool in natives] == [NATIVE[protocol]]
@@ -291,11 +291,11 @@ def test_client_keeps_its_own_search() -> None:
             path, body = question_request("anthropic")
             request = json.loads(body)
             request["tools"].append({"name": "find_tools", "input_schema": {"type": "object"}})
-            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
         names = [[tool.name for tool in read("openai-chat", one).tools] for one in script.bodies]
         assert names[0] == ["weather", "find_tools", "toolwire__find_tools"]
         assert names[1] == [*names[0], "one__echo"]
-        assert [one["name"] for one in got["content"]] == ["find_tools"]
+        assert [one["name"] for one in decoded["content"]] == ["find_tools"]
 
     run_async(work())
 
@@ -325,9 +325,9 @@ def test_search_finds_only_allowed_tools() -> None:
         rules = 'allow = ["one__f*"]\nask = ["one__filler_9"]'
         allowed = {f"one__{one}" for one in MANY} - {"one__echo", "one__filler_9"}
         assert {*await declared_after_a_search("anthropic", rules)} == {"weather", *allowed}
-        own, search, *found = await declared_after_a_search("openai-chat", rules)
-        assert (own, search, len(found)) == ("weather", "find_tools", 20)
-        assert set(found) <= allowed
+        client_tool, search, *names = await declared_after_a_search("openai-chat", rules)
+        assert (client_tool, search, len(names)) == ("weather", "find_tools", 20)
+        assert set(names) <= allowed
 
     run_async(work())
 
@@ -347,9 +347,9 @@ def test_tool_rounds_are_bounded() -> None:
             config = more + configured(origin, "openai-chat")
             async with run_gateway(config) as gateway:
                 path, body = question_request("openai-chat")
-                got, _ = await post_and_decode(gateway, "openai-chat", path, body, stream=False)
+                decoded, _ = await post_and_decode(gateway, "openai-chat", path, body, stream=False)
         assert len(script.requests) == 4
-        assert got["choices"][0]["finish_reason"] == "length"
+        assert decoded["choices"][0]["finish_reason"] == "length"
 
     run_async(work())
 
@@ -393,8 +393,8 @@ def test_failed_mcp_server_leaves_the_others_working(capsys: pytest.CaptureFixtu
             server = '[mcp.servers.one]\ncommand = "no-such-program"\n'
             async with run_gateway(one_provider_config(origin, "openai-chat", server) + 'tools = ["one"]\n') as gateway:
                 path, body = question_request("anthropic")
-                got, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
-        assert got["content"][0]["text"] == "Hello."
+                decoded, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
+        assert decoded["content"][0]["text"] == "Hello."
 
     run_async(work())
     assert "the MCP server one is not there: " in capsys.readouterr().err

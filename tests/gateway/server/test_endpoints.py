@@ -21,10 +21,10 @@ from toolwire.upstream.transport import request_head
 
 
 async def ask(gateway: RunningGateway, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
-    answer = await gateway.transport.send(
+    response = await gateway.transport.send(
         gateway.origin, request_head(gateway.origin, path, [], method), None, read_timeout=NO_TIMEOUT
     )
-    return answer.status, answer.headers, await answer.read(100_000)
+    return response.status, response.headers, await response.read(100_000)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -78,8 +78,8 @@ def test_any_routable_model_is_found_in_the_catalog() -> None:
             status, body = await gateway.get("/v1/models/any-name")
             found = json.loads(body)
             assert (status, found["id"], found["owned_by"]) == (200, "any-name", "p0")
-            answer = await gateway.post("/api/show", b'{"model":"any-name:7b"}')
-            assert "tools" in json.loads(await answer.read(10_000))["capabilities"]
+            response = await gateway.post("/api/show", b'{"model":"any-name:7b"}')
+            assert "tools" in json.loads(await response.read(10_000))["capabilities"]
 
     run_async(work())
 
@@ -125,9 +125,9 @@ def test_invalid_compressed_body_is_refused(encoding: str, body: bytes, status: 
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script, extra_config="[limits]\nbody = 1000000") as gateway:
-            answer = await gateway.post("/v1/messages", body, content_encoding=encoding)
-            assert answer.status == status
-            assert decode_error("anthropic", status, await answer.read(10_000)).message.startswith("request body: ")
+            response = await gateway.post("/v1/messages", body, content_encoding=encoding)
+            assert response.status == status
+            assert decode_error("anthropic", status, await response.read(10_000)).message.startswith("request body: ")
             assert script.requests == []
 
     run_async(work())
@@ -137,8 +137,8 @@ def test_last_chunk_counts_towards_the_limit() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nbody = 100") as gateway:
             head = request_head(gateway.origin, "/v1/messages", [("transfer-encoding", "chunked")])
-            answer = await gateway.transport.send(gateway.origin, head + b"\r\nc8\r\n" + b" " * 200 + b"\r\n0", None)
-            assert answer.status == 413
+            response = await gateway.transport.send(gateway.origin, head + b"\r\nc8\r\n" + b" " * 200 + b"\r\n0", None)
+            assert response.status == 413
 
     run_async(work())
 
@@ -147,9 +147,9 @@ def test_unknown_toolwire_strict_value_is_refused() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
-            answer = await gateway.send_question("anthropic", toolwire_strict="yes")
-            assert answer.status == 400
-            assert "'yes'" in decode_error("anthropic", 400, await answer.read(10_000)).message
+            response = await gateway.send_question("anthropic", toolwire_strict="yes")
+            assert response.status == 400
+            assert "'yes'" in decode_error("anthropic", 400, await response.read(10_000)).message
             assert (
                 await gateway.post("/toolwire/translate", b'{"protocol":"anthropic","body":{},"modl":1}')
             ).status == 400

@@ -46,26 +46,26 @@ def test_q_12_stream_limit_is_lowered_to_fit_and_excess_is_503(tmp_path: Path) -
         serve_with_workers(tmp_path, "--model", "up/m", file_limits=(100, 200)) as gateway,
     ):
         with contextlib.ExitStack() as stack:
-            answers = [stack.enter_context(open_stream(gateway)) for _ in range(60)]
-            assert [answer.status_code for answer in answers] == [200] * 60
+            responses = [stack.enter_context(open_stream(gateway)) for _ in range(60)]
+            assert [response.status_code for response in responses] == [200] * 60
             refused = gateway.post({**MESSAGES_REQUEST, "stream": True})
             assert refused.status_code == 503
             assert refused.json()["error"] == {"type": "overloaded_error", "message": "too many streams at once"}
             assert gateway.get("/healthz").status_code == 200
             released.set()
-            for answer in answers:
-                assert "event: message_stop" in list(answer.iter_lines())
+            for response in responses:
+                assert "event: message_stop" in list(response.iter_lines())
         gateway.process.send_signal(signal.SIGTERM)
         assert gateway.process.wait(PROCESS_DEADLINE) == 0
-    why = "limits.streams is 60 instead of 1000: this process may open only 200 files; raise `ulimit -n`"
-    assert why in "".join(gateway.log)
+    reason = "limits.streams is 60 instead of 1000: this process may open only 200 files; raise `ulimit -n`"
+    assert reason in "".join(gateway.log)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_q_12_local_exhaustion_is_not_blamed_on_the_provider(protocol: str) -> None:
     async def work() -> None:
-        held = StalledUpstream()
-        async with run_stalled_gateway(held, "[limits]\nretries = 0\nconnections = 3\n") as gateway:
+        open_streams = StalledUpstream()
+        async with run_stalled_gateway(open_streams, "[limits]\nretries = 0\nconnections = 3\n") as gateway:
             streams = [await gateway.send_question(protocol, stream=True) for _ in range(2)]
             gateway.gateway.app._dispatcher._transport._max_connections = 2
             refused = await gateway.send_question(protocol)
@@ -73,7 +73,7 @@ def test_q_12_local_exhaustion_is_not_blamed_on_the_provider(protocol: str) -> N
             error = decode_error(protocol, 503, await refused.read(10_000))
             assert error.kind == "overloaded"
             assert error.message == "too many open connections or files to reach up: try again later"
-            held.released.set()
+            open_streams.released.set()
             for stream in streams:
                 await stream.read(100_000)
             assert (await gateway.send_question(protocol, stream=True)).status == 200
@@ -94,11 +94,11 @@ def test_q_12_idle_connection_is_closed_to_make_room() -> None:
             with pytest.raises(TransportError):
                 await transport.send(Origin("http", "127.0.0.1", 9), b"", None)
             assert len(transport._open) == 0
-            held = await transport.send(one, request_head(one, "/", ()), b"")
+            open_streams = await transport.send(one, request_head(one, "/", ()), b"")
             with pytest.raises(TransportError) as failed:
                 await transport.send(other, request_head(other, "/", ()), b"")
             assert failed.value.exhausted
-            held.close()
+            open_streams.close()
             transport.close()
 
     run_async(work())
@@ -161,22 +161,22 @@ def test_q_12_connection_over_the_limit_gets_503() -> None:
             ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nconnections = 2"
         ) as gateway:
             place = gateway.origin.host, gateway.origin.port
-            kept = [await asyncio.open_connection(*place) for _ in range(2)]
-            for reader, writer in kept:
+            idle = [await asyncio.open_connection(*place) for _ in range(2)]
+            for reader, writer in idle:
                 writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
                 assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
             reader, writer = await asyncio.open_connection(*place)
-            told = await reader.read()
-            assert told.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
-            assert b"Too many connections (limits.connections)" in told
-            for _, one in (*kept, (reader, writer)):
+            message = await reader.read()
+            assert message.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+            assert b"Too many connections (limits.connections)" in message
+            for _, one in (*idle, (reader, writer)):
                 one.close()
 
     run_async(work())
 
 
 @pytest.mark.parametrize(
-    ("limits", "descriptors", "streams", "connections", "why"),
+    ("limits", "descriptors", "streams", "connections", "reason"),
     [
         (LimitsSection(), 20_000, 1000, 9936, None),
         (LimitsSection(connections=50), 20_000, 1000, 50, None),
@@ -192,11 +192,11 @@ def test_q_12_connection_over_the_limit_gets_503() -> None:
     ],
 )
 def test_q_12_limits_are_fitted_to_the_file_limit(
-    limits: LimitsSection, descriptors: int, streams: int, connections: int, why: str | None
+    limits: LimitsSection, descriptors: int, streams: int, connections: int, reason: str | None
 ) -> None:
-    fitted, told = fit_limits(limits, descriptors)
+    fitted, message = fit_limits(limits, descriptors)
     assert (fitted.streams, fitted.connections) == (streams, connections)
-    assert told is why is None or (why is not None and told is not None and told.startswith(why))
+    assert message is reason is None or (reason is not None and message is not None and message.startswith(reason))
 
 
 def test_zero_connections_is_a_config_error() -> None:

@@ -43,9 +43,9 @@ async def respond_in_chunks(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def exchange_bytes(wire: Wire, asked: bytes) -> bytes:
+async def exchange_bytes(wire: Wire, request_line: bytes) -> bytes:
     """Return everything received until the server closes."""
-    wire[1].write(asked)
+    wire[1].write(request_line)
     return await wire[0].read()
 
 
@@ -78,20 +78,20 @@ def test_head_request_gets_no_body() -> None:
 
     async def work() -> None:
         async with connected_to(application) as wire:
-            found = await exchange_bytes(wire, CLOSING.replace(b"GET", b"HEAD"))
-        assert found == b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\n"
+            received = await exchange_bytes(wire, CLOSING.replace(b"GET", b"HEAD"))
+        assert received == b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\n"
 
     run_async(work())
 
 
 def test_body_in_many_packets_is_received_completely() -> None:
-    sent = bytes(range(256)) * (LIMIT_BUFFERED_BODY // 64)
+    body_bytes = bytes(range(256)) * (LIMIT_BUFFERED_BODY // 64)
 
     async def work() -> None:
         async with connected_to(echo_app) as wire:
-            head = b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(sent)
-            found = await exchange_bytes(wire, head + sent)
-        assert found.partition(b"\r\n\r\n")[2] == sent
+            head = b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body_bytes)
+            received = await exchange_bytes(wire, head + body_bytes)
+        assert received.partition(b"\r\n\r\n")[2] == body_bytes
 
     run_async(work())
 
@@ -128,9 +128,9 @@ def test_header_with_a_line_break_is_not_sent(value: bytes) -> None:
 
     async def work() -> None:
         async with connected_to(application) as wire:
-            found = await exchange_bytes(wire, CLOSING)
-        assert found.startswith(b"HTTP/1.1 500 ")
-        assert value not in found
+            received = await exchange_bytes(wire, CLOSING)
+        assert received.startswith(b"HTTP/1.1 500 ")
+        assert value not in received
 
     run_async(work())
 
@@ -151,16 +151,16 @@ def test_content_length_mismatch_closes_the_connection(body: bytes) -> None:
 
 def test_idle_connection_is_closed_and_a_busy_one_is_not(clock: Clock) -> None:
     async def work() -> None:
-        begun, go_on = asyncio.Event(), asyncio.Event()
+        started, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow(scope: Any, receive: Any, send: Any) -> None:
-            begun.set()
+            started.set()
             await go_on.wait()
             await send_response(send, b"done")
 
         async with connected_to(slow, timeout_keep_alive=100) as (reader, writer):
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            await begun.wait()
+            await started.wait()
             for _ in range(10):
                 clock.advance(100)
                 await run_event_loop()
@@ -176,36 +176,36 @@ def test_idle_connection_is_closed_and_a_busy_one_is_not(clock: Clock) -> None:
 
 def test_disconnect_reaches_every_pipelined_request() -> None:
     async def work() -> None:
-        left: list[str] = []
-        begun, noticed = asyncio.Event(), asyncio.Event()
+        disconnected_paths: list[str] = []
+        started, noticed = asyncio.Event(), asyncio.Event()
 
         async def application(scope: Any, receive: Any, send: Any) -> None:
             await read_request_body(receive)
-            begun.set()
+            started.set()
             assert (await receive())["type"] == "http.disconnect"
-            left.append(scope["path"])
+            disconnected_paths.append(scope["path"])
             noticed.set()
 
         async with connected_to(application) as (_, writer):
             writer.write(b"GET /a HTTP/1.1\r\n\r\n")
-            await begun.wait()
+            await started.wait()
             writer.write(b"GET /b HTTP/1.1\r\n\r\n")
             await run_event_loop()
-            assert left == []
+            assert disconnected_paths == []
             writer.transport.abort()
             await noticed.wait()
             await run_event_loop()
-            assert left == ["/a"]  # they do not wait for each other
+            assert disconnected_paths == ["/a"]  # they do not wait for each other
 
     run_async(work())
 
 
 def test_shutdown_serves_requests_already_received() -> None:
     async def work() -> None:
-        begun, go_on = asyncio.Event(), asyncio.Event()
+        started, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow(scope: Any, receive: Any, send: Any) -> None:
-            begun.set()
+            started.set()
             await go_on.wait()
             await send_response(send, b"done")
 
@@ -215,7 +215,7 @@ def test_shutdown_serves_requests_already_received() -> None:
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         idle, other = await asyncio.open_connection(*listener.getsockname())
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        await begun.wait()
+        await started.wait()
         server.should_exit = True
         assert await idle.read() == b""
         go_on.set()
@@ -230,19 +230,19 @@ def test_shutdown_serves_requests_already_received() -> None:
 def test_connection_close_completes_earlier_responses() -> None:
     async def work() -> None:
         async with connected_to(echo_app) as wire:
-            found = await exchange_bytes(wire, b"POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\none" + CLOSING)
-        assert found.count(b"HTTP/1.1 200 OK") == 2
-        assert b"\r\n\r\none" in found
+            received = await exchange_bytes(wire, b"POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\none" + CLOSING)
+        assert received.count(b"HTTP/1.1 200 OK") == 2
+        assert b"\r\n\r\none" in received
 
     run_async(work())
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
     async def work() -> None:
-        async with run_gateway(one_provider_config(Origin("http", "127.0.0.1", 9))) as place:
-            reader, writer = await asyncio.open_connection(place.origin.host, place.origin.port)
-            asked = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
-            writer.write(asked % b"/healthz" + asked % b"/nowhere" + asked % b"/healthz")
+        async with run_gateway(one_provider_config(Origin("http", "127.0.0.1", 9))) as gateway:
+            reader, writer = await asyncio.open_connection(gateway.origin.host, gateway.origin.port)
+            request_line = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
+            writer.write(request_line % b"/healthz" + request_line % b"/nowhere" + request_line % b"/healthz")
             heads = [await reader.readuntil(b"\r\n\r\n")]
             for _ in range(2):
                 length = int(heads[-1].partition(b"content-length: ")[2].partition(b"\r")[0])

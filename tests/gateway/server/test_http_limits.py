@@ -65,9 +65,9 @@ class Listener(Struct):
             writer.write(packet)
             await writer.drain()
             await asyncio.sleep(0.01)  # so that packets mostly stay separate
-        found = await reader.read()
+        received = await reader.read()
         writer.close()
-        return found
+        return received
 
 
 @asynccontextmanager
@@ -114,20 +114,20 @@ def test_s_1_key_in_a_trailer_is_ignored() -> None:
 
 
 def test_s_1_trailers_do_not_reach_the_application() -> None:
-    seen: list[Any] = []
+    scopes: list[Any] = []
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         body = await read_request_body(receive)
-        seen.extend(scope["headers"])
+        scopes.extend(scope["headers"])
         await send_response(send, body)
 
     async def work() -> None:
         async with serve(application) as server:
             trailed = CHUNKED + b"2\r\nok\r\n0\r\nx-api-key: k\r\nhost: evil.example\r\n\r\n"
-            found = await server.respond_to(trailed, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
-            assert found.count(b"HTTP/1.1 200 OK") == 2
-        assert seen[:2] == [(b"host", b"localhost"), (b"transfer-encoding", b"chunked")]
-        assert (b"x-api-key", b"k") not in seen
+            received = await server.respond_to(trailed, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+            assert received.count(b"HTTP/1.1 200 OK") == 2
+        assert scopes[:2] == [(b"host", b"localhost"), (b"transfer-encoding", b"chunked")]
+        assert (b"x-api-key", b"k") not in scopes
 
     run(work())
 
@@ -142,9 +142,9 @@ def test_s_1_endless_trailers_close_the_connection(application: Application, lin
             if application is refuse:
                 await reader.readuntil(b"no")
             writer.write(line * (2 * 1024 * 1024 // len(line)))
-            found = await reader.read()
+            received = await reader.read()
             expected = b"" if application is refuse else b"HTTP/1.1 431 "
-            assert found[: len(b"HTTP/1.1 431 ")] == expected
+            assert received[: len(b"HTTP/1.1 431 ")] == expected
             writer.close()
 
     run(work())
@@ -154,7 +154,7 @@ def test_s_1_endless_trailers_close_the_connection(application: Application, lin
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "packet",
     [
         b"GET /x\r\n\r\n",
         b"GET /x HTTP/0.9\r\n\r\n",
@@ -163,10 +163,10 @@ def test_s_1_endless_trailers_close_the_connection(application: Application, lin
         CHUNKED.replace(b"transfer", b"transfer-encoding: gzip\r\ntransfer") + b"0\r\n\r\n",
     ],
 )
-def test_unsupported_versions_and_transfer_codings_are_refused(sent: bytes) -> None:
+def test_unsupported_versions_and_transfer_codings_are_refused(packet: bytes) -> None:
     async def work() -> None:
         async with serve(echo_app) as server:
-            assert (await server.respond_to(sent)).startswith(b"HTTP/1.1 400 ")
+            assert (await server.respond_to(packet)).startswith(b"HTTP/1.1 400 ")
 
     run(work())
 
@@ -214,21 +214,21 @@ def test_s_4_other_upgrades_are_ignored_and_the_body_is_kept(protocol: bytes, fr
     async def work() -> None:
         async with serve(echo_app) as server:
             packets = [head, body, last] if split else [head + body + last]
-            found = await server.respond_to(*packets)
-            assert found.count(b"HTTP/1.1 ") == 2
-            assert found.partition(b"\r\n\r\n")[2].startswith(smuggled + b"HTTP/1.1 200 OK\r\n")
-            assert found.endswith(b"\r\n\r\nend")
+            received = await server.respond_to(*packets)
+            assert received.count(b"HTTP/1.1 ") == 2
+            assert received.partition(b"\r\n\r\n")[2].startswith(smuggled + b"HTTP/1.1 200 OK\r\n")
+            assert received.endswith(b"\r\n\r\nend")
 
     run(work())
 
 
 def test_s_4_upgrades_in_one_packet_are_separate_requests() -> None:
-    asked = b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
+    upgrade_request = b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
 
     async def work() -> None:
         async with serve(echo_app) as server:
-            found = await server.respond_to(asked * 3000 + b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
-            assert found.count(b"HTTP/1.1 200 OK") == 3001
+            received = await server.respond_to(upgrade_request * 3000 + b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+            assert received.count(b"HTTP/1.1 200 OK") == 3001
 
     run(work())
 
@@ -261,13 +261,13 @@ HANDSHAKES = {
 
 @pytest.mark.parametrize("name", HANDSHAKES)
 def test_s_5_every_bad_handshake_is_answered_and_closed(name: str) -> None:
-    sent, status = HANDSHAKES[name]
+    packet, status = HANDSHAKES[name]
 
     async def work() -> None:
         async with serve(never_respond) as server:
-            found = await server.respond_to(sent)
-            assert found.split(b" ")[1:2] == ([status] if status else [])
-            assert found.count(b"HTTP/1.1 ") <= 1
+            received = await server.respond_to(packet)
+            assert received.split(b" ")[1:2] == ([status] if status else [])
+            assert received.count(b"HTTP/1.1 ") <= 1
             await wait_until(lambda: not server.server.server_state.connections)
 
     run(work())
@@ -283,11 +283,11 @@ def test_s_5_unanswered_handshake_times_out() -> None:
 
 
 def test_s_5_shutdown_during_a_handshake() -> None:
-    begun, release = asyncio.Event(), asyncio.Event()
+    started, release = asyncio.Event(), asyncio.Event()
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await receive()
-        begun.set()
+        started.set()
         if scope["type"] == "http":
             await release.wait()
             await send_response(send, b"done")
@@ -298,11 +298,11 @@ def test_s_5_shutdown_during_a_handshake() -> None:
         async with serve(application) as server:
             reader, writer = await server.connect()
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            await begun.wait()
-            begun.clear()
+            await started.wait()
+            started.clear()
             handshake, other = await server.connect()
             other.write(UPGRADE + b"\r\n")
-            await begun.wait()
+            await started.wait()
             server.server.should_exit = True
             assert (await handshake.read()).startswith(b"HTTP/1.1 503 ")
             release.set()
@@ -341,10 +341,10 @@ def test_s_5_shutdown_during_a_websocket_close() -> None:
 def test_s_5_sigterm_drains_streams_beside_refused_handshakes(tmp_path: Path) -> None:
     with serve_process(tmp_path) as (process, root):
         address = httpx.URL(root)
-        held = []
-        for sent, _ in HANDSHAKES.values():
-            held.append(socket.create_connection((address.host, address.port or 0), timeout=60))
-            held[-1].sendall(sent)
+        connections = []
+        for packet, _ in HANDSHAKES.values():
+            connections.append(socket.create_connection((address.host, address.port or 0), timeout=60))
+            connections[-1].sendall(packet)
         with httpx.stream(
             "POST", f"{root}/v1/messages", json={**MESSAGES_REQUEST, "stream": True}, timeout=60
         ) as streamed:
@@ -353,7 +353,7 @@ def test_s_5_sigterm_drains_streams_beside_refused_handshakes(tmp_path: Path) ->
             process.send_signal(signal.SIGTERM)
             assert "event: message_stop" in list(lines)
         assert process.wait(60) == 0
-        for one in held:
+        for one in connections:
             one.close()
 
 
@@ -512,8 +512,8 @@ def test_refused_request_without_its_body_is_closed_soon(monkeypatch: pytest.Mon
 
     async def work() -> None:
         async with serve(refuse) as server:
-            found = await server.respond_to(b"POST / HTTP/1.1\r\ncontent-length: 100\r\n\r\nabc")
-            assert found.endswith(b"\r\n\r\nno")
+            received = await server.respond_to(b"POST / HTTP/1.1\r\ncontent-length: 100\r\n\r\nabc")
+            assert received.endswith(b"\r\n\r\nno")
 
     run(work())
 

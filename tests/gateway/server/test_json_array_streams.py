@@ -20,9 +20,9 @@ ENDED = chat_sse_event({}, "stop") + b"data: [DONE]\n\n"
 class Slow:
     """An upstream that sends the rest of its response on demand."""
 
-    def __init__(self, rest: bytes) -> None:
+    def __init__(self, remainder: bytes) -> None:
         self.go_on = asyncio.Event()
-        self._rest = rest
+        self._rest = remainder
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_http_request(reader)
@@ -57,17 +57,17 @@ def test_gemini_stream_without_alt_sse_is_a_json_array(silent: bool, clock: Cloc
             serve_upstream(slow) as origin,
             run_gateway(one_provider_config(origin, extra_config=more, timeout=NO_TIMEOUT)) as gateway,
         ):
-            answer = await gateway.post(*endpoint(events=False))
-            assert answer.status == 200
-            assert answer.headers["content-type"] == "application/json"
-            begun = b""
-            while b" sunny" not in begun:
-                begun += await answer.next()
-            assert len(json.loads(begun.rstrip() + b"]")) == 2
+            response = await gateway.post(*endpoint(events=False))
+            assert response.status == 200
+            assert response.headers["content-type"] == "application/json"
+            received = b""
+            while b" sunny" not in received:
+                received += await response.next()
+            assert len(json.loads(received.rstrip() + b"]")) == 2
             for _ in range(3 * silent):
-                begun += await clock.advance_until_done(answer.next())
+                received += await clock.advance_until_done(response.next())
             slow.go_on.set()
-            body = begun + await answer.read(10_000)
+            body = received + await response.read(10_000)
             chunks = json.loads(body)
             assert [list(one["candidates"][0]["content"]["parts"][0]) for one in chunks[:2]] == [["text"], ["text"]]
             assert chunks[-1]["candidates"][0]["finishReason"] == "STOP"
@@ -82,8 +82,8 @@ def test_failed_json_array_ends_with_the_error() -> None:
         slow = Slow(b'data: {"error":{"message":"gone","type":"server_error"}}\n\n')
         slow.go_on.set()
         async with serve_upstream(slow) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            answer = await gateway.post(*endpoint(events=False))
-            body = await answer.read(10_000)
+            response = await gateway.post(*endpoint(events=False))
+            body = await response.read(10_000)
             assert json.loads(body)[-1] == {"error": {"code": 500, "message": "gone", "status": "INTERNAL"}}
             text, error = decode_array(body)
             assert (text, error and error.message) == ("It is sunny", "gone")
@@ -96,9 +96,9 @@ def test_gemini_stream_with_alt_sse_is_sse() -> None:
         slow = Slow(ENDED)
         slow.go_on.set()
         async with serve_upstream(slow) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            answer = await gateway.post(*endpoint(events=True))
-            body = await answer.read(10_000)
-            assert answer.headers["content-type"] == "text/event-stream"
+            response = await gateway.post(*endpoint(events=True))
+            body = await response.read(10_000)
+            assert response.headers["content-type"] == "text/event-stream"
             assert body.startswith(b"data: {")
             assert decode_array(body) == ("It is sunny", None)
 

@@ -87,8 +87,8 @@ async def measure(gateway: RunningGateway, path: str, body: bytes | None) -> tup
     if body is None:
         status, data = await gateway.get(path)
     else:
-        answer = await gateway.post(path, body)
-        status, data = answer.status, await answer.read(100_000_000)
+        response = await gateway.post(path, body)
+        status, data = response.status, await response.read(100_000_000)
     ended = True
     await watching
     return status, data, longest
@@ -99,12 +99,12 @@ async def measure(gateway: RunningGateway, path: str, body: bytes | None) -> tup
 def test_s_12_and_q_17_large_request_does_not_block_the_event_loop(case: str, target: str) -> None:
     """On the loop these took 100 ms to seconds; the test's upstream and client run on it, too."""
     path, body = LARGE[case]
-    told = CHAT_BODY if target == "openai-chat" else json.dumps(anthropic_response()).encode()
+    upstream_body = CHAT_BODY if target == "openai-chat" else json.dumps(anthropic_response()).encode()
 
     async def work() -> None:
-        answers = reply_with(http_response("200 OK", told))
+        responses = reply_with(http_response("200 OK", upstream_body))
         async with (
-            serve_upstream(answers) as origin,
+            serve_upstream(responses) as origin,
             run_gateway(one_provider_config(origin, target, timeout=60)) as gateway,
         ):
             status, data, longest = await measure(gateway, path, body)
@@ -116,7 +116,7 @@ def test_s_12_and_q_17_large_request_does_not_block_the_event_loop(case: str, ta
 
 def test_s_12_long_history_does_not_block_the_event_loop() -> None:
     """S-12: listing and continuing a stored response and a conversation."""
-    told = json.dumps(anthropic_response()).encode()
+    upstream_body = json.dumps(anthropic_response()).encode()
     kinds = {"user": "input_text", "assistant": "output_text"}
     items = [
         {"type": "message", "role": turn["role"], "content": [{"type": kinds[turn["role"]], "text": "x"}]}
@@ -124,9 +124,9 @@ def test_s_12_long_history_does_not_block_the_event_loop() -> None:
     ]
 
     async def work() -> None:
-        answers = reply_with(*[http_response("200 OK", told)] * 3)
+        responses = reply_with(*[http_response("200 OK", upstream_body)] * 3)
         async with (
-            serve_upstream(answers) as origin,
+            serve_upstream(responses) as origin,
             run_gateway(one_provider_config(origin, "anthropic", timeout=60)) as gateway,
         ):
 
@@ -167,10 +167,10 @@ def test_q_17_large_response_does_not_block_the_event_loop() -> None:
                 return await run_there(body, noted, *args)
 
             offload.run = noting  # type: ignore[method-assign]
-            answer = await gateway.send_question("anthropic")
-            data = await answer.read(10_000_000)
-        told = json.loads(data)["content"][0]["text"]
-        assert told == "long " * 200_000
+            response = await gateway.send_question("anthropic")
+            data = await response.read(10_000_000)
+        upstream_body = json.loads(data)["content"][0]["text"]
+        assert upstream_body == "long " * 200_000
 
     run_async(work())
     assert any(name.startswith("toolwire-body") for name in threads)
@@ -203,7 +203,7 @@ def test_heaviness_depends_on_objects_then_on_size() -> None:
 def test_s_12_too_many_messages_tools_or_parts_are_refused(protocol: str, limit: str) -> None:
     """The error is in the client's protocol and names the limit."""
     text = [{"type": "text", "text": "word"}] * (1_500 if limit == "parts" else 1)
-    said = {
+    fields = {
         "model": "m",
         "messages": [
             {"role": ("user", "assistant")[number % 2], "content": text}
@@ -215,22 +215,22 @@ def test_s_12_too_many_messages_tools_or_parts_are_refused(protocol: str, limit:
         ],
     }
     path, _ = question_request(protocol)
-    body = _translated(said, protocol)
+    body = _translated(fields, protocol)
 
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config=f"[limits]\n{limit} = 1000"
         ) as gateway:
-            answer = await gateway.post(path, body)
-            data = await answer.read(100_000)
-        assert answer.status == 413
+            response = await gateway.post(path, body)
+            data = await response.read(100_000)
+        assert response.status == 413
         assert f"limits.{limit}" in decode_error(protocol, 413, data).message
 
     run_async(work())
 
 
-def _translated(said: dict[str, Any], protocol: str) -> bytes:
-    return tw.translate(said, "openai-chat", protocol, model="m", stream=False).to_bytes()
+def _translated(fields: dict[str, Any], protocol: str) -> bytes:
+    return tw.translate(fields, "openai-chat", protocol, model="m", stream=False).to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -250,9 +250,9 @@ def test_s_12_too_many_values_are_refused_before_they_are_decoded(path: str, bod
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nvalues = 10_000"
         ) as gateway:
-            answer = await gateway.post(path, body % b",".join([b"0"] * 20_000))
-            data = await answer.read(100_000)
-        assert answer.status == 413, data
+            response = await gateway.post(path, body % b",".join([b"0"] * 20_000))
+            data = await response.read(100_000)
+        assert response.status == 413, data
         assert b"limits.values" in data
 
     run_async(work())
@@ -283,9 +283,9 @@ def test_s_12_more_losses_than_can_be_reported_are_refused() -> None:
             serve_upstream(reply_with(http_response("200 OK", json.dumps(anthropic_response()).encode()))) as origin,
             run_gateway(one_provider_config(origin, "anthropic", "[limits]\nlosses = 100")) as gateway,
         ):
-            answer = await gateway.post(CHAT, chat(turns(200, zz=1)))
-            data = await answer.read(100_000)
-        assert answer.status == 400
+            response = await gateway.post(CHAT, chat(turns(200, zz=1)))
+            data = await response.read(100_000)
+        assert response.status == 400
         assert b"limits.losses" in data
 
     run_async(work())
@@ -294,12 +294,12 @@ def test_s_12_more_losses_than_can_be_reported_are_refused() -> None:
 def test_s_12_concurrent_large_bodies_are_bounded_in_bytes() -> None:
     """A second large request must retry while the first body is held; small ones are served."""
     body = chat([{"role": "user", "content": "x" * 2_000_000}])
-    got, go_on = asyncio.Event(), asyncio.Event()
+    received, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             if len(await read_http_request(reader)) > 1_000_000:
-                got.set()
+                received.set()
                 await go_on.wait()
             writer.write(CHAT_RESPONSE)
             await writer.drain()
@@ -311,7 +311,7 @@ def test_s_12_concurrent_large_bodies_are_bounded_in_bytes() -> None:
             run_gateway(one_provider_config(origin, extra_config=config, timeout=60)) as gateway,
         ):
             first = asyncio.ensure_future(gateway.post(CHAT, body))
-            await got.wait()
+            await received.wait()
             second = await gateway.post(CHAT, body)
             assert second.status == 503
             assert b"limits.bodies" in await second.read(10_000)
@@ -328,8 +328,8 @@ def test_s_12_concurrent_large_bodies_are_bounded_in_bytes() -> None:
 def test_body_budget_counts_each_body_once() -> None:
     room = BodyBudget(3_000_000)
     assert room.reserve(0, 500_000) == 0
-    held = room.reserve(0, 2_000_000)
-    assert room.reserve(held, 2_500_000) == room.used == 2_500_000
+    reserved = room.reserve(0, 2_000_000)
+    assert room.reserve(reserved, 2_500_000) == room.used == 2_500_000
     with pytest.raises(RequestRejected):
         room.reserve(0, 1_500_000)
     assert room.used == 2_500_000
@@ -363,8 +363,8 @@ def test_s_12_large_bodies_of_other_endpoints_are_decoded_in_a_thread(
 
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
-            answer = await gateway.post(path, body % chat(turns(MANY)))
-            assert (answer.status, bool(await answer.read(10_000_000))) == (200, True)
+            response = await gateway.post(path, body % chat(turns(MANY)))
+            assert (response.status, bool(await response.read(10_000_000))) == (200, True)
 
     run_async(work())
     assert len(threads) == 1
@@ -378,8 +378,8 @@ def test_s_12_compressed_body_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyP
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             head = request_head(gateway.origin, CHAT, [("content-encoding", "gzip")], "POST")
-            answer = await gateway.transport.send(gateway.origin, head, gzip.compress(body), read_timeout=60)
-            assert (answer.status, await answer.read(10_000)) == (200, CHAT_BODY)
+            response = await gateway.transport.send(gateway.origin, head, gzip.compress(body), read_timeout=60)
+            assert (response.status, await response.read(10_000)) == (200, CHAT_BODY)
 
     run_async(work())
     assert len(threads) == 1

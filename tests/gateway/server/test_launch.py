@@ -21,15 +21,15 @@ from tests.support.gateway.process import MESSAGES_REQUEST, SERVE_COMMAND, keyle
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_serve_works_without_keys_and_stops_on_a_signal(tmp_path: Path, workers: str) -> None:
     with serve_process(tmp_path, "--workers", workers) as (process, root):
-        answer = httpx.post(f"{root}/v1/messages", json=MESSAGES_REQUEST, timeout=DEADLINE)
-        assert answer.status_code == 200
-        assert "heliotrope" in answer.json()["content"][0]["text"]
+        response = httpx.post(f"{root}/v1/messages", json=MESSAGES_REQUEST, timeout=DEADLINE)
+        assert response.status_code == 200
+        assert "heliotrope" in response.json()["content"][0]["text"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE) == 0
         assert process.stderr is not None
-        told = process.stderr.read()
-        assert "using the built-in simulator" in told
-        assert re.search(r"200 POST /v1/messages -> anthropic/simulated \d+ms", told)
+        output = process.stderr.read()
+        assert "using the built-in simulator" in output
+        assert re.search(r"200 POST /v1/messages -> anthropic/simulated \d+ms", output)
 
 
 @contextmanager
@@ -41,9 +41,9 @@ def ollama_with(*names: str) -> Iterator[str]:
             self._answer({"models": [{"name": name, "model": name} for name in names]})
 
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            message = {"role": "assistant", "content": f"I am {asked['model']}."}
-            self._answer({"model": asked["model"], "message": message, "done": True, "done_reason": "stop"})
+            request_body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            message = {"role": "assistant", "content": f"I am {request_body['model']}."}
+            self._answer({"model": request_body["model"], "message": message, "done": True, "done_reason": "stop"})
 
         def _answer(self, value: object) -> None:
             body = json.dumps(value).encode()
@@ -72,9 +72,11 @@ def test_ollama_models_are_listed_and_the_first_is_the_default(tmp_path: Path) -
                 "local/qwen3:latest",
                 "local/gemma3:4b",
             ]
-            for asked, answers in (("claude-x", "qwen3:latest"), ("gemma3:4b", "gemma3:4b")):
-                answer = httpx.post(f"{root}/v1/messages", json={**MESSAGES_REQUEST, "model": asked}, timeout=DEADLINE)
-                assert answer.json()["content"][0]["text"] == f"I am {answers}."
+            for request_body, expected_model in (("claude-x", "qwen3:latest"), ("gemma3:4b", "gemma3:4b")):
+                response = httpx.post(
+                    f"{root}/v1/messages", json={**MESSAGES_REQUEST, "model": request_body}, timeout=DEADLINE
+                )
+                assert response.json()["content"][0]["text"] == f"I am {expected_model}."
             process.send_signal(signal.SIGTERM)
             assert process.stderr is not None
             assert "local/MODEL" in process.stderr.read()
@@ -85,9 +87,9 @@ def test_streams_under_way_finish_before_shutdown(tmp_path: Path) -> None:
         serve_process(tmp_path) as (process, root),
         httpx.stream(
             "POST", f"{root}/v1/messages", json={**MESSAGES_REQUEST, "stream": True}, timeout=DEADLINE
-        ) as answer,
+        ) as response,
     ):
-        lines = answer.iter_lines()
+        lines = response.iter_lines()
         assert next(lines) == "event: message_start"
         process.send_signal(signal.SIGTERM)
         assert "event: message_stop" in list(lines)
@@ -95,8 +97,8 @@ def test_streams_under_way_finish_before_shutdown(tmp_path: Path) -> None:
 
 
 def test_port_in_use_is_a_one_line_error(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as busy_socket:
+        port = str(busy_socket.getsockname()[1])
         done = subprocess.run(
             [*SERVE_COMMAND, "--port", port],
             check=False,
@@ -111,14 +113,16 @@ def test_port_in_use_is_a_one_line_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "config", "why"),
+    ("options", "config", "reason"),
     [
         (["--host", "0.0.0.0"], "", "set server.keys"),
         ([], "[server]\nprot = 1", "unknown key server.prot"),
         (["--model", "nobody"], "", "unknown model 'nobody'"),
     ],
 )
-def test_invalid_configuration_is_a_one_line_error(tmp_path: Path, options: list[str], config: str, why: str) -> None:
+def test_invalid_configuration_is_a_one_line_error(
+    tmp_path: Path, options: list[str], config: str, reason: str
+) -> None:
     if config:
         (tmp_path / "toolwire.toml").write_text(config)
     done = subprocess.run(
@@ -131,25 +135,25 @@ def test_invalid_configuration_is_a_one_line_error(tmp_path: Path, options: list
         timeout=DEADLINE,
     )
     assert done.returncode == 2
-    assert why in done.stderr
+    assert reason in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_signing_key_file_is_private(tmp_path: Path) -> None:
     with serve_process(tmp_path) as (_, root):
         httpx.post(f"{root}/v1/messages", json=MESSAGES_REQUEST, timeout=DEADLINE)
-    kept = tmp_path / "toolwire" / "seal.key"
-    assert kept.stat().st_mode & 0o777 == 0o600
-    assert len(bytes.fromhex(json.loads(f'"{kept.read_text().strip()}"'))) == 32
+    path = tmp_path / "toolwire" / "seal.key"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len(bytes.fromhex(json.loads(f'"{path.read_text().strip()}"'))) == 32
 
 
 def test_workers_share_state_that_outlives_them(tmp_path: Path) -> None:
     def went_on(root: str, previous: str | None) -> str:
         # A new connection each time, so that any worker may take it.
         body = {"model": "any-name", "input": "Say heliotrope.", "previous_response_id": previous}
-        answer = httpx.post(f"{root}/v1/responses", json=body, timeout=DEADLINE)
-        assert answer.status_code == 200, answer.text
-        id: str = answer.json()["id"]
+        response = httpx.post(f"{root}/v1/responses", json=body, timeout=DEADLINE)
+        assert response.status_code == 200, response.text
+        id: str = response.json()["id"]
         return id
 
     last: str | None = None
@@ -159,5 +163,5 @@ def test_workers_share_state_that_outlives_them(tmp_path: Path) -> None:
                 last = went_on(root, last)
             process.send_signal(signal.SIGTERM)
             assert process.wait(DEADLINE) == 0
-    kept = tmp_path / "toolwire" / "state.db"
-    assert kept.stat().st_mode & 0o777 == 0o600
+    path = tmp_path / "toolwire" / "state.db"
+    assert path.stat().st_mode & 0o777 == 0o600

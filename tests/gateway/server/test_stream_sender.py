@@ -40,18 +40,18 @@ COMMENT = b": toolwire-losses "
 def test_response_losses_are_sent_as_a_final_comment(protocol: str) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(LOSSY)) as gateway:
-            answer = await gateway.send_question(protocol, stream=True)
-            wire = await answer.read(100_000)
-            path = f"/toolwire/exchanges/{answer.headers['toolwire-exchange']}/losses"
-            kept = [loss["path"] for loss in json.loads((await gateway.get(path))[1])["losses"]]
+            response = await gateway.send_question(protocol, stream=True)
+            wire = await response.read(100_000)
+            path = f"/toolwire/exchanges/{response.headers['toolwire-exchange']}/losses"
+            stored_paths = [loss["path"] for loss in json.loads((await gateway.get(path))[1])["losses"]]
         assert isinstance(decode_events(protocol, wire)[-1], ResponseEnd)
-        assert "/x_unknown" in kept
+        assert "/x_unknown" in stored_paths
         assert (COMMENT in wire) is PROTOCOLS[protocol].surface.allows_comments
         if PROTOCOLS[protocol].surface.allows_comments:
             comment = wire[wire.index(COMMENT) + len(COMMENT) :]
             assert comment.endswith(b"\n\n")
-            header = json.loads(answer.headers.get("toolwire-losses", '{"losses":[]}'))
-            assert [loss["path"] for loss in (*header["losses"], *json.loads(comment)["losses"])] == kept
+            header = json.loads(response.headers.get("toolwire-losses", '{"losses":[]}'))
+            assert [loss["path"] for loss in (*header["losses"], *json.loads(comment)["losses"])] == stored_paths
 
     run_async(work())
 
@@ -81,11 +81,11 @@ def test_no_comment_without_losses() -> None:
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_failover_after_heartbeats(protocol: str, clock: Clock) -> None:
     async def work() -> None:
-        begun, go_on = asyncio.Event(), asyncio.Event()
+        started, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow_and_busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await read_http_request(reader)
-            begun.set()
+            started.set()
             await go_on.wait()
             writer.write(http_response("503 Busy", openai_error_body("busy")))
             await reader.read()
@@ -97,12 +97,12 @@ def test_failover_after_heartbeats(protocol: str, clock: Clock) -> None:
             config += f'[providers.next]\nprotocol = "openai-chat"\nbase_url = "http://{two.authority}"'
             async with run_gateway(config) as gateway:
                 asking = asyncio.create_task(gateway.send_question(protocol, stream=True))
-                await begun.wait()
-                answer = await clock.advance_until_done(asking)
-                assert answer.status == 200
+                await started.wait()
+                response = await clock.advance_until_done(asking)
+                assert response.status == 200
                 assert second.requests == []  # the head came first
                 go_on.set()
-                wire = await answer.read(100_000)
+                wire = await response.read(100_000)
         assert b"sunny" in wire
         assert isinstance(decode_events(protocol, wire)[-1], ResponseEnd)
 

@@ -71,9 +71,9 @@ def test_s_10_q_6_any_worker_finds_all_losses(tmp_path: Path) -> None:
             assert refused.status_code == 400
             for reader in gateway.workers:
                 with gateway.only_worker(reader):
-                    found = gateway.get(f"/toolwire/exchanges/{lossy}/losses")
-                    assert found.status_code == 200
-                    assert "/container" in [loss["path"] for loss in found.json()["losses"]]
+                    totals = gateway.get(f"/toolwire/exchanges/{lossy}/losses")
+                    assert totals.status_code == 200
+                    assert "/container" in [loss["path"] for loss in totals.json()["losses"]]
                     none = gateway.get(f"/toolwire/exchanges/{refused.headers['toolwire-exchange']}/losses")
                     assert none.json() == {"losses": []}
                     for unknown in ("ex_0123456789abcdef", "ex_0000000000000000", "ex_", "%00"):
@@ -96,18 +96,18 @@ def test_s_10_q_6_metrics_sum_all_workers_and_outlive_them(tmp_path: Path) -> No
                     assert gateway.post(MESSAGES_REQUEST).status_code == 200
         for worker in (first, second):
             with gateway.only_worker(worker):
-                found = metrics()
-                assert found["toolwire_request_seconds_count"] == 5
-                assert found['toolwire_requests_total{client="anthropic",provider="anthropic",status="200"}'] == 5
+                totals = metrics()
+                assert totals["toolwire_request_seconds_count"] == 5
+                assert totals['toolwire_requests_total{client="anthropic",provider="anthropic",status="200"}'] == 5
         wait_for_process(lambda: metrics()["toolwire_journal_written_total"] == 5)
         os.kill(first, signal.SIGKILL)
         wait_for_process(lambda: len(set(gateway.workers) - {first}) == 2)
         for worker in gateway.workers:
             with gateway.only_worker(worker):
                 assert gateway.post(MESSAGES_REQUEST).status_code == 200
-        found = metrics()
-        assert found["toolwire_request_seconds_count"] == 7
-        assert found['toolwire_request_seconds_bucket{le="+Inf"}'] == 7
+        totals = metrics()
+        assert totals["toolwire_request_seconds_count"] == 7
+        assert totals['toolwire_request_seconds_bucket{le="+Inf"}'] == 7
         wait_for_process(lambda: metrics()["toolwire_journal_written_total"] == 7)
 
 
@@ -146,15 +146,15 @@ def test_s_10_stop_signal_lets_workers_finish_their_streams(
         contextlib.ExitStack() as stack,
     ):
         wait_for_process(lambda: workers == 1 or len(gateway.workers) == workers)
-        answers = []
+        streamed = []
         for worker in gateway.workers or [gateway.process.pid]:
             with gateway.only_worker(worker):
-                answers.append(stack.enter_context(open_stream(gateway)))
+                streamed.append(stack.enter_context(open_stream(gateway)))
         gateway.process.send_signal(number)
         wait_for_process(gateway.is_closed)
         released.set()
-        for answer in answers:
-            assert "event: message_stop" in list(answer.iter_lines())
+        for response in streamed:
+            assert "event: message_stop" in list(response.iter_lines())
         assert gateway.process.wait(PROCESS_DEADLINE) == 0
 
 
@@ -198,10 +198,10 @@ def test_s_10_supervisor_gives_up_on_workers_that_keep_dying(end: str, how: str)
         timeout=PROCESS_DEADLINE,
     )
     assert done.returncode == 1
-    *others, last = done.stdout.splitlines()
+    *earlier_lines, last = done.stdout.splitlines()
     assert f"{how}: workers keep dying, giving up" in last
-    assert len(others) >= 3  # of the worker that is given up; the other may be between two restarts
-    assert all(f"{how}: restarting in 0.0" in line for line in others)
+    assert len(earlier_lines) >= 3  # of the worker that is given up; the other may be between two restarts
+    assert all(f"{how}: restarting in 0.0" in line for line in earlier_lines)
     assert ("ValueError: no" in done.stderr) == ("ValueError" in end)
 
 
@@ -215,7 +215,7 @@ def test_s_10_sighup_is_ignored_under_nohup() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "why"),
+    ("config", "reason"),
     [
         (
             '[state]\npath = ":memory:"',
@@ -228,7 +228,7 @@ def test_s_10_sighup_is_ignored_under_nohup() -> None:
         ("", "toolwire/state.db: Not a directory: several workers need a writable state file (or use --workers 1)"),
     ],
 )
-def test_q_6_workers_need_a_shared_state_file(tmp_path: Path, config: str, why: str) -> None:
+def test_q_6_workers_need_a_shared_state_file(tmp_path: Path, config: str, reason: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "toolwire.toml").write_text(config)
     done = subprocess.run(
@@ -241,7 +241,7 @@ def test_q_6_workers_need_a_shared_state_file(tmp_path: Path, config: str, why: 
         timeout=PROCESS_DEADLINE,
     )
     assert done.returncode == 2
-    assert why in done.stderr
+    assert reason in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -35,16 +35,16 @@ def test_q_18_cancelled_job_leaves_no_heartbeat(tmp_path: Path) -> None:
 
     def signs() -> int:
         with contextlib.closing(sqlite3.connect(path, timeout=30)) as connection:
-            found: int = connection.execute("SELECT count(*) FROM kept WHERE kind = 'running'").fetchone()[0]
-            return found
+            count: int = connection.execute("SELECT count(*) FROM kept WHERE kind = 'running'").fetchone()[0]
+            return count
 
     async def work() -> None:
         async with serve_upstream(never_respond) as origin:
             config = one_provider_config(origin, extra_config=f'[state]\npath = "{path}"\n', timeout=60)
             async with run_gateway(config) as gateway:
-                asked = json.dumps({"model": "m", "input": "think", "background": True}).encode()
-                answer = await gateway.post("/v1/responses", asked)
-                id = json.loads(await answer.read(1_000_000))["id"]
+                request_body = json.dumps({"model": "m", "input": "think", "background": True}).encode()
+                response = await gateway.post("/v1/responses", request_body)
+                id = json.loads(await response.read(1_000_000))["id"]
                 while signs() != 1:  # noqa: ASYNC110 - another thread writes the file
                     await asyncio.sleep(0.01)
                 cancelled = await gateway.post(f"/v1/responses/{id}/cancel", b"")
@@ -67,21 +67,21 @@ class Counting(SqliteStateStore):
 
 
 def frames(count: int) -> list[bytes]:
-    told: list[dict[str, Any]] = [
+    events: list[dict[str, Any]] = [
         {"type": "response.output_text.delta", "delta": f"{number}"} for number in range(count - 1)
     ]
     last = {"type": "response.completed", "response": {"id": "r", "status": "completed"}}
-    return [encode_frame(RESPONSE, members, number) for number, members in enumerate([*told, last])]
+    return [encode_frame(RESPONSE, members, number) for number, members in enumerate([*events, last])]
 
 
 def answer(status: str) -> Row:
-    told = {"id": "r", "status": status, "background": True, "created_at": time.time()}
-    return Row("me", "response", "r", msgspec.json.encode(StoredResponse([], Raw(msgspec.json.encode(told)))))
+    events = {"id": "r", "status": status, "background": True, "created_at": time.time()}
+    return Row("me", "response", "r", msgspec.json.encode(StoredResponse([], Raw(msgspec.json.encode(events)))))
 
 
-def follow(path: Path, after: int, told: Sequence[bytes]) -> tuple[list[bytes], int]:
+def follow(path: Path, after: int, events: Sequence[bytes]) -> tuple[list[bytes], int]:
     """Follow a job that another process runs; return the frames, and the number of rows read."""
-    got: list[bytes] = []
+    read_frames: list[bytes] = []
 
     async def work() -> None:
         maker, store = SqliteStateStore(str(path), AMPLE_BOUNDS), Counting(str(path), AMPLE_BOUNDS)
@@ -92,14 +92,14 @@ def follow(path: Path, after: int, told: Sequence[bytes]) -> tuple[list[bytes], 
             async for data in BackgroundJobs(store, Quota("answers", 10, 10), 1_000_000).read_frames(
                 "me", RESPONSE, "r", after
             ):
-                got.append(data)
+                read_frames.append(data)
                 read.set()
 
         following = asyncio.ensure_future(follows())
-        for number, frame in enumerate(told):
+        for number, frame in enumerate(events):
             read.clear()
             await maker.put([Row("me", FRAMES_KIND, f"r/{number:09}", frame, "r")])
-            if number == len(told) - 1:
+            if number == len(events) - 1:
                 await maker.put([answer("completed")])
             if number > after:
                 await read.wait()
@@ -110,17 +110,17 @@ def follow(path: Path, after: int, told: Sequence[bytes]) -> tuple[list[bytes], 
 
     counts: list[int] = []
     run_async(work())
-    return got, counts[0]
+    return read_frames, counts[0]
 
 
 def test_q_19_follower_reads_each_frame_once(tmp_path: Path) -> None:
     """Q-19: n frames take n row reads, not n squared."""
-    told = frames(12)
-    got, read = follow(tmp_path / "state.db", -1, told)
-    assert (b"".join(got), read) == (b"".join(told), 12)
+    events = frames(12)
+    read_frames, read = follow(tmp_path / "state.db", -1, events)
+    assert (b"".join(read_frames), read) == (b"".join(events), 12)
 
 
 def test_follower_resumes_after_a_frame(tmp_path: Path) -> None:
-    told = frames(6)
-    got, read = follow(tmp_path / "state.db", 2, told)
-    assert (b"".join(got), read) == (b"".join(told[3:]), 6)
+    events = frames(6)
+    read_frames, read = follow(tmp_path / "state.db", 2, events)
+    assert (b"".join(read_frames), read) == (b"".join(events[3:]), 6)

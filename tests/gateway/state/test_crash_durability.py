@@ -34,8 +34,8 @@ def buffered(client: httpx.Client) -> str:
 
 def streamed(client: httpx.Client) -> str:
     body = {"model": "m", "input": "hello", "stream": True}
-    with client.stream("POST", "/v1/responses", json=body) as answer:
-        for line in answer.iter_lines():
+    with client.stream("POST", "/v1/responses", json=body) as response:
+        for line in response.iter_lines():
             if line.startswith("data: ") and "response.completed" in line:
                 return f"/v1/responses/{json.loads(line[6:])['response']['id']}"
     raise AssertionError("the stream has no end")
@@ -53,8 +53,8 @@ def background(client: httpx.Client) -> str:
 
 def background_stream(client: httpx.Client) -> str:
     body = {"model": "m", "input": "hello", "background": True, "stream": True}
-    with client.stream("POST", "/v1/responses", json=body) as answer:
-        for line in answer.iter_lines():
+    with client.stream("POST", "/v1/responses", json=body) as response:
+        for line in response.iter_lines():
             if line.startswith("data: ") and "response.completed" in line:
                 return f"/v1/responses/{json.loads(line[6:])['response']['id']}?done"
     raise AssertionError("the stream has no end")
@@ -65,9 +65,9 @@ def conversation(client: httpx.Client) -> str:
 
 
 def item(client: httpx.Client) -> str:
-    place = conversation(client)
+    object_path = conversation(client)
     added = {"items": [{"type": "message", "role": "user", "content": "hello"}]}
-    return f"{place}/items/{client.post(f'{place}/items', json=added).json()['data'][0]['id']}"
+    return f"{object_path}/items/{client.post(f'{object_path}/items', json=added).json()['data'][0]['id']}"
 
 
 ALL = [buffered, streamed, interaction, background, background_stream, conversation, item]
@@ -76,21 +76,21 @@ ALL = [buffered, streamed, interaction, background, background_stream, conversat
 def ask_and_kill(root: str, ask: Asked, killed: subprocess.Popen[str]) -> str:
     """Return the path of the stored object; the gateway is killed before anything else happens."""
     with httpx.Client(base_url=root, timeout=PATIENCE) as client:
-        place = ask(client)
+        object_path = ask(client)
         os.kill(killed.pid, signal.SIGKILL)
     killed.wait(PATIENCE)
-    return place
+    return object_path
 
 
-def is_there(home: Path, place: str) -> bool:
+def is_there(home: Path, object_path: str) -> bool:
     """Return whether a restarted gateway finds the object."""
     with serve_process(home) as (_, root):
-        return httpx.get(root + place, timeout=PATIENCE).status_code == 200
+        return httpx.get(root + object_path, timeout=PATIENCE).status_code == 200
 
 
-def is_stored(home: Path, place: str) -> bool:
+def is_stored(home: Path, object_path: str) -> bool:
     """Return whether the object is in the file."""
-    id, _, done = place.rpartition("/")[2].partition("?")
+    id, _, done = object_path.rpartition("/")[2].partition("?")
     with contextlib.closing(sqlite3.connect(home / "toolwire" / "state.db")) as connection:
         query = "SELECT body FROM kept WHERE id = ?1 OR id LIKE '%/' || ?1 ORDER BY serial"
         rows = connection.execute(query, (id,)).fetchall()
@@ -101,23 +101,23 @@ def is_stored(home: Path, place: str) -> bool:
 def test_s_17_acknowledged_state_survives_a_kill(ask: Asked, tmp_path: Path) -> None:
     """S-17: the real gateway, killed with the last byte."""
     with serve_process(tmp_path) as (process, root):
-        place = ask_and_kill(root, ask, process)
-    assert is_there(tmp_path, place)
+        object_path = ask_and_kill(root, ask, process)
+    assert is_there(tmp_path, object_path)
 
 
 @pytest.mark.parametrize("ask", ALL, ids=lambda ask: ask.__name__)
 def test_s_17_nothing_is_acknowledged_before_it_is_stored(ask: Asked, tmp_path: Path) -> None:
     """S-17: the same with a slow disk, which leaves time for a kill in between."""
     with serve_process(tmp_path, command=SLOW) as (process, root):
-        found: list[str] = []
-        client = threading.Thread(target=lambda: found.append(ask_and_kill(root, ask, process)), daemon=True)
+        stored_paths: list[str] = []
+        client = threading.Thread(target=lambda: stored_paths.append(ask_and_kill(root, ask, process)), daemon=True)
         client.start()
         wait_until((tmp_path / "writing").exists)
         client.join(BRIEFLY)
         (tmp_path / "go").touch()
         client.join(PATIENCE)
-        assert found
-    assert is_stored(tmp_path, found[0])
+        assert stored_paths
+    assert is_stored(tmp_path, stored_paths[0])
 
 
 def test_s_17_record_is_journaled_soon_after_the_response(tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def records(path: Path) -> list[Any]:
         return [record for _, record in journal.latest(10)]
 
 
-def wait_until(seen: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
-    while not seen():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -42,8 +42,8 @@ async def gateway_on(path: Path) -> AsyncIterator[RunningGateway]:
 
 
 async def ask(gateway: RunningGateway, path: str, **body: Any) -> tuple[int, Any, dict[str, str]]:
-    answer = await gateway.post(path, json.dumps({"model": "m"} | body).encode())
-    return answer.status, json.loads(await answer.read(1_000_000)), dict(answer.headers)
+    response = await gateway.post(path, json.dumps({"model": "m"} | body).encode())
+    return response.status, json.loads(await response.read(1_000_000)), dict(response.headers)
 
 
 async def healthy(gateway: RunningGateway) -> None:
@@ -51,11 +51,11 @@ async def healthy(gateway: RunningGateway) -> None:
         await asyncio.sleep(0.01)
 
 
-async def degraded(gateway: RunningGateway, why: str) -> None:
+async def degraded(gateway: RunningGateway, reason: str) -> None:
     status, body = await gateway.get("/healthz")
-    told = json.loads(body)
-    assert (status, told["status"]) == (200, "degraded")
-    assert why in told["reasons"]["state"]
+    decoded = json.loads(body)
+    assert (status, decoded["status"]) == (200, "degraded")
+    assert reason in decoded["reasons"]["state"]
 
 
 def broken(path: Path) -> None:
@@ -75,9 +75,9 @@ def test_s_8_startup_message_reports_unavailable_state(tmp_path: Path) -> None:
 
     assert "state is unavailable" not in greet()
     broken(path)
-    found = greet()
-    assert "state is unavailable, only stateless requests are served: the file is damaged" in found
-    assert "(run `toolwire doctor`)" in found
+    message = greet()
+    assert "state is unavailable, only stateless requests are served: the file is damaged" in message
+    assert "(run `toolwire doctor`)" in message
 
 
 @pytest.mark.parametrize(("path", "more"), [("/v1/chat/completions", {}), ("/api/chat", {"stream": False})])
@@ -88,8 +88,8 @@ def test_s_8_stateless_clients_are_served_without_state(path: str, more: dict[st
     async def work() -> None:
         async with gateway_on(tmp_path / "state.db") as gateway:
             for _ in range(2):
-                status, told, _ = await ask(gateway, path, messages=CHAT, **more)
-                assert status == 200, told
+                status, decoded, _ = await ask(gateway, path, messages=CHAT, **more)
+                assert status == 200, decoded
             await degraded(gateway, "file is not a database")
 
     run_async(work())
@@ -114,10 +114,10 @@ def test_s_8_requests_that_need_state_are_refused_in_their_protocol(
 
     async def work() -> None:
         async with gateway_on(tmp_path / "state.db") as gateway:
-            status, told, headers = await ask(gateway, path, **body)
-            assert status == 503, told
-            assert "state is unavailable" in told["error"]["message"]
-            assert str(tmp_path) not in json.dumps(told)
+            status, decoded, headers = await ask(gateway, path, **body)
+            assert status == 503, decoded
+            assert "state is unavailable" in decoded["error"]["message"]
+            assert str(tmp_path) not in json.dumps(decoded)
             assert headers["retry-after"] == "5"
             status, _ = await gateway.get("/v1/responses/resp_1")
             assert status == 503
@@ -131,8 +131,8 @@ def test_s_8_unstored_response_reports_a_loss(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with gateway_on(tmp_path / "state.db") as gateway:
-            status, told, headers = await ask(gateway, "/v1/responses", input="hello")
-            assert (status, told["status"]) == (200, "completed")
+            status, decoded, headers = await ask(gateway, "/v1/responses", input="hello")
+            assert (status, decoded["status"]) == (200, "completed")
             losses = json.loads(headers["toolwire-losses"])["losses"]
             assert [loss["path"] for loss in losses if UNSTORED in loss["reason"]] == ["/store"]
             _, _, headers = await ask(gateway, "/v1/responses", input="hello", store=False)
@@ -173,20 +173,20 @@ def test_q_1_gateway_recovers_after_a_lock(tmp_path: Path) -> None:
                 other.execute("UPDATE kept SET used = used - 1000")
                 other.execute("BEGIN IMMEDIATE")
                 # Stored responses can be read, and new ones are not stored.
-                status, told, headers = await ask(
+                status, decoded, headers = await ask(
                     gateway, "/v1/responses", input="on", previous_response_id=first["id"]
                 )
-                assert (status, UNSTORED in headers["toolwire-losses"]) == (200, True), told
+                assert (status, UNSTORED in headers["toolwire-losses"]) == (200, True), decoded
                 await degraded(gateway, "database is locked")
-                status, told, _ = await ask(gateway, "/v1/responses", input="on", store=True)
-                assert status == 503, told
+                status, decoded, _ = await ask(gateway, "/v1/responses", input="on", store=True)
+                assert status == 503, decoded
                 assert (await ask(gateway, "/v1/chat/completions", messages=CHAT))[0] == 200
                 other.execute("ROLLBACK")
             await healthy(gateway)
-            status, told, headers = await ask(
+            status, decoded, headers = await ask(
                 gateway, "/v1/responses", input="on", previous_response_id=first["id"], store=True
             )
-            assert (status, UNSTORED in headers.get("toolwire-losses", "")) == (200, False), told
+            assert (status, UNSTORED in headers.get("toolwire-losses", "")) == (200, False), decoded
 
     run_async(work())
 
@@ -196,9 +196,9 @@ def test_unstored_stream_reports_a_loss_at_its_end(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with gateway_on(tmp_path / "state.db") as gateway:
-            answer = await gateway.post("/v1/responses", b'{"model": "m", "input": "hello", "stream": true}')
-            told = await answer.read(1_000_000)
-            assert b"response.completed" in told
-            assert UNSTORED.encode() in told.rpartition(b": toolwire-losses ")[2]
+            response = await gateway.post("/v1/responses", b'{"model": "m", "input": "hello", "stream": true}')
+            decoded = await response.read(1_000_000)
+            assert b"response.completed" in decoded
+            assert UNSTORED.encode() in decoded.rpartition(b": toolwire-losses ")[2]
 
     run_async(work())

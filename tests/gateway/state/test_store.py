@@ -126,9 +126,9 @@ def test_least_recently_used_rows_are_evicted(place: Path | None, bounds: StoreL
         for number in range(200):
             store.enqueue([response_row(f"{number:03}", b"x" * 100)])
             await store.get("me", "response", ["nothing"])  # so that each is a separate transaction
-        kept = await store.get("me", "response", [f"{number:03}" for number in range(200)])
-        assert 0 < len(kept) <= 50
-        assert list(kept) == [f"{number:03}" for number in range(200 - len(kept), 200)]
+        rows = await store.get("me", "response", [f"{number:03}" for number in range(200)])
+        assert 0 < len(rows) <= 50
+        assert list(rows) == [f"{number:03}" for number in range(200 - len(rows), 200)]
 
     run(place, work, bounds)
 
@@ -155,14 +155,14 @@ def test_rows_outlive_the_process_and_are_shared(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
-        other = SqliteStateStore(str(path), AMPLE_BOUNDS)
-        before = other.version()
+        second_store = SqliteStateStore(str(path), AMPLE_BOUNDS)
+        before = second_store.version()
         store.enqueue([response_row("a", b"1")])
         assert await store.get("me", "response", ["a"])
-        assert other.version() != before
-        assert await other.get("me", "response", ["a"]) == {"a": b"1"}
-        other.enqueue([response_row("b", b"2", "a")])
-        other.close()
+        assert second_store.version() != before
+        assert await second_store.get("me", "response", ["a"]) == {"a": b"1"}
+        second_store.enqueue([response_row("b", b"2", "a")])
+        second_store.close()
         assert [one.body for one in await store.lineage("me", "response", "b")] == [b"1", b"2"]
         store.enqueue([response_row("c", b"3")])  # and it is closed at once
 
@@ -178,14 +178,14 @@ def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
-        other = SqliteStateStore(str(path), AMPLE_BOUNDS)
+        second_store = SqliteStateStore(str(path), AMPLE_BOUNDS)
         for number in range(100):
             store.enqueue([response_row(f"a{number}")])
-            other.enqueue([response_row(f"b{number}")])
+            second_store.enqueue([response_row(f"b{number}")])
         names = [f"{who}{number}" for who in "ab" for number in range(100)]
-        await other.get("me", "response", [])
+        await second_store.get("me", "response", [])
         assert len(await store.get("me", "response", names)) == 200
-        other.close()
+        second_store.close()
 
     run(path, work)
 
@@ -222,8 +222,8 @@ def test_write_queue_is_bounded(tmp_path: Path, capsys: pytest.CaptureFixture[st
             store.enqueue([response_row(f"waits-{number}", b"2" * 100)])
         busy.execute("COMMIT")
         busy.close()
-        kept = await store.get("me", "response", ["written", *(f"waits-{number}" for number in range(50))])
-        assert list(kept) == ["written", *(f"waits-{number}" for number in range(10))]
+        rows = await store.get("me", "response", ["written", *(f"waits-{number}" for number in range(50))])
+        assert list(rows) == ["written", *(f"waits-{number}" for number in range(10))]
         store.enqueue([response_row("after")])
         assert await store.get("me", "response", ["after"])
 
@@ -268,16 +268,16 @@ def test_q_20_one_key_does_not_evict_rows_of_others(place: Path | None, bounds: 
             await store.put([response_row(f"{number:03}", b"x" * 100)])
         names = [f"{number:03}" for number in range(200)]
         assert [len(await store.get(owner, "response", names)) for owner in ("you", "they")] == [10, 10]
-        assert 0 < len(kept := await store.get("me", "response", names)) <= 30
-        assert list(kept) == names[200 - len(kept) :]
+        assert 0 < len(rows := await store.get("me", "response", names)) <= 30
+        assert list(rows) == names[200 - len(rows) :]
 
     run(place, work, bounds)
 
 
 @pytest.mark.parametrize(
-    ("held", "room", "share"),
+    ("amounts", "room", "share"),
     [([], 10, 0), ([3, 4], 10, 4), ([3, 4], 7, 4), ([100, 2], 10, 8), ([100, 100, 1], 11, 5), ([5, 5, 5], 6, 2)],
 )
-def test_fair_share_spares_small_owners(held: list[int], room: int, share: int) -> None:
-    assert fair_share(held, room) == share
-    assert sum(min(one, share) for one in held) <= room
+def test_fair_share_spares_small_owners(amounts: list[int], room: int, share: int) -> None:
+    assert fair_share(amounts, room) == share
+    assert sum(min(one, share) for one in amounts) <= room

@@ -49,18 +49,18 @@ def test_q_1_reads_continue_while_another_program_writes(tmp_path: Path) -> None
 
     async def work(store: SqliteStateStore) -> None:
         await store.put([response_row("a", b"1"), response_row("b", b"2", "a")])
-        with other_program(path) as other:
-            other.execute("UPDATE kept SET used = used - 1000")  # so that reading marks them as used
-            other.execute("BEGIN IMMEDIATE")
+        with other_program(path) as connection:
+            connection.execute("UPDATE kept SET used = used - 1000")  # so that reading marks them as used
+            connection.execute("BEGIN IMMEDIATE")
             for _ in range(3):
                 assert await store.get("me", "response", ["a"]) == {"a": b"1"}
                 assert [one.id for one in await store.lineage("me", "response", "b")] == ["a", "b"]
                 assert [one.id for one in await store.children("me", "response", "a")] == ["b"]
-            other.execute("ROLLBACK")
-            (before,) = other.execute("SELECT min(used) FROM kept").fetchone()
+            connection.execute("ROLLBACK")
+            (before,) = connection.execute("SELECT min(used) FROM kept").fetchone()
             assert await store.lineage("me", "response", "b")
             await store.check_writable()  # all marks are written
-            assert other.execute("SELECT min(used) FROM kept").fetchone()[0] > before
+            assert connection.execute("SELECT min(used) FROM kept").fetchone()[0] > before
         assert store.unavailable_reason is None
 
     run(path, work, AN_HOUR)
@@ -72,8 +72,8 @@ def test_q_1_lasting_lock_is_a_temporary_error(tmp_path: Path, capsys: pytest.Ca
 
     async def work(store: SqliteStateStore) -> None:
         await store.put([response_row("a")])
-        with other_program(path) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with other_program(path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
             with pytest.raises(StateUnavailable, match="database is locked") as refused:
                 await store.put([response_row("b")])
             assert (refused.value.error.status, refused.value.error.kind) == (503, "overloaded")
@@ -81,15 +81,15 @@ def test_q_1_lasting_lock_is_a_temporary_error(tmp_path: Path, capsys: pytest.Ca
             with pytest.raises(StateUnavailable, match="database is locked"):
                 await store.delete("me", "response", "a")
             assert await store.get("me", "response", ["a", "b"]) == {"a": b"{}"}
-            other.execute("ROLLBACK")
+            connection.execute("ROLLBACK")
         await store.put([response_row("c")])
         assert store.unavailable_reason is None
         assert list(await store.get("me", "response", ["a", "b", "c"])) == ["a", "c"]
 
     run(path, work)
-    told = capsys.readouterr().err.splitlines()
-    assert [line.partition(":")[2].split()[0] for line in told] == ["unavailable:", "available"]
-    assert "1 rows were not stored meanwhile" in told[1]
+    log_lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[2].split()[0] for line in log_lines] == ["unavailable:", "available"]
+    assert "1 rows were not stored meanwhile" in log_lines[1]
 
 
 def test_s_8_only_the_first_request_waits_for_a_lock(tmp_path: Path) -> None:
@@ -98,15 +98,15 @@ def test_s_8_only_the_first_request_waits_for_a_lock(tmp_path: Path) -> None:
 
     async def work(store: SqliteStateStore) -> None:
         await store.put([response_row("a")])
-        with other_program(path) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with other_program(path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
             with pytest.raises(StateUnavailable):
                 await store.put([response_row("b")])
             store._busy_timeout = AN_HOUR
             for number in range(10):
                 with pytest.raises(StateUnavailable):
                     await store.put([response_row(f"c{number}")])
-            other.execute("ROLLBACK")
+            connection.execute("ROLLBACK")
         await store.put([response_row("d")])
 
     run(path, work)
@@ -118,8 +118,8 @@ def test_s_8_lock_timeout_counts_from_the_request(tmp_path: Path) -> None:
 
     async def work(store: SqliteStateStore) -> None:
         await store.put([response_row("a")])
-        with other_program(path) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with other_program(path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
             busy, free = threading.Event(), threading.Event()
 
             def hold_up() -> None:
@@ -134,7 +134,7 @@ def test_s_8_lock_timeout_counts_from_the_request(tmp_path: Path) -> None:
             free.set()
             with pytest.raises(StateUnavailable, match="locked"):
                 await writing
-            other.execute("ROLLBACK")
+            connection.execute("ROLLBACK")
 
     run(path, work, AN_HOUR, clock)
 
@@ -180,14 +180,14 @@ def test_s_8_damage_found_while_reading(tmp_path: Path) -> None:
 
     async def work(store: SqliteStateStore) -> None:
         await store.put([response_row(f"{number}", b"x" * 2000) for number in range(200)])
-        with other_program(path) as other:
-            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with other_program(path) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         size = path.stat().st_size
         with path.open("r+b") as file:
             file.seek(4096)
             file.write(b"\xff" * (size - 4096))
-        with other_program(path) as other:  # makes others read the file again
-            other.execute("PRAGMA user_version = 1")
+        with other_program(path) as connection:  # makes others read the file again
+            connection.execute("PRAGMA user_version = 1")
         with pytest.raises(StateUnavailable, match="malformed"):
             await store.get("me", "response", [f"{number}" for number in range(200)])
         assert store.unavailable_reason is not None
@@ -198,7 +198,7 @@ def test_s_8_damage_found_while_reading(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("PRAGMA user_version = 99", "a newer toolwire wrote it (schema version 99"),
         ("ALTER TABLE kept DROP COLUMN body", "table kept has no column body"),
@@ -206,36 +206,36 @@ def test_s_8_damage_found_while_reading(tmp_path: Path) -> None:
     ],
 )
 def test_s_8_file_is_checked_at_startup(
-    change: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    change: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """S-8: schema version and columns are checked, with a readable message."""
     path = tmp_path / "state.db"
     section = StateSection(path=str(path))
     open_store(section, {}).close()
-    with other_program(path) as other:
-        other.execute(change)
+    with other_program(path) as connection:
+        connection.execute(change)
     store = open_store(section, {})
-    assert said in (store.unavailable_reason or "")
+    assert message in (store.unavailable_reason or "")
     assert str(path) not in (store.unavailable_reason or "")
     with pytest.raises(StateUnavailable):
         asyncio.run(store.get("me", "response", ["a"]))
     store.close()
-    told = capsys.readouterr().err
-    assert f"state: unavailable: {path}: " in told
-    assert said in told
+    log_lines = capsys.readouterr().err
+    assert f"state: unavailable: {path}: " in log_lines
+    assert message in log_lines
 
 
 def test_file_without_a_version_is_migrated(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     section = StateSection(path=str(path))
     open_store(section, {}).close()
-    with other_program(path) as other:
-        other.execute("PRAGMA user_version = 0")
+    with other_program(path) as connection:
+        connection.execute("PRAGMA user_version = 0")
     store = open_store(section, {})
     assert store.unavailable_reason is None
     store.close()
-    with other_program(path) as other:
-        assert other.execute("PRAGMA user_version").fetchone() == (1,)
+    with other_program(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
 
 
 def test_failed_write_raises_for_the_waiting_caller(tmp_path: Path) -> None:
