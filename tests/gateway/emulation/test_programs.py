@@ -42,7 +42,7 @@ def body(client: str, *more: Any, stream: bool = False, direct: bool = False, **
             {"name": "query", "description": "Queries.", "input_schema": SCHEMA, "allowed_callers": callers},
             {"name": "note", "description": "Notes.", "input_schema": SCHEMA},
         ]
-        message = {"max_tokens": 99, "messages": [{"role": "user", "content": "How many?"}, *more]}
+        request = {"max_tokens": 99, "messages": [{"role": "user", "content": "How many?"}, *more]}
         path = "/v1/messages"
     else:
         function = {"type": "function", "parameters": SCHEMA, "strict": False}
@@ -52,9 +52,9 @@ def body(client: str, *more: Any, stream: bool = False, direct: bool = False, **
             {**function, "name": "query", "description": "Queries.", "allowed_callers": callers},
             {**function, "name": "note", "description": "Notes."},
         ]
-        message = {"input": [{"role": "user", "content": "How many?"}, *more], "store": False}
+        request = {"input": [{"role": "user", "content": "How many?"}, *more], "store": False}
         path = "/v1/responses"
-    return path, json.dumps({"model": "m", "tools": tools, "stream": stream, **message, **fields}).encode()
+    return path, json.dumps({"model": "m", "tools": tools, "stream": stream, **request, **fields}).encode()
 
 
 def scripted_program(code: str, *, stream: bool = False) -> ScriptedUpstream:
@@ -460,22 +460,22 @@ def test_tool_choice_of_a_program_only_tool_is_refused() -> None:
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, request_body = body("anthropic", tool_choice={"type": "tool", "name": "query"})
-            decoded = await gateway.post(path, request_body)
-            assert decoded.status == 400
-            assert "only programs may call" in (await decoded.read(10_000)).decode()
+            response = await gateway.post(path, request_body)
+            assert response.status == 400
+            assert "only programs may call" in (await response.read(10_000)).decode()
 
     run_async(work())
 
 
 @pytest.mark.parametrize(
-    ("field", "fields"),
+    ("field", "message"),
     [
         ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}, "disable_parallel_tool_use is not"),
         ({"tools": "strict"}, "strict is not"),
     ],
     ids=["parallel", "strict"],
 )
-def test_fields_the_provider_refuses_beside_programs_are_refused(field: dict[str, Any], fields: str) -> None:
+def test_fields_the_provider_refuses_beside_programs_are_refused(field: dict[str, Any], message: str) -> None:
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, request_body = body("anthropic")
@@ -484,12 +484,12 @@ def test_fields_the_provider_refuses_beside_programs_are_refused(field: dict[str
                 request["tools"][1] |= {"strict": True, "input_schema": {**SCHEMA, "additionalProperties": False}}
             else:
                 request |= field
-            decoded = await gateway.post(path, json.dumps(request).encode())
-            assert decoded.status == 400
-            assert f"{fields} supported with programmatic tool calling" in (await decoded.read(10_000)).decode()
+            response = await gateway.post(path, json.dumps(request).encode())
+            assert response.status == 400
+            assert f"{message} supported with programmatic tool calling" in (await response.read(10_000)).decode()
             # The provider's own wording.
             (finding,) = [one for one in tw.check(request, "anthropic") if "programmatic" in one.rule]
-            assert f"{fields} supported with programmatic tool calling" in finding.message
+            assert f"{message} supported with programmatic tool calling" in finding.message
 
     run_async(work())
 

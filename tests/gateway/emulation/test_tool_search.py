@@ -321,9 +321,9 @@ def test_deferred_program_only_tool_is_refused(deferred: bool) -> None:
             path, body = search_request("anthropic")
             request = json.loads(body)
             request["tools"][2] |= {"allowed_callers": ["code_execution_20260120"], "defer_loading": deferred}
-            decoded = await gateway.post(path, json.dumps(request).encode())
-            assert decoded.status == 400
-            assert "allowed_callers" in (await decoded.read(10_000)).decode()
+            response = await gateway.post(path, json.dumps(request).encode())
+            assert response.status == 400
+            assert "allowed_callers" in (await response.read(10_000)).decode()
 
     run_async(work())
 

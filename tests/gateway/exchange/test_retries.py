@@ -265,9 +265,9 @@ def test_q_2_retries_do_not_rerun_tools(tmp_path: Path, client: str, stream: boo
         )
         async with gateway_with_tools(script, log=tmp_path / "log") as gateway:
             path, body = question_request(client, stream=stream)
-            decoded = await gateway.post(path, body)
-            data = await decoded.read(100_000)
-            assert decoded.status == 200, data
+            reply = await gateway.post(path, body)
+            data = await reply.read(100_000)
+            assert reply.status == 200, data
         events = decode_events(client, data) if stream else []
         assert not any(isinstance(event, ResponseFailed) for event in events)
         response = fold(events) if stream else PROTOCOLS[client].decode_response(data, ResponseContext())

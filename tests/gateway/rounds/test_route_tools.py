@@ -54,9 +54,9 @@ def test_gateway_runs_route_tools_within_one_response(client: str, protocol: str
         script = ScriptedUpstream(*(encode_http_response(protocol, one, stream=stream) for one in (first, second)))
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
             path, body = question_request(client, stream=stream)
-            decoded = await gateway.post(path, body)
-            data = await decoded.read(1_000_000)
-            assert decoded.status == 200, data
+            reply = await gateway.post(path, body)
+            data = await reply.read(1_000_000)
+            assert reply.status == 200, data
             events = decode_events(client, data) if stream else []
             response = fold(events) if stream else PROTOCOLS[client].decode_response(data, ResponseContext())
         assert len(script.requests) == 2
@@ -87,8 +87,8 @@ def test_several_calls_of_one_response_are_all_run(client: str, protocol: str) -
         )
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
             path, body = question_request(client)
-            decoded = await gateway.post(path, body)
-            assert decoded.status == 200, await decoded.read(1_000_000)
+            response = await gateway.post(path, body)
+            assert response.status == 200, await response.read(1_000_000)
         after = read(protocol, script.bodies[1])
         results = [part for one in after.messages for part in one.parts if isinstance(part, ToolResult)]
         assert ["hello" in str(one.content) for one in results] == [True, False]
@@ -207,9 +207,9 @@ def test_many_route_tools_are_replaced_by_a_search(client: str, protocol: str, s
             run_gateway(configured(origin, protocol, rules=rules, names=MANY, more=also)) as gateway,
         ):
             path, body = question_request(client, stream=stream)
-            decoded = await gateway.post(path, body)
-            data = await decoded.read(1_000_000)
-        assert decoded.status == 200, data
+            response = await gateway.post(path, body)
+            data = await response.read(1_000_000)
+        assert response.status == 200, data
         first, second, third = (read(protocol, one) for one in script.bodies)
         assert [tool.name for tool in first.tools] == ["weather", "find_tools"]
         assert "61 more tools" in first.tools[1].description  # one of 62 is denied
@@ -233,9 +233,9 @@ def test_provider_with_native_search_gets_deferred_tools(client: str, protocol: 
         )
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol, names=MANY)) as gateway:
             path, body = question_request(client)
-            decoded = await gateway.post(path, body)
-            data = await decoded.read(1_000_000)
-        assert decoded.status == 200, data
+            response = await gateway.post(path, body)
+            data = await response.read(1_000_000)
+        assert response.status == 200, data
         first, second = (read(protocol, one) for one in script.bodies)
         natives = [tool for tool in first.tools if isinstance(tool, NativeTool)]
         assert [tool.kind for tool in natives] == [NATIVE[protocol]]

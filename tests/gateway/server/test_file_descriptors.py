@@ -64,8 +64,8 @@ def test_q_12_stream_limit_is_lowered_to_fit_and_excess_is_503(tmp_path: Path) -
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_q_12_local_exhaustion_is_not_blamed_on_the_provider(protocol: str) -> None:
     async def work() -> None:
-        open_streams = StalledUpstream()
-        async with run_stalled_gateway(open_streams, "[limits]\nretries = 0\nconnections = 3\n") as gateway:
+        stalled_upstream = StalledUpstream()
+        async with run_stalled_gateway(stalled_upstream, "[limits]\nretries = 0\nconnections = 3\n") as gateway:
             streams = [await gateway.send_question(protocol, stream=True) for _ in range(2)]
             gateway.gateway.app._dispatcher._transport._max_connections = 2
             refused = await gateway.send_question(protocol)
@@ -73,7 +73,7 @@ def test_q_12_local_exhaustion_is_not_blamed_on_the_provider(protocol: str) -> N
             error = decode_error(protocol, 503, await refused.read(10_000))
             assert error.kind == "overloaded"
             assert error.message == "too many open connections or files to reach up: try again later"
-            open_streams.released.set()
+            stalled_upstream.released.set()
             for stream in streams:
                 await stream.read(100_000)
             assert (await gateway.send_question(protocol, stream=True)).status == 200
@@ -94,11 +94,11 @@ def test_q_12_idle_connection_is_closed_to_make_room() -> None:
             with pytest.raises(TransportError):
                 await transport.send(Origin("http", "127.0.0.1", 9), b"", None)
             assert len(transport._open) == 0
-            open_streams = await transport.send(one, request_head(one, "/", ()), b"")
+            idle_response = await transport.send(one, request_head(one, "/", ()), b"")
             with pytest.raises(TransportError) as failed:
                 await transport.send(other, request_head(other, "/", ()), b"")
             assert failed.value.exhausted
-            open_streams.close()
+            idle_response.close()
             transport.close()
 
     run_async(work())

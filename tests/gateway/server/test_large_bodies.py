@@ -151,26 +151,28 @@ def test_s_12_long_history_does_not_block_the_event_loop() -> None:
 def test_q_17_large_response_does_not_block_the_event_loop() -> None:
     """It is decoded and encoded in a thread, correctly."""
     threads: set[str] = set()
-    text = json.loads(CHAT_BODY)
-    text["choices"][0]["message"]["content"] = "long " * 200_000
+    upstream_body = json.loads(CHAT_BODY)
+    upstream_body["choices"][0]["message"]["content"] = "long " * 200_000
 
     async def work() -> None:
-        async with run_gateway_with(ScriptedUpstream(http_response("200 OK", json.dumps(text).encode()))) as gateway:
-            offload = gateway.gateway.app._dispatcher._body_executor
-            run_there = offload.run
+        async with run_gateway_with(
+            ScriptedUpstream(http_response("200 OK", json.dumps(upstream_body).encode()))
+        ) as gateway:
+            executor = gateway.gateway.app._dispatcher._body_executor
+            original_run = executor.run
 
-            async def noting(body: bytes, function: Any, *args: Any) -> Any:
-                def noted(*args: Any) -> Any:
+            async def run_and_record(body: bytes, function: Any, *args: Any) -> Any:
+                def recorded(*args: Any) -> Any:
                     threads.add(threading.current_thread().name)
                     return function(*args)
 
-                return await run_there(body, noted, *args)
+                return await original_run(body, recorded, *args)
 
-            offload.run = noting  # type: ignore[method-assign]
+            executor.run = run_and_record  # type: ignore[method-assign]
             response = await gateway.send_question("anthropic")
             data = await response.read(10_000_000)
-        upstream_body = json.loads(data)["content"][0]["text"]
-        assert upstream_body == "long " * 200_000
+        text = json.loads(data)["content"][0]["text"]
+        assert text == "long " * 200_000
 
     run_async(work())
     assert any(name.startswith("toolwire-body") for name in threads)
@@ -178,12 +180,12 @@ def test_q_17_large_response_does_not_block_the_event_loop() -> None:
 
 def test_small_bodies_are_handled_inline() -> None:
     async def work() -> None:
-        offload = BodyExecutor()
-        assert await offload.run(b"{}" * 100, threading.current_thread) is threading.current_thread()
-        assert await offload.run(b"x" * 200_000, threading.current_thread) is threading.current_thread()
-        assert offload._pool is None
-        assert await offload.run(b"{}" * 50_000, threading.current_thread) is not threading.current_thread()
-        offload.close()
+        executor = BodyExecutor()
+        assert await executor.run(b"{}" * 100, threading.current_thread) is threading.current_thread()
+        assert await executor.run(b"x" * 200_000, threading.current_thread) is threading.current_thread()
+        assert executor._pool is None
+        assert await executor.run(b"{}" * 50_000, threading.current_thread) is not threading.current_thread()
+        executor.close()
 
     run_async(work())
 
@@ -340,7 +342,7 @@ def record_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) 
     threads: list[threading.Thread] = []
     original = getattr(module, function)
 
-    def noted(*args: Any) -> Any:
+    def recorded(*args: Any) -> Any:
         threads.append(threading.current_thread())
         return original(*args)
 

@@ -74,18 +74,18 @@ def frames(count: int) -> list[bytes]:
     return [encode_frame(RESPONSE, members, number) for number, members in enumerate([*events, last])]
 
 
-def answer(status: str) -> Row:
+def response_row(status: str) -> Row:
     events = {"id": "r", "status": status, "background": True, "created_at": time.time()}
     return Row("me", "response", "r", msgspec.json.encode(StoredResponse([], Raw(msgspec.json.encode(events)))))
 
 
-def follow(path: Path, after: int, events: Sequence[bytes]) -> tuple[list[bytes], int]:
+def follow(path: Path, after: int, written_frames: Sequence[bytes]) -> tuple[list[bytes], int]:
     """Follow a job that another process runs; return the frames, and the number of rows read."""
     read_frames: list[bytes] = []
 
     async def work() -> None:
         maker, store = SqliteStateStore(str(path), AMPLE_BOUNDS), Counting(str(path), AMPLE_BOUNDS)
-        await maker.put([answer("in_progress")])
+        await maker.put([response_row("in_progress")])
         read = asyncio.Event()
 
         async def follows() -> None:
@@ -96,11 +96,11 @@ def follow(path: Path, after: int, events: Sequence[bytes]) -> tuple[list[bytes]
                 read.set()
 
         following = asyncio.ensure_future(follows())
-        for number, frame in enumerate(events):
+        for number, frame in enumerate(written_frames):
             read.clear()
             await maker.put([Row("me", FRAMES_KIND, f"r/{number:09}", frame, "r")])
-            if number == len(events) - 1:
-                await maker.put([answer("completed")])
+            if number == len(written_frames) - 1:
+                await maker.put([response_row("completed")])
             if number > after:
                 await read.wait()
         await following
@@ -115,12 +115,12 @@ def follow(path: Path, after: int, events: Sequence[bytes]) -> tuple[list[bytes]
 
 def test_q_19_follower_reads_each_frame_once(tmp_path: Path) -> None:
     """Q-19: n frames take n row reads, not n squared."""
-    events = frames(12)
-    read_frames, read = follow(tmp_path / "state.db", -1, events)
-    assert (b"".join(read_frames), read) == (b"".join(events), 12)
+    written_frames = frames(12)
+    read_frames, read = follow(tmp_path / "state.db", -1, written_frames)
+    assert (b"".join(read_frames), read) == (b"".join(written_frames), 12)
 
 
 def test_follower_resumes_after_a_frame(tmp_path: Path) -> None:
-    events = frames(6)
-    read_frames, read = follow(tmp_path / "state.db", 2, events)
-    assert (b"".join(read_frames), read) == (b"".join(events[3:]), 6)
+    written_frames = frames(6)
+    read_frames, read = follow(tmp_path / "state.db", 2, written_frames)
+    assert (b"".join(read_frames), read) == (b"".join(written_frames[3:]), 6)

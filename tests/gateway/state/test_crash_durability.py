@@ -94,7 +94,7 @@ def is_stored(home: Path, object_path: str) -> bool:
     with contextlib.closing(sqlite3.connect(home / "toolwire" / "state.db")) as connection:
         query = "SELECT body FROM kept WHERE id = ?1 OR id LIKE '%/' || ?1 ORDER BY serial"
         rows = connection.execute(query, (id,)).fetchall()
-    return bool(rows) and (not done or json.loads(rows[0][0])["answer"]["status"] == "completed")
+    return bool(rows) and (not done or json.loads(rows[0][0])["response"]["status"] == "completed")
 
 
 @pytest.mark.parametrize("ask", [streamed, background], ids=lambda ask: ask.__name__)

@@ -462,7 +462,7 @@ def with_cancelled_status(response: Raw) -> bytes:
 
 def _stored_body(record: bytes) -> Raw:
     """Return the response in a stored row."""
-    return _decode(record, type=dict[str, Raw])["answer"]
+    return _decode(record, type=dict[str, Raw])["response"]
 
 
 def _with_failure(body: bytes, error: ApiError, adapter: StateAdapter) -> bytes:

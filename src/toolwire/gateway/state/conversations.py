@@ -49,7 +49,7 @@ class StoredResponse(Struct, frozen=True):
     """A stored response: the new input of its request, and the response as the client got it."""
 
     input: list[Raw]
-    answer: Raw
+    response: Raw
     before: list[Raw] = []
     """Earlier items that no parent row has."""
     streamed: bool = False
@@ -57,7 +57,7 @@ class StoredResponse(Struct, frozen=True):
 
     def new_items(self, adapter: StateAdapter) -> list[Raw]:
         """Return the input and output items of this response."""
-        output = _decode(self.answer, type=dict[str, Raw]).get(adapter.output_field)
+        output = _decode(self.response, type=dict[str, Raw]).get(adapter.output_field)
         return self.input + ([] if output is None else _decode(output, type=list[Raw]))
 
     def items(self, adapter: StateAdapter) -> list[Raw]:
@@ -300,7 +300,7 @@ class ConversationState:
         rows = await self._load_lineage(owner, adapter, continuation.id)
         if not rows:
             raise RequestRejected(adapter.previous_not_found(continuation.id))
-        if response_status(_decode(rows[-1].body, type=StoredResponse).answer) in RUNNING_STATUSES:
+        if response_status(_decode(rows[-1].body, type=StoredResponse).response) in RUNNING_STATUSES:
             message = f"{adapter.kind.capitalize()} with id '{continuation.id}' is still in progress."
             raise RequestRejected(
                 ApiError(kind="invalid_request", message=message, status=400, param=adapter.previous_field)

@@ -154,8 +154,8 @@ class Resources:
         if id not in rows:
             raise RequestRejected(adapter.not_found(id))
         record = _decode(rows[id], type=StoredResponse)
-        response = await self._conversation_state.background_jobs.current_response(owner, adapter, id, record.answer)
-        return replace(record, answer=response)
+        response = await self._conversation_state.background_jobs.current_response(owner, adapter, id, record.response)
+        return replace(record, response=response)
 
     async def _get_response(
         self, request: ResourceRequest, client: Codec, adapter: StateAdapter, id: str
@@ -164,10 +164,10 @@ class Resources:
         record = await self._load_response(request.owner, adapter, id)
         if request.query_value("stream") != "true":
             if request.query_value("include_input") != "true":
-                return ResourceResponse(bytes(record.answer))
-            fields = _decode(record.answer, type=dict[str, Raw])
+                return ResourceResponse(bytes(record.response))
+            fields = _decode(record.response, type=dict[str, Raw])
             return ResourceResponse(_encode(fields | {adapter.output_field: record.new_items(adapter)}))
-        after, is_background = _resume_position(request, adapter), _is_background(record.answer)
+        after, is_background = _resume_position(request, adapter), _is_background(record.response)
         if after >= 0 and adapter.sequence_is_integer and record.streamed and not is_background:
             # The original event numbers are not stored.
             message = f"{adapter.resume_parameter}: only background responses can be resumed"
@@ -180,20 +180,20 @@ class Resources:
                     self._conversation_state.background_jobs.read_frames(request.owner, adapter, id, after)
                 )
             )
-        frames = number_frames(adapter, _encode_stream(client, bytes(record.answer)))
+        frames = number_frames(adapter, _encode_stream(client, bytes(record.response)))
         return ResourceResponse(stream=FrameLogReader(_single_chunk(b"".join(frames[after + 1 :]))))
 
     async def _cancel_response(self, owner: str, adapter: StateAdapter, id: str) -> bytes:
         """Cancel a background response; one that has ended is returned unchanged."""
         record = await self._load_response(owner, adapter, id)
-        if not _is_background(record.answer):
+        if not _is_background(record.response):
             message = f"Cannot cancel a synchronous {adapter.kind}."
             raise RequestRejected(ApiError(kind="invalid_request", message=message, status=400))
-        if response_status(record.answer) not in RUNNING_STATUSES:
-            return bytes(record.answer)  # it has ended already
-        cancelled = with_cancelled_status(record.answer)
+        if response_status(record.response) not in RUNNING_STATUSES:
+            return bytes(record.response)  # it has ended already
+        cancelled = with_cancelled_status(record.response)
         parents = [row.parent for row in await self._store.lineage(owner, adapter.kind, id)]
-        body = _encode(replace(record, answer=Raw(cancelled)))
+        body = _encode(replace(record, response=Raw(cancelled)))
         await self._store.put([Row(owner, adapter.kind, id, body, parents[-1] if parents else None)])
         self._conversation_state.background_jobs.stop_job(owner, id)
         return cancelled
