@@ -164,7 +164,7 @@ def test_one_that_came_at_once_can_be_resumed_by_the_events_that_told_it_again(p
 def test_what_streamed_in_the_foreground_is_not_resumed_by_numbers_that_it_has_no_more(place: GatewaySetup) -> None:
     made = create_response(place, "anthropic", "Hi", stream=True)
     with openai_client(place) as client:
-        with pytest.raises(openai.BadRequestError, match="in the background"):
+        with pytest.raises(openai.BadRequestError, match="only background responses can be resumed"):
             client.responses.retrieve(made.id, stream=True, starting_after=3)
         events: list[Any] = list(client.responses.retrieve(made.id, stream=True))
     assert events[-1].response.output_text == made.output_text

@@ -346,7 +346,7 @@ def record_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) 
         threads.append(threading.current_thread())
         return original(*args)
 
-    monkeypatch.setattr(module, function, noted)
+    monkeypatch.setattr(module, function, recorded)
     return threads
 
 
