@@ -304,6 +304,7 @@ def _describe_error(message: str, location: str) -> str:
 
 
 def _join_key(*parts: str) -> str:
+    """Join the parts of a dotted key, leaving out empty ones."""
     return ".".join(stripped for part in parts if (stripped := part.strip(".")))
 
 

@@ -53,6 +53,7 @@ class Quota:
         self._adjust(-1)
 
     def _adjust(self, delta: int) -> None:
+        """Change the number in use, and publish it."""
         self.used += delta
         if self._publish is not None:
             self._publish(self.used)
@@ -98,6 +99,7 @@ class BodyExecutor:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
 
     def close(self) -> None:
+        """Stop the threads without waiting for them."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 

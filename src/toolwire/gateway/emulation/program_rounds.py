@@ -141,12 +141,14 @@ class ProgramRounds(ToolSearchRounds):
         self._first_parts: list[Part] = []
 
     def _is_gateway_call(self, call: ToolCall) -> bool:
+        """Return whether the call starts a program, is reserved for programs, or is a search or route tool."""
         return call.name in (
             self._program_plan.function_name,
             *self._program_plan.hidden_names,
         ) or super()._is_gateway_call(call)
 
     def _handle_call(self, call: ToolCall) -> list[Event]:
+        """Queue a program; deny a direct call of a tool that only programs may call."""
         if call.name == self._program_plan.function_name:
             self._code_calls.append(call)
             return []
@@ -157,9 +159,11 @@ class ProgramRounds(ToolSearchRounds):
         return super()._handle_call(call)
 
     def _needs_next_round(self) -> bool:
+        """Return whether there is a program to run, or results to send."""
         return bool(self._code_calls) or super()._needs_next_round()
 
     def _process_event(self, event: Event) -> list[Event]:
+        """Return the client events for one upstream event, preceded by the parts of a resumed program."""
         events = super()._process_event(event)
         if isinstance(event, MessageStart) and self._first_parts:
             events += self._part_events(self._first_parts, self._message_offset)

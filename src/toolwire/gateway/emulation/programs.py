@@ -87,6 +87,7 @@ class _AnthropicPrograms:
     """Programs as Anthropic's `code_execution` and `allowed_callers` express them."""
 
     def unsupported_field(self, request: Request, program_tools: Iterable[ProgramTool]) -> tuple[str, str] | None:
+        """Return `tools` for strict tools, or `tool_choice` for disabled parallel calls."""
         if any(isinstance(tool, FunctionTool) and tool.strict for tool in program_tools):
             return "tools", "strict is not supported with programmatic tool calling"
         if request.tool_choice is not None and request.tool_choice.parallel is False:
@@ -100,21 +101,26 @@ class _AnthropicPrograms:
         )
 
     def new_program_id(self, suffix: str) -> str:
+        """Return a `srvtoolu_` id."""
         return f"srvtoolu_{suffix}"
 
     def new_call_id(self, suffix: str) -> str:
+        """Return a `toolu_` id."""
         return f"toolu_{suffix}"
 
     def runs_programs(self, tool: NativeTool) -> bool:
+        """Return whether the tool is `code_execution`."""
         return tool.protocol == "anthropic" and tool.kind == "code_execution"
 
     def decode_program_call(self, part: Part) -> ProgramCall | None:
+        """Decode a `server_tool_use` of `code_execution`."""
         if not isinstance(part, ToolCall) or part.executor != "server" or part.name != "code_execution":
             return None
         code = _decode_members(part.arguments).get("code")
         return ProgramCall(part.id or "", code) if isinstance(code, str) else None
 
     def decode_program_result(self, part: Part) -> ProgramResult | None:
+        """Decode a `code_execution_tool_result`."""
         if not isinstance(part, ToolResult) or part.native != "code_execution_tool_result":
             return None
         content = part.content[0] if part.content else None
@@ -126,6 +132,7 @@ class _AnthropicPrograms:
         return ProgramResult(part.call_id or "", "\n".join(texts), failed)
 
     def encode_program_call(self, program_call: ProgramCall) -> Part:
+        """Encode a `server_tool_use` of `code_execution`."""
         return _opaque_part(
             "anthropic",
             {
@@ -137,6 +144,7 @@ class _AnthropicPrograms:
         )
 
     def encode_program_result(self, id: str, output: ToolOutput | None) -> Part:
+        """Encode a `code_execution_tool_result`."""
         if output is None:
             content: dict[str, Any] = {
                 "type": "code_execution_tool_result_error",
@@ -149,6 +157,7 @@ class _AnthropicPrograms:
         return _opaque_part("anthropic", {"type": "code_execution_tool_result", "tool_use_id": id, "content": content})
 
     def container_extras(self, id: str, expires_at: str) -> Extras | None:
+        """Return the `container` of the response, with its expiry."""
         container = {"id": "container_" + id.removeprefix("srvtoolu_"), "expires_at": expires_at}
         return {"anthropic": {"container": Raw(msgspec.json.encode(container))}}
 
@@ -157,26 +166,33 @@ class _ResponsesPrograms:
     """Programs as OpenAI's `programmatic_tool_calling` expresses them."""
 
     def unsupported_field(self, request: Request, program_tools: Iterable[ProgramTool]) -> tuple[str, str] | None:
+        """Return None: OpenAI allows all fields beside programs."""
         return None
 
     def caller_kind(self, tool: ProgramTool) -> str:
+        """Return `program`."""
         return "program"
 
     def new_program_id(self, suffix: str) -> str:
+        """Return a `call_` id."""
         return f"call_{suffix}"
 
     def new_call_id(self, suffix: str) -> str:
+        """Return a `call_` id."""
         return f"call_{suffix}"
 
     def runs_programs(self, tool: NativeTool) -> bool:
+        """Return whether the tool is `programmatic_tool_calling`."""
         return tool.protocol == "openai-responses" and tool.kind == "programmatic_tool_calling"
 
     def decode_program_call(self, part: Part) -> ProgramCall | None:
+        """Decode a `program` item."""
         members = _decode_members(bytes(part.body)) if isinstance(part, OpaquePart) and part.kind == "program" else {}
         id, code = members.get("call_id"), members.get("code")
         return ProgramCall(id, code) if isinstance(id, str) and isinstance(code, str) else None
 
     def decode_program_result(self, part: Part) -> ProgramResult | None:
+        """Decode a `program_output` item."""
         members = (
             _decode_members(bytes(part.body)) if isinstance(part, OpaquePart) and part.kind == "program_output" else {}
         )
@@ -186,17 +202,20 @@ class _ResponsesPrograms:
         return ProgramResult(id, result if isinstance(result, str) else "", members.get("status") != "completed")
 
     def encode_program_call(self, program_call: ProgramCall) -> Part:
+        """Encode a `program` item."""
         suffix = program_call.id.removeprefix("call_")
         members = {"type": "program", "id": f"prog_{suffix}", "call_id": program_call.id, "code": program_call.code}
         return _opaque_part("openai-responses", {**members, "fingerprint": f"tw_{suffix}"})
 
     def encode_program_result(self, id: str, output: ToolOutput | None) -> Part:
+        """Encode a `program_output` item."""
         failed = output is None or output.is_error
         text = "the program timed out waiting to be resumed" if output is None else output_text(output)
         members = {"type": "program_output", "id": f"progo_{id.removeprefix('call_')}", "call_id": id, "result": text}
         return _opaque_part("openai-responses", {**members, "status": "incomplete" if failed else "completed"})
 
     def container_extras(self, id: str, expires_at: str) -> Extras | None:
+        """Return None: Responses has no container here."""
         return None
 
 
@@ -263,11 +282,7 @@ def plan_programs(request: Request, client: Codec, upstream: Codec) -> ProgramRe
     dialect = PROGRAM_DIALECTS.get(client.name)
     if client is upstream or dialect is None or not request.tools or not _has_sandbox():
         return None
-    runners = [
-        index
-        for index, tool in enumerate(request.tools)
-        if isinstance(tool, NativeTool) and dialect.runs_programs(tool)
-    ]
+    runners = _runner_indexes(request.tools, dialect)
     program_tools = {flat_name(tool): tool for tool in iter_functions(request.tools) if _is_for_programs(tool)}
     if not runners or not program_tools:
         return None
@@ -285,6 +300,11 @@ def plan_programs(request: Request, client: Codec, upstream: Codec) -> ProgramRe
     )
     losses = _program_losses(request.tools, runners, program_tools, hidden)
     return ProgramRequest(adapted, losses, function_name, program_tools, hidden, program_ids, pending)
+
+
+def _runner_indexes(tools: tuple[Tool, ...], dialect: ProgramDialect) -> list[int]:
+    """Return the positions of the provider's code execution tools."""
+    return [index for index, tool in enumerate(tools) if isinstance(tool, NativeTool) and dialect.runs_programs(tool)]
 
 
 def _check_supported(

@@ -72,9 +72,7 @@ def plan_tool_search(request: Request, client: Codec, upstream: Codec, model: st
     """Adapt a request for an upstream without tool search; None if there is nothing to emulate."""
     if client is upstream or client.name not in _SEARCH_DIALECTS or not request.tools:
         return None
-    searches = {
-        index: tool for index, tool in enumerate(request.tools) if isinstance(tool, NativeTool) and is_tool_search(tool)
-    }
+    searches = _native_searches(request.tools)
     if not searches or native_search(upstream.name, model or "") is not None:
         return None
     functions = list(iter_functions(request.tools))
@@ -104,6 +102,11 @@ def plan_tool_search(request: Request, client: Codec, upstream: Codec, model: st
         undiscovered_tools=undiscovered,
         groups=tuple(tool for tool in request.tools if isinstance(tool, ToolGroup)),
     )
+
+
+def _native_searches(tools: tuple[Tool, ...]) -> dict[int, NativeTool]:
+    """Return the provider's own search tools, by position."""
+    return {index: tool for index, tool in enumerate(tools) if isinstance(tool, NativeTool) and is_tool_search(tool)}
 
 
 def _redirect_tool_choice(choice: ToolChoice | None, search: NativeTool, function_name: str) -> ToolChoice | None:
@@ -241,11 +244,13 @@ class ToolSearchRounds(GatewayToolLoop):
         )
 
     async def prepare_first_round(self) -> Response | bytes | None:
+        """Build the search index in a thread, if it is new."""
         if self._undiscovered_tools and not self._index.is_built:
             await asyncio.to_thread(self._index.build)
         return None
 
     def _is_gateway_call(self, call: ToolCall) -> bool:
+        """Return whether the call is a search or of a route tool."""
         return call.name == self._search_plan.function_name or super()._is_gateway_call(call)
 
     def _handle_call(self, call: ToolCall) -> list[Event]:
@@ -283,6 +288,7 @@ class ToolSearchRounds(GatewayToolLoop):
         )
 
     def _take_new_tools(self) -> tuple[Tool, ...]:
+        """Return the tools found by searches, and those of the route, to declare from the next round on."""
         new_tools, self._found_tools = (
             [tool for tool in self._found_tools if self._undiscovered_tools.pop(flat_name(tool), None) is not None],
             [],
@@ -328,6 +334,7 @@ class _AnthropicSearch:
     stop = Stop(reason="paused", raw="pause_turn")
 
     def encode_search(self, search_result: ToolSearchResult, search_name: str) -> list[Part]:
+        """Encode a `server_tool_use` and its `tool_search_tool_result`."""
         id = f"srvtoolu_{search_result.id}"
         if search_result.error is not None:
             details = {"error_code": search_result.error.kind, "error_message": str(search_result.error)}
@@ -340,6 +347,7 @@ class _AnthropicSearch:
         return [_opaque_part("anthropic", call), _opaque_part("anthropic", result)]
 
     def found_names(self, messages: Iterable[Message]) -> Iterator[str]:
+        """Yield the names in all `tool_reference` blocks."""
         for part in _all_parts(messages):
             if isinstance(part, ToolResult) and part.native == "tool_search_tool_result":
                 for content in part.content or ():
@@ -354,6 +362,7 @@ class _ResponsesSearch:
     stop = Stop(reason="end_turn")
 
     def encode_search(self, search_result: ToolSearchResult, search_name: str) -> list[Part]:
+        """Encode a `tool_search_call` and its `tool_search_output`."""
         status = {"call_id": None, "execution": "server", "status": "completed"}
         call = {
             "type": "tool_search_call",
@@ -379,6 +388,7 @@ class _ResponsesSearch:
         return {"type": "namespace", **group, "tools": [encoded]}
 
     def found_names(self, messages: Iterable[Message]) -> Iterator[str]:
+        """Yield the flat names in all `tool_search_output` items."""
         for part in _all_parts(messages):
             if isinstance(part, OpaquePart) and part.kind == "tool_search_output":
                 for tool in (decode_object(bytes(part.body)) or {}).get("tools") or ():

@@ -102,6 +102,7 @@ class Router:
         return Backend(first, first.default_model)
 
     def _unknown_model_message(self, name: str) -> str:
+        """Return the error message for a model that no provider serves."""
         return f"unknown model {name!r}: use {self._describe_choices()}"
 
     def _describe_choices(self) -> str:

@@ -35,6 +35,7 @@ class _FixedRouter(Router):
         self._backend = backend
 
     def route(self, model: str | None) -> RouteMatch:
+        """Return the fixed backend, whatever the model."""
         try:
             options = super().route(model).options
         except RouteNotFound:
@@ -50,6 +51,7 @@ class _FixedAuthenticator(Authenticator):
         self._principal = Principal(tenant)
 
     def authenticate(self, headers: dict[bytes, bytes], query: bytes) -> Principal:
+        """Return the recorded tenant."""
         return self._principal
 
 
@@ -62,6 +64,7 @@ class _SingleRecordJournal(JournalWriter):
         self._redactor = redactor
 
     def add(self, entry: JournalEntry) -> None:
+        """Keep the redacted record."""
         self.record = self._redactor.redact_record(entry.to_record())
 
 

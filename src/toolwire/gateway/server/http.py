@@ -67,16 +67,19 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     limits = LimitsSection()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the handshake and stall timers."""
         super().connection_made(transport)
         self._started_at = self.loop.time()
         self._stall_timer = StallTimer(self.transport, self.limits.send)
         self._timer = self.loop.call_later(min(self.limits.receive, self.limits.send), self._check_timeouts)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
         self._timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Parse data; a failed handshake always gets a response."""
         try:
             super().data_received(data)
         except InvalidState:  # uvicorn rejects a message after websockets has already answered the close frame
@@ -87,12 +90,14 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self._reject(response or encode_rejection(b"400 Bad Request", "Not a WebSocket handshake."))
 
     def handle_connect(self, event: Request) -> None:
+        """Pause reading until the application accepts the connection."""
         super().handle_connect(event)
         if not self.close_sent:  # parse no frames of a client until the application has admitted it
             self.read_paused = True
             self.transport.pause_reading()
 
     def handle_ping(self) -> None:
+        """Answer a ping, unless the client does not read."""
         if self.writable.is_set():
             super().handle_ping()
         else:
@@ -285,6 +290,7 @@ class HttpConnection(HttpToolsProtocol):
     # ---- called by asyncio
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the timers, and reject a connection over the limit."""
         super().connection_made(transport)
         self._overhead_bytes = 0  # received since the request, or the last piece of its body, began
         self._packet_size = 0
@@ -301,6 +307,7 @@ class HttpConnection(HttpToolsProtocol):
             self._reject_connection(len(self.connections) - self.limits.connections)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timers, and tell all pending requests that the client disconnected."""
         self._timer.cancel()
         if self._linger_timer is not None:
             self._linger_timer.cancel()
@@ -313,6 +320,7 @@ class HttpConnection(HttpToolsProtocol):
         self._wake_server()
 
     def data_received(self, data: bytes) -> None:
+        """Parse data; reject invalid requests and overlong heads."""
         if self._is_closing:
             return
         self._packet_size = len(data)
@@ -447,6 +455,7 @@ class HttpConnection(HttpToolsProtocol):
     # ---- called by the parser
 
     def on_message_begin(self) -> None:
+        """Start reading a request head."""
         self.url = b""
         self.headers = []
         self._overhead_bytes = self._packet_size
@@ -454,10 +463,12 @@ class HttpConnection(HttpToolsProtocol):
         self._waiting_since = self.loop.time()
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header; trailers are dropped."""
         if self._reading_head:  # else a trailer
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        """Build the ASGI scope and queue the request for the serving task."""
         self._overhead_bytes = 0
         self._reading_head = False
         parser, version = self.parser, self.parser.get_http_version()
@@ -501,11 +512,13 @@ class HttpConnection(HttpToolsProtocol):
                 raise ValueError("unsupported transfer coding")
 
     def on_body(self, body: bytes) -> None:
+        """Pass a piece of the body to the current request."""
         self._overhead_bytes = 0
         if self.cycle is not None:
             self.cycle.append_body(body)
 
     def on_message_complete(self) -> None:
+        """Mark the body of the current request as complete."""
         self._overhead_bytes = self._packet_size = 0  # the rest of the packet belongs to the next request
         if self.cycle is not None:
             self.cycle.more_body = False

@@ -236,6 +236,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Handle stop signals on the event loop, without restoring handlers."""
         loop = asyncio.get_running_loop()
         for number in stop_signals():
             loop.add_signal_handler(number, self.handle_exit, number, None)

@@ -98,11 +98,13 @@ def _interaction_steps(raw: Raw) -> list[Raw]:
 
 
 def _response_failure(error: ApiError) -> dict[str, Any]:
+    """Return the `error` field of a failed response."""
     code = "rate_limit_exceeded" if error.kind == "rate_limit" else "server_error"
     return {"error": {"code": code, "message": error.message}}
 
 
 def _interaction_failure(error: ApiError) -> dict[str, Any]:
+    """Return the `errors` field of a failed interaction."""
     return {"errors": [{"code": error.kind, "message": error.message}]}
 
 

@@ -189,13 +189,22 @@ class ResponseSource(Protocol):
     """A streamed response that a job reads."""
 
     @property
-    def summary(self) -> Response | None: ...
+    def summary(self) -> Response | None:
+        """Return ids, stop reasons and usage known so far."""
+
     @property
-    def losses(self) -> list[Loss]: ...
+    def losses(self) -> list[Loss]:
+        """Return the losses known so far."""
+
     @property
-    def error(self) -> ApiError | None: ...
-    def chunks(self) -> AsyncIterator[bytes]: ...
-    def close(self) -> None: ...
+    def error(self) -> ApiError | None:
+        """Return the error that ended the stream early, if any."""
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the frames as they arrive."""
+
+    def close(self) -> None:
+        """Close the upstream connection."""
 
 
 ResponseOpener = Callable[[], Awaitable[ResponseSource]]

@@ -251,6 +251,7 @@ class SqliteStateStore:
 
     @property
     def unavailable_reason(self) -> str | None:
+        """Return the reason of the last failure, if it persists."""
         failure = self._failure
         return None if failure is None else failure.reason
 
@@ -459,6 +460,7 @@ class SqliteStateStore:
         return time.time() - self._limits.ttl
 
     def _get(self, connection: sqlite3.Connection, owner: str, kind: str, ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the bodies of rows that are not expired, and mark them as used."""
         query = "SELECT serial, used, body FROM kept WHERE owner = ? AND kind = ? AND id = ? AND used > ?"
         bodies: dict[str, bytes] = {}
         used: list[tuple[int, float]] = []
@@ -470,6 +472,7 @@ class SqliteStateStore:
         return bodies
 
     def _lineage(self, connection: sqlite3.Connection, owner: str, kind: str, id: str) -> list[Row]:
+        """Return a row and its ancestors; empty if the chain is broken."""
         params = {"owner": owner, "kind": kind, "id": id, "since": self._expiry_cutoff(), "deepest": _MAX_DEPTH}
         rows = connection.execute(_LINEAGE, params).fetchall()
         if not rows or rows[0][3] is not None:
@@ -478,6 +481,7 @@ class SqliteStateStore:
         return [Row(owner, kind, id, body, parent) for _, _, id, parent, body in rows]
 
     def _children(self, connection: sqlite3.Connection, owner: str, kind: str, parent: str, after: str) -> list[Row]:
+        """Return the rows with this parent in the order written, and mark them as used."""
         query = """SELECT serial, used, id, body FROM kept
             WHERE owner = ? AND kind = ? AND parent = ? AND id > ? AND used > ? ORDER BY serial"""
         rows = connection.execute(query, (owner, kind, parent, after, self._expiry_cutoff())).fetchall()
