@@ -228,7 +228,7 @@ class _WebSocketSession:
         try:
             return _decode(text, type=dict[str, Raw])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise RequestRejected(_invalid_request("invalid JSON: expected an object", None)) from None
+            raise RequestRejected(_invalid_request("invalid JSON: expected a JSON object", None)) from None
 
     async def _serve_request(self, stream_id: str, lock: asyncio.Lock, frame: dict[str, Raw]) -> None:
         """Run a response, and follow-ups for queued input, one at a time per channel."""
