@@ -51,13 +51,13 @@ def sse(*frames: bytes) -> bytes:
 EMPTY_CHUNK = json.dumps(CHAT | {"object": "chat.completion.chunk", "choices": []}).encode()
 DONE = b"data: [DONE]\n\n"
 DEFECTS: dict[str, tuple[str, bytes, bytes, str]] = {
-    "no choices": ("openai-chat", chat(), sse(EMPTY_CHUNK) + DONE, "is empty"),
-    "no content": ("openai-chat", chat(choice(None)), chat_sse_event({"role": "assistant"}) + DONE, "is empty"),
+    "no choices": ("openai-chat", chat(), sse(EMPTY_CHUNK) + DONE, "empty response"),
+    "no content": ("openai-chat", chat(choice(None)), chat_sse_event({"role": "assistant"}) + DONE, "empty response"),
     "empty content": (
         "openai-chat",
         chat(choice("")),
         chat_sse_event({"role": "assistant", "content": ""}) + DONE,
-        "is empty",
+        "empty response",
     ),
     "junk of Gemini": ("gemini", b'{"foo":1}', sse(b'{"foo":1}'), ""),
     "junk of Ollama": ("ollama", b'{"foo":1}', b'{"foo":1}\n', ""),
