@@ -263,7 +263,7 @@ def test_unknown_host_is_refused() -> None:
     config = '[providers.p]\nprotocol = "openai-chat"\nbase_url = "http://h"\nhost = "nobody"'
     with pytest.raises(ConfigError, match=r"providers\.p\.host: unknown host 'nobody'; expected one of openai"):
         parse_config(config, {})
-    with pytest.raises(ValueError, match="no host 'nobody'"):
+    with pytest.raises(ValueError, match="unknown host profile 'nobody'"):
         tw.translate(chat_request(), "openai-chat", "openai-chat", host="nobody")
     assert {"openai", "generic"} <= PROFILES.keys()
     with pytest.raises(ConfigError, match=r"providers\.p\.host: only valid for openai-chat"):
