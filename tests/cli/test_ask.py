@@ -153,7 +153,7 @@ def test_rules_of_the_configuration_hold(tmp_path: Path) -> None:
     [
         (["ask"], "Missing argument 'PROMPT'"),
         (["ask", "x", "--allow", "run it"], "invalid rule 'run it'"),
-        (["ask", "x", "--model", "nobody"], "no provider is configured for the model 'nobody'"),
+        (["ask", "x", "--model", "nobody"], "unknown model 'nobody'"),
         (["ask", "x", "--workspace", "nowhere"], "'nowhere' does not exist"),
         (["ask", "x", "--continue"], "there is no conversation in"),
         (["ask", "x", "--config", "none.toml"], "none.toml: No such file"),

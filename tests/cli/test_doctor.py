@@ -54,8 +54,8 @@ def test_all_is_well_with_every_protocol(base_url: str, tmp_path: Path) -> None:
         ["ok", "server:"],
         *(["ok", f"{name}:"] for name in PROTOCOLS),
     ]
-    assert f"anthropic: {base_url}, key from THE_KEY: answers" in result.output
-    assert "the key was not tried" in next(line for line in lines if "openrouter" in line)
+    assert f"anthropic: {base_url}, key from THE_KEY: reachable" in result.output
+    assert "the key was not checked" in next(line for line in lines if "openrouter" in line)
 
 
 def test_without_a_file_and_keys_the_simulator_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_without_a_file_and_keys_the_simulator_answers(tmp_path: Path, monkeypat
     result = doctor(tmp_path, None)
     assert result.exit_code == 0
     assert "ok       configuration: no toolwire.toml" in result.output
-    assert "embedded simulator answers (no ANTHROPIC_API_KEY, OPENAI_API_KEY" in result.output
+    assert "using the built-in simulator (no ANTHROPIC_API_KEY, OPENAI_API_KEY" in result.output
 
 
 def test_providers_found_in_the_environment(base_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_providers_found_in_the_environment(base_url: str, tmp_path: Path, monke
     with serve_app(Simulator()) as open_to_all:
         result = doctor(tmp_path, None, OLLAMA_HOST=open_to_all)
     assert result.exit_code == 0
-    assert f"ok       ollama: {open_to_all}, without a key: answers\n" in result.output
+    assert f"ok       ollama: {open_to_all}, without a key: reachable\n" in result.output
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_a_key_that_is_refused(base_url: str, tmp_path: Path, protocol: str, sta
     assert result.exit_code == 1
     line = result.output.splitlines()[-1]
     assert line.startswith(f"problem  {protocol}: ")
-    assert f"refused the key ({status}); set providers.{protocol}.api_key" in line
+    assert f"key rejected ({status}); set providers.{protocol}.api_key" in line
 
 
 def test_a_provider_that_is_not_there(tmp_path: Path) -> None:
     result = doctor(tmp_path, provider("anthropic", "http://127.0.0.1:9", f'api_key = "{SECRET}"'))
     assert result.exit_code == 1
     assert "127.0.0.1:9 can't be reached" in result.output
-    assert "see whether base_url is right" in result.output
+    assert "check base_url" in result.output
 
 
 def answering(status: int) -> object:
@@ -105,9 +105,9 @@ def answering(status: int) -> object:
 @pytest.mark.parametrize(
     ("status", "code", "said"),
     [
-        (404, 0, "answers, and has no list of models"),
-        (302, 1, "answered 302; a redirect is not followed"),
-        (503, 1, "answered 503; try again later"),
+        (404, 0, "reachable, but has no model list"),
+        (302, 1, "status 302; redirects are not followed"),
+        (503, 1, "status 503; try again later"),
     ],
 )
 def test_what_a_provider_may_answer(tmp_path: Path, status: int, code: int, said: str) -> None:
@@ -120,7 +120,7 @@ def test_a_server_that_anyone_could_reach(tmp_path: Path) -> None:
     outside = '[server]\nhost = "0.0.0.0"\n'
     result = doctor(tmp_path, outside)
     assert result.exit_code == 1
-    assert "problem  server: 0.0.0.0 can be reached from outside" in result.output
+    assert "problem  server: 0.0.0.0 is reachable from other machines" in result.output
     assert doctor(tmp_path, outside + f'keys = ["{SECRET}"]').exit_code == 0
 
 

@@ -175,7 +175,7 @@ TOOL_SEARCH = r"""
   -> tests/runtime/search/test_deferred_tools.py::test_above_the_limit_only_search_and_always_tools_are_declared
   -> tests/runtime/search/test_deferred_tools.py::test_finding_a_tool_does_not_allow_it
 215 Client-executed tool search Model emits a search call; your runtime performs BM25, semantic, regex, policy-filtered, filesystem, or tenant-specific lookup and returns definitions. Returning untrusted or unauthorized tools, leaking private metadata, or bypassing approval gates.
-  -> tests/gateway/emulation/test_tool_search.py::test_the_gateway_searches_and_the_client_sees_its_own_search
+  -> tests/gateway/emulation/test_tool_search.py::test_gateway_search_appears_as_the_clients_own
   -> tests/runtime/search/test_deferred_tools.py::test_denied_tools_are_neither_declared_nor_found
   -> tests/runtime/search/test_index.py::test_unusable_tools_are_skipped_before_the_limit
 216 MCP discovery Host/client lists tools from MCP servers and shapes the provider-facing catalog just in time. Treating discovery as trust, flooding context with every schema, or failing to cache/version definitions deliberately.
@@ -197,13 +197,13 @@ PROGRAMMATIC_CALLS = r"""
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_nothing_goes_over_its_bounds
   -> tests/runtime/sandbox/code/test_tool.py::test_what_was_changed_meanwhile_is_refused
 228 Provider-managed programmatic tool calling Provider manages the sandbox and invocation channel for allowed tools. Allowed-caller policy, tool restrictions, data retention, approval policy, trace capture, and returned artifacts.
-  -> tests/gateway/emulation/test_programs.py::test_a_direct_call_of_what_only_programs_may_call_is_denied
-  -> tests/gateway/emulation/test_programs.py::test_a_program_that_waited_too_long_timed_out
+  -> tests/gateway/emulation/test_programs.py::test_direct_call_of_a_program_only_tool_is_denied
+  -> tests/gateway/emulation/test_programs.py::test_expired_program_times_out
   -> tests/acceptance/test_server_tools.py::test_sv_10_callers_of_another_vendor_are_never_mapped_silently
 229 Code execution with MCP Code calls MCP tools or MCP-like adapters to avoid sending every intermediate result through model context. MCP server trust, credential scope, sandbox-to-MCP permissions, explicit state handles, and final result shaping.
   -> tests/requirements/test_requirements.py::test_001_229_code_calls_a_tool_of_an_mcp_server_and_only_its_result_reaches_the_model
   -> tests/requirements/test_requirements.py::test_001_229_what_no_rule_allows_is_denied_to_code_too
-  -> tests/gateway/emulation/test_programs.py::test_a_servers_tools_are_not_for_programs
+  -> tests/gateway/emulation/test_programs.py::test_mcp_tools_are_not_callable_by_programs
 """  # noqa: E501
 
 COMPUTER_USE = r"""
@@ -311,9 +311,9 @@ SDK_LOOPS = r"""
   -> tests/runtime/run/test_tracing.py::test_run_turns_and_calls_are_spans
 325 Anthropic/OpenAI tool search and MCP discovery load large catalogs just in time.
   -> tests/runtime/search/test_deferred_tools.py::test_above_the_limit_only_search_and_always_tools_are_declared
-  -> tests/gateway/emulation/test_tool_search.py::test_an_upstream_that_searches_itself_is_let
+  -> tests/gateway/emulation/test_tool_search.py::test_upstream_with_native_search_is_not_emulated
 326 Anthropic programmatic tool calling and code execution with MCP move loops, filtering, and data transfer into a code execution environment.
-  -> tests/gateway/emulation/test_programs.py::test_a_program_runs_waits_for_the_client_and_goes_on
+  -> tests/gateway/emulation/test_programs.py::test_program_suspends_for_client_calls_and_resumes
   -> tests/scenarios/test_code_execution.py::test_twenty_calls_take_one_turn
 327 OpenAI/Anthropic/Gemini computer-use tools move execution into a UI harness with screenshot-grounded actions and updated visual state.
   -> tests/features/computer_use/test_calls.py::test_calls_come_in_the_clients_form
@@ -386,13 +386,13 @@ VERIFICATION = r"""
 362 Tool search/deferred loading keeps the search surface non-deferred, authorizes discovered tools before execution, and preserves normal ID/result pairing after loading.
   -> tests/acceptance/test_server_tools.py::test_sv_6_tool_search_keeps_its_exact_shape
   -> tests/runtime/search/test_deferred_tools.py::test_finding_a_tool_does_not_allow_it
-  -> tests/gateway/emulation/test_tool_search.py::test_the_gateway_searches_and_the_client_sees_its_own_search
+  -> tests/gateway/emulation/test_tool_search.py::test_gateway_search_appears_as_the_clients_own
 363 Programmatic tool calling runs generated code only in an approved execution environment with allowed callers, resource and egress limits, container timeout/expiration handling, approval gates, and validation of distilled results.
   -> tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_there_is_no_way_out
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_nothing_goes_over_its_bounds
-  -> tests/gateway/emulation/test_programs.py::test_a_direct_call_of_what_only_programs_may_call_is_denied
-  -> tests/gateway/emulation/test_programs.py::test_a_program_that_waited_too_long_timed_out
+  -> tests/gateway/emulation/test_programs.py::test_direct_call_of_a_program_only_tool_is_denied
+  -> tests/gateway/emulation/test_programs.py::test_expired_program_times_out
   -> tests/scenarios/test_code_execution.py::test_what_code_calls_is_decided_on_as_anything_else
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_a_value_without_end_is_not_given_to_the_model
 364 Computer-use/browser-control integrations isolate the UI environment, declare display dimensions accurately, handle coordinate scaling, execute only supported actions, return updated screenshots/results, and require approval for high-impact actions.
