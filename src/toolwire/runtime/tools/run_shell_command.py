@@ -48,7 +48,6 @@ class _UnknownCommand(Exception):
     """The line runs something that it does not spell out."""
 
 
-
 class _CommandParser:
     """Parses one shell line."""
 
