@@ -107,12 +107,7 @@ def _callable_tools(request: Request, choice: ToolChoice) -> tuple[CallableTool,
     """Return the tools that the model may call, after removals and `tool_choice`."""
     if choice.mode == "none":
         return ()
-    removed: set[tuple[str | None, str]] = set()
-    for message in request.messages:
-        for part in message.parts:
-            if isinstance(part, ToolChange):
-                removed |= {(tool.namespace, tool.name) for tool in part.remove}
-                removed -= {(getattr(tool, "namespace", None), tool.name or "") for tool in part.add}
+    removed = _removed_tools(request.messages)
     declared = [_as_client_tool(located.tool) for located in conversation_tools(request)]
     tools = [tool for tool in declared if tool is not None and (tool.namespace, tool.name) not in removed]
     if choice.mode in ("named", "allowed") or choice.names:
@@ -120,6 +115,17 @@ def _callable_tools(request: Request, choice: ToolChoice) -> tuple[CallableTool,
         unqualified = {name for namespace, name in chosen if namespace is None}
         tools = [tool for tool in tools if (tool.namespace, tool.name) in chosen or tool.name in unqualified]
     return tuple(tools)
+
+
+def _removed_tools(messages: tuple[Message, ...]) -> set[tuple[str | None, str]]:
+    """Return namespace and name of the tools that the conversation removed and did not add again."""
+    removed: set[tuple[str | None, str]] = set()
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolChange):
+                removed |= {(tool.namespace, tool.name) for tool in part.remove}
+                removed -= {(getattr(tool, "namespace", None), tool.name or "") for tool in part.add}
+    return removed
 
 
 def is_client_tool_search(tool: object) -> bool:
@@ -184,7 +190,7 @@ def find_requested_calls(text: str, tools: tuple[_AnyTool, ...]) -> list[Request
     ]
     if exact:
         return exact
-    requested = [(tool, start, end) for tool, start, end in mentions if _is_requested(text, tool, start, end)]
+    requested = [mention for mention in mentions if _is_requested(text, *mention)]
     first_mentions = {(tool.namespace, tool.name): (tool, end) for tool, _, end in reversed(requested)}
     ordered = sorted(first_mentions.values(), key=lambda mention: mention[1])
     if ordered:

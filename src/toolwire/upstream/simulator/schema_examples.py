@@ -134,13 +134,8 @@ def build_example(schema: Any, root: Any = None, depth: int = 0) -> Any:
     schema = resolve_schema(schema, root)
     if not schema:
         return _DEFAULT_STRING
-    if "const" in schema:
-        return schema["const"]
-    if "default" in schema and matches_schema(schema["default"], schema):
-        return schema["default"]
-    for keyword in ("enum", "examples"):
-        if isinstance(schema.get(keyword), list) and schema[keyword] and matches_schema(schema[keyword][0], schema):
-            return schema[keyword][0]
+    if given := _given_values(schema):
+        return given[0]
     if depth > _MAX_DEPTH:
         return None
     for keyword in _UNION_KEYWORDS:
@@ -161,6 +156,15 @@ def build_example(schema: Any, root: Any = None, depth: int = 0) -> Any:
             return None
         case _:
             return _build_string(schema)
+
+
+def _given_values(schema: Schema) -> list[Any]:
+    """Return the valid values that the schema itself gives: `const`, `default`, the first of `enum` or `examples`."""
+    if "const" in schema:
+        return [schema["const"]]
+    lists = [values for keyword in ("enum", "examples") if isinstance(values := schema.get(keyword), list)]
+    candidates = [*([schema["default"]] if "default" in schema else []), *(values[0] for values in lists if values)]
+    return [value for value in candidates if matches_schema(value, schema)]
 
 
 def resolve_schema(schema: Any, root: Any) -> Schema:
@@ -318,11 +322,16 @@ def matches_schema(value: Any, schema: Schema) -> bool:
     if isinstance(value, str):
         return _bound(schema, "minLength", 0) <= len(value) <= _bound(schema, "maxLength", len(value))
     if isinstance(value, int | float) and not isinstance(value, bool):
-        step = schema.get("multipleOf")
-        return (
-            schema.get("minimum", value) <= value <= schema.get("maximum", value)
-            and value > schema.get("exclusiveMinimum", -math.inf)
-            and value < schema.get("exclusiveMaximum", math.inf)
-            and not (step and value % step)
-        )
+        return _is_in_range(value, schema)
     return True
+
+
+def _is_in_range(value: float, schema: Schema) -> bool:
+    """Return whether a number fits the bounds and `multipleOf` of the schema."""
+    step = schema.get("multipleOf")
+    return (
+        schema.get("minimum", value) <= value <= schema.get("maximum", value)
+        and value > schema.get("exclusiveMinimum", -math.inf)
+        and value < schema.get("exclusiveMaximum", math.inf)
+        and not (step and value % step)
+    )

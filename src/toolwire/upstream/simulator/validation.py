@@ -159,12 +159,8 @@ def _rejection(message: str, code: str | None = None) -> ProviderRejection:
 
 
 def _require_thinking_blocks(request: Request, key: SignatureKey) -> None:
-    """Check the thinking blocks as Anthropic does."""
-    for number, message in enumerate(request.messages):
-        for index, part in enumerate(message.parts):
-            if isinstance(part, Reasoning) and (part.signature is None or not _is_authentic(part, key)):
-                field = "`data` in `redacted_thinking`" if part.hidden == "redacted" else "`signature` in `thinking`"
-                raise _rejection(f"messages.{number}.content.{index}: Invalid {field} block")
+    """Check the thinking blocks as Anthropic does: valid signatures, and none missing in the current turn."""
+    _require_valid_thinking(request, key)
     if not is_thinking_enabled("anthropic", request):
         return
     has_budget = request.thinking is not None and request.thinking.budget_tokens is not None
@@ -175,6 +171,15 @@ def _require_thinking_blocks(request: Request, key: SignatureKey) -> None:
             index = next(index for index, part in enumerate(message.parts) if isinstance(part, ToolCall))
             path = f"messages.{number}.content.{index}"
             raise _rejection(f"{path}.type: {_THINKING_EXPECTED}" if has_budget else f"{path}: {_THINKING_MODIFIED}")
+
+
+def _require_valid_thinking(request: Request, key: SignatureKey) -> None:
+    """Reject thinking blocks without a valid signature."""
+    for number, message in enumerate(request.messages):
+        for index, part in enumerate(message.parts):
+            if isinstance(part, Reasoning) and (part.signature is None or not _is_authentic(part, key)):
+                field = "`data` in `redacted_thinking`" if part.hidden == "redacted" else "`signature` in `thinking`"
+                raise _rejection(f"messages.{number}.content.{index}: Invalid {field} block")
 
 
 def _require_reasoning_items(request: Request, key: SignatureKey) -> None:

@@ -250,10 +250,14 @@ class BrowserActions:
                 await keyboard.down(key)
                 self.held_keys.add(key)
             return "Held down."
-        for _ in range(max(1, min(action.repeat, MAX_KEY_REPEATS))):
+        return await self._press_chord(keys, action.repeat, action.hold)
+
+    async def _press_chord(self, keys: tuple[str, ...], repeat: int, hold: float | None) -> str:
+        """Press keys together, as often and as long as requested within the limits."""
+        for _ in range(max(1, min(repeat, MAX_KEY_REPEATS))):
             async with self._hold_keys(keys):
-                if action.hold:
-                    await asyncio.sleep(min(action.hold, self.settings.limits.wait_seconds))
+                if hold:
+                    await asyncio.sleep(min(hold, self.settings.limits.wait_seconds))
             self.guard.record_typing("".join(key for key in keys if types_text(key)))
         return "Pressed."
 

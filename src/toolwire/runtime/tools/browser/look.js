@@ -17,20 +17,20 @@ function (redactedSelector) {
     const root = element.getRootNode();
     return [
       element.getAttribute("aria-label"),
-      ...referred.map((id) => root.getElementById?.(id)?.textContent),
+      ...labelIds.map((id) => root.getElementById?.(id)?.textContent),
       ...[...(element.labels ?? [])].map((label) => label.textContent),
       element.getAttribute("title"),
       element.getAttribute("alt"),
       element.tagName === "INPUT" && BUTTON_TYPES.includes(element.type) ? element.value || element.type : "",
       isField(element) ? element.getAttribute("placeholder") : element.innerText ?? element.textContent,
-      ...(isField(element) ? [] : [...one.querySelectorAll("img[alt], [aria-label], svg title")].slice(0, 8).map(
+      ...(isField(element) ? [] : [...element.querySelectorAll("img[alt], [aria-label], svg title")].slice(0, 8).map(
         (inner) => inner.getAttribute("alt") ?? inner.getAttribute("aria-label") ?? inner.textContent)),
     ].map(normalize).filter(Boolean);
   };
   const field = (element) => ({
     type: normalize(element.type),
     autocomplete: normalize(element.getAttribute("autocomplete")),
-    hints: [element.getAttribute("name"), element.id, ...named(element)].map(normalize).filter(Boolean),
+    hints: [element.getAttribute("name"), element.id, ...labelsOf(element)].map(normalize).filter(Boolean),
   });
   const submits = (element) => element.matches("button:not([type=button], [type=reset]), input[type=submit], input[type=image]");
 
@@ -51,7 +51,7 @@ function (redactedSelector) {
   return {
     frame: isFrame(node),
     redacted: Boolean(redacted),
-    // A closed root does not show; these can have element.
+    // A closed shadow root is invisible here; only these elements can have one.
     shadowed: node.tagName.includes("-") || SHADOW_HOST_TAGS.includes(node.tagName),
     tag: subject.tagName.toLowerCase(),
     control: Boolean(control),

@@ -1,8 +1,8 @@
 """The proxy through which the browser reaches the network.
 
-It resolves every name itself and connects to the address that it checked. Chromium resolves nothing and connects to nothing else, so a page, redirect, WebSocket or DNS rebinding can't
-bypass the policy. TLS connections and WebSockets are tunnels (CONNECT). A plain HTTP request gets a connection of
-its own, so that no response can affect a later request.
+It resolves every name itself and connects to the address that it checked. Chromium resolves nothing and connects to
+nothing else, so a page, redirect, WebSocket or DNS rebinding can't bypass the policy. TLS connections and WebSockets
+are tunnels (CONNECT). A plain HTTP request gets its own connection, so that no response can affect a later request.
 """
 
 import asyncio
